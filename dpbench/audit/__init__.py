@@ -19,16 +19,21 @@ class AuditCode(ModuleType):
     """The class of this package, which makes it callable."""
 
     def __call__(
-        self, step: Callable | None = None, training: Callable | None = None, **settings: object
+        self,
+        step: Callable | None = None,
+        training: Callable | None = None,
+        examples: Callable | None = None,
+        **settings: object,
     ) -> "Report":
         """Audit the factory of a step or of a training (docs/audit_your_code.md).
 
-        settings: those of `dpbench audit step=`, such as `noise_multiplier=1.1`. The report has a
-        `verdict` and a `page`. Raises UserError for invalid settings, and for code that fails.
+        examples: a function of their number, for code that takes no made-up ones. settings: those
+        of `dpbench audit step=`, such as `noise_multiplier=1.1`. The report has a `verdict` and a
+        `page`. Raises UserError for invalid settings, and for code that fails.
         """
         from dpbench.audit.code.door import report_of_functions
 
-        return report_of_functions({"step": step, "training": training}, settings)
+        return report_of_functions({"step": step, "training": training}, examples, settings)
 
 
 sys.modules[__name__].__class__ = AuditCode

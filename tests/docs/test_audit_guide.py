@@ -45,7 +45,11 @@ def dpbench(folder: Path, command: list[str]) -> subprocess.CompletedProcess:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [pytest.param(0, 1, marks=pytest.mark.slow), pytest.param(1, 0, marks=pytest.mark.long)],
+    [
+        pytest.param(0, 1, marks=pytest.mark.slow),
+        pytest.param(1, 0, marks=pytest.mark.long),
+        pytest.param(2, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_the_commands_print_what_the_page_shows(number, code, folder):
     fence = of("sh")[number]
@@ -75,13 +79,13 @@ def test_a_started_program_is_audited(folder):
     """With a program that only moves by noise."""
     (folder / "train.py").write_text(PROGRAM)
     from dpbench.audit.code.audited import AuditedTraining
-    from dpbench.audit.code.probes import usual
+    from dpbench.audit.code.examples import MadeUp
     from dpbench.audit.code.task import Claim
 
     names: dict = {}
     exec((folder / "my_process.py").read_text(), names)
     code = AuditedTraining("my_process", names["factory"], Claim())
-    assert code.sums(usual(1.0), steps=2).shape == (2, 32)
+    assert code.sums(MadeUp().usual(1.0), steps=2).shape == (2, 32)
 
 
 PROGRAM = """

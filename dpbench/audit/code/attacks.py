@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge
 from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
-from dpbench.audit.code.probes import LENGTH, is_linear, one_hot
+from dpbench.audit.code.examples import LENGTH, one_hot
 from dpbench.audit.code.task import Batch
 from dpbench.audit.game import Game
 from dpbench.audit.inference import Scores
@@ -31,8 +31,7 @@ class AuditedPeer:
 
     def steps(self) -> Iterator[StepRelease]:
         task, bound = self._task, self._code.claim.bound
-        length = torch.tensor(LENGTH * bound)
-        data = one_hot(task.members.tolist(), length, task.size)
+        data = one_hot(task.members.tolist(), LENGTH * bound, task.size)
         settings: dict[str, Any] = {
             "sample_rate": task.rate,
             "steps": task.steps,
@@ -55,14 +54,18 @@ def attack(
 
     nominal: the epsilon that is claimed for the whole training, None for that of our PLD.
     """
-    if isinstance(code, AuditedTraining) and is_linear(code):
-        game = _run(code, canaries, seed)
-        if nominal is not None:
-            return judge(game, NominalEpsilon(nominal, GIVEN), confidence)
-    else:
-        game = _steps(code, canaries, seed)
+    game = play(code, canaries, seed)
+    if nominal is not None and game.name == "run":
+        return judge(game, NominalEpsilon(nominal, GIVEN), confidence)
     exact = NominalEpsilon(pld(game.ledger, game.delta), "PLD", proven=True)
     return judge(game, exact, confidence)
+
+
+def play(code: Audited, canaries: int, seed: int) -> Game:
+    """The game of a whole training if its model is linear, else that of single steps."""
+    if isinstance(code, AuditedTraining) and code.is_linear:
+        return _run(code, canaries, seed)
+    return _steps(code, canaries, seed)
 
 
 def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:
@@ -76,9 +79,8 @@ def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:
 
 def _steps(code: Audited, trials: int, seed: int) -> Game:
     """Steps on a companion and, by a fair coin for each, a canary."""
-    length = torch.tensor(LENGTH * code.claim.bound)
-    both = one_hot([1, 0], length)
-    companion = both.at([0])
+    _, companion, others = code.examples.unlike(code.claim.bound)
+    both = companion.followed_by(others.at([0]))
     draw = generator(seed, "canary's coins", torch.device("cpu"))
     included = torch.rand(trials, generator=draw) < 0.5
     usual = code.exact_sum(companion)

@@ -1,11 +1,14 @@
 """The code under audit: called with tasks, and heard by the parameters that it releases."""
 
 import random
+import sys
+import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -13,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpbench.audit.code.examples import LENGTH, Examples, MadeUp, one_hot
 from dpbench.audit.code.task import Batch, Claim, Task
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import derived, torch_state_kept
@@ -22,8 +26,6 @@ NEGLIGIBLE = 2.0**-20
 
 STEP_BATCH_SIZE = 64.0
 """The expected batch size of single steps: a power of two, so that dividing by it loses no bit."""
-
-FEATURES = 32
 
 
 def flat(released: Any) -> Tensor:
@@ -42,13 +44,16 @@ def flat(released: Any) -> Tensor:
 class Audited(ABC):
     """Audited code: its name, its factory, and what it claims.
 
-    by_real_size: whether it is known to divide its sum by the real size of a batch.
+    by_real_size: whether it is known to divide its sum by the real size of a batch. seed: from
+    which those of all tasks are derived. examples: on which it is audited.
     """
 
     name: str
     factory: Callable[[Any], Any]
     claim: Claim
     by_real_size: bool = False
+    seed: int = 0
+    examples: Examples = field(default_factory=MadeUp)
     kind: ClassVar[str]
 
     @abstractmethod
@@ -76,13 +81,24 @@ class Audited(ABC):
             "physical_batch_size": 64,
             "seed": 0,
         }
-        return Task(data.inputs.shape[1], *data, **{**usual, **settings})
+        settings = {**usual, **settings}
+        settings["seed"] = derived(settings["seed"], f"tasks {self.seed}") % 2**31
+        return Task(data.inputs.shape[1:].numel(), *data, **settings)
+
+    @cached_property
+    def is_linear(self) -> bool:
+        """Whether a made-up example with one input moves only the parameter of this input."""
+        if not self.examples.made_up:
+            return False
+        alone = self.exact_sum(one_hot([1, 3], LENGTH * self.claim.bound, 4))
+        return len(alone) == 4 and bool((alone[[0, 2]].abs() < 0.01).all() and alone.any())
 
     @contextmanager
     def _called(self, task: Task) -> Iterator[None]:
-        """Within the context, the code's own errors are told, its warnings are not, and global
-        generators are seeded."""
-        with torch_state_kept(torch.device("cpu")), warnings.catch_warnings():
+        """Within the context, the code's own errors are told, its warnings are not, what it prints
+        is no result, and global generators are seeded."""
+        kept = torch_state_kept(torch.device("cpu"))
+        with kept, warnings.catch_warnings(), redirect_stdout(sys.stderr):
             warnings.simplefilter("ignore")
             seed_globally(task.seed)
             try:
@@ -102,11 +118,10 @@ def seed_globally(seed: int) -> None:
 
 
 def told(name: str, error: BaseException) -> str:
-    """An error of the audited code in one sentence, with the line that raised it."""
-    trace = error.__traceback__
-    while trace and trace.tb_next and trace.tb_next.tb_frame.f_code.co_filename != __file__:
-        trace = trace.tb_next
-    where = f" (line {trace.tb_lineno} of {trace.tb_frame.f_code.co_filename})" if trace else ""
+    """An error of the audited code in one sentence, with its last line that is in no library."""
+    passed = traceback.extract_tb(error.__traceback__)
+    own = [f for f in passed if f.filename != __file__ and "site-packages" not in f.filename]
+    where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
     return f"{name} raised {type(error).__name__}: {error!s:.200}{where}; correct it first."
 
 

@@ -13,6 +13,7 @@ from dpbench.audit.audit import Audit
 from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
+from dpbench.audit.code.examples import Examples, MadeUp, given
 from dpbench.audit.code.finding import NOTHING, Finding, refuted
 from dpbench.audit.code.report import Report
 from dpbench.audit.code.task import Claim
@@ -37,6 +38,7 @@ KINDS = {kind.kind: kind for kind in (AuditedStep, AuditedTraining)}
 
 DEFAULTS = {
     **dict.fromkeys(KINDS, ""),
+    "examples": "",
     "noise_multiplier": "1",
     "bound": "1",
     "sample_rate": "0.125",
@@ -70,13 +72,19 @@ def audit_code(arguments: list[str]) -> tuple[Report, Path]:
     check_replaceable(path)
     ((kind, name),) = named.items()
     command = shlex.join(["dpbench", "audit", *arguments])
-    report = report_of(kind, name, loaded(name), settings, command)
+    own = settings["examples"] and given(settings["examples"], loaded(settings["examples"]))
+    report = report_of(kind, name, loaded(name), own or MadeUp(), settings, command)
     write_atomically(path, report.page.encode(), setting="out")
     return report, path
 
 
 def report_of(
-    kind: str, name: str, factory: Callable, settings: Mapping[str, str], command: str
+    kind: str,
+    name: str,
+    factory: Callable,
+    examples: Examples,
+    settings: Mapping[str, str],
+    command: str,
 ) -> Report:
     """The report on a factory; UserError for a claim that is none, and for code that fails."""
     claim, given = claim_of(settings), settings["claim"]
@@ -84,7 +92,10 @@ def report_of(
     confidence = fraction("confidence", spelled_number(settings["confidence"]))
     canaries = integer("canaries", spelled_integer(settings["canaries"]), 0, MAX_CANARIES)
     seed = integer("seed", spelled_integer(settings["seed"]), least=0)
-    code, checks = KINDS[kind](name, factory, claim), dict[str, Finding]()
+    code, checks = (
+        KINDS[kind](name, factory, claim, seed=seed, examples=examples),
+        dict[str, Finding](),
+    )
     if nominal is not None:
         checks["account"] = account(claim, nominal)
     with counting("checks", len(checks_of(kind))) as count:
@@ -101,17 +112,21 @@ def report_of(
 
 
 def report_of_functions(
-    factories: Mapping[str, Callable | None], settings: Mapping[str, object]
+    factories: Mapping[str, Callable | None],
+    examples: Callable | None,
+    settings: Mapping[str, object],
 ) -> Report:
     """The report on the one factory that is given, with settings as on the command line."""
-    given = [(kind, factory) for kind, factory in factories.items() if factory is not None]
-    if len(given) != 1:
+    named = [(kind, factory) for kind, factory in factories.items() if factory is not None]
+    if len(named) != 1:
         raise UserError("give one factory: audit(step=...) or audit(training=...).")
-    ((kind, factory),) = given
+    ((kind, factory),) = named
     spelled = [f"{key}={value}" for key, value in settings.items()]
     name = f"{factory.__module__}:{getattr(factory, '__qualname__', 'factory')}"
     command = shlex.join(["dpbench", "audit", f"{kind}={name}", *spelled])
-    return report_of(kind, name, factory, key_values("audit", DEFAULTS, spelled), command)
+    made = given("examples", examples) if examples else MadeUp()
+    chosen = key_values("audit", DEFAULTS, spelled)
+    return report_of(kind, name, factory, made, chosen, command)
 
 
 def claim_of(settings: Mapping[str, str]) -> Claim:

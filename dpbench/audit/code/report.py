@@ -58,6 +58,9 @@ class Report:
             parts += [section(attacked), self.attack.sentence]
         return document(*parts, RULES, made_by(self.command))
 
+    def _repr_markdown_(self) -> str:
+        return self.page
+
     @property
     def plain(self) -> dict:
         """What the last line of the command says."""

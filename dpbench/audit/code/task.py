@@ -1,8 +1,10 @@
 """What audited code is given, and what it is taken to claim."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from dpbench.mechanism.method import GRADIENT_SUM
@@ -10,7 +12,7 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, 
 
 
 class Batch(NamedTuple):
-    """Examples: inputs [n, features] float32, targets [n] float32."""
+    """Examples: inputs [n, features] and targets [n], float32 unless they are their owner's."""
 
     inputs: Tensor
     targets: Tensor
@@ -22,21 +24,27 @@ class Batch(NamedTuple):
         """The batch without its example i."""
         return self.at([k for k in range(len(self)) if k != i])
 
+    def followed_by(self, other: "Batch") -> "Batch":
+        """All examples of both."""
+        pairs = zip(self, other, strict=True)
+        return Batch(*map(torch.cat, pairs))
+
     def scaled(self, factor: float) -> "Batch":
         """The examples with larger inputs."""
         return Batch(factor * self.inputs, self.targets)
 
-    def at(self, indices) -> "Batch":
+    def at(self, indices: Iterable[int]) -> "Batch":
         """The examples with these indices."""
-        return Batch(self.inputs[indices], self.targets[indices])
+        chosen = torch.tensor([*indices], dtype=torch.long)
+        return Batch(self.inputs[chosen], self.targets[chosen])
 
 
 @dataclass(frozen=True)
 class Task:
     """What a factory is called with.
 
-    features: numbers per input. inputs [n, features], targets [n]: the data of a training, empty
-    for a step. batch_size: the expected one, by which the noisy sum is divided. sample_rate,
+    features: numbers per input. inputs [n, ...], targets [n, ...]: the data of a training,
+    empty for a step. batch_size: the expected one, by which the noisy sum is divided. sample_rate,
     noise_multiplier, bound: of DP-SGD. physical_batch_size: for code that accumulates gradients.
     """
 

@@ -9,12 +9,15 @@ from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, AuditedStep, AuditedTraining
 from dpbench.audit.code.checks.noise import RARE, RARE_CORRELATION
+from dpbench.audit.code.examples import LENGTH, one_hot
 from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted, skipped
-from dpbench.audit.code.probes import LENGTH, dense, is_linear, one_hot
 from dpbench.system.errors import UserError
 
-EXAMPLES, CYCLE, EPOCHS = 64, 8, 12
-"""Examples of a training, batches per epoch, and epochs."""
+EXAMPLES, CYCLE, EPOCHS = 256, 8, 24
+"""Examples of a training, batches per epoch, and epochs, of which sampling is seen."""
+
+COMPARED = 64
+"""Examples whose batches are compared with noise, in as many coordinates."""
 
 RUNS, STEPS = 200, 2
 """Runs and steps in which batches are compared with noise: generators of one seed may be in step
@@ -25,7 +28,7 @@ UNSEEN = skipped("The model is not linear: who is in a batch is only seen there.
 
 def empty_batch(code: AuditedStep) -> Finding:
     """A step on no example is one of noise alone."""
-    nothing = one_hot([0]).at([])
+    nothing = code.examples.usual(code.claim.bound).at([])
     try:
         moved = code.sums(nothing)[0]
     except UserError as error:
@@ -41,13 +44,14 @@ def empty_batch(code: AuditedStep) -> Finding:
 
 def releases(code: AuditedTraining) -> Finding:
     """A training releases as many steps as planned, whatever its data, each with noise."""
-    bound, steps = code.claim.bound, 40
-    for size, lengths in ((4, LENGTH), (16, LENGTH), (16, 0.0)):
+    bound, made, steps = code.claim.bound, code.examples, 40
+    for data in (made.usual(bound), made.many(bound), made.tiny(bound)):
         try:
-            data = dense(torch.full((size,), lengths) * bound)
             sums = code.train(data, sample_rate=0.25, steps=steps)
         except UserError as error:
-            return refuted(f"With {size} examples some batch is empty, and the code fails: {error}")
+            return refuted(
+                f"With {len(data)} examples some batch is empty, and the code fails: {error}"
+            )
         if len(sums) < steps:
             return refuted(
                 f"It released {len(sums)} of {steps} steps: when a training stops depends on its "
@@ -80,9 +84,9 @@ class Participation(NamedTuple):
 def participation(code: AuditedTraining, seed: int = 0) -> Participation | None:
     """Who takes part in the steps of a training on examples with a coordinate each; None if the
     model is not linear, so that no coordinate is an example's."""
-    if not is_linear(code):
+    if not code.is_linear:
         return None
-    lengths = torch.tensor(LENGTH * code.claim.bound)
+    lengths = LENGTH * code.claim.bound
     data = one_hot(list(range(EXAMPLES)), lengths, EXAMPLES)
     settings: dict[str, Any] = {"sample_rate": 1 / CYCLE, "steps": CYCLE * EPOCHS, "seed": seed}
     return Participation(code.train(data, noise_multiplier=NEGLIGIBLE, **settings).abs())
@@ -155,10 +159,10 @@ def _law(seen: Participation) -> Finding | None:
 
 def generators(code: AuditedTraining) -> Finding:
     """Batches say nothing of the noise."""
-    if not is_linear(code):
+    if not code.is_linear:
         return UNSEEN
-    lengths = torch.tensor(LENGTH * code.claim.bound)
-    data = one_hot(list(range(EXAMPLES)), lengths, EXAMPLES)
+    lengths = LENGTH * code.claim.bound
+    data = one_hot(list(range(COMPARED)), lengths, COMPARED)
     settings: dict[str, Any] = {"sample_rate": 0.5, "steps": STEPS}
     exact, noisy = (
         torch.stack([code.train(data, seed=s, noise_multiplier=m, **settings) for s in range(RUNS)])

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, Audited
 from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
-from dpbench.audit.code.probes import LENGTH, dense, usual
 from dpbench.audit.code.task import Batch
 
 STEPS = 16
@@ -21,6 +20,10 @@ DRAWS, DRAWS_OF_A_CONDITION = 16_000, 4_000
 """Single draws of noise: for the claim itself, and under each other condition."""
 
 LEAST_RUNS = 8
+"""Runs of the claim itself, however many parameters there are: each parameter is looked at."""
+
+MOST_PARAMETERS = 50_000
+"""Parameters whose noise is kept, evenly spaced among more."""
 
 RARE = 1e-9
 """The probability of a false alarm of one test."""
@@ -30,6 +33,9 @@ RARE_CORRELATION = 7.5
 
 MAX_COORDINATES = 256
 """The most coordinates of which all pairs are compared."""
+
+LEAST = 1e-3
+"""The least noise that is any, in units of what is claimed."""
 
 LEARNING_RATE = 2.0**-6
 """So small that the model, and with it the sum, hardly moves over the steps of a run."""
@@ -43,9 +49,9 @@ class Condition(NamedTuple):
     settings: dict[str, Any]
 
 
-def noise(code: Audited, batch: Batch, draws: int, **settings: Any) -> Tensor:
+def noise(code: Audited, batch: Batch, draws: int, least_runs: int = 1, **settings: Any) -> Tensor:
     """Noise [runs, STEPS, D] in units of the noise multiplier times the bound: runs with noise,
-    minus the same runs without."""
+    minus the same runs without; D is MOST_PARAMETERS at most."""
     multiplier = settings.pop("noise_multiplier", code.claim.noise_multiplier)
     settings = {"learning_rate": LEARNING_RATE, **settings}
 
@@ -54,17 +60,18 @@ def noise(code: Audited, batch: Batch, draws: int, **settings: Any) -> Tensor:
             code.sums(batch, STEPS, noise_multiplier=m, seed=seed, **settings)
             for m in (multiplier, NEGLIGIBLE)
         )
-        return (noisy - exact) / multiplier
+        spacing = math.ceil(noisy.shape[1] / MOST_PARAMETERS)
+        return ((noisy - exact) / multiplier)[:, ::spacing]
 
     first = one(0)
-    runs = max(LEAST_RUNS, math.ceil(draws / first.numel()))
+    runs = max(least_runs, math.ceil(draws / first.numel()))
     return torch.stack([first, *map(one, range(1, runs))])
 
 
 @lru_cache(maxsize=1)
 def noise_as_claimed(code: Audited) -> Tensor:
     """The noise [runs, STEPS, D] under the claimed settings, at which several checks look."""
-    return noise(code, usual(code.claim.bound), DRAWS)
+    return noise(code, code.examples.usual(code.claim.bound), DRAWS, LEAST_RUNS)
 
 
 def scale(code: Audited) -> Finding:
@@ -72,6 +79,11 @@ def scale(code: Audited) -> Finding:
     drawn = noise_as_claimed(code)
     by_coordinate, by_step = drawn.square().mean((0, 1)).sqrt(), drawn.square().mean((0, 2)).sqrt()
     overall = _spread(drawn)
+    if overall < LEAST:
+        return refuted(
+            "With the noise multiplier of the task and with next to none, the same is released: "
+            "there is no noise, or its scale is not that of task.noise_multiplier."
+        )
     if _differs(overall, drawn.numel()):
         return _wrong_scale("", overall)
     if (least := float(by_coordinate.min())) < 1 and _differs(least, drawn[..., 0].numel()):
@@ -88,12 +100,13 @@ def scale(code: Audited) -> Finding:
 def _conditions(code: Audited) -> Iterator[Finding]:
     """What is wrong with the scale in other conditions."""
     bound, multiplier = code.claim.bound, code.claim.noise_multiplier
-    batch, many = usual(bound), dense(torch.full((16,), LENGTH) * bound, seed=2)
+    made = code.examples
+    batch, many = made.usual(bound), made.many(bound)
     for words, examples, settings in (
         Condition("with one example in the batch", batch.at([0]), {}),
         Condition("with 16 examples in the batch", many, {}),
-        Condition("with tiny gradients", dense(torch.full((4,), 1e-3) * bound), {}),
-        Condition("at four times the bound", usual(4 * bound), {"bound": 4 * bound}),
+        Condition("with tiny gradients", made.tiny(bound), {}),
+        Condition("at four times the bound", made.usual(4 * bound), {"bound": 4 * bound}),
         Condition("at twice the multiplier", batch, {"noise_multiplier": 2 * multiplier}),
         Condition("with physical batches of 4 of 16", many, {"physical_batch_size": 4}),
     ):

@@ -2,15 +2,16 @@
 
 from typing import Any
 
-import torch
-
 from dpbench.audit.code.audited import NEGLIGIBLE, Audited, AuditedStep
+from dpbench.audit.code.examples import SIZE
 from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted, skipped
-from dpbench.audit.code.probes import LENGTH, SIZE, one_hot, probes, usual
 from dpbench.audit.code.task import Batch
 
 TOLERANCE = 2e-3
 """In units of the bound: float32 rounding in parameters, and noise that is negligible."""
+
+REACHED = 0.9
+"""What the example that adds most must add, in units of the bound, for the clip to be tested."""
 
 RANDOM = skipped("The sum is random even without noise (dropout?): switch that off for this check.")
 
@@ -20,9 +21,17 @@ def sensitivity(code: Audited) -> Finding:
     if _is_random(code):
         return RANDOM
     moved, words, alone = max(
-        (_farthest(code, batch, words) for words, batch in probes(code.claim.bound).items()),
+        (
+            _farthest(code, batch, words)
+            for words, batch in code.examples.probes(code.claim.bound).items()
+        ),
         key=lambda found: found[0],
     )
+    if moved < REACHED and not code.examples.made_up:
+        return skipped(
+            f"No example moves the sum by more than {moved:.3g} times the bound, so that none is "
+            "clipped: give a smaller bound, or examples with larger gradients."
+        )
     if moved <= 1 + TOLERANCE:
         return NOTHING
     why = (
@@ -48,7 +57,9 @@ def additivity(code: Audited) -> Finding:
     """The sum over a batch is that over its halves together."""
     if _is_random(code):
         return RANDOM
-    worst, words = max((_interaction(code, b), w) for w, b in probes(code.claim.bound).items())
+    worst, words = max(
+        (_interaction(code, b), w) for w, b in code.examples.probes(code.claim.bound).items()
+    )
     if worst <= 3 * TOLERANCE:
         return NOTHING
     return flagged(
@@ -59,21 +70,23 @@ def additivity(code: Audited) -> Finding:
 
 
 def _interaction(code: Audited, batch: Batch) -> float:
-    halves = (batch.at(slice(0, None, 2)), batch.at(slice(1, None, 2)))
+    halves = (batch.at(range(start, len(batch), 2)) for start in (0, 1))
     parts = sum(code.exact_sum(half) for half in halves)
     return float((code.exact_sum(batch) - parts).norm())
 
 
 def _is_random(code: Audited) -> bool:
     """Whether other draws after the initial parameters change the sum."""
-    first, second = (code.exact_sum(usual(code.claim.bound), draws=draws) for draws in (0, 1))
+    first, second = (
+        code.exact_sum(code.examples.usual(code.claim.bound), draws=draws) for draws in (0, 1)
+    )
     return float((first - second).norm()) > TOLERANCE
 
 
 def real_batch_size(code: AuditedStep) -> Finding:
     """Eight copies of an example add eight times what one adds."""
-    length = torch.tensor(LENGTH * code.claim.bound)
-    one, eight = (float(code.exact_sum(one_hot([0] * k, length)).norm()) for k in (1, 8))
+    copies = [code.examples.copies(code.claim.bound, number) for number in (1, 8)]
+    one, eight = (float(code.exact_sum(batch).norm()) for batch in copies)
     if one < TOLERANCE or abs(eight / one - 8) < 8 * TOLERANCE:
         return NOTHING
     if abs(eight / one - 1) < TOLERANCE:
@@ -87,18 +100,18 @@ def real_batch_size(code: AuditedStep) -> Finding:
 
 
 def carry_over(code: AuditedStep) -> Finding:
-    """A step after one on large examples has nothing of these."""
-    bound = code.claim.bound
-    small = one_hot([1], torch.tensor(1e-3 * bound))
-    large = one_hot([0] * 4, torch.tensor(LENGTH * bound))
+    """A step after one on large examples is that after one on a small example."""
+    small, large, others = code.examples.unlike(code.claim.bound)
     settings: dict[str, Any] = {"noise_multiplier": NEGLIGIBLE, "learning_rate": 2.0**-10}
-    after = code.sums_of([large, small], **settings)[1]
-    without = code.sums_of([small, small], **settings)[1]
-    left = float((after - without).norm())
+    left = max(
+        float((code.sums_of([others, then], **settings)[1] - without[1]).norm())
+        for then in (small, large)
+        for without in [code.sums_of([small, then], **settings)]
+    )
     if left < 0.1:
         return NOTHING
     return refuted(
-        f"A step still moves along the batch before it, by {left:.3g} times the bound: gradients "
-        "are not reset, so an example is released in steps that do not use it (or the optimizer "
-        "has momentum: audit with plain SGD)."
+        f"A step depends on the batch before it, by {left:.3g} times the bound: gradients are not "
+        "reset, or norms, bounds or scales are those of earlier batches, so an example is released "
+        "in steps that do not use it (or the optimizer has momentum: audit with plain SGD)."
     )

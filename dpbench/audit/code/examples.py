@@ -1,0 +1,150 @@
+"""Examples on which code is audited: made up, or its owner's."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from dpbench.audit.code.task import Batch
+from dpbench.system.errors import UserError
+
+LENGTH = 1024.0
+"""The gradient norm of a large example, in units of the bound: a power of two, so that it is
+clipped to exactly 1."""
+
+FEATURES, SIZE, MANY = 32, 6, 16
+"""Inputs of an example, examples of a probe, and of a large batch."""
+
+
+class Unlike(NamedTuple):
+    """Batches whose gradients differ much: a small example, a large one, and four others."""
+
+    small: Batch
+    large: Batch
+    others: Batch
+
+
+class Examples(Protocol):
+    """Batches by their gradients. bound: the norm to which these are clipped."""
+
+    made_up: bool
+
+    def probes(self, bound: float) -> Mapping[str, Batch]:
+        """Batches of SIZE examples, by what they have in common."""
+        ...
+
+    def usual(self, bound: float) -> Batch:
+        """Three large examples and a small one."""
+        ...
+
+    def many(self, bound: float) -> Batch:
+        """MANY large examples."""
+        ...
+
+    def tiny(self, bound: float) -> Batch:
+        """Four examples with tiny gradients."""
+        ...
+
+    def copies(self, bound: float, number: int) -> Batch:
+        """So many times the same large example."""
+        ...
+
+    def unlike(self, bound: float) -> Unlike:
+        """Batches whose gradients differ much."""
+        ...
+
+
+def one_hot(
+    indices: list[int], lengths: Tensor | float = LENGTH, features: int = FEATURES
+) -> Batch:
+    """Examples that each have one input of 1; squared errors at 0 have these norms."""
+    inputs = torch.zeros(len(indices), features)
+    inputs[range(len(indices)), indices] = 1
+    return Batch(inputs, -torch.as_tensor(lengths).expand(len(indices)).float() / 2)
+
+
+def dense(lengths: Tensor, seed: int = 0) -> Batch:
+    """Examples with random inputs, and targets of random sign."""
+    draw = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(len(lengths), FEATURES, generator=draw)
+    signs = torch.randint(0, 2, lengths.shape, generator=draw) * 2 - 1
+    return Batch(inputs, (signs * lengths / 2).float())
+
+
+class MadeUp:
+    """Examples with FEATURES inputs, whose squared errors have gradients of any size."""
+
+    made_up = True
+
+    def probes(self, bound: float) -> Mapping[str, Batch]:
+        apart, large = list(range(SIZE)), torch.full((SIZE,), LENGTH) * bound
+        around = torch.logspace(-2, 1, SIZE) * bound
+        return {
+            "examples that share no coordinate": one_hot(apart, large),
+            "examples of one direction": one_hot([0] * SIZE, large),
+            "large random examples": dense(large),
+            "examples with large inputs": dense(large).scaled(100.0),
+            "examples of all sizes": dense(torch.logspace(-3, 3, SIZE) * bound),
+            "examples around the bound": one_hot(apart, around),
+            "examples around the bound, of one direction": one_hot([0] * SIZE, around),
+        }
+
+    def usual(self, bound: float) -> Batch:
+        return dense(torch.tensor([LENGTH, LENGTH, LENGTH, 0.1]) * bound, seed=1)
+
+    def many(self, bound: float) -> Batch:
+        return dense(torch.full((MANY,), LENGTH) * bound, seed=2)
+
+    def tiny(self, bound: float) -> Batch:
+        return dense(torch.full((4,), 1e-3) * bound)
+
+    def copies(self, bound: float, number: int) -> Batch:
+        return one_hot([0] * number, LENGTH * bound)
+
+    def unlike(self, bound: float) -> Unlike:
+        small, large = (one_hot([1], length * bound) for length in (1e-3, LENGTH))
+        return Unlike(small, large, self.copies(bound, 4))
+
+
+class Given:
+    """Examples of the code's owner: at least MANY, whose gradients are what they are."""
+
+    made_up = False
+
+    def __init__(self, pool: Batch):
+        self._pool = pool
+
+    def probes(self, bound: float) -> Mapping[str, Batch]:
+        return {
+            "examples": self._pool.at(range(SIZE)),
+            "other examples": self._pool.at(range(SIZE, 2 * SIZE)),
+            "copies of one example": self.copies(bound, SIZE),
+        }
+
+    def usual(self, bound: float) -> Batch:
+        return self._pool.at(range(4))
+
+    def many(self, bound: float) -> Batch:
+        return self._pool.at(range(MANY))
+
+    def tiny(self, bound: float) -> Batch:
+        return self._pool.at(range(4, 8))
+
+    def copies(self, bound: float, number: int) -> Batch:
+        return self._pool.at([0] * number)
+
+    def unlike(self, bound: float) -> Unlike:
+        return Unlike(self._pool.at([1]), self._pool.at([2]), self.copies(bound, 4))
+
+
+def given(name: str, make: Callable[[int], Any]) -> Given:
+    """The examples `make(MANY)`, a pair of inputs [MANY, ...] and targets [MANY, ...]; UserError
+    for fewer, and for another return value."""
+    made = make(MANY)
+    if not (isinstance(made, tuple) and len(made) == 2):
+        raise UserError(f"{name} must return a pair of arrays: inputs and targets.")
+    pool = Batch(*map(torch.as_tensor, made))
+    if min(map(len, (pool.inputs, pool.targets))) < MANY:
+        raise UserError(f"{name} was asked for {MANY} examples, and returned fewer.")
+    return Given(pool)
