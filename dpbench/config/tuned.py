@@ -50,14 +50,24 @@ def _place(values: Sequence[float]) -> float:
     return (value - low) / (high - low) if high > low else 0.5
 
 
-@functools.cache
+def trials_of(name: str) -> list[dict[str, str]]:
+    """The lines of a search's trials by column, without those of its finalists' other seeds."""
+    return [line for line in _lines(name) or () if not line.get("stage")]
+
+
 def _tried(name: str) -> dict[str, list[str]] | None:
     """The values by setting, of the chosen trial first."""
+    if (lines := _lines(name)) is None:
+        return None
+    columns = list(lines[0])
+    keys = columns[columns.index("trial") + 1 : columns.index("n")]
+    return {key: [line[key] for line in lines] for key in keys}
+
+
+@functools.cache
+def _lines(name: str) -> list[dict[str, str]] | None:
     path = searches_folder() / f"{name}.csv"
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", newline="") as file:
-        lines = list(csv.DictReader(file))
-    columns = list(lines[0])
-    keys = columns[columns.index("trial") + 1 : columns.index("n")]
-    return {key: [line[key] for line in lines] for key in keys}
+        return list(csv.DictReader(file))

@@ -19,9 +19,9 @@ trial,method.bound,method.bands,optimizer.lr,n,validation/accuracy
 def made(tmp_path, monkeypatch):
     """Writes a search that chose a bound."""
     monkeypatch.setattr(tuned, "searches_folder", lambda: tmp_path)
-    tuned._tried.cache_clear()
+    tuned._lines.cache_clear()
     yield lambda name, bound: (tmp_path / f"{name}.csv").write_text(LINES.format(bound=bound))
-    tuned._tried.cache_clear()
+    tuned._lines.cache_clear()
 
 
 def test_the_first_line_is_the_choice_and_numbers_are_numbers(made):

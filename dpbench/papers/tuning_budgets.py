@@ -1,0 +1,172 @@
+"""What searches of fewer trials would have found, and what each would cost if it were private."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from dpbench.config.tuned import trials_of
+from dpbench.execution.prepare import prepare
+from dpbench.figures.formats import images, titled
+from dpbench.metrics.registry import parse_name
+from dpbench.privacy.private_selection import Repetitions, selection_costs
+from dpbench.reproduce.page import image, page
+from dpbench.reproduce.target import Target, target_of
+from dpbench.search.budget import budgets, expected_best
+from dpbench.tables.conditions import Condition, row_name
+from dpbench.tables.grid import Grid
+from dpbench.tables.markdown import grid_lines
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+RESAMPLES, LEVEL = 1000, 0.95
+
+SCORED = ("validation=0.2", "score_noise_multiplier=10")
+"""A trial of a private search: its score is noisy, and part of its epsilon."""
+
+
+@dataclass(frozen=True)
+class TuningBudgetSettings:
+    """The settings of the figure.
+
+    table: whose searches are read; metrics: of the validation split, a row of panels each, in which
+    larger is better; highlight: the arms that are drawn in colour.
+    """
+
+    table: str
+    metrics: list[str]
+    highlight: list[str]
+
+
+def tuning_budgets(target: Target) -> dict[str, bytes]:
+    """The files of the figure by suffix: page, numbers and image."""
+    setup = target.computed_by(TuningBudgetSettings)
+    tuned = target_of(setup.table, [])
+    data = pd.DataFrame(_points(tuned, setup.metrics))
+    costs = {
+        c.label: private_costs(tuned, c, sorted(set(data["trials"]))) for c in tuned.conditions
+    }
+    data["private_epsilon"] = [
+        costs[condition][trials]
+        for condition, trials in zip(data["condition"], data["trials"], strict=True)
+    ]
+    text = page(
+        target,
+        f"{target.table['paper']}.",
+        image(target),
+        *(
+            f"## {_label(metric)}, in percent\n\n{grid_lines(_grid(data, metric, costs))}"
+            for metric in setup.metrics
+        ),
+        *target.table["notes"],
+    )
+    csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data, setup))}
+
+
+def _points(tuned: Target, metrics: list[str]) -> Iterator[dict]:
+    """For each row, metric and number of trials, the expected best with its interval."""
+    for condition in tuned.conditions:
+        for arm in tuned.table["methods"]:
+            trials = trials_of(tuned.searches[row_name(condition.label, arm)])
+            for metric in metrics:
+                values = [float(trial[metric]) for trial in trials if trial.get(metric)]
+                for count in budgets(len(values)):
+                    low, high = interval(values, count)
+                    yield {
+                        "condition": condition.label,
+                        "arm": arm,
+                        "metric": metric,
+                        "trials": count,
+                        "expected_best": expected_best(values, count),
+                        "low": low,
+                        "high": high,
+                    }
+
+
+def interval(values: list[float], count: int) -> tuple[float, float]:
+    """The percentile bootstrap of the expected best of `count` over the trials that were made.
+
+    For counts near their number it is too narrow: nothing better than the best of them is drawn.
+    """
+    draws = np.random.default_rng(0).choice(values, (RESAMPLES, len(values)))
+    found = [expected_best(list(draw), count) for draw in draws]
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def private_costs(tuned: Target, condition: Condition, counts: list[int]) -> dict[int, float]:
+    """The epsilon of a private search of a geometric number of trials with each mean, of which one
+    trial is a run of DP-SGD with a noisy score; of one trial, its own."""
+    overrides = next(tuned.cells_of(condition, "dpsgd"))
+    _, run, planned = prepare([*overrides, *SCORED])
+    ledger, delta = planned.ledger, run.privacy.delta
+    found = {}
+    for count in counts:
+        single, search = selection_costs([ledger], Repetitions(mean=max(count, 2)), delta)
+        found[count] = single.epsilon if count == 1 else search.epsilon
+    return found
+
+
+def _grid(data: pd.DataFrame, metric: str, costs: dict[str, dict[int, float]]) -> Grid:
+    """A line for each row, with a column for each number of trials."""
+    part = data[data["metric"] == metric]
+    counts = sorted(set(part["trials"]))
+    lines = []
+    for condition, of_condition in part.groupby("condition", sort=False):
+        spent = costs[str(condition)]
+        lines.append((str(condition), "*epsilon, private*", *(f"{spent[c]:.3g}" for c in counts)))
+        for arm, points in of_condition.groupby("arm", sort=False):
+            cells = {point.trials: _cell(point) for point in points.itertuples()}
+            lines.append((str(condition), str(arm), *(cells.get(c, "") for c in counts)))
+    return Grid("", ("condition", "method", *map(str, counts)), tuple(lines))
+
+
+def _label(metric: str) -> str:
+    known = parse_name(metric).metric
+    return known.label if known else metric
+
+
+def _cell(point) -> str:
+    low, high = 100 * point.low, 100 * point.high
+    return f"{100 * point.expected_best:.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _draw(title: str, data: pd.DataFrame, setup: TuningBudgetSettings) -> "Figure":
+    from matplotlib.figure import Figure
+
+    conditions = list(dict.fromkeys(data["condition"]))
+    figure = Figure(
+        figsize=(1.0 + 3.4 * len(conditions), 0.8 + 2.6 * len(setup.metrics)), layout="constrained"
+    )
+    grid = figure.subplots(len(setup.metrics), len(conditions), squeeze=False, sharex=True)
+    for metric, axes in zip(setup.metrics, grid, strict=True):
+        for condition, axis in zip(conditions, axes, strict=True):
+            part = data[(data["metric"] == metric) & (data["condition"] == condition)]
+            _lines(axis, part, setup.highlight)
+            axis.set_title(condition, fontsize=9)
+        axes[0].set_ylabel(f"{_label(metric)} (%)", fontsize=8)
+    for axis in grid[-1]:
+        axis.set_xlabel("trials", fontsize=8)
+    grid[0][0].legend(fontsize=7)
+    return titled(figure, title)
+
+
+def _lines(axis, part: pd.DataFrame, highlight: list[str]) -> None:
+    """A line for each method: grey, or with its interval if it is highlighted."""
+    for arm, points in part.groupby("arm", sort=False):
+        chosen = arm in highlight
+        color = f"C{highlight.index(str(arm))}" if chosen else "0.8"
+        best, low, high = (100 * points[name] for name in ("expected_best", "low", "high"))
+        order = 2 if chosen else 1
+        label = str(arm) if chosen else None
+        axis.plot(points["trials"], best, color=color, label=label, zorder=order, marker=".")
+        if chosen:
+            axis.fill_between(points["trials"], low, high, color=color, alpha=0.15, linewidth=0)
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.tick_params(labelsize=7)
+    axis.grid(alpha=0.3)
