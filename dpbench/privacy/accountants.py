@@ -17,6 +17,7 @@ from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.amplification import TruncatedProfile
 from dpbench.privacy.central_limit import limit_epsilon, poisson_mu
+from dpbench.privacy.edgeworth import expansion_epsilon, loss_cumulants
 from dpbench.privacy.entries import (
     MAX_FAILURE,
     Entry,
@@ -227,6 +228,15 @@ def gdp(entries: list[Entry], delta: float) -> float:
         raise Unaccountable("the Gaussian central limit is that of Poisson samples.")
     mu = math.hypot(*(poisson_mu(rate, _sigma(joint), times) for rate, joint, times, *_ in entries))
     return limit_epsilon(mu, delta)
+
+
+@_accountant
+def edgeworth(entries: list[Entry], delta: float) -> float:
+    """Epsilon by an Edgeworth expansion (Wang et al. 2022): an approximation, not a bound."""
+    if by_coordinate(entries)[0] or any(entry.cut or entry.slots > 1 for entry in entries):
+        raise Unaccountable("the Edgeworth expansion is that of Gaussian noise on Poisson samples.")
+    losses = (times * loss_cumulants(rate, _sigma(joint)) for rate, joint, times, *_ in entries)
+    return expansion_epsilon(sum(losses, np.zeros((2, 4))), delta)
 
 
 @_accountant

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpbench.papers.recount.printed import SHUFFLED, PrintedEpsilon
-from dpbench.privacy.accountants import claimed, gdp, pld_of_reals, rdp_of_reals
+from dpbench.privacy.accountants import claimed, edgeworth, gdp, pld_of_reals, rdp_of_reals
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
 
 HOLDS, TOO_SMALL, LOOSE = "holds", "too small", "loose"
 NOT_FOLLOWING, UNKNOWN = "does not follow", "cannot be recounted"
 
-OF_REALS = {"rdp": rdp_of_reals, "pld": pld_of_reals, "gdp": gdp}
+OF_REALS = {"rdp": rdp_of_reals, "pld": pld_of_reals, "gdp": gdp, "edgeworth": edgeworth}
 """Accountants by name: what is printed is meant for noise of real numbers."""
 
 PLD_MARGIN = 1e-3
@@ -27,7 +27,7 @@ FOLLOWS = 0.1
 
 @dataclass(frozen=True)
 class Recount:
-    """A printed epsilon beside that of each accountant; None without a bound or for an incomplete
+    """A printed epsilon beside that of each accountant; None without one or for an incomplete
     setting.
 
     own: by the accountant that the source names, as it is used there; unamplified: an upper bound
@@ -39,6 +39,7 @@ class Recount:
     rdp: float | None
     pld: float | None
     gdp: float | None
+    edgeworth: float | None
     own: float | None
     unamplified: float | None
     verdict: str
@@ -65,7 +66,7 @@ def recount(printed: Sequence[PrintedEpsilon], count: Callable[[], None]) -> lis
 def recount_one(entry: PrintedEpsilon) -> Recount:
     """One printed epsilon by all accountants."""
     if not entry.is_complete:
-        return Recount(entry, None, None, None, None, None, UNKNOWN, reason=_unprinted(entry))
+        return Recount(entry, None, None, None, None, None, None, UNKNOWN, reason=_unprinted(entry))
     ledger, delta = entry.ledger, entry.delta
     spent = {name: _spent(account, ledger, delta) for name, account in OF_REALS.items()}
     spent |= {

@@ -30,10 +30,12 @@ from dpbench.tables.tidy import csv_text
 
 RULES = (
     "RDP and PLD, rounded up, are upper bounds of what the setting spends, were its batches "
-    "Poisson samples; GDP is an approximation. *Own* is the account that the source names, as it "
-    "is used there: each query on a batch of its own, and `moments` with the conversion to epsilon "
-    "of 2017. *Shuffled, at most*, rounded up, is PLD without any gain from sampling, which holds "
-    "for batches of a permutation and an example whose gradient is replaced by zero.",
+    "Poisson samples. GDP and Edgeworth (Wang et al. 2022, the expansion of second order) are "
+    "approximations; '-' where an expansion gives no epsilon. *Own* is the account that the source "
+    "names, as it is used there: each query on a batch of its own, and `moments` with the "
+    "conversion to epsilon of 2017. *Shuffled, at most*, rounded up, is PLD without any gain from "
+    "sampling, which holds for batches of a permutation and an example whose gradient is replaced "
+    "by zero.",
     f"Epsilons here: {USUAL}; delta and sampler are in each line.",
     f"Too small: the printed number lies more than {PLD_MARGIN:.1%} and its rounding below the "
     "smaller of RDP and PLD, by so many percent of it. Loose: more than "
@@ -56,7 +58,7 @@ WORDS = {
 
 HEAD = (
     *("claim", "setting", "steps", "rate", "noise multiplier", "sampler", "delta", "printed"),
-    *("RDP", "PLD", "GDP", "own", "shuffled, at most", "verdict", "evidence"),
+    *("RDP", "PLD", "GDP", "Edgeworth", "own", "shuffled, at most", "verdict", "evidence"),
 )
 STATEMENT_HEAD = ("source", "where", "statement", "what holds", "shown by")
 
@@ -121,7 +123,7 @@ def _row(item: Recount) -> tuple[str, ...]:
         f"{entry.delta:.3g}",
         entry.printed,
         *(_text(value, rounded_up) for value in (item.rdp, item.pld)),
-        *(_text(value, "{:.2f}".format) for value in (item.gdp, item.own)),
+        *(_text(value, "{:.2f}".format) for value in (item.gdp, item.edgeworth, item.own)),
         _text(item.unamplified, rounded_up),
         item.ruling,
         entry.evidence,
