@@ -93,12 +93,13 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 }
 """The same for single methods, where other methods have always had the setting."""
 
-ADDED_TO_DATASET = {
+ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.adult.Adult": {"group": "sex"},
     "dpbench.data.dutch.Dutch": {"group": "sex"},
+    "dpbench.models.wide_resnet.WideResNet": {"order": 0},
 }
-"""Settings of data sets that were added after the first records, with the values those used, at
-which records leave them out."""
+"""By target, settings of data sets and models that were added after the first records, with the
+values those used, at which records leave them out."""
 
 DECAYS = {"torch.optim.SGD": "momentum", "torch.optim.RMSprop": "alpha"}
 """By optimiser, the share of an average that a step keeps: torch does not refuse 1 and more, with
@@ -165,7 +166,7 @@ def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
 
 def settings_left_out(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
     """The settings of a part that a record leaves out: paths, and later ones that are as ever."""
-    added = ADDED_TO_DATASET.get(str(part.get("_target_")), {}) if group == "dataset" else {}
+    added = ADDED_TO_PARTS.get(str(part.get("_target_")), {})
     as_ever = (key for key, value in added.items() if part.get(key) == value)
     return (*path_settings(group, part), *as_ever)
 

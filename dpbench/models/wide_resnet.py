@@ -10,6 +10,9 @@ from dpbench.models.standardised import convolution
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, integer
 
+ORDERS = {0: (True, True), 1: (False, False), 2: (False, True), 3: (True, False)}
+"""By order, whether GroupNorm comes after ReLU on the residual and on the skip branch."""
+
 
 class Block(nn.Module):
     """The sum of two branches: residual and skip."""
@@ -31,16 +34,22 @@ class WideResNet:
     skip branch and, from the second stage on, stride 2. Source: `WideResNet` of jax_privacy, which
     pads strided convolutions on one side only; here both sides are padded. WRN-16-4 has 2,753,818
     parameters on 32x32x3 and ten classes, and 2,751,562 without weight standardisation.
+
+    order: 0 has ReLU before GroupNorm, 1 GroupNorm before ReLU, on both branches of a block; 2 the
+    latter on the residual branch only, 3 on the skip branch only. Sander et al. 2023, "TAN without
+    a burn" (`order1` of facebookresearch/tan). After the last block, ReLU comes first in all four.
     """
 
     depth: int
     width: Count
     groups: Count
     weight_standardisation: bool
+    order: int = 0
 
     def __post_init__(self) -> None:
         if integer("model.depth", self.depth, 10, MAX_LAYERS) % 6 != 4:
             raise UserError(f"depth={self.depth} is not one of 10, 16, 22, 28, ... (6 n + 4).")
+        integer("model.order", self.order, 0, max(ORDERS))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         in_channels, _, _ = image_shape("wide_resnet", shape, least=4)
@@ -57,19 +66,24 @@ class WideResNet:
         )
 
     def _stage(self, in_channels: int, channels: int, stride: int) -> list[nn.Module]:
-        projection = nn.Sequential(*self._layer(in_channels, channels, 1, stride))
+        _, norm_last = ORDERS[self.order]
+        projection = nn.Sequential(*self._layer(in_channels, channels, 1, stride, norm_last))
         first = Block(self._residual(in_channels, channels, stride), projection)
         others = (self.depth - 4) // 6 - 1
         residuals = [self._residual(channels, channels, stride=1) for _ in range(others)]
         return [first, *(Block(residual, nn.Identity()) for residual in residuals)]
 
     def _residual(self, in_channels: int, channels: int, stride: int) -> nn.Module:
-        first = self._layer(in_channels, channels, 3, stride)
-        return nn.Sequential(*first, *self._layer(channels, channels, 3, stride=1))
+        norm_last, _ = ORDERS[self.order]
+        first = self._layer(in_channels, channels, 3, stride, norm_last)
+        return nn.Sequential(*first, *self._layer(channels, channels, 3, 1, norm_last))
 
-    def _layer(self, in_channels: int, channels: int, kernel: int, stride: int) -> list[nn.Module]:
-        last = self._convolution(in_channels, channels, kernel, stride)
-        return [nn.ReLU(), nn.GroupNorm(self.groups, in_channels), last]
+    def _layer(
+        self, in_channels: int, channels: int, kernel: int, stride: int, norm_last: bool
+    ) -> list[nn.Module]:
+        relu, norm = nn.ReLU(), nn.GroupNorm(self.groups, in_channels)
+        pair = [relu, norm] if norm_last else [norm, relu]
+        return [*pair, self._convolution(in_channels, channels, kernel, stride)]
 
     def _convolution(self, in_channels: int, channels: int, kernel: int, stride: int) -> nn.Module:
         standardise = self.weight_standardisation

@@ -39,6 +39,7 @@ CASES = {
     "resnet9, plain": (ResNet9(8, 4, "mish", weight_standardisation=False), IMAGE),
     "wide_resnet": (WideResNet(10, 1, 4, weight_standardisation=True), IMAGE),
     "wide_resnet, plain": (WideResNet(10, 1, 4, weight_standardisation=False), IMAGE),
+    "wide_resnet, order 2": (WideResNet(10, 1, 4, weight_standardisation=True, order=2), IMAGE),
     "vit": (vit("all"), IMAGE),
     "vit, last block": (vit("last_block_and_head"), IMAGE),
     "vit, biases": (vit("biases_and_head"), IMAGE),

@@ -3,6 +3,8 @@
 import pytest
 import torch
 from timm.layers import ScaledStdConv2d
+from torch import nn
+from torch.nn.utils import parameters_to_vector
 
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build
@@ -10,7 +12,7 @@ from dpbench.models.resnet9 import ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
 from dpbench.models.standardised import StandardisedConv2d, standardised_kernel
 from dpbench.models.tempered_cnn import TemperedCnn
-from dpbench.models.wide_resnet import WideResNet
+from dpbench.models.wide_resnet import Block, WideResNet
 from dpbench.system.errors import UserError
 
 CIFAR = (3, 32, 32)
@@ -58,6 +60,44 @@ def test_a_wide_resnet_is_the_original_but_for_biases_and_norms_of_the_skip_bran
     assert size(plain) - biases - skip_norms == 2_748_890
 
 
+RELU_FIRST, NORM_FIRST = [nn.ReLU, nn.GroupNorm], [nn.GroupNorm, nn.ReLU]
+
+
+# The branches of `order1` of facebookresearch/tan, src/models/wideresnet.py.
+@pytest.mark.parametrize(
+    ("order", "residual", "skip"),
+    [
+        (0, RELU_FIRST, RELU_FIRST),
+        (1, NORM_FIRST, NORM_FIRST),
+        (2, NORM_FIRST, RELU_FIRST),
+        (3, RELU_FIRST, NORM_FIRST),
+    ],
+)
+def test_each_order_of_a_wide_resnet_has_its_layers_on_both_branches(order, residual, skip):
+    torch.manual_seed(0)
+    built = WideResNet(16, 1, 4, weight_standardisation=False, order=order).build(CIFAR, 10)
+    conv = [nn.Conv2d]
+    blocks = [module for module in built if isinstance(module, Block)]
+    assert len(blocks) == 6
+    for number, block in enumerate(blocks):
+        assert list(map(type, block.residual)) == (residual + conv) * 2
+        if number % 2 == 0:
+            assert list(map(type, block.skip)) == skip + conv
+    assert list(map(type, built))[7:9] == RELU_FIRST
+
+
+def test_orders_of_a_wide_resnet_have_the_same_initial_weights_and_different_outputs():
+    inputs = torch.rand(2, *CIFAR, generator=torch.Generator().manual_seed(1))
+    built = []
+    for order in range(4):
+        torch.manual_seed(0)
+        built.append(WideResNet(16, 1, 4, weight_standardisation=True, order=order).build(CIFAR, 3))
+    weights = [parameters_to_vector(model.parameters()).sort().values for model in built]
+    assert all(torch.equal(weights[0], other) for other in weights[1:])
+    outputs = {tuple(model(inputs).flatten().tolist()) for model in built}
+    assert len(outputs) == 4
+
+
 @pytest.mark.parametrize(
     ("model", "least"),
     [
@@ -80,6 +120,8 @@ def test_misspelt_choices_are_refused():
         ResNet9(8, 4, "mihs", weight_standardisation=True)
     with pytest.raises(UserError, match="depth=15"):
         WideResNet(15, 1, 4, weight_standardisation=True)
+    with pytest.raises(UserError, match=r"model\.order must be a whole number from 0 to 3, got 4"):
+        WideResNet(10, 1, 4, weight_standardisation=True, order=4)
 
 
 @pytest.fixture

@@ -118,6 +118,20 @@ def test_the_usual_groups_of_a_data_set_are_in_no_name_and_in_no_record(name):
 OTHER = {"adult": "race", "dutch": "country_birth"}
 
 
+@pytest.mark.parametrize(("name", "setting", "usual", "other"), [("wrn16_4", "order", 0, 3)])
+def test_a_later_setting_of_a_network_is_in_no_name_and_in_no_record_where_it_is_as_ever(
+    name, setting, usual, other
+):
+    config = compose([f"model={name}"])
+    assert config["model"][setting] == usual
+    before = {k: v for k, v in config["model"].items() if k != setting}
+    assert setting not in scientific(config)["model"]
+    assert digest(config) == digest({**config, "model": before})
+    changed = compose([f"model={name}", f"model.{setting}={other}"])
+    assert scientific(changed)["model"][setting] == other
+    assert digest(changed) != digest(config)
+
+
 def test_a_local_batch_of_all_names_no_run_of_dp_fedsgd_and_still_those_of_dp_fedavg():
     fed = ["method=dp_fedavg", "users=iid"]
     whole, ten = (compose([*fed, f"method.local_batch_size={b}"]) for b in ("null", 10))
