@@ -53,6 +53,13 @@ def test_the_wheel_has_every_file_of(folder, inside, names):
     assert expected <= names
 
 
+def test_the_wheel_has_what_the_searches_chose_and_not_their_pages(names):
+    inside = files("results/search", "dpbench/results/search")
+    choices = {name for name in inside if name.endswith(".csv")}
+    assert choices
+    assert choices == {name for name in names if name.startswith("dpbench/results/search/")}
+
+
 def test_the_wheel_has_nothing_beside_the_package(names):
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpbench", "dpbench_suite"}
     assert not any("tests" in Path(name).parts or name.endswith(".pyc") for name in names)
