@@ -96,7 +96,8 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.adult.Adult": {"group": "sex"},
     "dpbench.data.dutch.Dutch": {"group": "sex"},
-    "dpbench.models.wide_resnet.WideResNet": {"order": 0},
+    "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
+    "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
 }
 """By target, settings of data sets and models that were added after the first records, with the
 values those used, at which records leave them out."""

@@ -33,12 +33,14 @@ class ResNet9:
     scale normalisation" (mrchntia/ScaleNorm, w = 64, Mish, 32 groups), which shares authors with
     the BAM paper, which says no more than "ResNet-9". Weight standardisation as in De et al. 2022.
     2,447,946 parameters for w = 64 on 32x32x3 and ten classes; standardisation adds 1,472 gains.
+    scale_norm: whether GroupNorm follows each residual pair, after the sum, as they propose.
     """
 
     width: Count
     groups: Count
     activation: str
     weight_standardisation: bool
+    scale_norm: bool = False
 
     def __post_init__(self) -> None:
         one_of("model.activation", self.activation, ACTIVATIONS)
@@ -49,12 +51,16 @@ class ResNet9:
         return nn.Sequential(
             self._block(channels, w),
             *[self._block(w, 2 * w), nn.MaxPool2d(2)],
-            Residual(self._block(2 * w, 2 * w), self._block(2 * w, 2 * w)),
+            *self._residual(2 * w),
             *[self._block(2 * w, 4 * w), nn.MaxPool2d(2)],
             *[self._block(4 * w, 4 * w), nn.MaxPool2d(2)],
-            Residual(self._block(4 * w, 4 * w), self._block(4 * w, 4 * w)),
+            *self._residual(4 * w),
             *[nn.AdaptiveMaxPool2d(2), nn.Flatten(), nn.Linear(16 * w, classes)],
         )
+
+    def _residual(self, channels: int) -> list[nn.Module]:
+        pair = Residual(self._block(channels, channels), self._block(channels, channels))
+        return [pair, nn.GroupNorm(self.groups, channels)] if self.scale_norm else [pair]
 
     def _block(self, in_channels: int, channels: int) -> nn.Module:
         standardise = self.weight_standardisation

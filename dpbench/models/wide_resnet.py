@@ -38,6 +38,7 @@ class WideResNet:
     order: 0 has ReLU before GroupNorm, 1 GroupNorm before ReLU, on both branches of a block; 2 the
     latter on the residual branch only, 3 on the skip branch only. Sander et al. 2023, "TAN without
     a burn" (`order1` of facebookresearch/tan). After the last block, ReLU comes first in all four.
+    scale_norm: whether GroupNorm follows the sum of the branches of a block (Klause et al. 2022).
     """
 
     depth: int
@@ -45,6 +46,7 @@ class WideResNet:
     groups: Count
     weight_standardisation: bool
     order: int = 0
+    scale_norm: bool = False
 
     def __post_init__(self) -> None:
         if integer("model.depth", self.depth, 10, MAX_LAYERS) % 6 != 4:
@@ -71,7 +73,11 @@ class WideResNet:
         first = Block(self._residual(in_channels, channels, stride), projection)
         others = (self.depth - 4) // 6 - 1
         residuals = [self._residual(channels, channels, stride=1) for _ in range(others)]
-        return [first, *(Block(residual, nn.Identity()) for residual in residuals)]
+        blocks = [first, *(Block(residual, nn.Identity()) for residual in residuals)]
+        return [layer for block in blocks for layer in (block, *self._scale_norm(channels))]
+
+    def _scale_norm(self, channels: int) -> list[nn.Module]:
+        return [nn.GroupNorm(self.groups, channels)] if self.scale_norm else []
 
     def _residual(self, in_channels: int, channels: int, stride: int) -> nn.Module:
         norm_last, _ = ORDERS[self.order]

@@ -37,6 +37,10 @@ CASES = {
     "tempered_cnn, grey": (TemperedCnn(), (1, 16, 16)),
     "resnet9": (ResNet9(8, 4, "mish", weight_standardisation=True), IMAGE),
     "resnet9, plain": (ResNet9(8, 4, "mish", weight_standardisation=False), IMAGE),
+    "resnet9, scale norm": (
+        ResNet9(8, 4, "mish", weight_standardisation=True, scale_norm=True),
+        IMAGE,
+    ),
     "wide_resnet": (WideResNet(10, 1, 4, weight_standardisation=True), IMAGE),
     "wide_resnet, plain": (WideResNet(10, 1, 4, weight_standardisation=False), IMAGE),
     "wide_resnet, order 2": (WideResNet(10, 1, 4, weight_standardisation=True, order=2), IMAGE),

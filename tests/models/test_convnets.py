@@ -1,5 +1,7 @@
 """Convolutional networks: sizes, what they refuse, and the standardised convolution."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from timm.layers import ScaledStdConv2d
@@ -8,7 +10,7 @@ from torch.nn.utils import parameters_to_vector
 
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build
-from dpbench.models.resnet9 import ResNet9
+from dpbench.models.resnet9 import Residual, ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
 from dpbench.models.standardised import StandardisedConv2d, standardised_kernel
 from dpbench.models.tempered_cnn import TemperedCnn
@@ -32,7 +34,9 @@ def size(model):
         ("model=resnet9", CIFAR, 100, 2_541_668),
         ("model=resnet9 model.width=32", CIFAR, 10, 616_458),
         ("model=resnet9 model.weight_standardisation=false", CIFAR, 10, 2_447_946),
+        ("model=resnet9 model.scale_norm=true", CIFAR, 10, 2_449_418 + 2 * (128 + 256)),
         ("model=wrn16_4", CIFAR, 10, 2_753_818),
+        ("model=wrn16_4 model.scale_norm=true", CIFAR, 10, 2_753_818 + 2 * 2 * (64 + 128 + 256)),
         ("model=wrn16_4", CIFAR, 1000, 3_008_248),
         ("model=wrn16_4 model.weight_standardisation=false", CIFAR, 10, 2_751_562),
     ],
@@ -96,6 +100,27 @@ def test_orders_of_a_wide_resnet_have_the_same_initial_weights_and_different_out
     assert all(torch.equal(weights[0], other) for other in weights[1:])
     outputs = {tuple(model(inputs).flatten().tolist()) for model in built}
     assert len(outputs) == 4
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [
+        (ResNet9(8, 4, "mish", weight_standardisation=True, scale_norm=True), Residual),
+        (WideResNet(16, 1, 4, weight_standardisation=True, scale_norm=True), Block),
+    ],
+)
+def test_scale_normalisation_is_a_norm_right_after_the_sum_of_each_block(architecture, kind):
+    layers = list(architecture.build(CIFAR, 10))
+    after = [layers[at + 1] for at, layer in enumerate(layers) if isinstance(layer, kind)]
+    assert len(after) >= 2
+    assert {type(layer) for layer in after} == {nn.GroupNorm}
+    torch.manual_seed(0)
+    sizes = torch.rand(2, after[0].num_channels, 4, 4)
+    assert torch.allclose(after[0](100 * sizes), after[0](sizes), atol=1e-3)
+    plain = list(replace(architecture, scale_norm=False).build(CIFAR, 10))
+    norms = [id(layer) for layer in after]
+    left = [type(layer) for layer in layers if id(layer) not in norms]
+    assert left == list(map(type, plain))
 
 
 @pytest.mark.parametrize(

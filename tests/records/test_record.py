@@ -118,7 +118,14 @@ def test_the_usual_groups_of_a_data_set_are_in_no_name_and_in_no_record(name):
 OTHER = {"adult": "race", "dutch": "country_birth"}
 
 
-@pytest.mark.parametrize(("name", "setting", "usual", "other"), [("wrn16_4", "order", 0, 3)])
+@pytest.mark.parametrize(
+    ("name", "setting", "usual", "other"),
+    [
+        ("wrn16_4", "order", 0, 3),
+        ("wrn16_4", "scale_norm", False, True),
+        ("resnet9", "scale_norm", False, True),
+    ],
+)
 def test_a_later_setting_of_a_network_is_in_no_name_and_in_no_record_where_it_is_as_ever(
     name, setting, usual, other
 ):
