@@ -166,7 +166,7 @@ _ALL = (
     Command(
         "track",
         "tracker=NAME [results_dir=] [KEY=VALUE ...]",
-        "log finished records with these settings to wandb, tensorboard or csv; those that "
+        "log finished records with these settings to wandb, mlflow, tensorboard or csv; those that "
         "W&B already has are logged only with again=true",
         "dpbench.execution.track:track",
         "overrides",

@@ -26,7 +26,7 @@ def track(arguments: list[str]) -> str:
     config = checked_config([a for a in arguments if not is_scientific(a)])
     trackers = trackers_of(config)
     if not trackers:
-        raise UserError("track needs a tracker: set tracker=wandb, tensorboard or csv.")
+        raise UserError("track needs a tracker: set tracker=wandb, mlflow, tensorboard or csv.")
     filters = {key_of(a): a.partition("=")[2] for a in arguments if is_scientific(a)}
     records = filter_records(readable_records(Path(config["results_dir"])), filters)
     logged = 0

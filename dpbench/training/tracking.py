@@ -175,7 +175,8 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
         return True
     except Exception as error:
         missing = isinstance(error, ImportError)
-        hint = "; pip install 'dpbench-suite[tracking]'" if missing else ""
+        extra = name if name == "mlflow" else "tracking"
+        hint = f"; pip install 'dpbench-suite[{extra}]'" if missing else ""
         warnings.warn(
             f"tracker={name} failed and is disabled, and the run continues: "
             f"{type(error).__name__}, {first_line(error)}{hint}",
