@@ -61,7 +61,9 @@ NEEDS = {
     "scattering": ["dataset=mnist"],
     "efficientnet_lite0": IMAGES,
     "pretrained": ["features.backbone=test_vit", f"features.checksum=sha256:{'0' * 64}"],
-    **dict.fromkeys(["shifts_flips", "half", "private", "sample_convnet", "tempered_cnn"], IMAGES),
+    **dict.fromkeys(
+        ["shifts_flips", "dp_mix_self", "half", "private", "sample_convnet", "tempered_cnn"], IMAGES
+    ),
 }
 LARGE = {"bert_base", "vit_base"}
 """Of the same kind as a small one, and slow to plan."""

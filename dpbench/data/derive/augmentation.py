@@ -45,8 +45,8 @@ class ShiftsFlips:
         shape = dataset.shape
         if len(shape) != 3:
             raise UserError(
-                f"augmentation=shifts_flips needs images, and the inputs of {dataset.name} are "
-                f"{shape}; use augmentation=none."
+                f"augmentation needs images, and the inputs of {dataset.name} are {shape}; use "
+                "augmentation=none."
             )
         if self.shift >= min(shape[1:]):
             raise UserError(
@@ -61,7 +61,10 @@ class ShiftsFlips:
 
     def apply(self, images: Tensor, draw: torch.Generator) -> Tensor:
         """Views [B, K, C, H, W] of images [B, C, H, W], all at once."""
-        shape = (len(images), self.views)
+        return self._moved(images, self.views, draw)
+
+    def _moved(self, images: Tensor, views: int, draw: torch.Generator) -> Tensor:
+        shape = (len(images), views)
         down, right = self._offsets(shape, draw)
         flipped = self._coin(shape, draw)
         height, width = images.shape[-2:]
