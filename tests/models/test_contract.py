@@ -11,6 +11,7 @@ from dpbench.models.architecture import cross_entropy
 from dpbench.models.bert import Bert
 from dpbench.models.resnet9 import ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
+from dpbench.models.scattering_cnn import ScatteringCnn
 from dpbench.models.tempered_cnn import TemperedCnn
 from dpbench.models.timm_network import TimmNetwork
 from dpbench.models.wide_resnet import WideResNet
@@ -35,6 +36,8 @@ CASES = {
     "sample_convnet": (SampleConvNet(), IMAGE),
     "tempered_cnn": (TemperedCnn(), IMAGE),
     "tempered_cnn, grey": (TemperedCnn(), (1, 16, 16)),
+    "scattering_cnn": (ScatteringCnn(grey=False), (12, 8, 8)),
+    "scattering_cnn, grey": (ScatteringCnn(grey=True), (9, 7, 7)),
     "resnet9": (ResNet9(8, 4, "mish", weight_standardisation=True), IMAGE),
     "resnet9, plain": (ResNet9(8, 4, "mish", weight_standardisation=False), IMAGE),
     "resnet9, scale norm": (

@@ -9,9 +9,10 @@ from torch import nn
 from torch.nn.utils import parameters_to_vector
 
 from dpbench.config.compose import compose
-from dpbench.execution.prepare import build
+from dpbench.execution.prepare import build, prepare
 from dpbench.models.resnet9 import Residual, ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
+from dpbench.models.scattering_cnn import ScatteringCnn
 from dpbench.models.standardised import StandardisedConv2d, standardised_kernel
 from dpbench.models.tempered_cnn import TemperedCnn
 from dpbench.models.wide_resnet import Block, WideResNet
@@ -30,6 +31,8 @@ def size(model):
         ("model=sample_convnet", (1, 28, 28), 10, 26_010),
         ("model=tempered_cnn", (1, 28, 28), 10, 26_010),
         ("model=tempered_cnn", CIFAR, 10, 550_570),
+        ("model=scattering_cnn", (243, 8, 8), 10, 187_210),
+        ("model=scattering_cnn_grey", (81, 7, 7), 10, 33_066),
         ("model=resnet9", CIFAR, 10, 2_449_418),
         ("model=resnet9", CIFAR, 100, 2_541_668),
         ("model=resnet9 model.width=32", CIFAR, 10, 616_458),
@@ -47,10 +50,33 @@ def test_parameter_count(overrides, shape, classes, count):
         assert size(model.build(shape, classes)) == count
 
 
-@pytest.mark.parametrize("model", [SampleConvNet(), TemperedCnn()])
+@pytest.mark.parametrize(
+    "model", [SampleConvNet(), TemperedCnn(), ScatteringCnn(grey=False), ScatteringCnn(grey=True)]
+)
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 64, 64), (1, 16, 17)])
 def test_images_of_other_sizes_pass_through(model, shape):
     assert model.build(shape, 5)(torch.rand(2, *shape)).shape == (2, 5)
+
+
+# The layers of CIFAR10_CNN and MNIST_CNN of ftramer/Handcrafted-DP, models.py, on their features.
+@pytest.mark.parametrize(
+    ("overrides", "kinds"),
+    [
+        (
+            "dataset=cifar10 features=scattering_imagenet model=scattering_cnn",
+            [nn.Conv2d, nn.Tanh, nn.MaxPool2d, nn.Conv2d, nn.Tanh, nn.Flatten, nn.Linear],
+        ),
+        (
+            "dataset=mnist features=scattering model=scattering_cnn_grey",
+            [nn.Conv2d, nn.Tanh, nn.Conv2d, nn.Tanh, nn.Flatten, nn.Linear, nn.Tanh, nn.Linear],
+        ),
+    ],
+)
+def test_the_networks_on_scattering_features_have_the_layers_of_their_paper(overrides, kinds):
+    _, run, planned = prepare([*overrides.split(), "normalization=private"])
+    network = run.model.build(run.dataset.shape, run.dataset.classes)
+    assert list(map(type, network)) == kinds
+    assert planned.noise_multiplier > 0
 
 
 # 2,748,890 is what Zagoruyko and Komodakis' WRN-16-4 has: no biases, and the skip branch shares
@@ -128,6 +154,8 @@ def test_scale_normalisation_is_a_norm_right_after_the_sum_of_each_block(archite
     [
         (SampleConvNet(), 14),
         (TemperedCnn(), 16),
+        (ScatteringCnn(grey=False), 2),
+        (ScatteringCnn(grey=True), 2),
         (ResNet9(8, 4, "relu", weight_standardisation=True), 8),
         (WideResNet(10, 1, 4, weight_standardisation=True), 4),
     ],
