@@ -7,19 +7,21 @@ Differentially Private Machine Learning, ACSAC 2024.
 import math
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 from dpbench.config.compose import options
 from dpbench.config.names import method_name
+from dpbench.config.settings import CORRECTED
+from dpbench.config.tuned import trials_of
 from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS, readable_records
+from dpbench.records.digest import digest_of_scientific
 from dpbench.records.folder import SEARCH, TABLES
-from dpbench.records.other_seeds import settings_but_seed
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
 from dpbench.reproduce.published import records_of
@@ -194,8 +196,7 @@ def checklist(arguments: Sequence[str]) -> str:
     is_table = name in options("table")
     folder = Path(given["results_dir"] if is_table else name)
     found = _of_table(target_of(name, []), folder) if is_table else _of_folder(folder)
-    head = tuple(text.format(method_name(given["baseline"])) for text in HEAD)
-    grid = Grid("Checklist", head, tuple(_lines(name, found, given)))
+    grid = _grid(name, found, given)
     texts = (
         document(f"# Checklist: {name}", grid_lines(grid), RULES),
         csv_text(grid.head, grid.rows),
@@ -226,19 +227,48 @@ def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tup
             yield method_name(method), *compared.answers()
 
 
+def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
+    """The checklist at the foot of a table's page; none where nothing is compared with the usual
+    baseline by the usual metric."""
+    baseline, metric = DEFAULTS["baseline"], DEFAULTS["metric"]
+    compared = baseline in target.table["methods"] and len(target.table["methods"]) > 1
+    if not compared or not all(metric in record.measured for record in records):
+        return ()
+    found = _of_records(target, records, Path(target.config["results_dir"]))
+    if baseline not in {entry.method for entry in found.entries}:
+        return ()
+    return (_grid("Checklist: docs/verdicts.md#what-a-reviewer-asks", found, DEFAULTS),)
+
+
+def _grid(heading: str, found: Evidence, given: Mapping[str, str]) -> Grid:
+    head = tuple(text.format(method_name(given["baseline"])) for text in HEAD)
+    return Grid(heading, head, tuple(_lines(heading, found, given)))
+
+
 def _of_table(target: Target, folder: Path) -> Evidence:
-    """The runs of a table in its file of records, and the trials of the searches beside it."""
+    """The runs of a table in its file of records, and the trials of its searches."""
     path = folder / TABLES / f"{target.name}.{RECORDS}"
     if not path.exists():
         raise UserError(f"{path} does not exist: `dpbench reproduce {target.name}` makes it.")
+    return _of_records(target, records_of(path), folder)
+
+
+def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evidence:
+    """The runs of a table in their main variant, and the trials of the searches that it takes
+    settings from, or that are in the results folder under its name."""
     entries = [
         Entry(r, target.method_of(r.config), target.condition_of(r.config))
-        for r in records_of(path)
+        for r in records
+        if target.variant_of(r.config) == CORRECTED
     ]
-    searches: dict[str, Search] = {}
-    for file in files_in(folder / SEARCH, f"{target.name}-*.csv"):
-        method, lines = file.stem.rpartition("-")[2], file.read_text().splitlines()
-        searches[method] = Search(searches.get(method, NO_SEARCH).trials + len(lines) - 1, False)
+    order = {method: place for place, method in enumerate(target.table["methods"])}
+    entries.sort(key=lambda entry: order.get(entry.method, len(order)))
+    trials: Counter[str] = Counter()
+    for arm, name in {(row.rpartition(", ")[2], name) for row, name in target.searches.items()}:
+        trials[arm] += len(trials_of(name))
+    for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
+        trials[file.stem.rpartition("-")[2]] += len(file.read_text().splitlines()) - 1
+    searches = {method: Search(number, False) for method, number in trials.items()}
     return Evidence(entries, searches, target.at_edge)
 
 
@@ -271,7 +301,7 @@ def _budget(record: Record) -> str:
 def _alone(entries: Sequence[Entry], condition: str) -> list[Record]:
     """The runs under a condition, if they differ by their seeds alone; else none."""
     records = [entry.record for entry in entries if entry.condition == condition]
-    return records if len({settings_but_seed(r.config) for r in records}) == 1 else []
+    return records if len({_settings(r.config) for r in records}) == 1 else []
 
 
 def _value(record: Record, metric: str) -> float:
@@ -297,7 +327,12 @@ def _techniques(record: Record) -> tuple[str, ...]:
 def _without_method(record: Record) -> str:
     """The settings of a run but for its seed and its method."""
     choices = {**record.config["choices"], "method": ""}
-    return settings_but_seed({**record.config, "choices": choices, "method": {}})
+    return _settings({**record.config, "choices": choices, "method": {}})
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    """A name of the settings but for the seed and what is measured, the same in all versions."""
+    return digest_of_scientific({**config, "seed": 0, "diagnostics": None})
 
 
 def _several(values: set[str]) -> str:

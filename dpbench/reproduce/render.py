@@ -20,6 +20,7 @@ from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.epsilon import legend
 from dpbench.records.frames import frame
 from dpbench.records.record import Record
+from dpbench.reproduce.checklist import table_checklist
 from dpbench.reproduce.figure import Picture, picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
 from dpbench.reproduce.page import NOT_PRIVATE, image, page
@@ -120,7 +121,8 @@ def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
         paper_accountant=_paper_accountant(target),
     )
     introduction = (*table.introduction, *target.part)
-    return replace(table, introduction=introduction, command=target.command)
+    foot = table_checklist(target, records)
+    return replace(table, introduction=introduction, command=target.command, foot=foot)
 
 
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:

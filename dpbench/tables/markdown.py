@@ -16,6 +16,7 @@ def to_markdown(table: Table) -> str:
     parts += map(section, table.grids)
     if table.rules or table.notes:
         parts += ["## Rules and notes", *table.rules, bullets(table.notes)]
+    parts += map(section, table.foot)
     return document(*parts, made_by(table.command) if table.command else "")
 
 

@@ -28,7 +28,7 @@ class Table:
     """The content that renderers write: title, introduction, grids and notes.
 
     summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts;
-    command: the one that makes the table.
+    command: the one that makes the table; foot: grids of the page alone, after the notes.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Table:
     cells: tuple[Cell, ...]
     claims: tuple[JudgedClaim, ...] = ()
     command: str = ""
+    foot: tuple[Grid, ...] = ()
 
 
 def build_table(

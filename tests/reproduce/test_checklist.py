@@ -6,6 +6,9 @@ from dataclasses import replace
 import pytest
 
 from dpbench.reproduce.checklist import checklist
+from dpbench.reproduce.published import records_of
+from dpbench.reproduce.render import texts
+from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
 from dpbench.system.paths import conf_folder
 from tests.tables.sweep.made_up import record
@@ -110,6 +113,21 @@ def test_a_committed_table_excuses_rows_at_the_edge_of_their_range(tmp_path):
     (psac,) = (line for line in page.splitlines() if line.startswith("| dpsgd_psac |"))
     assert "worse" not in psac
     assert "no (80 trials)" in psac
+
+
+@pytest.mark.slow
+def test_the_page_of_a_comparison_has_it_at_its_foot():
+    target = target_of("challenge_v1", [])
+    tables = conf_folder().parent / "results" / "tables"
+    records = records_of(tables / f"{target.name}.records.jsonl")
+    page = texts(target, records)["md"]
+    foot = page.partition("## Checklist")[2]
+    rows = {line.split(" | ")[0]: line.split(" | ") for line in foot.splitlines()}
+    assert rows["| BAM"][4:6] == ["yes (10)", "no (1 equivalent)"]
+    assert rows["| BAM"][7] == "no (64 trials)"
+    assert foot.rstrip().endswith("Made by `dpbench reproduce challenge_v1`")
+    one = [record for record in records if target.method_of(record.config) == "bam"]
+    assert "## Checklist" not in texts(target, one)["md"]
 
 
 @pytest.mark.parametrize(
