@@ -44,6 +44,9 @@ def targets(cell: str) -> list[str]:
     return [kinds[kind] + n for kind, numbers in named for n in re.findall(r"\d+", numbers)]
 
 
+LESS_THAN_PRINTED = {"calibration_fig1", "calibration_fig2"}
+"""Tables that are run in full as their files describe them, but show less than the paper's."""
+
 PAPERS = re.findall(r"^\| \[(\w+)\]\(bench.+?\|(.+)\|$", README, re.MULTILINE)
 
 
@@ -55,8 +58,9 @@ def test_the_overview_of_what_was_run_is_true(row):
     for number in full:
         assert f"{paper}_{number}" in pages
     for number in part:
-        assert f"{paper}_{number}" not in pages
-        assert any(page.startswith(f"{paper}_{number}-") for page in pages)
+        name = f"{paper}_{number}"
+        assert (name in pages) == (name in LESS_THAN_PRINTED)
+        assert name in pages or any(page.startswith(f"{name}-") for page in pages)
     for number in none:
         assert not any(re.split("[_-]", page)[1] == number for page in pages)
     tables = {path.stem.partition("_")[2] for path in (ROOT / "conf/table").glob(f"{paper}_*.yaml")}

@@ -115,6 +115,11 @@ def table_spec(plain: Mapping[str, Any]) -> TableSpec:
     return TableSpec(**{**plain, **lists, "groups": groups, "columns": columns, "claims": claims})
 
 
+def metric_column(metric: str) -> Column:
+    """A metric of the registry as a column of that name; UserError for one without a direction."""
+    return _column(metric, {"metric": metric})
+
+
 def _column(name: str, values: Mapping[str, Any]) -> Column:
     metric = parse_name(str(values.get("metric")))
     defaults: dict[str, Any] = {"printed": name, "judged": True}

@@ -199,6 +199,17 @@ def test_gradients_within_the_bound_have_no_bias(small):
     assert [v["bias"] for v in seen] == sorted({v["bias"] for v in seen})
 
 
+def test_a_shorter_gradient_may_raise_the_bias_against_lemma_2():
+    """What clipping removes of two opposite gradients cancels if they are equally long."""
+
+    def bias(*gradients):
+        rows = torch.tensor(gradients, dtype=torch.float64)[:, None]
+        factors = Abadi(1.0).factors(rows.norm(dim=1), torch.zeros(len(rows), dtype=torch.int64))
+        return (factors[:, None] * rows - rows).mean(0).norm().item()
+
+    assert (bias(3.0, -3.0), bias(3.0, -2.0)) == (0.0, 0.5)
+
+
 class Counting:
     """An engine that counts its passes, and whose gradients are never seen in full."""
 

@@ -68,6 +68,17 @@ def tested(runs: list[dict]) -> dict[tuple, list[float]]:
     return found
 
 
+def along(name: str) -> Iterator[tuple[float, str]]:
+    """By method: the mean over all runs of the mean along a run of each diagnostic of steps."""
+    found = defaultdict(list)
+    for record in records(name):
+        for key, values in record["diagnostics"].items():
+            if key.startswith("step/"):
+                found[record["config"]["choices"]["method"], key].append(np.nanmean(values))
+    for (method, key), means in found.items():
+        yield float(np.mean(means)), f"{method} {key.removeprefix('step/')}"
+
+
 def rises(name: str) -> Iterator[tuple[float, str]]:
     """Of the training loss: in how many runs it rises somewhere, the median of the largest rises,
     the mean number of rises, and the largest rise of the mean curve."""
@@ -176,5 +187,5 @@ def means(name: str) -> Iterator[tuple[float, str]]:
 
 KINDS = {
     f.__name__: f
-    for f in (rises, gaps, account, ratios, off_table4, losses, differs, least_loss, means)
+    for f in (along, rises, gaps, account, ratios, off_table4, losses, differs, least_loss, means)
 } | {"records": of_records}

@@ -7,6 +7,7 @@ import torch
 
 from dpbench.clipping import CountQuery, Groupwise
 from dpbench.data.dataset import Batch
+from dpbench.diagnostics.excess_risk import noise_risk
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
@@ -48,6 +49,18 @@ def test_the_update_has_one_draw_of_noise_over_the_expected_batch_size(
     for wrong in (2 / 3, 3 / 2, 0.9, 1.1):
         assert variance_p(noise, scale * wrong) < 1e-6
     assert abs(noise.mean()) < 4 * scale / len(noise) ** 0.5
+
+
+def test_noise_costs_what_proposition_1_prints_over_the_square_of_the_batch_size(step_of, batch_of):
+    """Esipova et al. 2023: the mean of lr^2/2 n^T H n over noise n of Algorithm 1, H diagonal."""
+    method = dpsgd(0.5, "corrected")
+    settings = {"multiplier": 1.3, "expected": 8.0, "lr": 0.0}
+    step, silent = step_of(method, **settings), step_of(noiseless(method), **settings)
+    noise = torch.stack([noise_in(step, silent, batch_of(3, seed=s)) for s in range(20)])
+    curvature = torch.linspace(0.5, 2.0, noise.shape[1], dtype=noise.dtype)
+    cost = 0.3**2 / 2 * (noise.square() @ curvature).mean().item()
+    printed = noise_risk(0.3, curvature.sum(), 1.3 * 0.5).item()
+    assert cost == pytest.approx(printed / 8**2, rel=0.06)
 
 
 def test_dpsgd_f_has_noise_for_the_largest_bound_even_of_an_absent_group(

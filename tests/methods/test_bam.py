@@ -11,6 +11,7 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients import ENGINES, make_engine
 from dpbench.gradients.penalised import penalised
 from dpbench.mechanism.method import ReleasedState
+from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.schedules import Linear
 from dpbench.methods.bam import bam, bam_exact
 from dpbench.methods.dpsat import dpsat
@@ -178,6 +179,21 @@ def test_dpsat_takes_gradients_one_length_along_the_last_private_gradient(batch_
     assert torch.allclose(
         seen.stack(), engine(second, 0.5 * released / released.norm()).stack(), rtol=1e-12
     )
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_noise_is_drawn_once_for_the_sum_and_not_as_printed_for_each_example(
+    name, step_of, batch_of, variance_p
+):
+    """Line 5 of Algorithm 2 has a draw inside the sum: sqrt(l) times what is accounted for."""
+    method = METHODS[name](0.5, 0.1)
+    silent = dataclasses.replace(method, noise=NoNoise())
+    noisy, plain = (step_of(m, multiplier=1.3, expected=8.0, lr=0.0) for m in (method, silent))
+    for step in (noisy, plain):
+        step(batch_of(8))
+    noise = noisy.engine.parameters.theta.grad - plain.engine.parameters.theta.grad
+    assert variance_p(noise, 1.3 * 0.5 / 8) > 1e-3
+    assert variance_p(noise, math.sqrt(8) * 1.3 * 0.5 / 8) < 1e-6
 
 
 def test_a_schedule_of_lambda_follows_the_progress_of_the_run():

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.metrics.registry import sign_of
+from dpbench.metrics.registry import parse_name, sign_of
 from dpbench.system.errors import UserError, nearest
 from dpbench.tables.published import PublishedTable
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import Column, TableSpec
+from dpbench.tables.spec import Column, TableSpec, metric_column
 from dpbench.tables.verdict import published_standard_error
 
 MINUS = " - "
@@ -93,14 +93,15 @@ def printed_table(spec: TableSpec, published: PublishedTable) -> PrintedTable:
 def quantity(name: str, columns: Iterable[Column]) -> Quantity:
     """The quantity of that name; UserError for one that is none of these.
 
-    `acc_b`, `acc_b - acc_a` or `mean(acc_a, acc_b)`, of the names of `columns`.
+    `acc_b`, `acc_b - acc_a` or `mean(acc_a, acc_b)`, of the names of `columns` or of metrics.
     """
     known = {column.name: column for column in columns}
     mean = MEAN.fullmatch(name)
     parts = re.split(", *", mean[1]) if mean else name.split(MINUS)
-    for part in parts:
-        if part not in known:
+    for part in (part for part in parts if part not in known):
+        if parse_name(part).metric is None:
             raise UserError(f"A claim is about {part}: {nearest(part, known)}")
+        known[part] = metric_column(part)
     if mean:
         factors = (1 / len(parts),) * len(parts)
     elif len(parts) <= 2:

@@ -228,3 +228,10 @@ def test_an_unknown_column_in_a_claim_is_named(judged):
     claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_b"]}
     with pytest.raises(UserError, match="A claim is about acc_b: did you mean acc_a"):
         judged((0.75, 0.79), claim)
+
+
+def test_a_claim_may_be_about_a_metric_that_is_no_column(judged):
+    claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["test/accuracy/m", "test/accuracy/f"]}
+    found = judged((0.75, 0.79), claim).comparisons
+    assert [c.gaps for c in found] == [pytest.approx([5.0, 5.0]), (0.0, 0.0)]
+    assert [c.favour for c in found] == [1, 1]
