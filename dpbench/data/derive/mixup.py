@@ -14,6 +14,9 @@ from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Positive, integer
 
+MIN_ALPHA, MAX_ALPHA = 0.01, 1e6
+"""Beyond, the draws of Beta(alpha, alpha) underflow, or are all one half."""
+
 
 @dataclass(frozen=True)
 class SelfMixup(ShiftsFlips):
@@ -29,6 +32,10 @@ class SelfMixup(ShiftsFlips):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if not MIN_ALPHA <= self.alpha <= MAX_ALPHA:
+            raise UserError(
+                f"augmentation.alpha={self.alpha} must be a number from {MIN_ALPHA} to {MAX_ALPHA}."
+            )
         if integer("augmentation.mixed", self.mixed, least=0) >= self.views:
             raise UserError(
                 f"augmentation.mixed={self.mixed} must be less than augmentation.views="

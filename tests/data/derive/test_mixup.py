@@ -12,7 +12,7 @@ from dpbench.clipping import make_clip
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
 from dpbench.data.derive.augmentation import ShiftsFlips
-from dpbench.data.derive.mixup import SelfMixup
+from dpbench.data.derive.mixup import MAX_ALPHA, MIN_ALPHA, SelfMixup
 from dpbench.execution.prepare import prepare
 from dpbench.gradients import make_engine
 from dpbench.models.architecture import cross_entropy
@@ -71,7 +71,7 @@ def test_plain_views_are_those_of_shifts_and_flips():
     assert torch.equal(mixup(views=8, mixed=5).apply(images, generator())[:, :3], usual)
 
 
-@pytest.mark.parametrize("alpha", [0.2, 1.0, 4.0])
+@pytest.mark.parametrize("alpha", [MIN_ALPHA, 0.2, 1.0, 4.0])
 def test_shares_have_the_mean_and_the_variance_of_their_beta_distribution(alpha):
     shares = mixup(alpha=alpha)._shares((4000, 3), generator())
     variance = 1 / (4 * (2 * alpha + 1))
@@ -79,7 +79,7 @@ def test_shares_have_the_mean_and_the_variance_of_their_beta_distribution(alpha)
     assert shares.var().item() == pytest.approx(variance, rel=0.05)
 
 
-@pytest.mark.parametrize("alpha", [1e-6, 1e6])
+@pytest.mark.parametrize("alpha", [MIN_ALPHA, MAX_ALPHA])
 def test_shares_are_from_zero_to_one_however_extreme_their_distribution(alpha):
     shares = mixup(alpha=alpha)._shares((500, 3), generator())
     assert ((shares >= 0) & (shares <= 1)).all()
@@ -151,6 +151,12 @@ def test_the_option_has_sixteen_plain_and_eighteen_mixed_views():
 def test_mixtures_of_nothing_are_refused(mixed):
     with pytest.raises(UserError, match=rf"mixed={mixed} must be less than augmentation.views=5"):
         mixup(mixed=mixed)
+
+
+@pytest.mark.parametrize("alpha", [0.001, 1e7])
+def test_a_share_that_cannot_be_drawn_is_refused(alpha):
+    with pytest.raises(UserError, match=r"augmentation.alpha=.* must be a number from 0.01 to"):
+        mixup(alpha=alpha)
 
 
 def test_a_negative_number_of_mixtures_is_refused():
