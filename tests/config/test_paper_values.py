@@ -152,3 +152,28 @@ def test_a_table_runs_the_paper_s_methods_with_its_five_seeds_at_least(table):
     assert asked["seeds"] == list(range(max(5, len(asked["seeds"]))))
     assert asked["published_runs"] == 5
     assert asked["spread"] == "standard error"
+
+
+BUDGETS = {
+    "calibration_mnist": ["+table=calibration_table2", "dataset=mnist", "table.arm=small_r"],
+    "calibration_cifar10": ["+table=calibration_table2", "dataset=cifar10", "table.arm=small_r"],
+    "calibration_snli": ["+table=calibration_table2", "dataset=snli", "table.arm=small_r"],
+    "calibration_california": [
+        *("+table=calibration_fig10", "dataset=california", "table.arm=small_r"),
+    ],
+    "calibration_wine": ["+table=calibration_fig10", "dataset=wine", "table.arm=small_r"],
+    "bam_imagenet32": ["+table=bam_table1", "dataset=imagenet32", "method=bam"],
+    "noise1": ["+table=misalignment_table4"],
+    "noise08": ["+table=misalignment_table2"],
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_budget_of_a_paper_is_that_of_its_table(name):
+    assert compose([f"privacy={name}"])["privacy"] == compose(BUDGETS[name])["privacy"]
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", "0.5", "1", "2", "3", "8", "10"])
+def test_a_budget_named_by_its_epsilon_has_it(epsilon):
+    privacy = compose([f"privacy=eps{epsilon}"])["privacy"]
+    assert (privacy["epsilon"], privacy["delta"]) == (float(epsilon), 1e-5)
