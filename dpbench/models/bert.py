@@ -68,7 +68,8 @@ class Bert:
         net, checksum = self._classifier(classes)
         last = nn.ModuleList([net.bert.encoder.layer[-1], net.bert.pooler])
         adapt(net, self.train, net.classifier, self.lora)
-        train_part(net, self.train, net.classifier, last.parameters())
+        first = net.bert.embeddings.parameters()
+        train_part(net, self.train, net.classifier, first, last.parameters())
         return TextClassifier(net, checksum)
 
     def _classifier(self, classes: int) -> tuple[Any, str | None]:

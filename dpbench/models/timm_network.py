@@ -68,7 +68,7 @@ class TimmNetwork:
         net, checksum = self._network(classes)
         head = net.get_classifier()
         adapt(net, self.train, head, self.lora)
-        train_part(with_supported_layers(net), self.train, head, _last_block(net))
+        train_part(with_supported_layers(net), self.train, head, *_outer_blocks(net))
         config = net.pretrained_cfg
         constants = self.normalization or Normalization(config["mean"], config["std"])
         prepared = ImagePreparation(self.image_size, constants.mean, constants.std)
@@ -120,11 +120,11 @@ class TimmNetwork:
         return tensors
 
 
-def _last_block(net: Any) -> Iterator[nn.Parameter]:
-    """The parameters of the last block and of what follows it, without a head of its own."""
+def _outer_blocks(net: Any) -> tuple[Iterator[nn.Parameter], Iterator[nn.Parameter]]:
+    """The parameters of the stem, and of the last block and what follows it, without the head."""
     groups = library("timm").models.group_parameters(net, net.group_matcher(coarse=False))
-    (*_, last, _) = groups.values()
-    return map(net.get_parameter, last)
+    (stem, *_, last, _) = groups.values()
+    return map(net.get_parameter, stem), map(net.get_parameter, last)
 
 
 class ImageClassifier(nn.Module):

@@ -8,7 +8,10 @@ from dpbench.models.lora import Adapted, Lora
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
-TRAIN = ("head", "biases_and_head", "norms_and_head", "lora", "last_block_and_head", "all")
+TRAIN = (
+    *("head", "biases_and_head", "norms_and_head", "lora"),
+    *("first_layer_and_head", "last_block_and_head", "all"),
+)
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 """Layers whose parameters are a scale and a shift."""
@@ -27,11 +30,17 @@ def adapt(net: nn.Module, train: str, head: nn.Module, lora: Lora | None) -> Non
 
 
 def train_part(
-    net: nn.Module, train: str, head: nn.Module, last_block: Iterable[nn.Parameter]
+    net: nn.Module,
+    train: str,
+    head: nn.Module,
+    first_layer: Iterable[nn.Parameter],
+    last_block: Iterable[nn.Parameter],
 ) -> None:
     """Freeze all parameters of a network but those that `train`, one of TRAIN, names.
 
-    last_block: its parameters, and those of what follows it. Sources: biases, Bu et al. 2024,
+    first_layer: the parameters before the first block. last_block: its parameters, and those of
+    what follows it. Sources: first layer, Cattan et al. 2022, "Fine-tuning with differential
+    privacy necessitates an additional hyperparameter search"; biases, Bu et al. 2024,
     "Differentially private bias-term fine-tuning of foundation models"; normalisations, which are
     called FiLM there, Tobaben et al. 2023, "On the efficacy of differentially private few-shot
     image classification"; adapters, Yu et al. 2022, "Differentially private fine-tuning of language
@@ -42,6 +51,7 @@ def train_part(
         "biases_and_head": _biases(net),
         "norms_and_head": _norms(net),
         "lora": _adapters(net),
+        "first_layer_and_head": first_layer,
         "last_block_and_head": last_block,
     }
     for parameter in (*chosen.get(train, ()), *head.parameters()):

@@ -152,6 +152,20 @@ def test_the_last_block_is_what_comes_last(network, parts):
     assert trained(network, "last_block_and_head") == last | trained(network, "head")
 
 
+@pytest.mark.parametrize(
+    ("network", "parts"),
+    [
+        ("convolutional", ("conv_stem.", "bn1.")),
+        ("vit", ("cls_token", "pos_embed", "patch_embed.")),
+        ("bert", ("bert.embeddings.",)),
+    ],
+)
+def test_the_first_layer_is_what_comes_before_the_first_block(network, parts):
+    first = {n for n in trained(network, "all") if n.startswith(parts)}
+    assert first
+    assert trained(network, "first_layer_and_head") == first | trained(network, "head")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["test_efficientnet", "tf_efficientnet_lite0", "test_resnet"])
 def test_a_convolutional_network_computes_what_timm_computes(name, tmp_path):
