@@ -44,6 +44,24 @@ def test_a_run_on_them_is_like_any_other(pets, tmp_path):
     assert "test/accuracy/dog" in record.metrics
 
 
+@pytest.mark.slow
+def test_folders_in_the_shape_of_cifar100_are_trained_on(tmp_path):
+    """A hundred classes of photographs of 32 x 32, as public copies of it have them."""
+    draw = np.random.default_rng(0)
+    for name in (f"class_{k:02d}" for k in range(100)):
+        (tmp_path / "train" / name).mkdir(parents=True)
+        for number in range(10):
+            pixels = draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "train" / name / f"{number:04d}.png")
+    words = settings(tmp_path / "train", "dataset.size=32", "dataset.test_share=0.5")
+    _, run = run_of(words)
+    assert (run.dataset.classes, run.dataset.shape) == (100, (3, 32, 32))
+    assert run.dataset.load(tmp_path / "train", 0).train.targets.unique().numel() == 100
+    small = ["model=logistic", "epochs=1", "batch_size=64", f"results_dir={tmp_path / 'out'}"]
+    record = read(load_or_run([*words, *small]))
+    assert "test/accuracy/class_99" in record.metrics
+
+
 @pytest.mark.parametrize("change", ["add", "rename", "alter"])
 def test_a_changed_folder_is_another_run(pets, change):
     before = digest(compose(settings(pets)))
