@@ -43,7 +43,9 @@ def test_each_fault_stands_for_a_text_that_its_loop_has_once(fault):
 @pytest.mark.slow
 def test_the_check_for_a_fault_finds_it(fault):
     code = audited(fault["loop"], fault["replace"], fault["with"])
-    assert finding_of(fault["found_by"], code).verdict in FOUND
+    finding = finding_of(fault["found_by"], code)
+    assert finding.verdict in FOUND
+    assert (" raised " in finding.sentence) == (fault["fault"] == "an empty batch is an error")
 
 
 @pytest.mark.long
