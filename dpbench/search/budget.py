@@ -1,6 +1,7 @@
 """What a search of fewer trials would have found."""
 
 import math
+import operator
 from collections.abc import Sequence
 
 
@@ -11,12 +12,17 @@ def expected_best(values: Sequence[float], count: int) -> float:
     Show Your Work, in the form of Tang et al. 2020, Showing Your Work Doesn't Always Work). Raises
     ValueError for more than n.
     """
-    if not 1 <= count <= len(values):
-        raise ValueError(f"{count} of {len(values)} values cannot be drawn.")
-    ways = math.comb(len(values), count)
+    return math.fsum(map(operator.mul, shares(len(values), count), sorted(values)))
+
+
+def shares(number: int, count: int) -> list[float]:
+    """The share of the draws of `count` of so many values whose largest is the smallest value, the
+    second smallest, and so on; ValueError as for `expected_best`."""
+    if not 1 <= count <= number:
+        raise ValueError(f"{count} of {number} values cannot be drawn.")
+    ways = math.comb(number, count)
     # The i-th smallest is the largest of those whose others are below it.
-    weighted = (math.comb(below, count - 1) * value for below, value in enumerate(sorted(values)))
-    return math.fsum(weighted) / ways
+    return [math.comb(below, count - 1) / ways for below in range(number)]
 
 
 def budgets(trials: int) -> list[int]:
