@@ -238,8 +238,9 @@ def _check_key(override: Override, known: Mapping[str, object]) -> None:
     name = shown(key)
     if override.is_delete() and not constructed:
         raise UserError(f"{name} cannot be deleted: set it to a value.")
-    added = (override.is_add() or override.is_force_add()) and (constructed or parent == "table")
-    free = key in groups() or isinstance(known.get(key), DictConfig | dict)
+    of_table = parent == "table"
+    added = (override.is_add() or override.is_force_add()) and (constructed or of_table)
+    free = of_table or key in groups() or isinstance(known.get(key), DictConfig | dict)
     if override.is_add() and key in known and not free:
         line = shown(str(override.input_line))
         raise UserError(f"{line} is refused: {name} is a setting, so write {line.lstrip('+')}.")

@@ -157,7 +157,9 @@ def _part(option: str) -> dict | None:
         return None
     try:
         node = option_node(group, name)
-        return {group: compose([option])[group] if node is None else node}
+        # Composing leaves out settings of data sets that were added later and are off.
+        as_composed = node is None or group == "dataset"
+        return {group: compose([option])[group] if as_composed else node}
     except UserError:
         return None
 

@@ -68,6 +68,8 @@ class Lora:
                 f"model.lora.targets={quoted(self.targets)} is not a list of names of modules: "
                 "write [query, value], or null for all."
             )
+        if self.targets is not None:
+            object.__setattr__(self, "targets", tuple(self.targets))  # so that it has a hash
 
     def adapt(self, net: nn.Module, head: nn.Module) -> None:
         """Replace the targets in a network by adapted ones; UserError if a name fits none."""

@@ -74,7 +74,7 @@ def test_an_argument_that_the_constructor_knows_may_be_added():
     [
         (["datset=digits"], "datset is not a setting: did you mean dataset"),
         (["dataset=digit"], "dataset=digit is unknown: did you mean digits"),
-        (["privacy=eps2"], "unknown: for this epsilon, write privacy=eps1 privacy.epsilon=2"),
+        (["privacy=eps4"], "unknown: for this epsilon, write privacy=eps1 privacy.epsilon=4"),
         (["method=dpgsd"], "method=dpgsd is unknown: did you mean dpsgd"),
         (["+table=misalignment_table6"], "did you mean misalignment_table5"),
         (["epoch=3"], "epoch is not a setting: did you mean epochs"),

@@ -43,6 +43,7 @@ NEEDS = dict.fromkeys(
     ("temperature", "private"): "dataset=dutch",
     ("method", "dpsgld"): "privacy=follows",
     ("privacy", "follows"): "method=dpsgld",
+    ("privacy", "calibration_wine"): "dataset=wine model=regression_mlp",
     ("method", "dpsghmc"): "privacy=follows optimizer=momentum",
     ("method", "dp_fedsgd"): "users=iid",
     ("method", "dp_fedavg"): "users=shards",

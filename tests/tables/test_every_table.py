@@ -49,6 +49,7 @@ def known(name):
 def made_up(spec, value):
     """The table of runs in which every seed has value(condition, method, column), in its unit."""
     base = [column for column in spec.columns if not is_paired(column.metric)]
+    first = min(spec.seeds, default=0)
     return pd.DataFrame(
         [
             {
@@ -58,7 +59,7 @@ def made_up(spec, value):
             }
             for condition in spec.conditions
             for method in {*spec.methods, spec.baseline}
-            for seed in range(max(2, spec.published_runs))
+            for seed in range(first, first + max(2, spec.published_runs))
         ]
     )
 
@@ -111,6 +112,8 @@ def test_a_table_fed_its_print_holds_where_print_does(name):
 def test_a_claim_reversed_does_not_hold(name):
     """Each pair of its rows with each other's numbers, or as far on the other side of `by`."""
     for said in known(name)[0].claims:
+        if any("/" in quantity for quantity in said.quantities):
+            continue  # about a metric that is no column, of which nothing is made up
         with_print = [fails_reversed(name, said, *pair) for pair in pairs(said)]
         assert any(with_print) or (name, said.name) in CONTRADICTED, said.name
 
