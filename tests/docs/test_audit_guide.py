@@ -46,7 +46,7 @@ def dpbench(folder: Path, command: list[str]) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize(
     ("number", "code"),
     [
-        pytest.param(0, 1, marks=pytest.mark.slow),
+        pytest.param(0, 1, marks=pytest.mark.long),
         pytest.param(1, 0, marks=pytest.mark.long),
         pytest.param(2, 1, marks=pytest.mark.slow),
     ],
