@@ -1,12 +1,8 @@
 """`dpbench report [results_dir=...] [out=report.html]`: writes the page that compares records."""
 
-import gc
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from dpbench.dashboard.columns import by_column
 from dpbench.dashboard.page import page
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
@@ -28,23 +24,6 @@ def report(arguments: list[str]) -> Path:
     written.
     """
     folder, out = parse(arguments)
-    with _without_collection():
-        return _write(folder, out)
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Without garbage collection, which would visit all rows in each round, and free none."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def _write(folder: Path, out: Path) -> Path:
     summary, texts, unreadable = Summary(CommandBuilder()), RecordTexts(), []
     for entry in collect(folder):
         if isinstance(entry, Unreadable):
@@ -58,7 +37,6 @@ def _write(folder: Path, out: Path) -> Path:
     unreadable += unreadable_tables
     _warn(unreadable)
     data = summary.data(compared, unreadable)
-    data |= {key: by_column(data[key]) for key in ("rows", "settings")}
     write_atomically(out, page(data, texts.finish(), texts.contained()).encode(), setting="out")
     return out
 
@@ -79,4 +57,4 @@ def _warn(unreadable: list[Unreadable]) -> None:
         return
     first, *others = unreadable
     more = f", and {len(others)} more, which the page lists" if others else ""
-    warnings.warn(f"left out {first.source}, which {first.reason}{more}.", stacklevel=4)
+    warnings.warn(f"left out {first.source}, which {first.reason}{more}.", stacklevel=3)

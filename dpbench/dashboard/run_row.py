@@ -127,7 +127,6 @@ def _bins(calibration: dict) -> tuple[tuple[float, ...], ...] | None:
     if not calibration:
         return None
     columns = (calibration["bins"][name] for name in ("count", "confidence", "accuracy"))
-    # Tuples of numbers, which the garbage collector stops tracking, unlike lists.
     return tuple(
         (count, seven_digits(count * confidence), seven_digits(count * accuracy))
         if count

@@ -1,7 +1,6 @@
 """From records to the data of the page: one row per run, with the group and series of the run."""
 
 import json
-import marshal
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +31,7 @@ class Summary:
     def __init__(self, command: Callable[[dict], str]):
         self._command = command
         self._runs: list[ReportedRun] = []
-        self._names: dict[bytes, dict[str, str]] = {}
+        self._names: dict[str, dict[str, str]] = {}
         self._methods: dict[str, str] = {}
         # By facet and method: one configuration of each series.
         self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
@@ -54,7 +53,7 @@ class Summary:
 
     def _names_of(self, config: dict) -> dict[str, str]:
         """The names of a run; cached, since they are the same for all seeds."""
-        key = marshal.dumps({**config, "seed": None}, 2)  # in a third of the time of JSON
+        key = json.dumps({**config, "seed": None}, sort_keys=True)
         if key not in self._names:
             self._names[key] = {
                 "group": group_of(config),

@@ -39,17 +39,16 @@ def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
     return [_entry(name, every) for name in names]
 
 
-def all_settings(groups: Mapping[str, dict]) -> list[dict[str, str | None]]:
+def all_settings(groups: Mapping[str, dict]) -> dict[str, dict[str, str | None]]:
     """The settings of each group of runs by name, null for those that it lacks.
 
     groups: one configuration of each.
     """
     flat = {group: flatten(config) | _budget(config) for group, config in groups.items()}
     names = sorted(_names(flat.values()))
-    return [
-        {"group": group, **{name: _text(settings, name) for name in names}}
-        for group, settings in flat.items()
-    ]
+    return {
+        group: {name: _text(settings, name) for name in names} for group, settings in flat.items()
+    }
 
 
 def _budget(config: dict) -> dict[str, object]:

@@ -4,6 +4,8 @@ import base64
 import json
 import zlib
 
+import msgspec
+
 MAX_BYTES = 1_500_000
 """After compression: some hundred records with long histories, or thousands with short ones."""
 
@@ -20,7 +22,7 @@ class RecordTexts:
     def __init__(self) -> None:
         self._compressor = zlib.compressobj(4, zlib.DEFLATED, GZIP)
         self._bytes = bytearray(self._compressor.compress(b"{"))
-        self._separator = ""
+        self._separator = b""
         self._kept = self._left_out = 0
 
     def add(self, digest: str, text: str) -> None:
@@ -29,9 +31,9 @@ class RecordTexts:
             self._left_out += 1
         else:
             self._kept += 1
-            entry = f"{self._separator}{json.dumps(digest)}: {strict(text)}"
-            self._bytes += self._compressor.compress(entry.encode())
-            self._separator = ","
+            entry = b'%s"%s":%s' % (self._separator, digest.encode(), strict(text))
+            self._bytes += self._compressor.compress(entry)
+            self._separator = b","
 
     def contained(self) -> str:
         """A sentence on which records the page contains whole."""
@@ -48,17 +50,10 @@ class RecordTexts:
         return base64.b64encode(self._bytes).decode()
 
 
-CONSTANTS = {"NaN": "null", "-Infinity": '"-inf"', "Infinity": '"inf"'}
+NON_FINITE = {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}
 """What stands for the numbers that Python's json writes by names that JSON does not have."""
 
 
-def strict(text: str) -> str:
-    """A record as standard JSON: NaN becomes null, and Infinity a string.
-
-    Only text outside strings is changed, in a fifth of the time of parsing and writing the JSON.
-    """
-    parts = text.replace(r"\\", r"\u005c").replace(r"\"", r"\u0022").split('"')
-    for place in range(0, len(parts), 2):
-        for constant, value in CONSTANTS.items():
-            parts[place] = parts[place].replace(constant, value)
-    return '"'.join(parts)
+def strict(text: str) -> bytes:
+    """A record as standard JSON: NaN becomes null, and Infinity a string."""
+    return msgspec.json.encode(json.loads(text, parse_constant=NON_FINITE.get))

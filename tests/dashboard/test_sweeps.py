@@ -42,7 +42,7 @@ def test_settings_with_more_values_come_first(composed):
 
 def test_every_group_has_all_settings_and_its_budget(composed):
     groups = {name: composed("dataset=digits", f"optimizer={name}") for name in ("sgd", "adam")}
-    sgd, adam = all_settings(groups)
-    assert (sgd["group"], adam["group"]) == ("sgd", "adam")
+    found = all_settings(groups)
+    sgd, adam = found["sgd"], found["adam"]
     assert (sgd["epochs"], sgd["privacy.epsilon"], sgd["privacy.accountant"]) == ("20", "3", "rdp")
     assert (sgd["optimizer.betas"], adam["optimizer.momentum"]) == (None, None)

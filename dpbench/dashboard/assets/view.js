@@ -51,23 +51,9 @@ const at = (id) => document.getElementById(id);
  * by name.
  */
 function prepared(packed) {
-  packed.rows = rowsOf(packed.rows);
-  packed.settings = Object.fromEntries(rowsOf(packed.settings).map((one) => [one.group, one]));
   for (const row of packed.rows) {
     for (const place of row.not_finite) row.metrics[place] = Number.NaN;
     for (const { name } of packed.swept) row[name] ??= packed.settings[row.group][name] ?? "–";
   }
   return packed;
-}
-
-/** Rows from columns: each has all values, or the distinct ones and where each row's is. */
-function rowsOf(columns) {
-  const names = Object.keys(columns);
-  const values = names.map((name) => {
-    const { all, distinct, at } = columns[name];
-    return all ?? at.map((place) => distinct[place]);
-  });
-  return (values[0] ?? []).map((_, i) =>
-    Object.fromEntries(names.map((name, k) => [name, values[k][i]])),
-  );
 }
