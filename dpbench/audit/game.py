@@ -20,8 +20,8 @@ from dpbench.audit.canaries import (
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.config.names import with_variant
-from dpbench.mechanism.closed_form import ClosedForm
 from dpbench.mechanism.step import PrivateStep, Recorder
+from dpbench.methods.closed_form import ClosedForm
 from dpbench.methods.dpzero import AlongDirection
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
 from dpbench.system.errors import UserError

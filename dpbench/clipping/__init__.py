@@ -12,7 +12,6 @@ from dpbench.clipping.choice import CLIPS, STYLES, Bounds, by_norm, make_clip, r
 from dpbench.clipping.clip import Bound, Clip, CountQuery
 from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.delegating import DelegatingClip
-from dpbench.clipping.feedback import ErrorFeedback
 from dpbench.clipping.functions import (
     Abadi,
     Automatic,
@@ -23,11 +22,8 @@ from dpbench.clipping.functions import (
     Tanh,
     Unclipped,
 )
-from dpbench.clipping.global_adapt import GlobalAdapt
-from dpbench.clipping.groupwise import Groupwise
 from dpbench.clipping.layerwise import Layerwise
 from dpbench.clipping.quantile import NormalisedQuantile, Quantile
-from dpbench.clipping.slack import Slack
 
 __all__ = [
     "CLIPS",
@@ -42,16 +38,12 @@ __all__ = [
     "Coordinates",
     "CountQuery",
     "DelegatingClip",
-    "ErrorFeedback",
     "Global",
-    "GlobalAdapt",
-    "Groupwise",
     "Layerwise",
     "Normalise",
     "NormalisedQuantile",
     "PerSampleAdaptive",
     "Quantile",
-    "Slack",
     "Tanh",
     "Unclipped",
     "by_norm",

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Abadi, Clip
-from dpbench.clipping.feedback import clipped_and_plain
 from dpbench.gradients import Gradients
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import NoNoise
+from dpbench.methods.dicesgd import clipped_and_plain
 from dpbench.privacy.guarantee import NON_PRIVATE
 
 

@@ -6,9 +6,9 @@ from typing import Self
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
-from dpbench.mechanism.low_pass import LowPass
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
+from dpbench.methods.doppler import LowPass
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.system.validate import fraction, positive
 

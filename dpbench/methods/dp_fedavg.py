@@ -11,8 +11,8 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Parameters, PerExampleShift
 from dpbench.gradients.engine import MaterialisedGradients, empty
 from dpbench.gradients.vmap import Vmap
-from dpbench.mechanism.federated import federated_method
 from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.methods.dp_fedsgd import federated_method
 from dpbench.system.validate import integer, positive
 
 MAX_LOCAL_EPOCHS = 100_000

@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Abadi
-from dpbench.gradients.moments import unpacked
-from dpbench.mechanism.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling
 from dpbench.mechanism.method import Method
+from dpbench.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling, unpacked
 from dpbench.system.validate import positive
 
 LEAST_RIDGE = 1e-9

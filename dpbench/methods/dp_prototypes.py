@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Abadi
-from dpbench.mechanism.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling
 from dpbench.mechanism.method import Method
+from dpbench.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling
 
 LEAST_SHARE = 1e-9
 

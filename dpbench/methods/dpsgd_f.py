@@ -1,13 +1,26 @@
 """DPSGD-F: one clipping bound per group, derived from noisy counts of the same batch."""
 
-from dpbench.clipping import CountQuery, Groupwise, require_style
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from dpbench.clipping import Bound, Clip, CountQuery, require_style
+from dpbench.clipping.clip import checked_bound, ratio
 from dpbench.mechanism.method import Method, as_published
 from dpbench.privacy.guarantee import JOINT, Guarantee
+from dpbench.system.validate import one_of
 
 NOISE_TOO_SMALL = Guarantee(
     "none",
     "As published: clips to C_k but scales the noise by C0, less than one example can move the "
     "sum, and divides by the batch's real size.",
+)
+
+
+BASE_IS_NO_BOUND = (
+    "Noise is scaled by the base bound, and an example moves the sum by up to its group's bound."
 )
 
 
@@ -28,3 +41,63 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
     )
     basis = NOISE_TOO_SMALL if published else JOINT
     return Method("dpsgd_f", clip, basis, variant=variant, by_real_size=published)
+
+
+@dataclass(frozen=True)
+class Groupwise(Clip):
+    """One bound per group, larger for groups with more gradients above the base bound.
+
+    DPSGD-F (Xu et al. 2021; Esipova et al. 2023, Algorithm 3): with noisy counts m_k of norms above
+    C0 and o_k of norms up to C0, floored and at least 0, r_k = m_k/(m_k + o_k) and
+    C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as printed, "groups" for the mean
+    of the r_k as in the authors' code. The two agree where groups are balanced.
+
+    sensitivity_from: "largest" for the largest C_k of all groups, in the batch or not, which is a
+    bound; "base" for C0 as printed in Algorithm 3, which does not bound the effect of an example.
+    """
+
+    bound: float
+    query: CountQuery = field()
+    reference: str
+    sensitivity_from: str
+    groups: int = 1
+    bounds: Tensor | None = field(default=None, compare=False)
+    by_group: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        checked_bound("the clipping bound (method.bound)", self.bound)
+        one_of("reference", self.reference, ("batch", "groups"))
+        one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
+
+    @property
+    def caveat(self) -> str | None:  # type: ignore[override]
+        return BASE_IS_NO_BOUND if self.sensitivity_from == "base" else None
+
+    @property
+    def sensitivity(self) -> Bound:
+        if self.sensitivity_from == "base" or self.bounds is None:
+            return self.bound
+        return self.bounds.max()
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        bounds = norms.new_full((), self.bound) if self.bounds is None else self.bounds[groups]
+        return ratio(bounds, norms).clamp(max=1)
+
+    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
+        cell = 2 * groups + (norms > self.bound)
+        # Not bincount, which would force a GPU synchronisation.
+        return (cell.unsqueeze(1) == torch.arange(2 * self.groups, device=cell.device)).sum(0)
+
+    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
+        up_to, above = counts.floor().clamp(min=0).view(self.groups, 2).unbind(1)
+        total = above + up_to
+        share = torch.where(total > 0, above / total.clamp(min=1), 1.0)  # 0/0 is taken as 1
+        typical = above.sum() / expected_batch_size if self.reference == "batch" else share.mean()
+        return replace(self, bounds=self.bound * (1 + share / typical.clamp(min=1e-8)))
+
+    def for_groups(self, groups: int) -> Self:
+        return replace(self, groups=groups, bounds=None)
+
+    def scaled(self, by: float) -> Self:
+        bounds = None if self.bounds is None else self.bounds * by
+        return replace(self, bound=self.bound * by, bounds=bounds)

@@ -6,8 +6,8 @@ import torch
 
 from dpbench.clipping import Bounds
 from dpbench.data.derive.users import Units
-from dpbench.mechanism.langevin import PLAIN, NoiseFollowingRate, langevin
 from dpbench.mechanism.method import Method
+from dpbench.methods.dpsgld import PLAIN, NoiseFollowingRate, langevin
 from dpbench.system.errors import UserError
 
 

@@ -6,9 +6,11 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev
 
-from dpbench.clipping import Abadi, CountQuery, Global, GlobalAdapt, Groupwise, Layerwise, Unclipped
+from dpbench.clipping import Abadi, CountQuery, Global, Layerwise, Unclipped
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
 from dpbench.methods.clipping_errors import Exchange
+from dpbench.methods.dpsgd_f import Groupwise
+from dpbench.methods.dpsgd_global import GlobalAdapt
 from dpbench.models.architecture import cross_entropy
 from dpbench.system.errors import UserError
 

@@ -13,25 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench.clipping import (
-    Coordinates,
-    CountQuery,
-    Global,
-    GlobalAdapt,
-    Groupwise,
-    Layerwise,
-    make_clip,
-)
+from dpbench.clipping import Coordinates, CountQuery, Global, Layerwise, make_clip
 from dpbench.clipping.clip import MAX_BOUND, MIN_BOUND
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Parameters, make_engine
-from dpbench.gradients.directional import DirectionalGradients
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.ghost import GhostGradients
 from dpbench.gradients.layers import ModuleCall
 from dpbench.gradients.layers.rules import RULES as LAYER_RULES
 from dpbench.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.mechanism.step import finite_factors
+from dpbench.methods.dpsgd_f import Groupwise
+from dpbench.methods.dpsgd_global import GlobalAdapt
+from dpbench.methods.dpzero import DirectionalGradients
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.batch_norm import freeze_batch_norm
 from dpbench.models.standardised import StandardisedConv2d

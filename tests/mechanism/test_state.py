@@ -8,16 +8,16 @@ from dpbench.clipping import (
     BatchClip,
     CountQuery,
     Global,
-    GlobalAdapt,
-    Groupwise,
     Layerwise,
     NormalisedQuantile,
     Quantile,
-    Slack,
     Unclipped,
     make_clip,
 )
 from dpbench.mechanism.state import restore_state, state_of
+from dpbench.methods.dpsgd_f import Groupwise
+from dpbench.methods.dpsgd_global import GlobalAdapt
+from dpbench.methods.slaclip import Slack
 
 QUERY = CountQuery(10.0, before=False)
 ADAPTIVE = {

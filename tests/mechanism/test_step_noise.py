@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 import torch
 
-from dpbench.clipping import CountQuery, Groupwise
+from dpbench.clipping import CountQuery
 from dpbench.data.dataset import Batch
 from dpbench.diagnostics.excess_risk import noise_risk
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpsgd_f import dpsgd_f
+from dpbench.methods.dpsgd_f import Groupwise, dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")

@@ -14,9 +14,8 @@ from torch import nn
 from dpbench.audit.inference import Scores, bounds, refutes
 from dpbench.audit.request import prepare_audit
 from dpbench.data.dataset import Batch
-from dpbench.gradients.moments import Moments, packed, unpacked
-from dpbench.mechanism.closed_form import Scaling
 from dpbench.mechanism.noise import NoNoise
+from dpbench.methods.closed_form import Moments, Scaling, packed, unpacked
 from dpbench.methods.dp_least_squares import LeastSquares, dp_least_squares
 from dpbench.methods.dp_prototypes import Prototypes, dp_prototypes
 from dpbench.privacy.accountants import pld

@@ -9,10 +9,10 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.clipping import Abadi, ErrorFeedback
+from dpbench.clipping import Abadi
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.state import restore_state, state_of
-from dpbench.methods.dicesgd import dicesgd
+from dpbench.methods.dicesgd import ErrorFeedback, dicesgd
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import (

@@ -8,9 +8,8 @@ import pytest
 import torch
 from scipy import signal
 
-from dpbench.mechanism.low_pass import LowPass
 from dpbench.mechanism.state import restore_state, state_of
-from dpbench.methods.doppler import LowPassUpdate, doppler
+from dpbench.methods.doppler import LowPass, LowPassUpdate, doppler
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step

@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import Units
-from dpbench.mechanism.federated import WeightedMean, Weights
-from dpbench.mechanism.local_batches import local_batches
 from dpbench.mechanism.method import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
-from dpbench.methods.dp_fedsgd import dp_fedsgd
+from dpbench.methods.dp_fedsgd import WeightedMean, Weights, dp_fedsgd, local_batches
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.system.errors import UserError

@@ -14,10 +14,16 @@ from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.mechanism.buffered_toeplitz import Buffers, buffered_square_root, error, optimal
 from dpbench.mechanism.sampling import PoissonSampler, make_sampler
 from dpbench.mechanism.state import restore_state, state_of
-from dpbench.methods.dp_mf_blt import BufferedGaussian, dp_mf_blt
+from dpbench.methods.dp_mf_blt import (
+    BufferedGaussian,
+    Buffers,
+    buffered_square_root,
+    dp_mf_blt,
+    error,
+    optimal,
+)
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (

@@ -9,10 +9,9 @@ from torch import nn
 
 from dpbench.audit.request import prepare_audit
 from dpbench.gradients import ENGINES, Parameters
-from dpbench.gradients.directional import losses_on_both_sides
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpzero import AlongDirection, dpzero
+from dpbench.methods.dpzero import AlongDirection, dpzero, losses_on_both_sides
 from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step

@@ -7,9 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.clipping import Slack
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.slaclip import slaclip
+from dpbench.methods.slaclip import Slack, slaclip
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.system.errors import UserError

@@ -5,12 +5,14 @@ import math
 
 import pytest
 
-from dpbench.clipping import Abadi, ErrorFeedback, Groupwise, Unclipped
+from dpbench.clipping import Abadi, Unclipped
 from dpbench.clipping.clip import CountQuery
 from dpbench.config.compose import compose, options
 from dpbench.execution.prepare import build
 from dpbench.mechanism.method import Inapplicable, Method
 from dpbench.mechanism.update import Plain
+from dpbench.methods.dicesgd import ErrorFeedback
+from dpbench.methods.dpsgd_f import Groupwise
 from dpbench.methods.raco import RateClip
 from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
 from dpbench.privacy.ledger import Exact, Ledger, Poisson, Shuffled, Step

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench.clipping import ErrorFeedback
 from dpbench.config.compose import compose, options
 from dpbench.data.dataset import Data, Split
 from dpbench.data.derive.augmentation import ShiftsFlips
@@ -25,6 +24,7 @@ from dpbench.execution.prepare import build
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Linear, Pieces, Schedules
 from dpbench.methods import dp_mf_blt
+from dpbench.methods.dicesgd import ErrorFeedback
 from dpbench.training import plan
 from dpbench.training.checkpoints import Checkpoints
 from dpbench.training.loop import Training

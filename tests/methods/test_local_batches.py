@@ -10,8 +10,8 @@ from scipy import stats
 
 from dpbench.data.dataset import Batch, Split
 from dpbench.data.derive.users import iid
-from dpbench.mechanism.local_batches import local_batches
 from dpbench.mechanism.streams import seeded
+from dpbench.methods.dp_fedsgd import local_batches
 
 
 def population(number=12, n=120, spread=1.0):

@@ -5,7 +5,7 @@ import torch
 
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.parameters import Layer
-from dpbench.gradients.translated import TranslatedGradients
+from dpbench.methods.fairlens import TranslatedGradients
 
 LAYERS = (Layer("one", slice(0, 3)), Layer("two", slice(3, 7)))
 
