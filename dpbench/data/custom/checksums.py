@@ -25,13 +25,16 @@ def source_path(key: str, value: object, kind: str) -> Path:
     return path
 
 
-def verified(key: str, path: Path, expected: object) -> str:
-    """The checksum of a file or folder; UserError if another one is expected. key: its setting."""
+def verified(key: str, path: Path, expected: object, expecting: str = "dataset.checksum") -> str:
+    """The checksum of a file or folder; UserError if another one is expected.
+
+    key: its setting. expecting: that of the expected checksum.
+    """
     actual = checksum(path)
     if expected not in (None, actual):
         raise UserError(
-            f"{key}={path} has the checksum {actual}, but dataset.checksum is {expected}: give the "
-            "original data, or leave out dataset.checksum for a new run on these."
+            f"{key}={path} has the checksum {actual}, but {expecting} is {expected}: give the "
+            f"original data, or leave out {expecting} for a new run on these."
         )
     return actual
 

@@ -2,10 +2,11 @@
 
 import functools
 import re
-from collections.abc import Iterator
+import warnings
+from collections.abc import Collection, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,9 @@ from dpbench.system.errors import Unavailable, UserError, first_line
 from dpbench.system.validate import one_of, quoted
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
+TEST = "test"
+SAVED = ("state.json", "dataset_dict.json")
+"""Files of a folder that `save_to_disk` has written: of a data set, and of one with parts."""
 
 READERS = {
     ".arrow": "arrow",
@@ -31,15 +35,47 @@ READERS = {
 """The library's readers of single files, by the files' endings."""
 
 
-def read(path: object, revision: object, part: str, expected: str | None) -> Any:
-    """A part of a data set, as the library loads it; UserError if it is not the expected one.
+class Rows(NamedTuple):
+    """Rows as the library loads them. parts: the names of all parts of their data set. test: how
+    many of the rows, the last, are of the test part; None without one."""
 
-    expected: the checksum of local files, if any.
+    all: Any
+    parts: Collection[str]
+    test: int | None = None
+
+
+def read(settings: Mapping[str, Any]) -> Rows:
+    """The part of a data set that settings name, and then its test part, if they name one.
+
+    Raises UserError for other data than the expected, by their checksum.
     """
-    content_of(path, revision, expected)
+    path, revision, part = (settings[key] for key in ("path", "revision", "part"))
+    content_of(path, revision, settings.get("checksum"))
     place = Path(str(path)).expanduser()
     files = files_of(place) if place.exists() else ()
-    return _load(str(place if place.exists() else path), revision, part, files)
+    load = functools.partial(_load, str(place if place.exists() else path), revision, files)
+    (rows, parts), test_part = load(part), settings.get("test_part")
+    if test_part is None:
+        return Rows(rows, parts)
+    test, _ = load(test_part)
+    if test.features != rows.features:
+        raise UserError(
+            f"the parts {part} and {test_part} of dataset.path={path} have different columns or "
+            "types of columns."
+        )
+    joined = library("datasets", "dataset=hub", extra="hub").concatenate_datasets([rows, test])
+    return Rows(joined, parts, len(test))
+
+
+def warn_of_unused(rows: Rows, settings: Mapping[str, Any]) -> None:
+    """Warn of a test part that the publisher gives and that nothing uses."""
+    if rows.test is None and TEST in rows.parts and settings["part"] != TEST:
+        warnings.warn(
+            f"dataset.path={settings['path']} has a part of its own to test on, which is not used: "
+            f"set dataset.test_part={TEST}, or test examples are drawn from "
+            f"dataset.part={settings['part']}.",
+            stacklevel=2,
+        )
 
 
 def content_of(path: object, revision: object, expected: object = None) -> str | None:
@@ -62,8 +98,9 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
     return None
 
 
-@functools.lru_cache(maxsize=2)
-def _load(place: str, revision: object, part: str, _: object) -> Any:
+@functools.lru_cache(maxsize=4)
+def _load(place: str, revision: object, _: object, part: str) -> tuple[Any, Collection[str]]:
+    """A part of a data set, and the names of all its parts; `_` keeps the cache up to date."""
     datasets = library("datasets", "dataset=hub", extra="hub")
     prefix, name = f"dataset.path={place} cannot be", place
     options: dict[str, object] = {}
@@ -72,12 +109,23 @@ def _load(place: str, revision: object, part: str, _: object) -> Any:
     elif revision:
         options = {"revision": revision}
     try:
-        return datasets.load_dataset(name, split=part, **options)
+        if any((Path(place) / file).is_file() for file in SAVED):
+            return _saved(datasets.load_from_disk(place), part)
+        rows = datasets.load_dataset(name, split=part, **options)
+        return rows, rows.info.splits or ()
     except ConnectionError as error:
         raise Unavailable(f"{prefix} downloaded: {first_line(error)}.") from error
     except Exception as error:  # the library raises its own errors, and those of its readers
         why = first_line(error, type(error).__name__).rstrip(".")
         raise UserError(f"{prefix} loaded with dataset.part={part}: {why}.") from error
+
+
+def _saved(data: Any, part: str) -> tuple[Any, Collection[str]]:
+    """A part of what `save_to_disk` has written; a data set without parts is its `train`."""
+    parts = data if isinstance(data, dict) else {"train": data}
+    if part not in parts:
+        raise ValueError(f"it has the parts {', '.join(parts)}")
+    return parts[part], parts
 
 
 def _reader(file: Path) -> tuple[str, dict[str, object]]:
@@ -92,10 +140,9 @@ def _reader(file: Path) -> tuple[str, dict[str, object]]:
     return READERS[ending], {"data_files": str(file), **separator}
 
 
-def table(path: object, revision: object, part: str, expected: str | None) -> pd.DataFrame:
-    """`read` as a data frame, in which rows that the library marks as unlabelled have no class."""
-    rows = read(path, revision, part, expected)
-    return _without_unlabelled(rows.to_pandas(), rows.features)
+def table(rows: Rows) -> pd.DataFrame:
+    """Rows as a data frame, in which those that the library marks as unlabelled have no class."""
+    return _without_unlabelled(rows.all.to_pandas(), rows.all.features)
 
 
 def _without_unlabelled(frame: pd.DataFrame, features: Any) -> pd.DataFrame:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -12,7 +13,8 @@ from dpbench.data.custom.checksums import files_of, shown
 from dpbench.system.errors import UserError, first_line
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "dev"}
+TRAIN, TEST = "train", "test"
+SPLITS = {TRAIN, "training", TEST, "testing", "val", "valid", "validation", "dev"}
 """Names of folders of examples, not of classes."""
 
 MODES = {1: "L", 3: "RGB"}
@@ -31,17 +33,48 @@ Named = tuple[str, Path | BytesIO]
 """An encoded image, with its name in messages."""
 
 
-def class_folders(folder: Path) -> list[tuple[Path, int]]:
-    """The images in the subfolders of a folder, each with its subfolder's number; sorted by name.
+class Images(NamedTuple):
+    """Image files, each with the number of its class, and the names of the classes.
 
-    Raises UserError for fewer than two folders, for one without images, and for splits.
+    test: how many of the files, the last, are of the publisher's test split; None without one.
     """
-    classes = classes_of(folder)
-    if classes and SPLITS.issuperset(name.lower() for name in classes):
+
+    files: list[tuple[Path, int]]
+    classes: list[str]
+    test: int | None
+
+
+def images_in(folder: Path) -> Images:
+    """The images in the class folders of a folder, or of its folders `train` and `test`.
+
+    Raises UserError for fewer than two classes, for one without images, and for other splits.
+    """
+    names = _subfolders(folder)
+    if names and SPLITS.issuperset(name.lower() for name in names):
+        if names != [TEST, TRAIN]:
+            raise UserError(
+                f"dataset.folder={folder} has the folders {' and '.join(names)}, which are splits, "
+                f"not classes: give the path of one of them, of which dataset.test_share is held "
+                f"out, or of a folder with {TRAIN} and {TEST} alone."
+            )
+        return _published_split(folder)
+    return Images(_class_files(folder, names), names, None)
+
+
+def _published_split(folder: Path) -> Images:
+    train, test = folder / TRAIN, folder / TEST
+    classes = _subfolders(train)
+    if different := {*classes} ^ {*_subfolders(test)}:
         raise UserError(
-            f"dataset.folder={folder} has the folders {' and '.join(classes)}, which are splits, "
-            "not classes: give the path of one of them, of which dataset.test_share is held out."
+            f"dataset.folder={folder} must have the same class folders in {TRAIN} and {TEST}, but "
+            f"only one of them has {min(different)}."
         )
+    files = _class_files(test, classes)
+    return Images([*_class_files(train, classes), *files], classes, len(files))
+
+
+def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
+    """The images of class folders, each with the number of its class; sorted by name."""
     numbers = {name: number for number, name in enumerate(classes)}
     files = [(file, file.relative_to(folder).parts[0]) for file, _, _ in files_of(folder)]
     images = [
@@ -58,8 +91,7 @@ def class_folders(folder: Path) -> list[tuple[Path, int]]:
     return images
 
 
-def classes_of(folder: Path) -> list[str]:
-    """The names of the classes: those of the subfolders, sorted."""
+def _subfolders(folder: Path) -> list[str]:
     return sorted(path.name for path in shown(folder) if path.is_dir())
 
 

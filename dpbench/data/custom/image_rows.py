@@ -9,7 +9,7 @@ import torch
 
 from dpbench.data.custom import hub
 from dpbench.data.custom.checksums import source_path, verified
-from dpbench.data.custom.image_files import MODES, class_folders, stacked
+from dpbench.data.custom.image_files import MODES, images_in, stacked
 from dpbench.data.custom.rows import Rows
 from dpbench.data.dataset import Data, Split
 from dpbench.system.errors import UserError
@@ -62,7 +62,8 @@ class ImageRows(Rows):
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(ImageRows):
-    """Images in a folder with a subfolder for each class. folder: its path."""
+    """Images in a folder with a subfolder for each class, or with folders `train` and `test` of
+    such. folder: its path."""
 
     folder: str | None = None
 
@@ -71,7 +72,7 @@ class ImageFolder(ImageRows):
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         place = source_path("dataset.folder", self.folder, "folder")
         verified("dataset.folder", place, self.checksum)
-        paths, labels = zip(*class_folders(place), strict=True)
+        paths, labels = zip(*images_in(place).files, strict=True)
         images = ((str(path), path) for path in paths)
         return stacked(images, self.size, self.channels), np.array(labels, "int64")
 
@@ -83,12 +84,13 @@ class HubImages(ImageRows):
     path: str | None = None
     revision: str | None
     part: str
+    test_part: str | None = None
     image: str
     target: str
 
     needs = "dataset.path=NAME (with dataset.revision=COMMIT) or a folder"
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
-        rows = hub.read(self.path, self.revision, self.part, self.checksum)
+        rows = hub.read(vars(self)).all
         labels = hub.labels(rows, self.target)[1]
         return stacked(hub.images(rows, self.image), self.size, self.channels), labels

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dpbench.data.custom.column_types import plain
-from dpbench.data.custom.table import NONE, REGRESSION, TRAIN, Columns, distinct
+from dpbench.data.custom.table import INDICATOR, NONE, REGRESSION, TRAIN, Columns, distinct
 from dpbench.data.numeric import ROUNDING, deviations
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, path_of, quoted
@@ -38,8 +38,10 @@ class TablePreparation:
     column; classes: the values of the target in the order of the model's outputs, () for
     regression; target: mean and deviation of a regression's, whose model predicts
     (target - mean)/deviation; farthest: from how many deviations on a number is taken as the
-    nearest within, with a warning. All are read from the user's data: means and deviations from
-    training rows with `standardise: train`, which no epsilon covers, and categories from all rows.
+    nearest within, with a warning. incomplete: the columns that may have no value, which is then
+    the mean of a number and none of the categories; indicators: whether a last feature of each of
+    them says so. All are read from the user's data: means and deviations from training rows with
+    `standardise: train`, which no epsilon covers, and categories from all rows.
     """
 
     numbers: dict[str, tuple[float, float]]
@@ -47,6 +49,8 @@ class TablePreparation:
     classes: tuple
     target: tuple[float, float] = UNSCALED
     farthest: float | None = None
+    incomplete: tuple[str, ...] = ()
+    indicators: bool = False
 
     def __call__(self, frame: pd.DataFrame) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
@@ -57,6 +61,8 @@ class TablePreparation:
             raise UserError(f"the table has no column {missing[0]}, which the model needs.")
         parts = [self._number(frame[name]) for name in self.numbers]
         parts += [self._one_hot(frame[name]) for name in self.categories]
+        if self.indicators:
+            parts += [frame[name].isna().to_numpy()[:, None] for name in self.incomplete]
         return torch.from_numpy(np.concatenate(parts, axis=1).astype("float32"))
 
     def predictions(self, outputs: Tensor) -> Tensor:
@@ -72,6 +78,7 @@ class TablePreparation:
     def _number(self, column: pd.Series) -> np.ndarray:
         mean, deviation = self.numbers[str(column.name)]
         values = pd.to_numeric(plain(column), errors="coerce").to_numpy("float64")
+        values = np.where(self._absent(column), mean, values)
         _check(np.abs(values) <= LARGEST, column, "not a number")
         return ((self._near(values, column) - mean) / (deviation or math.inf))[:, None]
 
@@ -96,8 +103,13 @@ class TablePreparation:
         categories = self.categories[str(column.name)]
         values = plain(column, as_text=True)
         found = values.map({value: place for place, value in enumerate(categories)})
+        found = found.mask(self._absent(column), len(categories))
         _check(found.notna().to_numpy(), column, "not a category of the run's table")
-        return np.eye(len(categories))[found.to_numpy("int64")]
+        return np.eye(len(categories) + 1, len(categories))[found.to_numpy("int64")]
+
+    def _absent(self, column: pd.Series) -> np.ndarray:
+        """Which rows have no value where they need none [n]."""
+        return column.isna().to_numpy() & (column.name in self.incomplete)
 
     def json(self) -> str:
         """Its text, which `load_preparation` reads."""
@@ -130,8 +142,8 @@ def prepared_by(
 
     def constants(name: str) -> tuple[float, float]:
         if standardise == TRAIN:
-            values = frame[name].to_numpy("float64")[train]
-            return float(values.mean()), float(deviations(values))
+            values = frame[name].iloc[train].dropna().to_numpy("float64")
+            return _mean_and_deviation(values) if len(values) > 1 else (0.0, 0.0)
         if standardise == NONE:
             return UNSCALED
         assert isinstance(standardise, Mapping)
@@ -142,11 +154,16 @@ def prepared_by(
     categorical = [name for name in columns.features(frame) if name not in numbers]
     categories = {name: tuple(distinct(frame[name], "the table")) for name in categorical}
     farthest = math.sqrt(len(train)) if standardise == TRAIN else None
+    gaps = tuple(columns.incomplete(frame)), columns.missing == INDICATOR
     if columns.task == REGRESSION:
         mean, deviation = constants(columns.target)
-        return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest)
+        return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest, *gaps)
     classes = tuple(distinct(frame[columns.target], "the table"))
-    return TablePreparation(numbers, categories, classes, farthest=farthest)
+    return TablePreparation(numbers, categories, classes, UNSCALED, farthest, *gaps)
+
+
+def _mean_and_deviation(values: np.ndarray) -> tuple[float, float]:
+    return float(values.mean()), float(deviations(values))
 
 
 def load_preparation(path: str | Path) -> TablePreparation:
@@ -165,9 +182,9 @@ def load_preparation(path: str | Path) -> TablePreparation:
             "save_model=true on a table of your own."
         ) from error
     categories = {name: tuple(values) for name, values in saved.categories.items()}
-    return TablePreparation(
-        saved.numbers, categories, tuple(saved.classes), saved.target, saved.farthest
-    )
+    gaps = tuple(saved.incomplete), saved.indicators
+    classes = tuple(saved.classes)
+    return TablePreparation(saved.numbers, categories, classes, saved.target, saved.farthest, *gaps)
 
 
 Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
@@ -184,3 +201,5 @@ class _Saved(msgspec.Struct):
     classes: list[Category]
     target: tuple[Number, Positive] = UNSCALED
     farthest: Positive | None = None
+    incomplete: list[str] = []
+    indicators: bool = False

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dpbench.data.custom import hub, table, texts
 from dpbench.data.custom.checksums import source_path, verified
-from dpbench.data.custom.image_files import class_folders, classes_of
+from dpbench.data.custom.image_files import images_in
 from dpbench.system.errors import UserError
 
 Settings = Mapping[str, Any]
@@ -71,14 +71,12 @@ def _name(source: str) -> str:
 
 
 def _csv(settings: Settings) -> dict[str, Any]:
-    path = source_path("dataset.file", settings["file"], "file")
-    checksum = verified("dataset.file", path, settings.get("checksum"))
-    if not isinstance(settings["separator"], str) or not settings["separator"]:
-        raise UserError("dataset.separator must be text, such as ','.")
-    frame = table.read_csv(path, settings["separator"])
-    found = {"checksum": checksum, **_of_table(settings, frame, str(path))}
+    rows = table.csv_rows(settings)
+    found = {"checksum": rows.checksum, **_of_table(settings, rows.frame, str(settings["file"]))}
+    if rows.test_checksum is not None:
+        found |= {"test_checksum": rows.test_checksum, **_test_rows(rows.test_rows)}
     if texts.has_texts(settings):
-        columns = texts.text_columns(settings["text"], frame)
+        columns = texts.text_columns(settings["text"], rows.frame)
         found["text"] = columns[0] if len(columns) == 1 else [*columns]
     return found
 
@@ -94,32 +92,34 @@ def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
     return {**named, **lists, **table.describe(frame, columns, name)}
 
 
-def _place(settings: Settings) -> tuple[Any, ...]:
-    keys = (settings["path"], settings["revision"], settings["part"])
-    return *keys, settings.get("checksum")
-
-
-def _checksum(settings: Settings) -> dict[str, Any]:
+def _content(settings: Settings, rows: hub.Rows) -> dict[str, Any]:
+    """What identifies the rows that the library loads, beside the commit on the hub."""
+    hub.warn_of_unused(rows, settings)
     checksum = hub.content_of(settings["path"], settings["revision"])
-    return {"checksum": checksum} if checksum else {}
+    return ({"checksum": checksum} if checksum else {}) | _test_rows(rows.test)
+
+
+def _test_rows(count: int | None) -> dict[str, Any]:
+    return {} if count is None else {"test_rows": count}
 
 
 def _hub_table(settings: Settings) -> dict[str, Any]:
-    frame = hub.table(*_place(settings))
-    return _checksum(settings) | _of_table(settings, frame, settings["path"])
+    rows = hub.read(settings)
+    return _content(settings, rows) | _of_table(settings, hub.table(rows), settings["path"])
 
 
 def _hub_images(settings: Settings) -> dict[str, Any]:
-    rows = hub.read(*_place(settings))
-    names, labels = hub.labels(rows, settings["target"])
-    hub.check_images(rows, settings["image"])
-    return _checksum(settings) | _of_images(names, len(labels))
+    rows = hub.read(settings)
+    names, labels = hub.labels(rows.all, settings["target"])
+    hub.check_images(rows.all, settings["image"])
+    return _content(settings, rows) | _of_images(names, len(labels))
 
 
 def _folder(settings: Settings) -> dict[str, Any]:
     path = source_path("dataset.folder", settings["folder"], "folder")
-    checksum = verified("dataset.folder", path, settings.get("checksum"))
-    return {"checksum": checksum, **_of_images(classes_of(path), len(class_folders(path)))}
+    checksum, images = verified("dataset.folder", path, settings.get("checksum")), images_in(path)
+    found = {"checksum": checksum, **_test_rows(images.test)}
+    return found | _of_images(images.classes, len(images.files))
 
 
 def _of_images(names: list[str], rows: int) -> dict[str, Any]:

@@ -13,11 +13,12 @@ from dpbench.system.validate import fraction, integer, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """Examples without a published split.
+    """Examples that are split at random, or as their publisher has split them.
 
     name: that of the data, by default their file's. checksum: that of what is read. test_share: the
     share of the examples to test on, after a shuffle by split_seed, or by the seed of the run if
     that is None. rows, classes, groups: public; filled in from the data unless they are given.
+    test_rows: the number of test examples of the publisher, which are the last; None draws them.
     """
 
     name: str | None
@@ -27,6 +28,7 @@ class Rows:
     rows: int | None
     classes: int | None
     groups: list[str] | None
+    test_rows: int | None = None
 
     def __post_init__(self) -> None:
         fraction("dataset.test_share", self.test_share)
@@ -43,7 +45,9 @@ class Rows:
         integer("dataset.classes", self.classes)
         if not self.groups or len({*self.groups}) < len(self.groups):
             raise UserError("dataset.groups must name each group once.")
-        if held_out(self.rows, self.test_share) == 0:
+        if self.test_rows is not None:
+            integer("dataset.test_rows", self.test_rows, most=self.rows - 1)
+        if self._test_size == 0:
             raise UserError(f"dataset.test_share={self.test_share} leaves no example to test on.")
         object.__setattr__(self, "groups", tuple(self.groups))
 
@@ -53,7 +57,12 @@ class Rows:
     @property
     def train_size(self) -> int:
         assert self.rows is not None
-        return self.rows - held_out(self.rows, self.test_share)
+        return self.rows - self._test_size
+
+    @property
+    def _test_size(self) -> int:
+        assert self.rows is not None
+        return held_out(self.rows, self.test_share) if self.test_rows is None else self.test_rows
 
     @property
     def _public(self) -> str:
@@ -65,7 +74,8 @@ class Rows:
     def order(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of the training examples, and of the test examples."""
         assert self.rows is not None
+        if self.test_rows is not None:
+            return np.arange(self.train_size), np.arange(self.train_size, self.rows)
         drawn = seed if self.split_seed is None else self.split_seed
         order = numpy_generator(drawn, "split").permutation(self.rows)
-        count = held_out(self.rows, self.test_share)
-        return order[count:], order[:count]
+        return order[self._test_size :], order[: self._test_size]

@@ -6,13 +6,14 @@ import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
+from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.column_types import plain, structure
 from dpbench.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError, first_line, nearest
@@ -40,6 +41,7 @@ LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
 TRAIN, NONE = "train", "none"
 REGRESSION = "regression"
 TASKS = ("classification", REGRESSION)
+REFUSE, IMPUTE, INDICATOR = "refuse", "impute", "indicator"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Columns:
     target: the column to predict. group: the columns whose values, or intersections of values, are
     the groups that metrics are reported for; features too, unless they are in drop. categorical:
     columns of numbers that are categories; columns of text always are. drop: columns to leave out.
+    missing: what a feature without a value is: refused; imputed, that is the mean of a number and
+    none of the categories; or imputed beside a feature that says so, an indicator.
     """
 
     target: str
@@ -56,6 +60,7 @@ class Columns:
     categorical: tuple[str, ...]
     drop: tuple[str, ...]
     task: str
+    missing: str = REFUSE
 
     def plain(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns in use, with numbers, truth values and texts only, where they can be."""
@@ -70,6 +75,13 @@ class Columns:
     def features(self, frame: pd.DataFrame) -> list[str]:
         """The columns that are features."""
         return [name for name in frame if name not in (self.target, *self.drop)]
+
+    def incomplete(self, frame: pd.DataFrame) -> list[str]:
+        """The features that may have no value; with indicators, those that do have gaps."""
+        if self.missing == REFUSE:
+            return []
+        features = [name for name in self.features(frame) if name not in self.group]
+        return [n for n in features if self.missing == IMPUTE or frame[n].isna().any()]
 
     def numbers(self, frame: pd.DataFrame) -> list[str]:
         """The features that are numbers rather than categories."""
@@ -89,6 +101,8 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)
     one_of("dataset.task", settings["task"], TASKS)
+    missing = settings.get("missing", REFUSE)
+    one_of("dataset.missing", missing, (REFUSE, IMPUTE, INDICATOR))
     if settings["target"] is None:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
     target, group = named("target", settings["target"], known), settings["group"]
@@ -103,7 +117,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         raise UserError(f"dataset.target={target} cannot be dropped.")
     if settings["task"] == REGRESSION and target in lists["group"]:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
-    columns = Columns(target, **lists, task=settings["task"])
+    columns = Columns(target, **lists, task=settings["task"], missing=missing)
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
             one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
@@ -143,6 +157,8 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
         len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
         for column in columns.features(frame)
     ]
+    if columns.missing == INDICATOR:
+        features.append(len(columns.incomplete(frame)))
     groups, _ = groups_of(frame, columns, name)
     classes = 1 if regression else len(distinct(frame[columns.target], name))
     if not features or classes < 2 - regression:
@@ -167,8 +183,44 @@ def groups_of(frame: pd.DataFrame, columns: Columns, name: str) -> tuple[list[st
     return groups, numbers
 
 
-def read_csv(path: Path, separator: str) -> pd.DataFrame:
+class CsvRows(NamedTuple):
+    """The rows of a CSV file and then those of its test file, with their checksums.
+
+    test_rows, test_checksum: None without a test file.
+    """
+
+    frame: pd.DataFrame
+    checksum: str
+    test_rows: int | None
+    test_checksum: str | None
+
+
+def csv_rows(settings: Mapping[str, Any]) -> CsvRows:
+    """Read the files that settings name; UserError for files that are not tables of one kind, and
+    for others than the expected ones."""
+    frame, checksum = _verified_csv(settings, "file", "checksum")
+    if settings.get("test_file") is None:
+        return CsvRows(frame, checksum, None, None)
+    test, test_checksum = _verified_csv(settings, "test_file", "test_checksum")
+    if different := [*frame.columns.symmetric_difference(test.columns, sort=False)]:
+        raise UserError(
+            f"dataset.test_file={settings['test_file']} and dataset.file={settings['file']} must "
+            f"have the same columns, but only one of them has {quoted(different[0])}."
+        )
+    rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
+    return CsvRows(rows, checksum, len(test), test_checksum)
+
+
+def _verified_csv(settings: Mapping[str, Any], key: str, expected: str) -> tuple[pd.DataFrame, str]:
+    path = source_path(f"dataset.{key}", settings[key], "file")
+    found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
+    return read_csv(path, settings["separator"]), found
+
+
+def read_csv(path: Path, separator: object) -> pd.DataFrame:
     """The rows of a CSV file; UserError for a file that is not one."""
+    if not isinstance(separator, str) or not separator:
+        raise UserError("dataset.separator must be text, such as ','.")
     status = path.stat()
     frame = _read(path, separator, status.st_size, status.st_mtime_ns)
     if len(frame.columns) == 1:
@@ -223,23 +275,25 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             f"{name} has a column without a name, such as an index that was written with it: name "
             f"it, or leave it out with \"dataset.drop=['{nameless[0]}']\"."
         )
-    unusable = {}
+    unusable, incomplete = {}, columns.incomplete(frame)
     for column in frame:
         values = frame[column]
         if column not in columns.categorical:
             _check_structure(values, columns, name)
         if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
             _check_categories(values, name)
-        bad = values.isna()
+        bad = values.isna() & (column not in incomplete)
         if not columns.is_categorical(values):
-            bad |= ~(np.abs(values.to_numpy("float64")) <= LARGEST)
+            bad |= np.abs(values.to_numpy("float64")) > LARGEST
         if bad.any():
             unusable[column] = bad
     if unusable:
-        raise _unusable(unusable, columns.needed, name)
+        raise _unusable(unusable, frame, columns, name)
 
 
-def _unusable(cells: Mapping[str, pd.Series], needed: Collection[str], name: str) -> UserError:
+def _unusable(
+    cells: Mapping[str, pd.Series], frame: pd.DataFrame, columns: Columns, name: str
+) -> UserError:
     """The refusal of cells, true in each column, that are empty or not finite numbers."""
     column, first = next(iter(cells.items()))
     counts, others = {column: int(bad.sum()) for column, bad in cells.items()}, ""
@@ -247,8 +301,10 @@ def _unusable(cells: Mapping[str, pd.Series], needed: Collection[str], name: str
         by_column = ", ".join(f"{column} {count:,}" for column, count in counts.items())
         others = f", one of {total:,} such cells ({by_column})"
     remove = "remove it"
-    if droppable := [column for column in cells if column not in needed]:
+    if droppable := [column for column in cells if column not in columns.needed]:
         remove += f", or leave columns out with dataset.drop=[{','.join(droppable)}]"
+        if columns.missing == REFUSE and frame[droppable].isna().any(axis=None):
+            remove += ", or set dataset.missing=impute"
     return UserError(
         f"{name} has no usable value in column {column} of row {int(np.flatnonzero(first)[0]) + 1}"
         f"{others}: complete the row, or {remove}; the file may also be truncated."
@@ -339,8 +395,8 @@ def _has_fractions(column: pd.Series) -> bool:
 
 
 def distinct(column: pd.Series, name: str) -> list:
-    """The distinct values of a column, sorted; UserError for too many."""
-    values = column.unique().tolist()
+    """The distinct values of a column, sorted, without that of no value; UserError for too many."""
+    values = column.dropna().unique().tolist()
     if len(values) > MAX_CATEGORIES:
         raise UserError(
             f"column {column.name} of {name} has {len(values)} different values, and a column may "

@@ -9,19 +9,20 @@ import pandas as pd
 import torch
 
 from dpbench.data.custom import hub, texts
-from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.preparation import TablePreparation, prepared_by
 from dpbench.data.custom.rows import Rows
 from dpbench.data.custom.table import (
+    INDICATOR,
     NONE,
+    REFUSE,
     REGRESSION,
     TASKS,
     TRAIN,
     Columns,
     codes,
     columns_of,
+    csv_rows,
     groups_of,
-    read_csv,
 )
 from dpbench.data.dataset import Data, Split
 from dpbench.data.tokens import Tokens
@@ -45,6 +46,7 @@ class TableRows(Rows):
     task: str
     standardise: str | dict[str, list[float]] = field(hash=False)
     features: int | None
+    missing: str = REFUSE
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -71,6 +73,8 @@ class TableRows(Rows):
     @property
     def notes(self) -> tuple[str, ...]:
         categories = "The categories of each column are read from all rows, test included."
+        if self.missing == INDICATOR:
+            categories += " So is which columns have gaps."
         if self.standardise != TRAIN:
             return self._public, categories
         scaled = "the features and the target" if self.task == REGRESSION else "the features"
@@ -124,12 +128,15 @@ class TableRows(Rows):
 class CsvFile(TableRows):
     """A CSV file with a line of column names. file: its path. separator: that of its values.
 
+    test_file: another file with the test rows, and test_checksum: its checksum.
     text: one or two columns of text, which are then the only features; tokenizer: the folder of
     theirs, with its checksum and its number of tokens; length: T, the most tokens of a row.
     """
 
     file: str | None = None
     separator: str
+    test_file: str | None = None
+    test_checksum: str | None = None
     text: str | list[str] | None = field(default=None, hash=False)
     tokenizer: str | None = None
     tokenizer_checksum: str | None = None
@@ -147,9 +154,7 @@ class CsvFile(TableRows):
         return super().notes if self.text is None else (self._public,)
 
     def read(self) -> pd.DataFrame:
-        path = source_path("dataset.file", self.file, "file")
-        verified("dataset.file", path, self.checksum)
-        return read_csv(path, self.separator)
+        return csv_rows(vars(self)).frame
 
     def preparation(self, seed: int) -> TablePreparation | None:
         return super().preparation(seed) if self.text is None else None
@@ -175,13 +180,14 @@ class CsvFile(TableRows):
 @dataclass(frozen=True, kw_only=True)
 class HubTable(TableRows):
     """A table that the `datasets` library loads. path: its name on the hub, or a folder or file;
-    revision: the commit on the hub; part: the split that is read."""
+    revision: the commit on the hub; part: the split that is read; test_part: the test rows'."""
 
     path: str | None = None
     revision: str | None
     part: str
+    test_part: str | None = None
 
     needs = "dataset.path=FOLDER, or NAME with dataset.revision=COMMIT, and dataset.target=COLUMN"
 
     def read(self) -> pd.DataFrame:
-        return hub.table(self.path, self.revision, self.part, self.checksum)
+        return hub.table(hub.read(vars(self)))

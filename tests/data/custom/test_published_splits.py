@@ -1,0 +1,117 @@
+"""Test rows of the publisher's own: a second file, folders, parts of what `datasets` loads."""
+
+import pandas as pd
+import pytest
+import torch
+
+from dpbench.config.compose import compose
+from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.prepare import run_of
+from dpbench.records.digest import scientific
+from dpbench.records.reading import read
+from dpbench.system.errors import UserError
+from tests.data.custom.tables import settings
+
+
+@pytest.fixture
+def halves(people, tmp_path):
+    """Two CSV files: the first fifty people, and the last ten with their columns reversed."""
+    frame = pd.read_csv(people)
+    frame[:50].to_csv(tmp_path / "first.csv", index=False)
+    frame[frame.columns[::-1]][50:].to_csv(tmp_path / "last.csv", index=False)
+    return tmp_path / "first.csv", tmp_path / "last.csv", frame
+
+
+def of_parts(path, *more):
+    return ["dataset=hub", f"dataset.path={path}", "dataset.target=rich", *more]
+
+
+def loaded(words, seed=3):
+    _, run = run_of(words)
+    return run.dataset, run.dataset.load("unread", seed)
+
+
+def test_rows_of_a_test_file_are_tested_on_and_no_others(halves):
+    first, last, frame = halves
+    dataset, data = loaded(settings(first, f"dataset.test_file={last}", "dataset.standardise=none"))
+    assert (dataset.train_size, len(data.train), len(data.test)) == (50, 50, 10)
+    assert data.train.inputs[:, 0].tolist() == frame["age"][:50].tolist()
+    assert data.test.inputs[:, 0].tolist() == frame["age"][50:].tolist()
+
+
+def test_a_run_is_named_by_both_files(halves):
+    first, last, _ = halves
+    part = scientific(compose(settings(first, f"dataset.test_file={last}")))["dataset"]
+    assert "test_file" not in part
+    assert part["test_rows"] == 10
+    assert part["test_checksum"] != part["checksum"]
+    wrong = [f"dataset.test_file={last}", "dataset.test_checksum=sha256:0"]
+    with pytest.raises(UserError, match=r"last.csv has the checksum .* dataset.test_checksum is"):
+        compose(settings(first, *wrong))
+
+
+def test_a_test_file_with_other_columns_is_refused(halves):
+    first, last, frame = halves
+    frame.drop(columns="wage").to_csv(last, index=False)
+    with pytest.raises(UserError, match="same columns, but only one of them has 'wage'"):
+        compose(settings(first, f"dataset.test_file={last}"))
+
+
+def test_older_settings_have_none_of_these_keys(people):
+    part = scientific(compose(settings(people)))["dataset"]
+    assert part.keys().isdisjoint({"test_file", "test_checksum", "test_rows", "missing", "text"})
+
+
+@pytest.mark.slow
+def test_folders_train_and_test_are_the_split(pets, tmp_path):
+    for part, numbers in (("train", range(15)), ("test", range(15, 20))):
+        for name in ("cat", "dog"):
+            (tmp_path / "split" / part / name).mkdir(parents=True)
+            for number in numbers:
+                file = f"{name}/{number}.png"
+                (pets / file).rename(tmp_path / "split" / part / file)
+    words = ["dataset=images", f"dataset.folder={tmp_path / 'split'}", "dataset.size=8"]
+    dataset, data = loaded(words)
+    assert (dataset.classes, dataset.groups, dataset.train_size) == (2, ("cat", "dog"), 30)
+    assert data.test.targets.tolist() == [0] * 5 + [1] * 5
+    small = ["model=logistic", "epochs=1", "batch_size=8", f"results_dir={tmp_path}"]
+    assert "test/accuracy/dog" in read(load_or_run([*words, *small], quiet=True)).metrics
+    (tmp_path / "split" / "test" / "cow").mkdir()
+    with pytest.raises(UserError, match=r"same class folders in train and test, .* has cow"):
+        compose(words)
+
+
+@pytest.mark.slow
+def test_what_save_to_disk_has_written_is_loaded_with_its_test_part(halves, no_cache, tmp_path):
+    import datasets
+
+    first, last, frame = halves
+    columns = list(frame.columns)
+    parts = {"train": pd.read_csv(first), "test": pd.read_csv(last)[columns]}
+    tables = {name: datasets.Dataset.from_pandas(part) for name, part in parts.items()}
+    datasets.DatasetDict(tables).save_to_disk(tmp_path / "saved")
+    words = of_parts(tmp_path / "saved", "dataset.standardise=none")
+    dataset, data = loaded([*words, "dataset.test_part=test"])
+    assert (dataset.train_size, len(data.test)) == (50, 10)
+    assert data.test.inputs[:, 0].tolist() == frame["age"][50:].tolist()
+    with pytest.warns(UserWarning, match="a part of its own to test on, which is not used: set"):
+        dataset, data = loaded(words)
+    assert (dataset.train_size, len(data.test)) == (40, 10)
+    with pytest.raises(UserError, match=r"dataset\.part=dev: it has the parts train, test"):
+        compose([*words, "dataset.part=dev"])
+    tables["train"].save_to_disk(tmp_path / "whole")
+    assert loaded(of_parts(tmp_path / "whole"))[0].rows == 50
+
+
+@pytest.mark.slow
+def test_the_test_part_of_a_folder_of_files_is_not_ignored_in_silence(halves, no_cache, tmp_path):
+    first, _, frame = halves
+    (tmp_path / "two").mkdir()
+    first.rename(tmp_path / "two" / "train.csv")
+    frame[50:].to_csv(tmp_path / "two" / "test.csv", index=False)
+    with pytest.warns(UserWarning, match="set dataset.test_part=test"):
+        assert loaded(of_parts(tmp_path / "two"))[0].rows == 50
+    words = of_parts(tmp_path / "two", "dataset.test_part=test", "dataset.standardise=none")
+    dataset, data = loaded(words)
+    assert (dataset.rows, dataset.train_size) == (60, 50)
+    assert torch.equal(data.test.inputs[:, 0], torch.tensor(frame["age"][50:].to_numpy()).float())
