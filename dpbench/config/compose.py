@@ -9,13 +9,14 @@ of a table differ by more than their method, each row is an arm with rules of it
 import functools
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import cast
 
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import (
     GrammarParseError,
     InterpolationResolutionError,
@@ -23,16 +24,16 @@ from omegaconf.errors import (
 )
 
 from dpbench.config import buildable, search_path
-from dpbench.config.composition import composed, is_of_table
+from dpbench.config.composition import composed
 from dpbench.config.interpolations import check_expansion
 from dpbench.config.overrides import grammar, parse, sentence
 from dpbench.config.plugins import plugin_of
-from dpbench.config.rules import ARM, check_table, chosen_by_table, values
+from dpbench.config.rules import check_table, chosen_by_table, values
 from dpbench.config.search_path import Folders, groups
 from dpbench.config.settings import PATHS, SETTINGS
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.paths import conf_folder
-from dpbench.system.validate import one_of, shown
+from dpbench.system.validate import one_of, quoted, shown
 
 BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
 """The name of an option that, in the group privacy, would be a budget of this epsilon."""
@@ -81,30 +82,93 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
     """The configuration, pickled; cached, since a table composes those of its runs repeatedly."""
     with grammar():
         try:
-            parsed = check(list(overrides))
-            config, choices, table, _ = composed(parsed)
-            if table is not None:
-                check_table(table)
-                for chosen_values in values(table, choices):
-                    config.merge_with(chosen_values)
-            if table is not None or len(folders) > 1:
-                _check_chosen_by_user(config, parse(list(overrides)), table is not None)
-                check_expansion(config)
-            replaced = _replaced(parsed)
-            for group, target in replaced.items():
-                config[group] = {buildable.TARGET: target}
-            for override in parsed:
-                if _sets_a_value(override) and not is_of_table(override):
-                    key, value = override.key_or_group, override.value()
-                    OmegaConf.update(config, key, value, force_add=True)
-            plain = cast(dict, OmegaConf.to_container(config, resolve=True))
-            if table is not None:
-                plain["table"] = table
+            return pickle.dumps(_plain(folders, parse(list(overrides))))
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(_why_not_composed(error)) from error
-    chosen = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
-    plain["choices"] = chosen | replaced
-    return pickle.dumps(plain)
+
+
+def _plain(folders: Folders, parsed: list[Override]) -> dict:
+    """The configuration of parsed overrides: the options, a table's rules, the user's values."""
+    for override in parsed:
+        if override.is_sweep_override():
+            raise UserError(_several_runs(override))
+    own = [o for o in parsed if o.key_or_group not in groups() and not _is_of_table(o)]
+    shared = [str(o.input_line) for o in parsed if o not in own or _interpolates_table(parsed)]
+    base, known = _base(folders, *shared)
+    known = known | {o.key_or_group: o.value() for o in own if o.key_or_group in known}
+    for override in own:
+        _check_key(override, known)
+    config, choices, table = pickle.loads(base)
+    replaced = _replaced(own)
+    for group, target in replaced.items():
+        config[group] = {buildable.TARGET: target}
+    _set_values(config, own)
+    if any("${" in str(override.input_line) for override in own):
+        check_expansion(config)
+    plain = cast(dict, OmegaConf.to_container(config, resolve=True))
+    if table is not None:
+        plain["table"] = table
+    plain["choices"] = choices | replaced
+    return plain
+
+
+@functools.lru_cache(maxsize=256)
+def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
+    """What runs with these options and settings of a table share: configuration, choices and plain
+    table, pickled; and every key with its value, not to be modified.
+
+    The options that the table's rules choose come before the user's, which take precedence.
+    """
+    parsed, table = parse(list(lines)), None
+    options = [o for o in parsed if o.key_or_group in groups()]
+    for option in options:
+        _check_option(option)
+    config, choices = composed(options)
+    if "table" in config or any(map(_is_of_table, parsed)):
+        table = _table(config, [o for o in parsed if o not in options])
+        config, choices = composed([*parse(chosen_by_table(table, choices)), *options])
+        with open_dict(config):
+            config.pop("table", None)
+    known = dict.fromkeys(groups()) | _keys(config) | _keys({"table": table} if table else {})
+    for chosen_values in values(table, choices) if table else ():
+        config.merge_with(chosen_values)
+    if table is not None or len(folders) > 1:
+        _check_chosen_by_user(config, options, table is not None)
+        check_expansion(config)
+    return pickle.dumps((config, choices, table)), known
+
+
+def _table(config: DictConfig, overrides: list[Override]) -> dict:
+    """The plain table of a configuration in which overrides are set."""
+    known = dict.fromkeys(groups()) | _keys(config)
+    for override in filter(_is_of_table, overrides):
+        _check_key(override, known)
+    _set_values(config, overrides)
+    check_expansion(config)
+    if not isinstance(config.table, DictConfig):
+        raise UserError(f"table must be a mapping, got {quoted(config.table)}.")
+    table = cast(dict, OmegaConf.to_container(config.table, resolve=True))
+    check_table(table)
+    return table
+
+
+def _is_of_table(override: Override) -> bool:
+    """Whether an override sets a value of the table, not of the run."""
+    return override.key_or_group.startswith("table.")
+
+
+def _interpolates_table(parsed: list[Override]) -> bool:
+    """Whether a setting of the table may depend on others of the run."""
+    return any(_is_of_table(o) and "${" in str(o.input_line) for o in parsed)
+
+
+def _set_values(config: DictConfig, overrides: list[Override]) -> None:
+    """Set values, and delete keys, whose names are checked."""
+    for override in overrides:
+        if override.is_delete():
+            ConfigLoaderImpl._apply_overrides_to_config([override], config)
+        else:
+            OmegaConf.update(config, override.key_or_group, override.value(), force_add=True)
 
 
 def _why_not_composed(error: Exception) -> str:
@@ -116,16 +180,16 @@ def _why_not_composed(error: Exception) -> str:
     return sentence(error)
 
 
-def _check_chosen_by_user(config: DictConfig, own: list[Override], by_table: bool) -> None:
+def _check_chosen_by_user(config: DictConfig, options: list[Override], by_table: bool) -> None:
     """UserError for what a file sets in the place of the user: settings of where and by what a
     command runs, as a launcher's set-up lines run in a shell; and data sets and models, which may
     read files, except by a table.
 
-    own: the user's overrides.
+    options: those that the user has chosen.
     """
     keys = [key for key in map(str, config) if key not in SETTINGS]
     for key in keys if by_table else [*keys, *PATHS]:
-        chosen = [o for o in own if o.key_or_group.split(".")[0] == key]
+        chosen = [option for option in options if option.key_or_group == key]
         if config[key] != composed(chosen).config.get(key):
             source = "a table" if by_table else "an option of another group"
             name = f"the {key}" if key in groups() else key
@@ -158,42 +222,6 @@ def _options(folders: Folders, group: str, changed_at: int) -> tuple[str, ...]:
         return tuple(GlobalHydra.instance().config_loader().get_group_options(group))
 
 
-def check(overrides: list[str]) -> list[Override]:
-    """The parsed overrides, preceded by the options that the table's rules choose.
-
-    Later overrides take precedence. Raises UserError, with the nearest names, for unknown names.
-    """
-    parsed, known_groups = parse(overrides), groups()
-    chosen = [o for o in parsed if o.key_or_group in (*known_groups, ARM)]
-    for override in parsed:
-        if override.is_sweep_override():
-            raise UserError(_several_runs(override))
-    for override in chosen:
-        _check_option(override)
-    by_table, known = _options_and_keys(search_path.folders(), *(str(o.input_line) for o in chosen))
-    known = dict.fromkeys(known_groups) | known
-    known |= {o.key_or_group: o.value() for o in parsed if o.key_or_group in known}
-    for override in parsed:
-        _check_key(override, known)
-    return [*parse(by_table), *parsed]
-
-
-@functools.lru_cache(maxsize=256)
-def _options_and_keys(folders: Folders, *chosen: str) -> tuple[list[str], dict[str, object]]:
-    """The options that the table's rules choose, and every key of the resulting configuration with
-    its value.
-
-    Cached for runs that differ only in values; not to be modified.
-    """
-    parsed, by_table = parse(list(chosen)), []
-    config, choices, table, _ = composed(parsed)
-    if table is not None:
-        check_table(table)
-        if by_table := chosen_by_table(table, choices):
-            config, *_ = composed([*parse(by_table), *parsed])
-    return by_table, dict([*_items(config), *_items({"table": table} if table else {})])
-
-
 def _several_runs(override: Override) -> str:
     """The message that refuses several values in place of one."""
     key, line = shown(override.key_or_group), shown(str(override.input_line))
@@ -207,8 +235,6 @@ def _several_runs(override: Override) -> str:
 
 def _check_option(override: Override) -> None:
     group, value = override.key_or_group, override.value()
-    if group == ARM:
-        return
     if override.is_delete():
         raise UserError(f"{group} cannot be deleted: choose an option, e.g. {group}=NAME.")
     names = options(group)
@@ -263,13 +289,12 @@ def _refuse_without_plus(override: Override, target: str) -> None:
         )
 
 
-def _sets_a_value(override: Override) -> bool:
-    return override.key_or_group not in groups() and not override.is_delete()
-
-
-def _items(config: DictConfig | dict, prefix: str = "") -> Iterator[tuple[str, object]]:
+def _keys(config: DictConfig | dict, prefix: str = "") -> dict[str, object]:
+    """Every key at any depth, with its value."""
     items = config.items_ex(resolve=False) if isinstance(config, DictConfig) else config.items()
+    known: dict[str, object] = {}
     for key, value in items:
-        yield prefix + str(key), value
+        known[f"{prefix}{key!s}"] = value
         if isinstance(value, DictConfig | dict):
-            yield from _items(value, f"{prefix}{key!s}.")
+            known |= _keys(value, f"{prefix}{key!s}.")
+    return known

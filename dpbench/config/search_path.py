@@ -39,10 +39,15 @@ EXPERIMENTS = "experiment"
 """The folder of experiments, which stand for overrides."""
 
 
-def groups() -> list[str]:
+def groups() -> tuple[str, ...]:
     """The configuration groups, `table` among them."""
-    folders = {path.name for path in conf_folder().iterdir() if path.is_dir()}
-    return sorted(folders - {SPACES, EXPERIMENTS})
+    return _groups(conf_folder())
+
+
+@functools.cache
+def _groups(conf: Path) -> tuple[str, ...]:
+    folders = {path.name for path in conf.iterdir() if path.is_dir()}
+    return tuple(sorted(folders - {SPACES, EXPERIMENTS}))
 
 
 def folders() -> Folders:

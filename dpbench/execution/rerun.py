@@ -10,8 +10,8 @@ from typing import Any
 
 from dpbench.config import buildable
 from dpbench.config.compose import compose
+from dpbench.config.composition import option_node
 from dpbench.config.literals import is_plain_key, literal
-from dpbench.config.option_files import option_node
 from dpbench.config.search_path import groups
 from dpbench.config.settings import ADDED_TO_METHODS, NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
 from dpbench.records.collect import StoredRecord, collect

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose
-from dpbench.config.option_files import option_node
+from dpbench.config.composition import option_node
 from dpbench.config.search_path import as_overrides
 from dpbench.data.digits import Digits
 from dpbench.execution.prepare import build, run_of
@@ -76,7 +76,7 @@ def test_a_broken_table_is_one_sentence(tmp_path, text, sentence):
 
 def test_a_broken_file_is_left_to_hydra_where_options_are_read_alone(tmp_path, monkeypatch):
     write(tmp_path, {"method/mine.yaml": "a: [1\n"})
-    monkeypatch.setattr("dpbench.config.option_files.conf_folder", lambda: tmp_path)
+    monkeypatch.setattr("dpbench.config.composition.conf_folder", lambda: tmp_path)
     assert option_node.__wrapped__("method", "mine") is None
 
 

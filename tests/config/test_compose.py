@@ -133,7 +133,7 @@ def test_a_table_s_misspelt_setting_is_refused(tmp_path, monkeypatch):
     """What a table sets is held against the chosen parts, like what a user sets."""
     monkeypatch.setattr(configuration, "values", lambda *_: [{"epoch": 3}])
     with pytest.raises(UserError, match="epoch"):
-        compose(["+table=misalignment_table5", "seed=123"])  # which no other test asks for
+        compose(["+table=misalignment_table5", "table.seeds=[9]"])  # which no other test has
 
 
 def test_a_sweep_is_every_combination_in_order():
