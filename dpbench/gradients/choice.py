@@ -166,8 +166,9 @@ def _refuse_mixing(model: nn.Module) -> None:
         if running or isinstance(module, nn.modules.batchnorm._BatchNorm):
             raise UserError(
                 f"{name} ({type(module).__name__}) mixes the examples of a batch, so an example's "
-                "gradient depends on the others; use GroupNorm or LayerNorm instead, or keep "
-                "pre-trained statistics as they are (dpbench.models.batch_norm.freeze_batch_norm)."
+                "gradient depends on the others; use GroupNorm or LayerNorm instead "
+                "(dpbench.models.batch_norm.with_group_norm), or keep pre-trained statistics as "
+                "they are (freeze_batch_norm there)."
             )
 
 

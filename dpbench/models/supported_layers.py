@@ -6,11 +6,14 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.fetch.library import library
-from dpbench.models.batch_norm import freeze_batch_norm
+from dpbench.models.batch_norm import freeze_batch_norm, with_group_norm
 
 
-def with_supported_layers(net: Any) -> Any:
-    """The same network, in which nothing is done in place and no examples are mixed."""
+def with_supported_layers(net: Any, fix: bool = False) -> Any:
+    """The same network, in which nothing is done in place and no examples are mixed.
+
+    fix: GroupNorm in place of batch normalisation, which otherwise keeps its statistics.
+    """
     layers = library("timm").layers
     for name, module in list(net.named_modules()):
         if type(module) is layers.LayerNorm:
@@ -24,7 +27,7 @@ def with_supported_layers(net: Any) -> Any:
     if _has_plain_tokens(net):
         net.patch_embed = nn.Sequential(net.patch_embed, PatchTokens(net.cls_token, net.pos_embed))
         net.cls_token = net.pos_embed = None  # timm then leaves the tokens unchanged
-    return freeze_batch_norm(net)
+    return with_group_norm(net) if fix else freeze_batch_norm(net)
 
 
 def _apart(norm: Any) -> nn.Module:

@@ -27,7 +27,8 @@ from dpbench.system.validate import Count, one_of
 
 @dataclass(frozen=True)
 class TimmNetwork:
-    """A network named as in timm, whose batch normalisations keep their published statistics.
+    """A network named as in timm, whose batch normalisations keep their published statistics, or
+    with `fix` become group normalisations.
 
     package, weights: an installed package with weights, or a local file, used instead of those of
     `name` on the Hugging Face hub at `revision` (None: the newest). checksum: "sha256:..." of the
@@ -50,6 +51,7 @@ class TimmNetwork:
     weights: str | None = None
     checksum: str | None = None
     normalization: Normalization | None = None
+    fix: bool = False
 
     def __post_init__(self) -> None:
         check_train(self.train, self.lora)
@@ -68,7 +70,7 @@ class TimmNetwork:
         net, checksum = self._network(classes)
         head = net.get_classifier()
         adapt(net, self.train, head, self.lora)
-        train_part(with_supported_layers(net), self.train, head, *_outer_blocks(net))
+        train_part(with_supported_layers(net, self.fix), self.train, head, *_outer_blocks(net))
         config = net.pretrained_cfg
         constants = self.normalization or Normalization(config["mean"], config["std"])
         prepared = ImagePreparation(self.image_size, constants.mean, constants.std)

@@ -15,6 +15,7 @@ from dpbench.gradients import make_engine
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
 from dpbench.models.architecture import cross_entropy
+from dpbench.models.batch_norm import with_group_norm
 from dpbench.models.bert import Bert
 from dpbench.models.lora import Adapted, Lora
 from dpbench.models.timm_network import TimmNetwork
@@ -91,6 +92,27 @@ def ghost_is_exact(architecture, shape, train):
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_fast_engine_is_exact(network, train):
     ghost_is_exact(*NETWORKS[network], train)
+
+
+def test_batch_normalisation_becomes_group_normalisation_on_request():
+    fixed = replace(CONVOLUTIONAL, fix=True, image_size=96)
+    ghost_is_exact(fixed, IMAGE, "all")
+    model, kept = built(fixed, IMAGE, "norms_and_head"), built(CONVOLUTIONAL, IMAGE, "all")
+    kinds = [type(module) for module in model.modules()]
+    assert nn.BatchNorm2d not in kinds
+    count = sum(isinstance(module, nn.BatchNorm2d) for module in kept.modules())
+    assert kinds.count(nn.GroupNorm) == count > 0
+    assert trained("convolutional", "norms_and_head") == {
+        name for name, p in model.net.named_parameters() if p.requires_grad
+    }
+
+
+def test_group_normalisation_has_the_scales_of_the_batch_normalisation_it_replaces():
+    model = nn.Sequential(nn.Conv2d(3, 12, 1), nn.BatchNorm2d(12), nn.BatchNorm2d(7, affine=False))
+    scale = model[1].weight
+    first, second = with_group_norm(model)[1:]
+    assert first.weight is scale
+    assert (first.num_groups, second.num_groups, second.weight) == (4, 1, None)
 
 
 @pytest.mark.long
