@@ -27,9 +27,9 @@ def checked_bound(what: str, value: float) -> float:
     return number(what, value, MIN_BOUND, MAX_BOUND)
 
 
-def ratio(bound: Bound, norms: Tensor) -> Tensor:
-    """bound/norm; at most `MAX_FACTOR`, and 0 below `MIN_FACTOR`."""
-    factors = (bound / norms).clamp(max=MAX_FACTOR)
+def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
+    """bound/norm; at most `most`, and 0 below `MIN_FACTOR` and for NaN."""
+    factors = (bound / norms).clamp(max=most)
     return factors.where(factors >= MIN_FACTOR, 0)
 
 

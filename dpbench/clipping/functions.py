@@ -44,7 +44,7 @@ class Abadi(ByNorm):
     """min(1, R/norm): larger gradients are scaled down to norm R (Abadi et al. 2016)."""
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return ratio(self.bound, norms).clamp(max=1)
+        return ratio(self.bound, norms, most=1)
 
 
 @dataclass(frozen=True)

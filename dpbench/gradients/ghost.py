@@ -186,7 +186,7 @@ class Ghost:
     def _together(self, batch: Batch, shift: Shift | None) -> "GhostGradients":
         """The gradients by one pass for all units; raises RowsMoved if rows do not stay in their
         places."""
-        flat = flatten(batch, self.views, self.parameters.theta.detach())
+        flat = flatten(batch, self.views, self.parameters.theta)
         rows = self.options.in_memory_format(flat.rows)
         with self.options.precision.model(rows.targets.device):
             parameters, copies, losses, calls = self._pass(rows, shift)
@@ -196,8 +196,7 @@ class Ghost:
             }
             edges = [edge for edge, _ in nodes.values()]
             # Not by grad_outputs, whose check of shapes imports sympy.
-            total = losses @ flat.shares.flatten()
-            gradients = torch.autograd.grad(total, edges, allow_unused=True)
+            gradients = torch.autograd.grad(flat.total(losses), edges, allow_unused=True)
         with torch.no_grad():
             adjoints: dict[AdjointKey, Tensor | None] = dict(zip(nodes, gradients, strict=True))
             unused = self._unused(adjoints, parameters, losses)
@@ -206,9 +205,9 @@ class Ghost:
                 for key, adjoint in adjoints.items()
             }
             by_module = {
-                tracked: self._module_gradients(
-                    tracked, calls, b, parameters, flat.shares.shape
-                )._replace(used=tracked not in unused)
+                tracked: self._module_gradients(tracked, calls, b, parameters, flat.shape)._replace(
+                    used=tracked not in unused
+                )
                 for tracked in self._tracked
             }
         return GhostGradients(flat.losses(losses.detach()), by_module, self.parameters)
@@ -293,7 +292,7 @@ class Ghost:
         calls: dict[nn.Module, ForwardCall],
         b: dict,
         parameters: PassParameters,
-        shape: torch.Size,
+        shape: tuple[int, int],
     ) -> ModuleGradients:
         """The gradients of a module's layers, from its call and the adjoints b.
 

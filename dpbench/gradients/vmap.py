@@ -45,7 +45,7 @@ class Vmap:
         """The arguments of `unit_loss` after the parameters, for all units of a batch."""
         flat = flatten(batch, self.views, self.parameters.theta.detach())
         rows = self.options.in_memory_format(flat.rows)
-        inputs, targets = (t.unflatten(0, flat.shares.shape) for t in (rows.inputs, rows.targets))
+        inputs, targets = (t.unflatten(0, flat.shape) for t in (rows.inputs, rows.targets))
         return inputs, targets, flat.shares
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:

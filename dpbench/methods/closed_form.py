@@ -73,8 +73,8 @@ class HeadMoments:
         inputs, outputs = _last_layer(engine, flat.rows, classes)
         losses = flat.losses(engine.loss(outputs, flat.rows.targets))
         z = self.scaling(inputs.to(theta))
-        z = z.view(*flat.shares.shape, z.shape[-1])
-        labels = flat.rows.targets.view(flat.shares.shape)
+        z = z.view(*flat.shape, z.shape[-1])
+        labels = flat.rows.targets.view(flat.shape)
         return Moments(losses, z, labels, classes, flat.shares, self.second)
 
 

@@ -83,7 +83,7 @@ class FairLens:
             outputs = at_least_float32(engine.model(inputs))
         losses = flat.losses(engine.loss(outputs, flat.rows.targets))
         factors = clip.factors(gradients.norms, batch.groups)
-        views = [member.repeat_interleave(flat.shares.shape[1]) for member in members]
+        views = [member.repeat_interleave(flat.shape[1]) for member in members]
         value = self.noise_weight * self._noise_regulariser(outputs, views)
         value = value + self.clipping_weight * _clipping_regulariser(
             engine, gradients, losses, members, factors

@@ -163,7 +163,7 @@ class Lagrangian:
         rates, theta = cast(RateClip, clip), engine.parameters.theta.detach()
         members, flat = rates.membership(batch), flatten(batch, engine.views, theta)
         outputs = _outputs(engine, flat, rates.classes)
-        views = outputs.double().view(*flat.shares.shape, rates.classes)
+        views = outputs.double().view(*flat.shape, rates.classes)
         q = (views / self.temperature).softmax(-1)
         w = (members.to(theta) @ rates.weights(theta)).unsqueeze(1)
         slope = q * (w - (q * w).sum(-1, keepdim=True)) / self.temperature
@@ -187,8 +187,8 @@ def _one_hot(numbers: Tensor, size: int) -> Tensor:
 def _outputs(engine: Engine, flat: FlatBatch, classes: int) -> Tensor:
     """The outputs [B V, K] of V views; random layers draw the same again in the next pass."""
     if not len(flat.rows):
-        return flat.shares.new_zeros(0, classes)
-    device = flat.shares.device
+        return flat.like.new_zeros(0, classes)
+    device = flat.like.device
     inputs = engine.options.in_memory_format(flat.rows).inputs
     with torch.no_grad(), torch_state_kept(device), engine.options.precision.model(device):
         return at_least_float32(engine.model(inputs))

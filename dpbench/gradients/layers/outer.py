@@ -31,10 +31,11 @@ class Dyad(LayerGradient):
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         scaled = self.b * factors.unsqueeze(1)
-        weight = out[: self.a.shape[1] * self.b.shape[1]].view(self.b.shape[1], -1)
-        torch.mm(scaled.T, self.a, out=weight)
-        if self.bias:
-            torch.sum(scaled, 0, out=out[weight.numel() :])
+        o, i = self.b.shape[1], self.a.shape[1]
+        weight, bias = out.split([o * i, o]) if self.bias else (out, None)
+        torch.mm(scaled.T, self.a, out=weight.view(o, i))
+        if bias is not None:
+            torch.sum(scaled, 0, out=bias)
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[1], self.a.shape[1]
