@@ -8,6 +8,8 @@ from importlib.resources import files
 
 import msgspec
 
+from dpbench.data.fetch.library import library
+
 SCRIPTS = (
     "stats.js", "state.js", "dom.js", "pictures.js", "download.js", "groups.js", "budget_axis.js",
     "shared_axes.js", "curve_picture.js", "curves.js", "axis.js", "reliability.js", "costs.js",
@@ -58,9 +60,7 @@ def _hash(script: str) -> str:
 
 
 def _plotly() -> str:
-    from plotly.offline import get_plotlyjs
-
-    return get_plotlyjs()
+    return library("plotly.offline", "dpbench report").get_plotlyjs()
 
 
 def script() -> str:

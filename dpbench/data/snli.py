@@ -138,7 +138,7 @@ def from_hub(name: str, part: str) -> Pairs:
     name: on the hub, or a folder of files with columns premise, hypothesis and label (-1 for no
     gold label). Raises UserError if the library or the pairs are missing.
     """
-    datasets = library("datasets", "dataset.hub", extra="hub")
+    datasets = library("datasets", "dataset.hub")
     try:
         rows = datasets.load_dataset(name, split=part)
         columns = [rows[column] for column in ("premise", "hypothesis", "label")]

@@ -177,7 +177,7 @@ def test_a_bert_without_network_is_one_sentence(monkeypatch):
 )
 def test_a_missing_library_is_one_sentence(monkeypatch, library, model, shape):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(UserError, match=f"pip install {library}"):
+    with pytest.raises(UserError, match=rf"needs {library}: run `pip install .*\[models\]"):
         model.build(shape, 3)
 
 

@@ -63,7 +63,7 @@ def read(settings: Mapping[str, Any]) -> Rows:
             f"the parts {part} and {test_part} of dataset.path={path} have different columns or "
             "types of columns."
         )
-    joined = library("datasets", "dataset=hub", extra="hub").concatenate_datasets([rows, test])
+    joined = library("datasets", "dataset=hub").concatenate_datasets([rows, test])
     return Rows(joined, parts, len(test))
 
 
@@ -101,7 +101,7 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
 @functools.lru_cache(maxsize=4)
 def _load(place: str, revision: object, _: object, part: str) -> tuple[Any, Collection[str]]:
     """A part of a data set, and the names of all its parts; `_` keeps the cache up to date."""
-    datasets = library("datasets", "dataset=hub", extra="hub")
+    datasets = library("datasets", "dataset=hub")
     prefix, name = f"dataset.path={place} cannot be", place
     options: dict[str, object] = {}
     if Path(place).is_file():
@@ -169,7 +169,7 @@ def labels(rows: Any, column: str) -> tuple[list[str], np.ndarray]:
 
 def images(rows: Any, column: str) -> Iterator[Named]:
     """The encoded images of a column; UserError for a row without one."""
-    datasets = library("datasets", "dataset=hub_images", extra="hub")
+    datasets = library("datasets", "dataset=hub_images")
     encoded = rows.cast_column(column, datasets.Image(decode=False))[column]
     for number, image in enumerate(encoded, 1):
         if image is None:

@@ -74,7 +74,7 @@ class Scattering:
         """A function from images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J]."""
         # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
         name = "kymatio.scattering2d.frontend.torch_frontend"
-        kymatio = library(name, "features=scattering", extra="features")
+        kymatio = library(name, "features=scattering")
         network = kymatio.ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
         normalize = self.normalization or (lambda images: images)
         return lambda images: network(normalize(images).contiguous()).flatten(1, 2)
