@@ -14,10 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.mechanism.streams import Stream, uniforms
-
-TAIL = 2.0**32
-"""Tail probabilities, times 2^64, below which a draw takes further bits."""
+from dpbench.mechanism.draws import by_quantile
+from dpbench.mechanism.streams import Stream
 
 FAR = 1 - 2.0**-8
 """The argument of `erfinv` beyond which its condition magnifies rounding errors too much."""
@@ -65,23 +63,7 @@ def _largest(total: Tensor, scale: float) -> float:
 
 def _by_ndtri(words: Tensor, places: np.ndarray, stream: Stream) -> np.ndarray:
     """The draws [k] float64 of the words in these places [k]."""
-    signed = words.numpy()[places] + 0.5
-    tails = np.abs(signed)
-    refine(tails, stream)
-    quantiles = torch.special.ndtri(torch.from_numpy(tails).mul_(2.0**-64)).numpy()
-    return np.copysign(quantiles, signed)
-
-
-def refine(tails: np.ndarray, stream: Stream) -> None:
-    """Adds bits, in place, to tails below TAIL: they replace the half in a whole number and a half.
-
-    Each whole number has its own stream for them, so that all other draws keep their bits.
-    """
-    if tails.min(initial=TAIL) == TAIL:
-        return
-    for place in (tails < TAIL).nonzero()[0].tolist():
-        whole = int(tails[place])
-        tails[place] = whole + uniforms(stream.derived(f"tail {whole}"), 1).item()
+    return by_quantile(words.numpy()[places], torch.special.ndtri, stream)
 
 
 @functools.cache

@@ -2,21 +2,16 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.mechanism.gaussian_draws import (
-    FEWEST,
-    TAIL,
-    add_gaussian,
-    erfinv_is_faster,
-    refine,
-)
-from dpbench.mechanism.streams import Stream, uniforms
+from dpbench.mechanism.draws import Quantile, by_quantile, draws
+from dpbench.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_is_faster
+from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import (
     CoordinateLaw,
     CoordinateMechanism,
@@ -84,33 +79,9 @@ def _laplace(u: Tensor) -> Tensor:
     return (2 * u).log()
 
 
-Quantile = Callable[[Tensor], Tensor]
-
 QUANTILES: dict[CoordinateLaw, Quantile] = {"logistic": _logistic, "laplace": _laplace}
 """Quantile functions by law, at u <= 1/2. All laws are symmetric about 0; their standard deviations
 are pi/sqrt(3) and sqrt(2)."""
-
-
-def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
-    """Draws [size] float64 of a law that is symmetric about 0, by inverse transform.
-
-    A draw takes 64 bits: one for the sign and 63 for the tail probability. Where that is below
-    2^-32 it takes 52 more, so that the tails reach to 2^-117 (12.4 standard deviations of a
-    Gaussian) and are no coarser than the middle.
-    """
-    signed = stream.bits(size).double().add_(0.5)
-    tails = signed.abs()
-    if stream.device.type == "cpu":
-        refine(tails.numpy(), stream)
-    else:
-        tails = _refined(tails, stream)
-    return quantile(tails.mul_(2.0**-64)).copysign_(signed)
-
-
-def _refined(tails: Tensor, stream: Stream) -> Tensor:
-    """The tails with bits added as in `refine`, drawn for all of them: on a GPU, to look for those
-    that need some would force a synchronisation."""
-    return torch.where(tails < TAIL, tails.floor() + uniforms(stream, len(tails)), tails)
 
 
 def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> Tensor:
@@ -123,19 +94,33 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     Outputs further out are deducted from delta.
     """
     scale = _float64_scale(scale, stream)
-    cores = torch.get_num_threads() if stream.device.type == "cpu" else 1
-    for part in total.split(cores * CHUNK[stream.device.type]):
-        if quantile is torch.special.ndtri and _is_fast(part, stream):
-            add_gaussian(part, float(scale), float(_grid(scale)), stream)
-            continue
-        noisy = draws(stream, len(part), quantile).mul_(scale).add_(part.to(stream.device))
-        part.copy_(_rounded(noisy, scale))
+    if stream.device.type == "cpu":
+        add, size = _add_on_cpu, CHUNK["cpu"] * torch.get_num_threads()
+    else:
+        add, size = _add_on_gpu, CHUNK["cuda"]
+    # A view takes as long as the noise of a small model.
+    for part in total.split(size) if len(total) > size else (total,):
+        add(part, scale, quantile, stream)
     return total
 
 
-def _is_fast(part: Tensor, stream: Stream) -> bool:
-    on_cpu = stream.device.type == "cpu"
-    return on_cpu and len(part) >= FEWEST and erfinv_is_faster()
+def _add_on_cpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> None:
+    """`add_rounded` for one chunk [n], with a stream on the CPU."""
+    scale = float(scale)
+    grid = float(_grid(scale))
+    if quantile is torch.special.ndtri and len(part) >= FEWEST and erfinv_is_faster():
+        add_gaussian(part, scale, grid, stream)
+        return
+    noisy = by_quantile(stream.bits(len(part)).numpy(), quantile, stream)
+    noisy *= scale
+    noisy += part.cpu().numpy()
+    part.copy_(torch.from_numpy(np.rint(noisy / grid) * grid))
+
+
+def _add_on_gpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> None:
+    """`add_rounded` for one chunk [n], with a stream on its GPU."""
+    noisy = draws(stream, len(part), quantile).mul_(scale).add_(part)
+    part.copy_(_rounded(noisy, scale))
 
 
 def _float64_scale(scale: float | Tensor, stream: Stream) -> float | Tensor:

@@ -10,6 +10,7 @@ import secrets
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,11 +64,11 @@ class CipherStream:
 
     def bits(self, size: int) -> Tensor:
         # The library requires room for one more block.
-        out = torch.empty(size + BLOCK // WORD, dtype=torch.int64)
+        out = np.empty(size + BLOCK // WORD, np.int64)
         zeros = ZEROS[: WORD * size] if WORD * size <= len(ZEROS) else bytes(WORD * size)
-        self._cipher.update_into(zeros, out.numpy().view("uint8").data)
+        self._cipher.update_into(zeros, out.view(np.uint8).data)
         self._drawn += size
-        return out[:size]
+        return torch.from_numpy(out[:size])
 
     @cached_property
     def _cipher(self) -> "CipherContext":

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
+from dpbench.mechanism.draws import draws
 from dpbench.mechanism.method import Method
-from dpbench.mechanism.noise import CorrelatedGaussian, draws
+from dpbench.mechanism.noise import CorrelatedGaussian
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian

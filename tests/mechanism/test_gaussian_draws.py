@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from dpbench.mechanism import gaussian_draws, noise
+from dpbench.mechanism.draws import draws
 from dpbench.mechanism.gaussian_draws import CLOSE, FAR, FEWEST, add_gaussian, erfinv_is_faster
-from dpbench.mechanism.noise import _grid, add_rounded, draws
+from dpbench.mechanism.noise import _grid, add_rounded
 from dpbench.mechanism.streams import CipherStream
 
 SIZE = 2**15

@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy import special, stats
 
+from dpbench.mechanism.draws import _refined, draws
 from dpbench.mechanism.noise import (
     CHUNK,
     GRID,
@@ -14,8 +15,6 @@ from dpbench.mechanism.noise import (
     Gaussian,
     NoNoise,
     PerCoordinate,
-    _refined,
-    draws,
 )
 from dpbench.mechanism.streams import CipherStream, seeded, uniforms
 from dpbench.privacy.accountants import pld, pld_of_reals, rdp
