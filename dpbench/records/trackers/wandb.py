@@ -72,6 +72,8 @@ class WandbTracker:
         path = info.folder / "wandb" / f"{info.digest}.json"
         # A finished run that is repeated needs a new id, as wandb does not reuse ids.
         run_id = _unfinished(path) or f"{info.digest}-{secrets.token_hex(ID_BYTES)}"
+        if _sweep():  # whose agent has named the run
+            run_id = os.environ["WANDB_RUN_ID"]
         for folder in path.parent.glob(f"offline-run-*-{run_id}"):
             shutil.rmtree(folder, ignore_errors=True)
         write_atomically(path, json.dumps({"id": run_id}).encode())
@@ -95,7 +97,7 @@ class WandbTracker:
 
     def _logged(self, info: RunInfo) -> Path:
         """The file that says that this run was logged whole, to this project in this mode."""
-        where = f"{self.entity or 'own'}-{self.project}-{self.mode}"
+        where = f"{self.entity or 'own'}-{self.project}-{self.mode}{_sweep()}"
         return info.folder / "wandb" / "logged" / where / info.digest
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
@@ -177,6 +179,12 @@ def _table(text: str):
 
     header, *rows = csv.reader(io.StringIO(text))
     return wandb.Table(columns=[*header], data=rows)
+
+
+def _sweep() -> str:
+    """`-` and the sweep of W&B's whose agent has started this process; empty without one."""
+    named = "WANDB_SWEEP_ID" in os.environ and "WANDB_RUN_ID" in os.environ
+    return f"-{os.environ['WANDB_SWEEP_ID']}" if named else ""
 
 
 def _unfinished(path: Path) -> str | None:

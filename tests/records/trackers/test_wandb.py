@@ -4,9 +4,13 @@ import json
 import os
 import re
 import struct
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
+import yaml
 
 pytest.importorskip("wandb", reason="the tracking extra brings it")
 
@@ -17,6 +21,7 @@ from dpbench.records.trackers.tracker import run_info
 from dpbench.records.trackers.wandb import WandbTracker
 from dpbench.system.errors import UserError
 
+ROOT = Path(__file__).parents[3]
 BLOCK, HEADER = 32768, 7
 
 DATA, BUDGET = "digits_unbalanced", "noise_multiplier=1.0"
@@ -219,3 +224,28 @@ def test_a_table_is_an_artifact(tmp_path):
     table = json.loads(rows.read_text())
     assert (table["columns"], table["data"]) == (["a", "b"], [["1", "2"]])
     assert sorted(entry.path for entry in artifact.manifest.contents) == ["some.csv", "some.md"]
+
+
+@pytest.mark.slow
+def test_an_agent_of_a_sweep_finds_its_run_and_its_metric(tmp_path):
+    """The guide's sweep, by W&B's own function from parameters to the command of an agent."""
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
+
+    guide = (ROOT / "docs/clusters.md").read_text()
+    sweep = yaml.safe_load(re.search(r"```yaml\n(method: random.*?)```", guide, re.DOTALL)[1])
+    chosen = {"method": "dpsgd_global", "optimizer.lr": 0.7, "seed": 2}
+    assert chosen.keys() == sweep["parameters"].keys()
+    given = create_sweep_command_args({"args": {k: {"value": v} for k, v in chosen.items()}})
+    words = create_sweep_command(sweep["command"])
+    place = words.index("${args_no_hyphens}")
+    words[place : place + 1] = given["args_no_hyphens"]
+    assert words[0] == "dpbench"
+    agent = {"WANDB_SWEEP_ID": "s1", "WANDB_RUN_ID": "r7", "WANDB_MODE": "offline"}
+    small = ["model=logistic", f"results_dir={tmp_path}"]
+    command = [sys.executable, "-m", "dpbench", *words[1:], *small]
+    subprocess.run(command, env=os.environ | agent, check=True, capture_output=True)
+    ((run, _, summary, _),) = offline(tmp_path / "tracking")
+    assert (run.run_id, run.sweep_id) == ("r7", "s1")
+    assert sweep["metric"]["name"] in summary
+    config = {item.key: json.loads(item.value_json) for item in run.config.update}
+    assert (config["seed"], config["optimizer"]["lr"]) == (2, 0.7)
