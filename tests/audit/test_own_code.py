@@ -4,6 +4,7 @@ import json
 import os
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
@@ -46,6 +47,13 @@ def test_the_check_for_a_fault_finds_it(fault):
     finding = finding_of(fault["found_by"], code)
     assert finding.verdict in FOUND
     assert (" raised " in finding.sentence) == (fault["fault"] == "an empty batch is an error")
+
+
+def test_the_page_of_planted_faults_has_each_and_no_false_alarm():
+    page = (Path(__file__).parents[2] / "results" / "planted_faults.md").read_text("utf-8")
+    assert [f for f in FAULTS if f"| {f['fault']} | {f['loop']} |" not in page] == []
+    assert f"- {len(FAULTS)} of {len(FAULTS)} mistakes are found: " in page
+    assert "- 0 of 20 audits of right loops refute or flag one." in page
 
 
 @pytest.mark.long
