@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtr
 
-from dpbench.privacy.amplification import Profile
+from dpbench.privacy.amplification import DirectedProfile, Profile
 from dpbench.privacy.gaussian import GaussianProfile
 
 REACH = 11.0
@@ -60,9 +60,9 @@ class Ratios:
 
 
 @dataclass(frozen=True)
-class AllocatedGaussian:
+class AllocatedGaussian(DirectedProfile):
     """The privacy profile of an epoch: noise multiplier 1/mu, and one of `slots` steps for each
-    example. An upper bound in both directions (`dpbench.privacy.amplification.DirectedProfile`)."""
+    example. An upper bound in both directions."""
 
     mu: float
     slots: int

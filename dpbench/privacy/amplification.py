@@ -6,8 +6,9 @@ delta(-e) = 1 - exp(-e) + exp(-e) delta'(e) with the profile delta' of the other
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 
@@ -30,19 +31,22 @@ class SymmetricProfile(Protocol):
         ...
 
 
-@runtime_checkable
-class DirectedProfile(Protocol):
+class DirectedProfile(ABC):
     """The privacy profile of a step or an epoch, sampling included; other members as for
-    SymmetricProfile."""
+    SymmetricProfile. No protocol, as each of many calls asks whether a profile is one."""
 
     @property
+    @abstractmethod
     def largest(self) -> float: ...
 
     @property
+    @abstractmethod
     def rounding(self) -> float: ...
 
+    @abstractmethod
     def removal_deltas(self, epsilons: np.ndarray) -> np.ndarray: ...
 
+    @abstractmethod
     def addition_deltas(self, epsilons: np.ndarray) -> np.ndarray: ...
 
 
@@ -70,7 +74,7 @@ class TabulatedProfile:
 
 
 @dataclass(frozen=True)
-class TruncatedProfile:
+class TruncatedProfile(DirectedProfile):
     """A Poisson sample that is cut with probability `cut`; an example may then replace another.
 
     replaced: the profile with twice the sensitivity. See `dpbench.privacy.entries.cut_probability`.

@@ -23,6 +23,9 @@ PRECISE, HALVINGS = 1e-9, 6
 MIN_LOG_WEIGHT = -700.0
 """The smallest logarithm of a weight, relative to the largest one."""
 
+LOG_OF_ZERO = -750.0
+"""A logarithm of which exp is 0."""
+
 UNIT = 2.0**-53
 """The unit round-off of float64."""
 
@@ -154,13 +157,12 @@ class LossSum:
         low, high = self.ends(tilt)
         longest = max(len(losses.masses) for losses, _ in self.parts)
         size = 1 << (max(high - low + 1, longest) - 1).bit_length()
-        log_moment, start, logs = 0.0, 0, np.zeros(size // 2 + 1, complex)
+        log_moment, start, transforms = 0.0, 0, []
         for losses, times in self.parts:
             log, weights = losses.tilted(tilt)
             log_moment, start = log_moment + times * log, start + times * losses.start
-            transform = fft.rfft(weights, size)
-            logs += times * np.log(np.where(transform == 0, 1e-300, transform))
-        powers = np.exp(logs)
+            transforms.append((fft.rfft(weights, size), times))
+        powers = _product_of_powers(transforms)
         # The transform is as long as the sum is wide: mass outside wraps around.
         masses = np.roll(fft.irfft(powers, size), -((low - start) % size))[: high - low + 1]
         mean = (2 * np.abs(powers).sum() - abs(powers[0]) - abs(powers[-1])) / size
@@ -174,9 +176,14 @@ class LossSum:
             epsilons / self.interval, self.interval
         )
 
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon on a grid that holds at delta, refined; infinity if none holds."""
+    def epsilon(self, delta: float, least: float = 0.0) -> float:
+        """The smallest epsilon from `least` on a grid that holds at delta, refined; infinity if
+        none holds."""
+        if least == math.inf:
+            return least
         tilted = self.tilted(self.best_tilt(delta))
+        if least and self.deltas(np.array([least]), tilted)[0] <= delta:
+            return least
         last = self.bound(tilted.tilt, tilted.log_moment, delta) * self.interval
         width = 60 / (tilted.tilt / self.interval + 1)
         points = np.linspace(max(0.0, last - width), max(0.0, last * (1 + 1e-9)), 2001)
@@ -197,6 +204,24 @@ class LossSum:
                 first, last = (first, middle) if enough[middle] else (middle, last)
             low, high = points[first], points[last]
         return float(high)
+
+
+def _product_of_powers(factors: Sequence[tuple[np.ndarray, int]]) -> np.ndarray:
+    """The product of powers of factors [N] complex, each given with its exponent."""
+    powers = np.zeros(len(factors[0][0]), complex)
+    sizes = sum((times * _log_size(factor) for factor, times in factors), np.zeros(len(powers)))
+    # After many steps nearly all are 0, and a complex logarithm takes ten times as long.
+    (kept,) = np.nonzero(sizes > LOG_OF_ZERO)
+    logs = np.zeros(len(kept), complex)
+    for factor, times in factors:
+        logs += times * np.log(np.where(factor[kept] == 0, 1e-300, factor[kept]))
+    powers[kept] = np.exp(logs)
+    return powers
+
+
+def _log_size(z: np.ndarray) -> np.ndarray:
+    """log |z|; too large by less than 1 below 1e-150."""
+    return np.log(np.maximum(z.real**2 + z.imag**2, 1e-300)) / 2
 
 
 def _halved(low: float, high: float) -> np.ndarray:

@@ -47,10 +47,10 @@ class Direction(NamedTuple):
 
 def tight_epsilon(steps: Sequence[Steps], delta: float) -> float:
     """Epsilon for removing and for adding an example; infinity if no finite one is found."""
-    return max(
-        sum_of_losses(steps, delta, removing).epsilon(delta)
-        for removing in ([True] if all(group.rate == 1 for group in steps) else [True, False])
-    )
+    epsilon = 0.0
+    for removing in [True] if all(group.rate == 1 for group in steps) else [True, False]:
+        epsilon = sum_of_losses(steps, delta, removing).epsilon(delta, least=epsilon)
+    return epsilon
 
 
 def sum_of_losses(steps: Sequence[Steps], delta: float, removing: bool) -> LossSum:
