@@ -23,6 +23,7 @@ from dpbench.config.names import with_variant
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.methods.closed_form import ClosedForm
 from dpbench.methods.dpzero import AlongDirection
+from dpbench.methods.raco import Lagrangian
 from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
 from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan
@@ -101,8 +102,8 @@ def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
     patterns: those of at least `number` canaries; None for a default.
     """
     patterns, length = patterns or _patterns(run, number), worst_case_norm(run.method.clip)
-    # A clip that counts predictions compares them between classes and groups.
-    classes = 2 if run.method.clip.by_output else 1
+    # A method that counts predictions compares them between classes and groups.
+    classes = 2 if isinstance(run.method.gradient, Lagrangian) else 1
     canaries = Canaries(
         patterns,
         number,
@@ -116,7 +117,7 @@ def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
 
 
 def _patterns(run: Run, number: int) -> Patterns:
-    if run.method.clip.per_coordinate:
+    if run.method.clip.sensitivity.per_coordinate:
         return random_signs(number, COORDINATES_PER_CANARY * number, run.seed)
     return OneHotPatterns(number)
 

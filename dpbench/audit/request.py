@@ -64,7 +64,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     if config["save_model"]:
         raise UserError("an audit keeps no model: leave out save_model=true.")
     check_auditable(run)
-    shared = run.method.clip.per_coordinate
+    shared = run.method.clip.sensitivity.per_coordinate
     default = STEPS if game == "step" else CANARIES_OF_SIGNS if shared else CANARIES
     count = spelled_integer(canaries) if canaries else default
     count = integer("canaries", count, least=100, most=MAX_CANARIES)

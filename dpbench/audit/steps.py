@@ -18,7 +18,7 @@ from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
 from dpbench.data.dataset import Split
-from dpbench.mechanism.step import PrivateStep, Recorder
+from dpbench.mechanism.step import PrivateStep, Recorder, exact_counts
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import generator
@@ -68,7 +68,7 @@ class Attacker:
         ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(exact, multiplier)
         likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
-        standardised = noise / clip.sensitivity / multiplier
+        standardised = noise / clip.sensitivity.bound / multiplier
         return likelihood, likelihood + companion * _ratio_of_halved_noise(standardised)
 
     def _ratio_of_sum(self, gradient: Tensor) -> float:
@@ -83,9 +83,9 @@ class Attacker:
             return ()
         present = (CANARY, COMPANION) if companion else (CANARY,)
         members = [self.members.at(torch.tensor([member])) for member in present]
-        gradients = [step.method.gradient(step.engine, m, clip, step.released) for m in members]
+        gradients = [step.gradient(step.engine, m, clip, step.released) for m in members]
         return tuple(
-            clip.exact_counts(one, clip.norms(one), member.groups).double()
+            exact_counts(clip, one, clip.norms(one), member.groups).double()
             for one, member in zip(gradients, members, strict=True)
         )
 
@@ -142,6 +142,6 @@ def play_steps(run: Run, trials: int) -> RunGame:
 
 
 def _patterns(run: Run) -> Patterns:
-    if run.method.clip.per_coordinate:
+    if run.method.clip.sensitivity.per_coordinate:
         return random_signs(2, SHARED_COORDINATES, run.seed)
     return OneHotPatterns(COORDINATES)

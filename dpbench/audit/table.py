@@ -189,7 +189,7 @@ def _row(result: Audit) -> AuditRow:
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
     """The audits of a whole run, of the epsilon of its method's paper, and of single steps."""
     run, canaries = prepare_audit(list(overrides))
-    if not run.method.clip.per_coordinate:
+    if not run.method.clip.sensitivity.per_coordinate:
         run, canaries = prepare_audit(
             list(overrides), str(CANARIES_OF_METHODS.get(run.method.name, CANARIES_OF_OTHERS))
         )

@@ -9,7 +9,7 @@ alone.
 
 from dpbench.clipping.batch import BatchClip
 from dpbench.clipping.choice import CLIPS, STYLES, Bounds, by_norm, make_clip, require_style
-from dpbench.clipping.clip import Bound, Clip, CountQuery
+from dpbench.clipping.clip import Bound, Clip, CountQuery, Sensitivity
 from dpbench.clipping.coordinates import Coordinates
 from dpbench.clipping.delegating import DelegatingClip
 from dpbench.clipping.functions import (
@@ -23,6 +23,7 @@ from dpbench.clipping.functions import (
     Unclipped,
 )
 from dpbench.clipping.layerwise import Layerwise
+from dpbench.clipping.problem import Part, Problem
 from dpbench.clipping.quantile import NormalisedQuantile, Quantile
 
 __all__ = [
@@ -42,8 +43,11 @@ __all__ = [
     "Layerwise",
     "Normalise",
     "NormalisedQuantile",
+    "Part",
     "PerSampleAdaptive",
+    "Problem",
     "Quantile",
+    "Sensitivity",
     "Tanh",
     "Unclipped",
     "by_norm",

@@ -6,7 +6,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Clip, checked_bound
+from dpbench.clipping.clip import Clip, Sensitivity, checked_bound
+
+TWICE = (
+    "One factor for a whole batch depends on all of its examples: taking one away can move the "
+    "sum by twice the bound that the noise is scaled by."
+)
 
 
 @dataclass(frozen=True)
@@ -17,17 +22,13 @@ class BatchClip(Clip):
     """
 
     bound: float
-    caveat: str | None = (
-        "One factor for a whole batch depends on all of its examples: taking one away can move the "
-        "sum by twice the bound that the noise is scaled by."
-    )
 
     def __post_init__(self) -> None:
         checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
-    def sensitivity(self) -> Bound:
-        return self.bound
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.bound, TWICE)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return torch.ones_like(norms)

@@ -1,12 +1,14 @@
 """The base class of clips, and what they query or keep beside the sum."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from torch import Tensor
 
+from dpbench.clipping.problem import Part
 from dpbench.gradients import Gradients, Layer
 from dpbench.system.errors import UserError
 from dpbench.system.validate import number, positive
@@ -31,6 +33,39 @@ def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
     """bound/norm; at most `most`, and 0 below `MIN_FACTOR` and for NaN."""
     factors = (bound / norms).clamp(max=most)
     return factors.where(factors >= MIN_FACTOR, 0)
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far one example can move a clip's sum.
+
+    bound: the L2 distance that scales the noise; a scalar. caveat: one sentence on why it is no
+    bound, although it scales the noise; None where it is. parts: of a gradient that are clipped
+    separately; None if not yet known. composition: one sentence on how they compose to one
+    sensitivity. noise_by_part: whether each part's noise is scaled by that part's bound alone.
+    per_coordinate: whether one example moves each coordinate by at most bound/sqrt(D); coordinates
+    is D then, once known.
+    """
+
+    bound: Bound
+    caveat: str | None = None
+    parts: int | None = 1
+    composition: str | None = None
+    noise_by_part: bool = False
+    per_coordinate: bool = False
+    coordinates: int | None = None
+
+    @property
+    def known_parts(self) -> int:
+        if self.parts is None:
+            raise UserError("a layerwise clip needs the number of layers: call bind.")
+        return self.parts
+
+    @property
+    def excess(self) -> float:
+        """The true sensitivity over `bound`: in units of the noise one example then moves each part
+        by 1."""
+        return math.sqrt(self.known_parts) if self.noise_by_part else 1.0
 
 
 @dataclass(frozen=True)
@@ -74,7 +109,7 @@ class Memory:
         return noise_multiplier * (1 - self.share) ** 0.5, carried
 
 
-class Clip(ABC):
+class Clip(Part, ABC):
     """Maps per-example gradients to a sum of bounded sensitivity.
 
     The defaults are those of a clip without counts and state whose sum is a weighted sum of
@@ -82,24 +117,14 @@ class Clip(ABC):
     without a default is declared with `field()`.
     """
 
-    caveat: str | None = None
-    """One sentence on why `sensitivity` is no bound, although it scales the noise; else None."""
-
-    composition: str | None = None
-    """One sentence on how the parts compose to one sensitivity; None for a single part."""
-
-    excess: float = 1.0
-    """The true sensitivity over the one that scales the noise: 1 unless a paper's noise is too
-    small."""
-
-    parts: int = 1
-    """The number of parts of a gradient that are clipped separately."""
-
-    per_coordinate: bool = False
-    """Whether one example moves each coordinate by at most sensitivity/sqrt(D)."""
-
-    coordinates: int | None = None
-    """The number of coordinates, if each is bounded; None if not, or not yet known."""
+    moved: ClassVar[Mapping[str, str]] = {
+        **Part.moved,
+        **dict.fromkeys(
+            ("caveat", "composition", "excess", "parts", "per_coordinate", "coordinates"),
+            "say it in the `Sensitivity` that `sensitivity` returns",
+        ),
+        **dict.fromkeys(("counts_by_norm", "exact_counts"), "call it `counts`"),
+    }
 
     query: CountQuery | None = None
     """The count query of an adaptive clip."""
@@ -107,16 +132,13 @@ class Clip(ABC):
     memory: Memory | None = None
     """The private state carried from step to step; None for most clips."""
 
-    by_group: ClassVar[bool] = False
+    by_group: bool = False
     """Whether the clip depends on the groups of examples, which users do not have."""
-
-    by_output: ClassVar[bool] = False
-    """Whether the query is about predictions, which needs classes (see `exact_counts`)."""
 
     @property
     @abstractmethod
-    def sensitivity(self) -> Bound:
-        """L2 distance by which one example can move the weighted sum; a scalar."""
+    def sensitivity(self) -> Sensitivity:
+        """How far one example can move the weighted sum."""
 
     @abstractmethod
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
@@ -142,14 +164,9 @@ class Clip(ABC):
         """Noise scale per coordinate [D], for papers whose noise is not isotropic; else None."""
         return None
 
-    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
-        """The exact counts [Q] of a physical batch, before summation and noise."""
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
+        """The exact answer [Q] to the query on a physical batch, before summation and noise."""
         return norms.new_zeros(0)
-
-    def exact_counts(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
-        """The exact answer [Q] to the query on a physical batch: `counts_by_norm`, unless the query
-        is about more than norms and groups."""
-        return self.counts_by_norm(norms, groups)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         """The clip for the next step, given the noisy counts [Q]."""
@@ -158,19 +175,3 @@ class Clip(ABC):
     def scaled(self, by: float) -> Self:
         """The clip with its bounds, hence its sensitivity, multiplied by a factor."""
         raise UserError(f"{type(self).__name__} has no bound to schedule; leave schedule.bound 1.")
-
-    def for_groups(self, groups: int) -> Self:
-        """The clip for data with this number of groups."""
-        return self
-
-    def for_classes(self, classes: int) -> Self:
-        """The clip for a model with this number of outputs."""
-        return self
-
-    def for_size(self, size: int) -> Self:
-        """The clip for gradients with this number of coordinates."""
-        return self
-
-    def for_layers(self, names: Sequence[str]) -> Self:
-        """The clip for a model of these trained layers; UserError if its bounds do not match."""
-        return self

@@ -7,9 +7,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Clip, checked_bound
+from dpbench.clipping.clip import Clip, Sensitivity, checked_bound
+from dpbench.clipping.problem import Problem
 from dpbench.gradients import Gradients
-from dpbench.system.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -17,25 +17,19 @@ class Coordinates(Clip):
     """Clamps every coordinate of every gradient to [-G, G] (the note on DP-SignSGD, section 1).
 
     One example then moves each coordinate of the sum by at most G, hence the sum by the sensitivity
-    G sqrt(size) in L2. Gradients are materialised a few columns at a time. size: D.
+    G sqrt(size) in L2. Gradients are materialised a few columns at a time. size: D, once known.
     """
 
     bound: float
     size: int | None = None
-    per_coordinate = True
 
     def __post_init__(self) -> None:
         checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
-    def coordinates(self) -> int | None:  # type: ignore[override]
-        return self.size
-
-    @property
-    def sensitivity(self) -> Bound:
-        if self.size is None:
-            raise UserError("a clip per coordinate has no L2 sensitivity until for_size is called.")
-        return self.bound * math.sqrt(self.size)
+    def sensitivity(self) -> Sensitivity:
+        bound = math.inf if self.size is None else self.bound * math.sqrt(self.size)
+        return Sensitivity(bound, per_coordinate=True, coordinates=self.size)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return torch.ones_like(norms)
@@ -53,5 +47,5 @@ class Coordinates(Clip):
     def scaled(self, by: float) -> Self:
         return replace(self, bound=self.bound * by)
 
-    def for_size(self, size: int) -> Self:
-        return replace(self, size=size)
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, size=problem.size)

@@ -6,7 +6,8 @@ from typing import Self
 
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Clip
+from dpbench.clipping.clip import Clip, Sensitivity
+from dpbench.clipping.problem import Problem
 from dpbench.gradients import Gradients, Layer
 
 
@@ -18,24 +19,15 @@ class DelegatingClip(Clip):
     clip: Clip
 
     @property
-    def caveat(self) -> str | None:  # type: ignore[override]
-        return self.clip.caveat
-
-    @property
-    def composition(self) -> str | None:  # type: ignore[override]
-        return self.clip.composition
-
-    @property
-    def excess(self) -> float:  # type: ignore[override]
-        return self.clip.excess
-
-    @property
-    def parts(self) -> int:  # type: ignore[override]
-        return self.clip.parts
-
-    @property
-    def sensitivity(self) -> Bound:
+    def sensitivity(self) -> Sensitivity:
         return self.clip.sensitivity
+
+    @property
+    def by_group(self) -> bool:  # type: ignore[override]
+        return self.clip.by_group
+
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, clip=self.clip.bind(problem))
 
     def norms(self, gradients: Gradients) -> Tensor:
         return self.clip.norms(gradients)
@@ -51,15 +43,3 @@ class DelegatingClip(Clip):
 
     def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
         return self.clip.widths(layers, total)
-
-    def for_groups(self, groups: int) -> Self:
-        return replace(self, clip=self.clip.for_groups(groups))
-
-    def for_classes(self, classes: int) -> Self:
-        return replace(self, clip=self.clip.for_classes(classes))
-
-    def for_size(self, size: int) -> Self:
-        return replace(self, clip=self.clip.for_size(size))
-
-    def for_layers(self, names: Sequence[str]) -> Self:
-        return replace(self, clip=self.clip.for_layers(names))

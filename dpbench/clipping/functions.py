@@ -1,12 +1,13 @@
 """Clipping functions: from a gradient's norm and a bound to its factor."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import MAX_FACTOR, Bound, Clip, checked_bound, ratio
+from dpbench.clipping.clip import MAX_FACTOR, Bound, Clip, Sensitivity, checked_bound, ratio
 from dpbench.system.validate import positive
 
 
@@ -24,8 +25,8 @@ class ByNorm(Clip):
             checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
-    def sensitivity(self) -> Bound:
-        return self.bound
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.bound)
 
     def bounds_of(self, norms: Tensor) -> Bound:
         """The bounds that these norms [B] are compared with."""
@@ -133,14 +134,19 @@ class Global(ByNorm):
 class Unclipped(Clip):
     """No clipping: every factor is 1, so the effect of one example is unbounded.
 
-    sensitivity: scales the noise, but is no bound.
+    bound: scales the noise, but bounds nothing.
     """
 
-    sensitivity: Bound = float("inf")
-    caveat: str | None = "Nothing is clipped, so no noise is sure to hide one example."
+    bound: Bound = math.inf
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(
+            self.bound, "Nothing is clipped, so no noise is sure to hide one example."
+        )
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return torch.ones_like(norms)
 
     def scaled(self, by: float) -> Self:
-        return replace(self, sensitivity=self.sensitivity * by)
+        return replace(self, bound=self.bound * by)

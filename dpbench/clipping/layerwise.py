@@ -8,10 +8,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping.clip import Bound, Clip
+from dpbench.clipping.clip import Clip, Sensitivity
 from dpbench.clipping.functions import ByNorm
+from dpbench.clipping.problem import Problem
 from dpbench.gradients import Gradients, Layer
 from dpbench.system.errors import UserError
+
+TOGETHER = "All layers are one vector of sensitivity sqrt(sum R_r^2), noised as one."
+APART = "The layers are noised by sigma R_r each: one release with sigma/sqrt(L)."
 
 
 @dataclass(frozen=True)
@@ -33,24 +37,13 @@ class Layerwise(Clip):
     separate_noise: bool = False
 
     @property
-    def composition(self) -> str | None:  # type: ignore[override]
-        if self.separate_noise:
-            return "The layers are noised by sigma R_r each: one release with sigma/sqrt(L)."
-        return "All layers are one vector of sensitivity sqrt(sum R_r^2), noised as one."
-
-    @property
-    def excess(self) -> float:  # type: ignore[override]
-        return math.sqrt(self.parts) if self.separate_noise else 1.0
-
-    @property
-    def sensitivity(self) -> Bound:
-        return self.clip.sensitivity
-
-    @property
-    def parts(self) -> int:  # type: ignore[override]
-        if self.layers is None:
-            raise UserError("a layerwise clip needs the number of layers: call for_layers.")
-        return self.layers
+    def sensitivity(self) -> Sensitivity:
+        return replace(
+            self.clip.sensitivity,
+            parts=self.layers,
+            composition=APART if self.separate_noise else TOGETHER,
+            noise_by_part=self.separate_noise,
+        )
 
     def norms(self, gradients: Gradients) -> Tensor:
         return gradients.layer_norms
@@ -81,7 +74,8 @@ class Layerwise(Clip):
     def scaled(self, by: float) -> Self:
         return replace(self, clip=self.clip.scaled(by))
 
-    def for_layers(self, names: Sequence[str]) -> Self:
+    def bind(self, problem: Problem) -> Self:
+        names = problem.layers
         if self.shares is not None and len(self.shares) != len(names):
             raise UserError(
                 f"method.bound has {len(self.shares)} numbers and the model {len(names)} trained "

@@ -10,8 +10,8 @@ from dpbench.clipping.clip import (
     MAX_BOUND,
     MAX_FACTOR,
     MIN_BOUND,
-    Bound,
     CountQuery,
+    Sensitivity,
     checked_bound,
 )
 from dpbench.clipping.delegating import DelegatingClip
@@ -50,7 +50,7 @@ class Quantile(DelegatingClip):
             "the lower bound of the clipping bound (method.lower_bound)", self.lower_bound
         )
 
-    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         signs = torch.where(norms <= self.threshold * self.clip.bounds_of(norms), 1.0, -1.0)
         total = signs.sum(0, dtype=torch.float64).view(-1)
         return total / len(total) ** 0.5
@@ -76,9 +76,9 @@ class NormalisedQuantile(Quantile):
     """
 
     @property
-    def sensitivity(self) -> Bound:
-        return 1.0
+    def sensitivity(self) -> Sensitivity:
+        return replace(self.clip.sensitivity, bound=1.0)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        factors = super().factors(norms, groups) / self.clip.sensitivity
+        factors = super().factors(norms, groups) / self.clip.sensitivity.bound
         return factors.clamp(max=MAX_FACTOR)

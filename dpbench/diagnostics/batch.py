@@ -117,7 +117,7 @@ def batch_gradients(step: PrivateStep, part: Batch) -> BatchGradients:
     clips plain gradients."""
     gradients = step.engine(part)
     cached = CachedEngine(step.engine, part, gradients)
-    method = step.method.gradient(cached, part, step.clip, step.released)
+    method = step.gradient(cached, part, step.clip, step.released)
     factors, finite = finite_factors(step.clip, step.clip.norms(method), part.groups)
     return BatchGradients(gradients, method, gradients.norms.isfinite(), finite, factors)
 

@@ -187,8 +187,8 @@ class MisalignmentObserver(Observer):
 
     def _noise(self) -> float:
         """sigma C0 of the next step; 0 for methods without noise."""
-        step = self._step
-        return step.noise_multiplier * float(step.clip.sensitivity) if step.method.private else 0.0
+        step, bound = self._step, float(self._step.clip.sensitivity.bound)
+        return step.noise_multiplier * bound if step.method.private else 0.0
 
     def _per_group(self, name: str, values: Tensor) -> None:
         for k, value in zip(self._groups, values.tolist(), strict=True):

@@ -6,10 +6,11 @@ from dpbench.gradients.engine import Gradients
 
 
 class DelegatingGradients(Gradients):
-    """Delegates to `base` every operation that it does not override; losses are those of `base`."""
+    """Delegates to `base` every operation that it does not override; losses and counts are those of
+    `base`."""
 
     def __init__(self, base: Gradients):
-        self.base, self.losses = base, base.losses
+        self.base, self.losses, self.counts = base, base.losses, base.counts
 
     @property
     def norms(self) -> Tensor:

@@ -28,6 +28,9 @@ class Gradients(Protocol):
 
     losses: Tensor  # [B]
 
+    counts: Tensor | None = None
+    """The exact counts [Q] of a method that counts more than norms and groups; else None."""
+
     @property
     def norms(self) -> Tensor:
         """L2 norms [B]."""

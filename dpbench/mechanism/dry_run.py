@@ -6,7 +6,7 @@ import torch
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.options import ForwardOptions
-from dpbench.mechanism.method import ReleasedState, plain
+from dpbench.mechanism.gradient import PerExample, ReleasedState
 from dpbench.mechanism.step import PrivateStep
 from dpbench.models.modes import in_mode
 from dpbench.system.errors import UserError, first_line
@@ -19,11 +19,11 @@ def dry_run(step: PrivateStep, work: Callable[[Callable[[Batch], None]], None]) 
     theta = step.engine.parameters.theta
     # As in the second step: the first may need less memory, as some methods read earlier releases.
     last = torch.ones_like(theta)
-    update = step.method.update.advance(last, 1.0, theta.detach())
-    released = ReleasedState(1, step.steps, last, step.seed, update)
+    gradient = step.method.gradient.advance(theta.detach(), None)
+    released = ReleasedState(1, step.steps, last, step.seed)
 
     def passes(part: Batch) -> None:
-        step.clipped_sum(step.method.gradient(step.engine, part, step.clip, released), part)
+        step.clipped_sum(gradient(step.engine, part, step.clip, released), part)
 
     with torch_state_kept(theta.device), in_mode(step.engine.model, training=True):
         work(passes)
@@ -35,7 +35,7 @@ def check_method(step: PrivateStep, probe: Batch) -> None:
     The engine's are checked where it is made, but a method may vectorise, or differentiate twice,
     what the engine does not.
     """
-    if step.method.gradient is plain:
+    if isinstance(step.method.gradient, PerExample):
         return
     try:
         dry_run(step, lambda passes: passes(probe))

@@ -1,17 +1,14 @@
 """Methods: a gradient, a clip, a noise and an update, with the guarantee of their combination."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor
 
-from dpbench.clipping import Clip
+from dpbench.clipping import Clip, Problem, Sensitivity
 from dpbench.config.settings import CORRECTED
-from dpbench.data.dataset import Batch, Dataset
-from dpbench.data.derive.users import Units, Users, units_of
-from dpbench.gradients import Engine, Gradients
+from dpbench.data.derive.users import Units
+from dpbench.mechanism.gradient import Gradient, PerExample
 from dpbench.mechanism.noise import Gaussian, Noise
 from dpbench.mechanism.schedules import Schedules
 from dpbench.mechanism.update import Plain, Update
@@ -22,30 +19,6 @@ from dpbench.system.validate import one_of
 
 GRADIENT_SUM = "gradient sum"
 """The first release of every training step, as ledgers name it."""
-
-
-class ReleasedState(NamedTuple):
-    """What a run has released so far: reusing it is post-processing and costs no privacy.
-
-    gradient: the private gradient of the last step [D], as passed to the optimiser; None before the
-    first step. seed: of the method's random draws; like steps_done, it is the same for all physical
-    batches of a step. update: the method's, with its state after the last step.
-    """
-
-    steps_done: int
-    steps_planned: int
-    gradient: Tensor | None
-    seed: int = 0
-    update: Update = Plain()
-
-    @property
-    def progress(self) -> float:
-        """The fraction of the planned steps that are done."""
-        return min(self.steps_done / self.steps_planned, 1.0)
-
-
-Gradient = Callable[[Engine, Batch, Clip, ReleasedState], Gradients]
-"""The gradient seam: from a physical batch to the gradients that are clipped."""
 
 
 class NoiseRule(Protocol):
@@ -70,12 +43,7 @@ class Inapplicable(UserError):
         self.method = method
 
 
-def plain(engine: Engine, batch: Batch, clip: Clip, released: ReleasedState) -> Gradients:
-    """The gradient of each example's loss at the current parameters."""
-    return engine(batch)
-
-
-IDENTITY, GAUSSIAN = Plain(), Gaussian()
+PER_EXAMPLE, GAUSSIAN, IDENTITY = PerExample(), Gaussian(), Plain()
 
 
 @dataclass(frozen=True)
@@ -96,7 +64,7 @@ class Method:
     name: str
     clip: Clip
     basis: Guarantee
-    gradient: Gradient = plain
+    gradient: Gradient = PER_EXAMPLE
     noise: Noise = GAUSSIAN
     update: Update = IDENTITY
     variant: str = CORRECTED
@@ -108,6 +76,18 @@ class Method:
     failure: float = 0.0
     own_accountant: str | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.gradient, Gradient):
+            raise UserError(
+                f"the gradient of {self.name} is no dpbench.mechanism.gradient.Gradient: derive "
+                "one, whose __call__ is the function (docs/add_a_method.md)."
+            )
+        if not isinstance(self.clip.sensitivity, Sensitivity):
+            raise UserError(
+                f"the sensitivity of {type(self.clip).__name__} is no "
+                "dpbench.clipping.Sensitivity: return Sensitivity(number) (docs/add_a_method.md)."
+            )
+
     @property
     def guarantee(self) -> Guarantee:
         """The basis, voided by a clip whose sensitivity is no bound, or completed by how its parts
@@ -116,49 +96,54 @@ class Method:
             return self.basis
         if self.by_real_size:
             return PRIVATE_DIVISOR
-        if self.clip.caveat:
-            return Guarantee("none", self.clip.caveat)
-        return replace(
-            self.basis, why=" ".join(filter(None, (self.basis.why, self.clip.composition)))
-        )
+        sensitivity = self.clip.sensitivity
+        if sensitivity.caveat:
+            return Guarantee("none", sensitivity.caveat)
+        reasons = filter(None, (self.basis.why, sensitivity.composition))
+        return replace(self.basis, why=" ".join(reasons))
 
     @property
     def excess(self) -> float:
         """The true sensitivity over the one that scales the noise."""
-        return self.clip.excess * self.update.excess
+        return self.clip.sensitivity.excess * self.update.excess
 
     @property
     def private(self) -> bool:
         return self.noise.private
 
-    def on(self, dataset: Dataset, users: Users | None = None) -> "Method":
-        """The method for a data set and its users, if any; raises Inapplicable if undefined."""
-        if users:
+    def bind(self, problem: Problem) -> "Method":
+        """The method for a problem.
+
+        Raises Inapplicable if it is not defined for it, and UserError for parts that do not fit it,
+        or each other.
+        """
+        self._check(problem)
+        return replace(
+            self,
+            gradient=self.gradient.bind(problem),
+            clip=self.clip.bind(problem),
+            noise=self.noise.bind(problem),
+            update=self.update.bind(problem),
+        )
+
+    def _check(self, problem: Problem) -> None:
+        if problem.users:
             self._check_users()
         elif self.users_only:
             raise Inapplicable(
                 self.name, f"{self.name} protects users: choose users=iid, dirichlet or shards."
             )
-        groups = len(dataset.groups)
+        groups = len(problem.dataset.groups)
         if self.groups not in (None, groups):
             raise Inapplicable(
                 self.name,
-                f"{self.name} is defined for exactly {self.groups} groups and {dataset.name} has "
-                f"{groups}; choose another method or data set.",
+                f"{self.name} is defined for exactly {self.groups} groups and "
+                f"{problem.dataset.name} has {groups}; choose another method or data set.",
             )
-        clip = self.clip.for_groups(groups)
-        if clip.by_output:
-            self._check_classes(dataset)
-            clip = clip.for_classes(dataset.classes)
-        update = self.update.on(units_of(dataset, users)).for_data(dataset)
-        return replace(self, clip=clip, update=update)
-
-    def _check_classes(self, dataset: Dataset) -> None:
-        if dataset.task != "classification":
-            raise Inapplicable(
-                self.name,
-                f"{self.name} counts predicted classes, and {dataset.name} has none; choose "
-                "another method or data set.",
+        if self.noise.per_coordinate and not self.clip.sensitivity.per_coordinate:
+            raise UserError(
+                f"the noise of {self.name} needs a bound on each coordinate, and "
+                f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
             )
 
     def _check_users(self) -> None:
@@ -167,34 +152,6 @@ class Method:
                 self.name,
                 f"{self.name} depends on the groups of examples, and a user may have several: use "
                 "users=none or another method.",
-            )
-
-    def for_size(self, size: int) -> "Method":
-        """The method for a model of `size` trained parameters.
-
-        Raises UserError for noise that needs a bound on each coordinate and a clip without one.
-        """
-        if self.noise.per_coordinate and not self.clip.per_coordinate:
-            raise UserError(
-                f"the noise of {self.name} needs a bound on each coordinate, and "
-                f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
-            )
-        return replace(self, clip=self.clip.for_size(size), noise=self.noise.for_size(size))
-
-    def for_run(self, steps: int, cycle: int) -> "Method":
-        """The method for a run of `steps` steps, and the cycle of its sampling law."""
-        return replace(self, noise=self.noise.for_run(steps, cycle))
-
-    def for_layers(self, names: Sequence[str]) -> "Method":
-        """The method for a model with these trained layers; UserError if bounds do not match."""
-        return replace(self, clip=self.clip.for_layers(names))
-
-    def check_size(self, size: int) -> None:
-        """UserError if the sensitivity was derived for a model of another size."""
-        if self.clip.per_coordinate and self.clip.coordinates != size:
-            raise UserError(
-                f"{self.name} was made for {self.clip.coordinates} parameters and the model trains "
-                f"{size}: call for_size({size})."
             )
 
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
@@ -211,7 +168,7 @@ class Method:
         claimed = self._mechanism(noise_multiplier)
         mechanism = self._mechanism(noise_multiplier / self.excess)
         if self.failure and isinstance(mechanism, GaussianMechanism):
-            mechanism = replace(mechanism, failure=self.failure * self.clip.parts)
+            mechanism = replace(mechanism, failure=self.failure * self.clip.sensitivity.known_parts)
         gradient = Release(GRADIENT_SUM, mechanism, None if mechanism == claimed else claimed)
         query = self.clip.query
         if query is None or query.joint:
@@ -220,7 +177,8 @@ class Method:
         return (gradient, Release("counts for the clip", counts))
 
     def _mechanism(self, noise_multiplier: float) -> Mechanism:
-        return self.update.releases(self.noise.mechanism(noise_multiplier), self.clip.coordinates)
+        coordinates = self.clip.sensitivity.coordinates
+        return self.update.releases(self.noise.mechanism(noise_multiplier), coordinates)
 
 
 def as_published(variant: str) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpbench.clipping import Part, Problem
 from dpbench.mechanism.draws import Quantile, by_quantile, draws
 from dpbench.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_is_faster
 from dpbench.mechanism.streams import Stream
@@ -29,7 +30,7 @@ GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""
 
 
-class Noise(ABC):
+class Noise(Part, ABC):
     """A noise distribution, scaled by a multiplier of the sensitivity.
 
     The defaults are for independent draws in each step, without state.
@@ -61,14 +62,6 @@ class Noise(ABC):
     @abstractmethod
     def mechanism(self, multiplier: float) -> Mechanism:
         """The mechanism of one call, for the ledger."""
-
-    def for_size(self, size: int) -> Self:
-        """The noise for sums of `size` coordinates."""
-        return self
-
-    def for_run(self, steps: int, cycle: int) -> Self:
-        """The noise for a run of `steps` steps, where an example has a turn in every cycle-th."""
-        return self
 
 
 def _logistic(u: Tensor) -> Tensor:
@@ -195,11 +188,11 @@ class PerCoordinate(Noise):
 
     def mechanism(self, multiplier: float) -> Mechanism:
         if self.size is None:
-            raise UserError("noise per coordinate needs the number of coordinates: call for_size.")
+            raise UserError("noise per coordinate needs the number of coordinates: call bind.")
         return CoordinateMechanism(self.law, multiplier, self.size)
 
-    def for_size(self, size: int) -> Self:
-        return replace(self, size=size)
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, size=problem.size)
 
 
 @dataclass(frozen=True)

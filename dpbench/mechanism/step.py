@@ -16,7 +16,8 @@ from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.mechanism.eager import eager_step
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import ReleasedState
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.physical_batches import PhysicalBatches, Summand
 from dpbench.mechanism.schedules import UNCHANGED, Schedules
@@ -55,6 +56,11 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
     factors = clip.factors(norms, groups)
     included = finite if factors.dim() == 1 else finite.unsqueeze(1)
     return factors.where(included, 0), finite
+
+
+def exact_counts(clip: Clip, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
+    """The exact answer [Q] to a clip's query on a physical batch."""
+    return clip.counts(norms, groups) if gradients.counts is None else gradients.counts
 
 
 class NoisySum(NamedTuple):
@@ -96,7 +102,7 @@ class PrivateStep:
     recorder: Recorder | None = None  # for audits
 
     def __post_init__(self) -> None:
-        self.method.check_size(len(self.engine.parameters))
+        self._check_size()
         number("noise_multiplier", self.noise_multiplier, 0.0)  # of 0 no ledger has an epsilon
         positive("expected_batch_size", self.expected_batch_size)
         trained = [part for group in self.optimizer.param_groups for part in group["params"]]
@@ -106,13 +112,23 @@ class PrivateStep:
                 "parameters of the model in one vector: others get no gradient."
             )
         self.clip = self.method.clip
-        self._update, self._noise = self.method.update.seeded(self.seed), self.method.noise
+        self.gradient = self.method.gradient
+        self._noise, self.update = self.method.noise, self.method.update
         self.released = self._state_after(0, None)
         self._initial = (
             [group["lr"] for group in self.optimizer.param_groups],
             self.noise_multiplier,
         )
         self._apply_schedule()
+
+    def _check_size(self) -> None:
+        """UserError if the sensitivity was derived for a model of another size."""
+        size, sensitivity = len(self.engine.parameters), self.method.clip.sensitivity
+        if sensitivity.per_coordinate and sensitivity.coordinates != size:
+            raise UserError(
+                f"{self.method.name} was made for {sensitivity.coordinates or 'no'} parameters and "
+                f"the model trains {size}: call bind."
+            )
 
     @property
     def clip(self) -> Clip:
@@ -143,10 +159,10 @@ class PrivateStep:
     def __call__(self, batch: Batch) -> StepReport:
         gradients = self._gradients(batch)
         divisor = self._divisor(len(batch))
-        query = self.clip.query
+        query, counts = self.clip.query, None
         if query and query.before:
-            counts = self._sum(batch, lambda part: self._exact_counts(gradients(part), part))
-            self._release_counts(query, counts, divisor)
+            exact = self._sum(batch, lambda part: self._exact_counts(gradients(part), part))
+            counts = self._release_counts(query, exact, divisor)
 
         result = self._sum(batch, lambda part: self.clipped_sum(gradients(part), part))
 
@@ -156,10 +172,11 @@ class PrivateStep:
         if self.clip.memory:
             self._clip = self._clip.carried(result.total)
         if query and not query.before:
-            self._release_counts(query, result.exact_counts, divisor)
+            counts = self._release_counts(query, result.exact_counts, divisor)
         mean, start = noisy.div_(divisor), theta.detach()
-        self._update = self._update.advance(mean, scale / divisor, start)
-        theta.grad = self._update(mean, start)
+        self.update = self.update.advance(mean, scale / divisor, start, self.released)
+        self.gradient = self.gradient.advance(start, counts)
+        theta.grad = self.update(mean, start)
         gradient = theta.grad.clone()  # some optimisers overwrite their input
         eager_step(self.optimizer)
         self.released = self._state_after(self.released.steps_done + 1, gradient)
@@ -174,7 +191,7 @@ class PrivateStep:
     def _with_noise(self, total: Tensor) -> tuple[Tensor, float | Tensor]:
         """The noisy sum [D], and the scale of its noise: a scalar or [D]."""
         widths = self.clip.widths(self.engine.parameters.layers, total)
-        sensitivity, multiplier = self.clip.sensitivity, self.noise_multiplier
+        sensitivity, multiplier = self.clip.sensitivity.bound, self.noise_multiplier
         self._noise = self._noise.advance(total, self.noise_stream)
         scaled = total if widths is None else total / widths
         noisy = self._noise.add(scaled, sensitivity, multiplier, self.noise_stream)
@@ -185,7 +202,7 @@ class PrivateStep:
         return (noisy, scale) if widths is None else (noisy.mul_(widths), scale * widths)
 
     def _state_after(self, steps: int, gradient: Tensor | None) -> ReleasedState:
-        return ReleasedState(steps, self.steps, gradient, self.seed, self._update)
+        return ReleasedState(steps, self.steps, gradient, self.seed)
 
     def state_dict(self) -> dict:
         """All state that later steps depend on, except the sampler and torch's own generators."""
@@ -195,8 +212,9 @@ class PrivateStep:
             "gradient": self.released.gradient,
             "model": dict(self.engine.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
+            "seam": state_of(self.gradient),
             "clip": state_of(self._clip),
-            "update": state_of(self._update),
+            "update": state_of(self.update),
             "correlated_noise": state_of(self._noise),
             "noise": self.noise_stream.state_dict(),
             "counts": self.count_stream.state_dict(),
@@ -207,10 +225,10 @@ class PrivateStep:
         theta, gradient = self.engine.parameters.theta, state["gradient"]
         self.engine.model.load_state_dict(state["model"])  # in place, so theta changes too
         self.optimizer.load_state_dict(state["optimizer"])
-        self._clip = restore_state(self.method.clip, state["clip"], theta.device)
         self.seed = state["seed"]
-        update = self.method.update.seeded(self.seed)
-        self._update = restore_state(update, state["update"], theta.device)
+        self.gradient = restore_state(self.method.gradient, state["seam"], theta.device)
+        self._clip = restore_state(self.method.clip, state["clip"], theta.device)
+        self.update = restore_state(self.method.update, state["update"], theta.device)
         past = state["correlated_noise"]
         self._noise = restore_state(self.method.noise, past, self.noise_stream.device)
         self.noise_stream.load_state_dict(state["noise"])
@@ -229,7 +247,7 @@ class PrivateStep:
             if part is batch and cache:
                 return cache[0]
             cache.clear()
-            computed = self.method.gradient(self.engine, part, self.clip, self.released)
+            computed = self.gradient(self.engine, part, self.clip, self.released)
             if part is batch:
                 cache.append(computed)
             return computed
@@ -242,14 +260,14 @@ class PrivateStep:
         norms = clip.norms(gradients)
         factors, finite = finite_factors(clip, norms, part.groups)
         total = clip.reduce(gradients, factors)
-        counts = clip.exact_counts(gradients, norms, part.groups)
+        counts = exact_counts(clip, gradients, norms, part.groups)
         return ClippedSum(total, counts, StepReport(gradients.losses, finite))
 
     def _exact_counts(self, gradients: Gradients, part: Batch) -> Tensor:
-        return self.clip.exact_counts(gradients, self.clip.norms(gradients), part.groups)
+        return exact_counts(self.clip, gradients, self.clip.norms(gradients), part.groups)
 
-    def _release_counts(self, query: CountQuery, counts: Tensor, divisor: float) -> None:
-        """Adds noise to the clip's counts, and updates the clip by the noisy counts."""
+    def _release_counts(self, query: CountQuery, counts: Tensor, divisor: float) -> Tensor:
+        """Adds noise to the counts, and updates the clip by them; returns them over the divisor."""
         multiplier = query.multiplier(self.noise_multiplier)
         noisy = Gaussian().add(counts.double(), 1.0, multiplier, self.count_stream)
         released = noisy.to(self.engine.parameters.theta)
@@ -257,6 +275,7 @@ class PrivateStep:
             self.recorder.noisy_counts.append(released.double())
         # The unscaled clip, so that the schedule's factor does not accumulate in the bound.
         self._clip = self._clip.updated(released, divisor)
+        return released / divisor
 
     def _divisor(self, batch_size: int) -> float:
         return max(batch_size, 1) if self.method.by_real_size else self.expected_batch_size

@@ -7,12 +7,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.data.dataset import Dataset
-from dpbench.data.derive.users import Units
+from dpbench.clipping import Part
+from dpbench.mechanism.gradient import ReleasedState
 from dpbench.privacy.ledger import CoordinateMechanism, GaussianMechanism, Mechanism
 
 
-class Update(ABC):
+class Update(Part, ABC):
     """A function of the noisy means so far and the parameters alone, hence post-processing.
 
     The defaults are for an update that has no state and does not change the ledger.
@@ -30,25 +30,15 @@ class Update(ABC):
         parameters.
         """
 
-    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(
+        self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
+    ) -> Self:
         """The update after seeing this step's noisy mean [D]; call the result.
 
         deviation: the scale of the noise in `noisy`, a scalar or [D]: the standard deviation of
-        Gaussian noise. theta [D]: the parameters, to be copied if they are stored. All state is in
-        tensor fields.
+        Gaussian noise. theta [D]: the parameters, to be copied if they are stored. released: before
+        this step. All state is in tensor fields.
         """
-        return self
-
-    def seeded(self, seed: int) -> Self:
-        """The update of a run whose random draws inside a step have this seed."""
-        return self
-
-    def on(self, units: Units) -> Self:
-        """The update for a data set with these privacy units."""
-        return self
-
-    def for_data(self, dataset: Dataset) -> Self:
-        """The update for a data set; raises Inapplicable if it is not defined for it."""
         return self
 
     def releases(self, mechanism: Mechanism, coordinates: int | None) -> Mechanism:

@@ -6,7 +6,8 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, PerExampleShift
 from dpbench.gradients.penalised import penalised, per_length
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedule, schedule
 from dpbench.privacy.guarantee import PROVEN
 
@@ -34,7 +35,7 @@ def bam_exact(
 
 
 @dataclass(frozen=True)
-class AscentStep:
+class AscentStep(Gradient):
     """Each example's gradient after an ascent step of length lambda on that example's loss.
 
     An example whose gradient is zero or not finite takes no step. Losses are those at theta.
@@ -54,7 +55,7 @@ class AscentStep:
 
 
 @dataclass(frozen=True)
-class GradientPenalty:
+class GradientPenalty(Gradient):
     """Each example's gradient of L_i + lambda |g_i|; losses are L_i."""
 
     weight: Schedule

@@ -10,7 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, Clip
+from dpbench.clipping import Abadi, Clip, Sensitivity
 from dpbench.gradients import Gradients
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import NoNoise
@@ -29,7 +29,10 @@ class Exchange(Clip):
 
     bound: float
     length_of_clipped: bool
-    sensitivity: float = math.inf
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(math.inf)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return Abadi(self.bound).factors(norms, groups)

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor, nn
 
-from dpbench.clipping import Clip
-from dpbench.data.dataset import Batch, Dataset
+from dpbench.clipping import Clip, Problem
+from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.precision import at_least_float32
-from dpbench.mechanism.method import Inapplicable, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Inapplicable
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system.errors import UserError
@@ -54,28 +55,30 @@ class Scaling(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HeadMoments:
-    """The gradient seam: the moments of the last layer's inputs, see `Moments`.
+class HeadMoments(Gradient):
+    """The moments of the last layer's inputs, see `Moments`.
 
     No other layer moves, so that an example's inputs to the last layer depend on it alone.
     """
 
     scaling: Scaling
     second: float
+    classes: int = 1
+
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, classes=problem.dataset.classes)
 
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
     ) -> Gradients:
-        assert isinstance(released.update, ClosedForm)
-        classes = released.update.classes
         theta = engine.parameters.theta.detach()
         flat = flatten(batch, engine.views, theta)
-        inputs, outputs = _last_layer(engine, flat.rows, classes)
+        inputs, outputs = _last_layer(engine, flat.rows, self.classes)
         losses = flat.losses(engine.loss(outputs, flat.rows.targets))
         z = self.scaling(inputs.to(theta))
         z = z.view(*flat.shape, z.shape[-1])
         labels = flat.rows.targets.view(flat.shape)
-        return Moments(losses, z, labels, classes, flat.shares, self.second)
+        return Moments(losses, z, labels, self.classes, flat.shares, self.second)
 
 
 @torch.no_grad()
@@ -136,7 +139,8 @@ class ClosedForm(Update):
     def __post_init__(self) -> None:
         positive("method.sharpness", self.sharpness)
 
-    def for_data(self, dataset: Dataset) -> Self:
+    def bind(self, problem: Problem) -> Self:
+        dataset = problem.dataset
         if dataset.task != "classification":
             raise Inapplicable(
                 self.method,
@@ -145,7 +149,9 @@ class ClosedForm(Update):
             )
         return replace(self, classes=dataset.classes)
 
-    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(
+        self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
+    ) -> Self:
         one = torch.as_tensor(float(deviation) ** 2, dtype=torch.float64)
         if self.moments is None or self.variance is None or self.steps is None:
             return replace(self, moments=noisy.clone(), variance=one, steps=torch.tensor(1))

@@ -63,7 +63,7 @@ class ErrorFeedback(DelegatingClip):
 
     @property
     def memory(self) -> Memory:  # type: ignore[override]
-        return Memory(2 * self.error_bound / float(self.clip.sensitivity), self.share)
+        return Memory(2 * self.error_bound / float(self.clip.sensitivity.bound), self.share)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         return clipped_and_plain(gradients, factors)

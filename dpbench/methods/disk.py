@@ -9,7 +9,8 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import MaterialisedGradients
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system.validate import fraction, positive
@@ -35,25 +36,29 @@ def disk(bound: Bounds, kappa: float, gamma: float | None, clip: str, style: str
 
 
 @dataclass(frozen=True)
-class LookAhead:
+class LookAhead(Gradient):
     """c grad L_i(theta + gamma d) + (1 - c) grad L_i(theta), with d the last change of theta and
     c = (1 - kappa)/(kappa gamma); the gradient at theta in the first step.
 
     Where both are needed, the gradients of a physical batch are materialised, and losses are those
-    at theta.
+    at theta. last: the parameters before the last step.
     """
 
     kappa: float
     gamma: float | None
+    last: Tensor | None = field(default=None, compare=False)
+
+    def advance(self, theta: Tensor, counts: Tensor | None) -> Self:
+        return replace(self, last=theta.clone())
 
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
     ) -> Gradients:
-        kalman, ratio = released.update, (1 - self.kappa) / self.kappa
-        if not isinstance(kalman, Kalman) or kalman.theta is None or ratio == 0:
+        ratio = (1 - self.kappa) / self.kappa
+        if self.last is None or ratio == 0:
             return engine(batch)
         gamma = ratio if self.gamma is None else self.gamma
-        ahead = engine(batch, gamma * (engine.parameters.theta.detach() - kalman.theta))
+        ahead = engine(batch, gamma * (engine.parameters.theta.detach() - self.last))
         if gamma == ratio:
             return ahead
         here, c = engine(batch), ratio / gamma
@@ -63,18 +68,16 @@ class LookAhead:
 
 @dataclass(frozen=True)
 class Kalman(Update):
-    """g <- (1 - kappa) g + kappa (noisy mean); the first g is the first noisy mean.
-
-    theta: the parameters before the last step.
-    """
+    """g <- (1 - kappa) g + kappa (noisy mean); the first g is the first noisy mean."""
 
     kappa: float
     estimate: Tensor | None = field(default=None, compare=False)
-    theta: Tensor | None = field(default=None, compare=False)
 
-    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(
+        self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
+    ) -> Self:
         estimate = noisy if self.estimate is None else self.estimate.lerp(noisy, self.kappa)
-        return replace(self, estimate=estimate.clone(), theta=theta.clone())
+        return replace(self, estimate=estimate.clone())
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         assert self.estimate is not None

@@ -9,6 +9,7 @@ from scipy import signal
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
+from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
@@ -81,7 +82,9 @@ class LowPassUpdate(Update):
 
     low_pass: LowPass
 
-    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(
+        self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
+    ) -> Self:
         return replace(self, low_pass=self.low_pass.advance(noisy))
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:

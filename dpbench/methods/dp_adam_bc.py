@@ -6,6 +6,7 @@ from typing import Self
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
+from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
 from dpbench.methods.doppler import LowPass
@@ -37,7 +38,9 @@ class AdamBC(Update):
     square: LowPass
     floor: float
 
-    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
+    def advance(
+        self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
+    ) -> Self:
         square = noisy.square() - deviation**2
         return replace(self, mean=self.mean.advance(noisy), square=self.square.advance(square))
 

@@ -11,7 +11,8 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Parameters, PerExampleShift
 from dpbench.gradients.engine import MaterialisedGradients, empty
 from dpbench.gradients.vmap import Vmap
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Method
 from dpbench.methods.dp_fedsgd import federated_method
 from dpbench.system.validate import integer, positive
 
@@ -44,7 +45,7 @@ def dp_fedavg(
 
 
 @dataclass(frozen=True)
-class LocalTraining:
+class LocalTraining(Gradient):
     """The negative updates of users who train locally, on consecutive batches of their examples.
 
     The update is clipped before every batch, as in Algorithm 4, and after the last one by the

@@ -6,12 +6,13 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Bounds, Clip, make_clip
+from dpbench.clipping import Bounds, Clip, Problem, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.data.derive.users import Units
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.delegating import DelegatingGradients
-from dpbench.mechanism.method import Gradient, Method, ReleasedState, as_published, plain
+from dpbench.mechanism.gradient import Gradient, PerExample, ReleasedState
+from dpbench.mechanism.method import Method, as_published
 from dpbench.mechanism.streams import permutation, seeded
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
@@ -45,14 +46,14 @@ def dp_fedsgd(
     as for `dpsgd`. variant: as published, users are weighted by their number of examples, without a
     cap. local_batch_size: B of Algorithm 4, see `LocalBatch`; None for all of a user's examples.
     """
-    seam: Gradient = plain
+    seam: Gradient = PerExample()
     if local_batch_size is not None:
         seam = LocalBatch(integer("method.local_batch_size", local_batch_size))
     return federated_method("dp_fedsgd", seam, cap, make_clip(clip, style, bound), variant)
 
 
 @dataclass(frozen=True)
-class LocalBatch:
+class LocalBatch(Gradient):
     """The gradient of each user's mean loss over a local batch, drawn afresh in every step.
 
     Before clipping it is an unbiased estimate of the gradient over all of the user's examples.
@@ -111,13 +112,32 @@ class Weights:
             return sizes
         return torch.ones_like(sizes) if self.cap is None else (sizes / self.cap).clamp(max=1)
 
+    def of(self, units: Units) -> Tensor:
+        """The weights of all users."""
+        return self(torch.tensor(units.sizes, dtype=torch.float64))
+
+    def largest(self, units: Units) -> float:
+        """The largest weight of a user, where that may be above 1."""
+        return self.of(units).max().item() if self.published else 1.0
+
 
 @dataclass(frozen=True)
-class UserWeighting:
-    """A gradient seam: the gradients of another, weighted by user after clipping."""
+class UserWeighting(Gradient):
+    """The gradients of another seam, weighted by user after clipping.
+
+    largest: the weight that no user's exceeds.
+    """
 
     gradient: Gradient
     weights: Weights
+    largest: float = 1.0
+
+    def bind(self, problem: Problem) -> Self:
+        largest = self.weights.largest(problem.units)
+        return replace(self, gradient=self.gradient.bind(problem), largest=largest)
+
+    def advance(self, theta: Tensor, counts: Tensor | None) -> Self:
+        return replace(self, gradient=self.gradient.advance(theta, counts))
 
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
@@ -127,8 +147,7 @@ class UserWeighting:
             return gradients
         weights = self.weights(batch.sizes.to(gradients.losses))
         # Where the size of the training set is random, a user may have more examples than planned.
-        assert isinstance(released.update, WeightedMean)
-        return WeightedGradients(gradients, weights.clamp(max=released.update.excess))
+        return WeightedGradients(gradients, weights.clamp(max=self.largest))
 
 
 class WeightedGradients(DelegatingGradients):
@@ -158,10 +177,9 @@ class WeightedMean(Update):
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return noisy.div_(self.mean)
 
-    def on(self, units: Units) -> Self:
-        weights = self.weights(torch.tensor(units.sizes, dtype=torch.float64))
-        largest = weights.max().item() if self.weights.published else 1.0
-        return replace(self, mean=weights.mean().item(), excess=largest)
+    def bind(self, problem: Problem) -> Self:
+        mean = self.weights.of(problem.units).mean().item()
+        return replace(self, mean=mean, excess=self.weights.largest(problem.units))
 
 
 def local_batches(users: Batch, size: int, seed: int, step: int) -> Batch:

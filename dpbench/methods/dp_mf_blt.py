@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Bounds, make_clip
+from dpbench.clipping import Bounds, Problem, make_clip
 from dpbench.mechanism.draws import draws
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.noise import CorrelatedGaussian
@@ -55,7 +55,7 @@ def dp_mf_blt(bound: Bounds, buffers: int, clip: str, style: str) -> Method:
 class BufferedGaussian(CorrelatedGaussian):
     """w_t times multiplier * sensitivity, where C w = z is N(0, I), and C is buffered Toeplitz.
 
-    decays, weights: of C, see `dpbench.privacy.toeplitz`; `for_run` finds those of least error.
+    decays, weights: of C, see `dpbench.privacy.toeplitz`; `bind` finds those of least error.
     correlated: w of this step, and the buffers sum_i decays_j^i w_(t-i) [1 + d, D] float64.
     """
 
@@ -63,8 +63,8 @@ class BufferedGaussian(CorrelatedGaussian):
     weights: tuple[float, ...] = ()
     bands = None
 
-    def for_run(self, steps: int, cycle: int) -> Self:
-        decays, weights = optimal(len(self.decays), steps, cycle)
+    def bind(self, problem: Problem) -> Self:
+        decays, weights = optimal(len(self.decays), problem.steps, problem.cycle)
         return replace(self, decays=decays, weights=weights)
 
     def advance(self, total: Tensor, stream: Stream) -> Self:

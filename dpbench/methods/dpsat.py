@@ -6,7 +6,8 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.penalised import per_length
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedule, schedule
 from dpbench.privacy.guarantee import Guarantee
 
@@ -29,7 +30,7 @@ def dpsat(
 
 
 @dataclass(frozen=True)
-class PreviousGradientAscent:
+class PreviousGradientAscent(Gradient):
     """Gradients and losses after an ascent step of length lambda along the last private gradient;
     at theta in the first step."""
 

@@ -23,9 +23,10 @@ def dpsgd_bounded(
     of +-1/2. As in the authors' code, sums are in units of R. clip and style as for `dpsgd`.
     """
     clipping = by_norm(clip, style, bound)
-    if float(clipping.sensitivity) < lower_bound:
+    start = float(clipping.sensitivity.bound)
+    if start < lower_bound:
         raise UserError(
-            f"method.bound={float(clipping.sensitivity):g}, where R starts, is below "
+            f"method.bound={start:g}, where R starts, is below "
             f"method.lower_bound={lower_bound:g}: make one of them the other."
         )
     query = CountQuery(2 * count_noise, before=False)

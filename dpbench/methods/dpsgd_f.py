@@ -1,12 +1,12 @@
 """DPSGD-F: one clipping bound per group, derived from noisy counts of the same batch."""
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Bound, Clip, CountQuery, require_style
+from dpbench.clipping import Clip, CountQuery, Problem, Sensitivity, require_style
 from dpbench.clipping.clip import checked_bound, ratio
 from dpbench.mechanism.method import Method, as_published
 from dpbench.privacy.guarantee import JOINT, Guarantee
@@ -62,7 +62,7 @@ class Groupwise(Clip):
     sensitivity_from: str
     groups: int = 1
     bounds: Tensor | None = field(default=None, compare=False)
-    by_group: ClassVar[bool] = True
+    by_group = True
 
     def __post_init__(self) -> None:
         checked_bound("the clipping bound (method.bound)", self.bound)
@@ -70,20 +70,16 @@ class Groupwise(Clip):
         one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
 
     @property
-    def caveat(self) -> str | None:  # type: ignore[override]
-        return BASE_IS_NO_BOUND if self.sensitivity_from == "base" else None
-
-    @property
-    def sensitivity(self) -> Bound:
-        if self.sensitivity_from == "base" or self.bounds is None:
-            return self.bound
-        return self.bounds.max()
+    def sensitivity(self) -> Sensitivity:
+        if self.sensitivity_from == "base":
+            return Sensitivity(self.bound, BASE_IS_NO_BOUND)
+        return Sensitivity(self.bound if self.bounds is None else self.bounds.max())
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         bounds = norms.new_full((), self.bound) if self.bounds is None else self.bounds[groups]
         return ratio(bounds, norms).clamp(max=1)
 
-    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         cell = 2 * groups + (norms > self.bound)
         # Not bincount, which would force a GPU synchronisation.
         return (cell.unsqueeze(1) == torch.arange(2 * self.groups, device=cell.device)).sum(0)
@@ -95,8 +91,8 @@ class Groupwise(Clip):
         typical = above.sum() / expected_batch_size if self.reference == "batch" else share.mean()
         return replace(self, bounds=self.bound * (1 + share / typical.clamp(min=1e-8)))
 
-    def for_groups(self, groups: int) -> Self:
-        return replace(self, groups=groups, bounds=None)
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, groups=len(problem.dataset.groups), bounds=None)
 
     def scaled(self, by: float) -> Self:
         bounds = None if self.bounds is None else self.bounds * by

@@ -6,7 +6,16 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping import STYLES, Bound, Clip, CountQuery, Global, Layerwise, require_style
+from dpbench.clipping import (
+    STYLES,
+    Bound,
+    Clip,
+    CountQuery,
+    Global,
+    Layerwise,
+    Sensitivity,
+    require_style,
+)
 from dpbench.clipping.clip import MAX_BOUND, MIN_BOUND, checked_bound, ratio
 from dpbench.mechanism.method import Method, as_published
 from dpbench.methods.dpsgd import fixed_clip
@@ -67,13 +76,13 @@ class GlobalAdapt(Clip):
             checked_bound("the strict clipping bound Z", self.strict_bound)
 
     @property
-    def sensitivity(self) -> Bound:
-        return self.bound
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.bound)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return ratio(self.bound, norms.clamp(min=self.strict_bound))
 
-    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         return (norms > self.threshold * self.strict_bound).sum().view(1)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:

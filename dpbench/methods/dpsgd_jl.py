@@ -10,7 +10,8 @@ from dpbench.clipping import Bounds, Clip, make_clip
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients, Layer
 from dpbench.gradients.delegating import DelegatingGradients
-from dpbench.mechanism.method import Method, ReleasedState, as_published
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Method, as_published
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
@@ -82,7 +83,7 @@ def slack(projections: int, failure: float) -> float:
 
 
 @dataclass(frozen=True)
-class ProjectedNorms:
+class ProjectedNorms(Gradient):
     """The gradient seam: per-example gradients with estimated norms."""
 
     projections: int

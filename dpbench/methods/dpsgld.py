@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Bounds, Clip, make_clip
+from dpbench.clipping import Bounds, Clip, Problem, make_clip
 from dpbench.data.derive.users import Units
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import Schedules, constant, run_lengths
@@ -52,8 +52,8 @@ class Prior(Update):
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
         return noisy.add_(theta, alpha=self.precision / self.number)
 
-    def on(self, units: Units) -> Self:
-        return replace(self, number=units.number)
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, number=problem.units.number)
 
 
 class NoiseFollowingRate(ABC):
@@ -76,7 +76,7 @@ class NoiseFollowingRate(ABC):
     ) -> float:
         """sigma = B sqrt(v/lr)/R, for noise of variance lr v."""
         lr, variance = self.rate_and_variance(optimizer, units)
-        return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity)
+        return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity.bound)
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
         """The schedule with the noise factors 1/(sqrt(lr) R), from its factors of lr and R.

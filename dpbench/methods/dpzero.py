@@ -1,6 +1,6 @@
 """DPZero: private training without a backward pass, along random directions."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
@@ -14,7 +14,8 @@ from dpbench.gradients.engine import empty
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.norms import squared_norms
 from dpbench.gradients.precision import at_least_float32
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system import seeds
@@ -44,8 +45,8 @@ def dpzero(bound: float, smoothing: float) -> Method:
 
 
 @dataclass(frozen=True)
-class TwoPoints:
-    """The gradient seam: each example's difference of losses, times the unit vector of the step.
+class TwoPoints(Gradient):
+    """Each example's difference of losses, times the unit vector of the step.
 
     Losses are the means of the two.
     """
@@ -59,8 +60,7 @@ class TwoPoints:
         if not len(batch):
             return empty(parameters)
         theta = parameters.theta.detach()
-        assert isinstance(released.update, AlongDirection)
-        v = released.update.direction(theta)
+        v = direction(released.seed, released.steps_done, theta)
         shift = (self.smoothing * len(theta) ** 0.5) * v
         ahead, behind = losses_on_both_sides(engine, batch, shift)
         differences = (ahead.double() - behind.double()) / (2 * self.smoothing)
@@ -72,35 +72,29 @@ class TwoPoints:
 class AlongDirection(Update):
     """The part of the noisy mean along the direction of the step, times sqrt(D).
 
-    seed: of the directions. steps: how many were taken, a scalar.
+    seed, step: of the direction.
     """
 
     seed: int = 0
-    steps: Tensor | None = field(default=None, compare=False)
+    step: int = 0
 
-    def seeded(self, seed: int) -> Self:
-        return replace(self, seed=seed)
-
-    def direction(self, theta: Tensor) -> Tensor:
-        """The unit vector of the next step [D]."""
-        return self._direction(self._taken, theta)
-
-    def advance(self, noisy: Tensor, deviation: float | Tensor, theta: Tensor) -> Self:
-        return replace(self, steps=torch.tensor(self._taken + 1))
+    def advance(
+        self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
+    ) -> Self:
+        return replace(self, seed=released.seed, step=released.steps_done)
 
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
-        unit = self._direction(self._taken - 1, theta)
+        unit = direction(self.seed, self.step, theta)
         return unit.mul_((unit @ noisy) * len(theta) ** 0.5)
 
-    @property
-    def _taken(self) -> int:
-        return 0 if self.steps is None else int(self.steps)
 
-    def _direction(self, step: int, theta: Tensor) -> Tensor:
-        seed = seeds.derived(self.seed, "directions") + step
-        draw = seeds.generator(seed, "direction of a step", theta.device)
-        vector = torch.randn(theta.shape, dtype=theta.dtype, device=theta.device, generator=draw)
-        return vector / vector.norm()
+def direction(seed: int, step: int, theta: Tensor) -> Tensor:
+    """The unit vector of a step [D]."""
+    draw = seeds.generator(
+        seeds.derived(seed, "directions") + step, "direction of a step", theta.device
+    )
+    vector = torch.randn(theta.shape, dtype=theta.dtype, device=theta.device, generator=draw)
+    return vector / vector.norm()
 
 
 class DirectionalGradients(Gradients):

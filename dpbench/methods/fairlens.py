@@ -11,7 +11,8 @@ from dpbench.gradients import Engine, Gradients, Layer
 from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.precision import at_least_float32
-from dpbench.mechanism.method import Method, ReleasedState, as_published
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Method, as_published
 from dpbench.privacy.guarantee import Guarantee
 
 GUARANTEE = Guarantee(
@@ -46,7 +47,7 @@ def fairlens(
 
 
 @dataclass(frozen=True)
-class FairLens:
+class FairLens(Gradient):
     """The gradient of each example's loss, plus that of gamma_1 R_1 + gamma_2 R_2 of its batch.
 
     R_1 = |<g_Ba - g_Bb, c_B - g_B>| with c_B the clipped batch gradient, whose factors count as

@@ -1,18 +1,19 @@
 """RaCO: DP-SGD under rate constraints, from noisy histograms of the predictions in each batch."""
 
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Self, cast
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, ByNorm, Clip, CountQuery, DelegatingClip
+from dpbench.clipping import Abadi, ByNorm, Clip, CountQuery, DelegatingClip, Problem
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.delegating import DelegatingGradients
 from dpbench.gradients.flatten import FlatBatch, flatten
 from dpbench.gradients.precision import at_least_float32
-from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
+from dpbench.mechanism.method import Inapplicable, Method
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import fraction, one_of, positive
@@ -43,46 +44,55 @@ def raco(
 
     constraint: one of CONSTRAINTS; rates: one of RATES, the predictions that the histogram counts.
     The penalty always has soft ones, softmax(outputs/temperature). histogram_noise_ratio: the noise
-    multiplier of the histogram over that of the gradient sum. The other settings: see `RateClip`.
+    multiplier of the histogram over that of the gradient sum. The other settings: see `Duals`.
     """
     query = CountQuery(histogram_noise_ratio, before=False, relative=True)
     by_label = one_of("method.constraint", constraint, CONSTRAINTS) == "equalized_odds"
-    clip = RateClip(Abadi(bound), query, by_label, slack, dual_learning_rate, dual_bound)
-    seam = Lagrangian(temperature, hard=one_of("method.rates", rates, RATES) == "hard")
-    return Method("raco", clip, GUARANTEE, seam)
+    hard = one_of("method.rates", rates, RATES) == "hard"
+    seam = Lagrangian(temperature, hard, Duals(by_label, slack, dual_learning_rate, dual_bound))
+    return Method("raco", CountedRates(Abadi(bound), query), GUARANTEE, seam)
 
 
 @dataclass(frozen=True)
-class RateClip(DelegatingClip):
-    """A clip by norm, with dual variables lambda [M, K] that are updated from noisy histograms.
-
-    A cell is a group or, `by_label`, a label and a group; cell m is compared with the others of its
-    label. H [M, K] are the noisy counts of predictions in each cell over the expected batch size, s
-    [M] the mean over all steps of its row sums, and v_m = H_m/s_m - sum_o H_o/sum_o s_o, over the
-    cells o that m is compared with. Constraints are v <= slack, so that
-    lambda <- clamp(lambda + eta (v - slack), 0, dual_bound), with eta = dual_learning_rate.
+class CountedRates(DelegatingClip):
+    """A clip by norm that asks for the histogram that `Lagrangian` counts.
 
     An example adds a row of probabilities to one cell, which has a norm of at most 1.
     """
 
     clip: ByNorm
     query: CountQuery = field()
+    by_group = True
+
+    def scaled(self, by: float) -> Self:
+        return replace(self, clip=self.clip.scaled(by))
+
+
+@dataclass(frozen=True)
+class Duals:
+    """Dual variables lambda [M, K] of rate constraints, updated from noisy histograms.
+
+    A cell is a group or, `by_label`, a label and a group; cell m is compared with the others of its
+    label. H [M, K] are the noisy counts of predictions in each cell over the expected batch size, s
+    [M] the mean over all steps of its row sums, and v_m = H_m/s_m - sum_o H_o/sum_o s_o, over the
+    cells o that m is compared with. Constraints are v <= slack, so that
+    lambda <- clamp(lambda + eta (v - slack), 0, bound), with eta = learning_rate.
+    """
+
     by_label: bool
     slack: float
-    dual_learning_rate: float
-    dual_bound: float
+    learning_rate: float
+    bound: float
     groups: int = 2
     classes: int = 2
-    duals: Tensor | None = field(default=None, compare=False)
+    values: Tensor | None = field(default=None, compare=False)
     shares: Tensor | None = field(default=None, compare=False)  # s
     steps: Tensor | None = field(default=None, compare=False)  # a scalar
-    by_group: ClassVar[bool] = True
-    by_output: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         fraction("method.slack", self.slack, zero=True, one=True)
-        positive("method.dual_learning_rate", self.dual_learning_rate)
-        positive("method.dual_bound", self.dual_bound)
+        positive("method.dual_learning_rate", self.learning_rate)
+        positive("method.dual_bound", self.bound)
 
     @property
     def cells(self) -> int:
@@ -94,25 +104,23 @@ class RateClip(DelegatingClip):
         cells = batch.groups + self.groups * batch.targets if self.by_label else batch.groups
         return _one_hot(cells, self.cells)
 
-    def exact_counts(self, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
-        return cast(LagrangianGradients, gradients).histogram
-
-    def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
-        histogram = counts.view(self.cells, self.classes) / expected_batch_size
+    def updated(self, histogram: Tensor) -> Self:
+        """The duals after H [M K]."""
+        histogram = histogram.view(self.cells, self.classes)
         sizes = histogram.sum(1)
         steps = torch.ones_like(sizes[0]) if self.steps is None else self.steps + 1
         shares = sizes if self.shares is None else self.shares + (sizes - self.shares) / steps
         # No two rates differ by more than 1.
         violations = (self._contrasts(shares) @ histogram).clamp(-1, 1)
-        duals = torch.zeros_like(histogram) if self.duals is None else self.duals
-        duals = duals + self.dual_learning_rate * (violations - self.slack)
-        return replace(self, duals=duals.clamp(0, self.dual_bound), shares=shares, steps=steps)
+        values = torch.zeros_like(histogram) if self.values is None else self.values
+        values = values + self.learning_rate * (violations - self.slack)
+        return replace(self, values=values.clamp(0, self.bound), shares=shares, steps=steps)
 
     def weights(self, like: Tensor) -> Tensor:
         """The derivative [M, K] of sum lambda v with respect to H, of the dtype of `like`."""
-        if self.duals is None or self.shares is None:
+        if self.values is None or self.shares is None:
             return like.new_zeros(self.cells, self.classes)
-        return (self._contrasts(self.shares).T @ self.duals).to(like)
+        return (self._contrasts(self.shares).T @ self.values).to(like)
 
     def _contrasts(self, shares: Tensor) -> Tensor:
         """The matrix [M, M] with v = matrix H."""
@@ -121,28 +129,17 @@ class RateClip(DelegatingClip):
         peers = (labels.unsqueeze(1) == labels).to(shares).fill_diagonal_(0)
         return torch.diag(1 / shares) - peers / (peers @ shares).unsqueeze(1)
 
-    def scaled(self, by: float) -> Self:
-        return replace(self, clip=self.clip.scaled(by))
-
-    def for_groups(self, groups: int) -> Self:
-        if groups < 2:
-            raise Inapplicable("raco", "raco compares groups, and this data set has only one.")
-        return replace(super().for_groups(groups), groups=groups)
-
-    def for_classes(self, classes: int) -> Self:
-        return replace(super().for_classes(classes), classes=classes)
-
 
 class LagrangianGradients(DelegatingGradients):
     """Gradients of the Lagrangian; losses [B] without its penalty, and exact counts [M K]."""
 
     def __init__(self, gradients: Gradients, losses: Tensor, histogram: Tensor):
         super().__init__(gradients)
-        self.losses, self.histogram = losses, histogram
+        self.losses, self.counts = losses, histogram
 
 
 @dataclass(frozen=True)
-class Lagrangian:
+class Lagrangian(Gradient):
     """The gradient of each example's loss plus <w, q>: q are its soft predictions, w [K] the
     weights of its cell.
 
@@ -153,21 +150,38 @@ class Lagrangian:
 
     temperature: float
     hard: bool
+    duals: Duals
 
     def __post_init__(self) -> None:
         positive("method.temperature", self.temperature)
 
+    def bind(self, problem: Problem) -> Self:
+        dataset, groups = problem.dataset, len(problem.dataset.groups)
+        if groups < 2:
+            raise Inapplicable("raco", "raco compares groups, and this data set has only one.")
+        if dataset.task != "classification":
+            raise Inapplicable(
+                "raco",
+                f"raco counts predicted classes, and {dataset.name} has none; choose another "
+                "method or data set.",
+            )
+        duals = replace(self.duals, groups=groups, classes=dataset.classes)
+        return replace(self, duals=duals)
+
+    def advance(self, theta: Tensor, counts: Tensor | None) -> Self:
+        return self if counts is None else replace(self, duals=self.duals.updated(counts))
+
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState
     ) -> Gradients:
-        rates, theta = cast(RateClip, clip), engine.parameters.theta.detach()
-        members, flat = rates.membership(batch), flatten(batch, engine.views, theta)
-        outputs = _outputs(engine, flat, rates.classes)
-        views = outputs.double().view(*flat.shape, rates.classes)
+        duals, theta = self.duals, engine.parameters.theta.detach()
+        members, flat = duals.membership(batch), flatten(batch, engine.views, theta)
+        outputs = _outputs(engine, flat, duals.classes)
+        views = outputs.double().view(*flat.shape, duals.classes)
         q = (views / self.temperature).softmax(-1)
-        w = (members.to(theta) @ rates.weights(theta)).unsqueeze(1)
+        w = (members.to(theta) @ duals.weights(theta)).unsqueeze(1)
         slope = q * (w - (q * w).sum(-1, keepdim=True)) / self.temperature
-        labels = _one_hot(batch.targets, rates.classes).unsqueeze(1).to(q)
+        labels = _one_hot(batch.targets, duals.classes).unsqueeze(1).to(q)
         losses = flat.losses(engine.loss(outputs, flat.rows.targets))
         histogram = members.double().T @ self._counted(q).mean(1)
         gradients = engine(_with_targets(batch, (labels - slope).to(theta)))

@@ -6,7 +6,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Bound, Clip, CountQuery
+from dpbench.clipping import Bound, Clip, CountQuery, Sensitivity
 from dpbench.clipping.clip import checked_bound, ratio
 from dpbench.mechanism.method import Method
 from dpbench.privacy.guarantee import Guarantee
@@ -74,13 +74,13 @@ class Slack(Clip):
                 raise UserError("method.bound must lie between method.least and method.most.")
 
     @property
-    def sensitivity(self) -> Bound:
-        return self.bound
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.bound)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return ratio(self.bound, norms).clamp(max=1)
 
-    def counts_by_norm(self, norms: Tensor, groups: Tensor) -> Tensor:
+    def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         slack = (1 - norms.double() / self.bound).clamp(min=0).nan_to_num(0)
         first = torch.arange(self.slots, device=norms.device)
         filled = (self.slots * slack.unsqueeze(1) - first).clamp(0, 1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from dpbench.clipping import Problem
 from dpbench.data.dataset import has_random_size, vocabulary_of
 from dpbench.data.derive.users import Units, units_of
 from dpbench.diagnostics.checks import check_groups
@@ -59,12 +60,13 @@ class Plan:
 
 def plan(run: Run) -> Plan:
     """Check and derive all that is possible without data; UserError for invalid settings."""
-    optimizer, size, layers = _check_parts(run)
-    method = run.method.on(run.dataset, run.users).for_size(size).for_layers(layers)
+    optimizer, layout = _check_parts(run)
     units = units_of(run.dataset, run.users)
-    sampler = _sampler(run, units, method)
+    sampler = _sampler(run, units, run.method)
     steps = _steps(run, sampler)
-    method = method.for_run(steps, sampler.steps_per_epoch)
+    layers = tuple(layer.name for layer in layout.layers)
+    cycle = sampler.steps_per_epoch
+    method = run.method.bind(Problem(run.dataset, run.users, layers, len(layout), steps, cycle))
     once = _released_once(run)
     if method.private:
         run.privacy.warn_if_weak(units)
@@ -157,9 +159,8 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
     )
 
 
-def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
-    """The configured optimiser for one dummy parameter, the number of trained parameters, and the
-    names of their layers.
+def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
+    """The configured optimiser for one dummy parameter, and the layout of the trained parameters.
 
     Uses no memory and no random numbers. Raises UserError for parts that do not fit together or
     cannot be built.
@@ -180,15 +181,13 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, int, list[str]]:
             model = run.model.build(run.dataset.shape, run.dataset.classes)
         check_module(model)
         layout = Layout(model)
-        layers = [layer.name for layer in layout.layers]
-        run.method.clip.for_layers(layers)  # raises UserError for bounds of other layers
     with _building("optimizer"):
         leave_out_compiler()
         dummy = nn.Parameter(torch.zeros(1))
         dummy.grad = torch.zeros(1)
         optimizer = run.optimizer([dummy])
         eager_step(optimizer)
-    return optimizer, len(layout), layers
+    return optimizer, layout
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from torch import Tensor
 
 UNCHECKED = (
     "/parts/observer",
+    "/parts/step/seam",
     "/parts/step/clip",
     "/parts/step/update",
     "/parts/step/correlated_noise",

@@ -17,7 +17,7 @@ def test_a_clip_without_proof_is_labelled_and_no_other(clip, style):
     method = build(compose([f"method.clip={clip}", f"method.style={style}"])).method
     doubtful = clip in ("batch", "none")
     assert method.guarantee.level == ("none" if doubtful else "proven")
-    assert bool(method.clip.caveat) == doubtful
+    assert bool(method.clip.sensitivity.caveat) == doubtful
     assert ("sqrt(sum R_r^2)" in method.guarantee.why) == (style == "layerwise" and not doubtful)
 
 

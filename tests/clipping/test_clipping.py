@@ -38,9 +38,10 @@ from dpbench.methods.clipping_errors import Exchange
 from dpbench.methods.dicesgd import ErrorFeedback
 from dpbench.methods.dpsgd_f import Groupwise
 from dpbench.methods.dpsgd_global import GlobalAdapt
-from dpbench.methods.raco import RateClip
+from dpbench.methods.raco import CountedRates
 from dpbench.methods.slaclip import Slack
 from dpbench.system.errors import UserError
+from tests.problems import Made, problem
 
 GROUPS, DIMENSION = 3, 4
 ASK = CountQuery(10.0, before=True)
@@ -74,11 +75,11 @@ CLIPS: dict[str, Clip] = {
     "error_feedback": ErrorFeedback(Abadi(0.5), 0.2, 0.5),
     "global": Global(0.5, strict_bound=20.0),
     "global_adapt": GlobalAdapt(0.5, 20.0, 0.7, 0.1, CountQuery(10.0, before=False)),
-    "coordinates": Coordinates(0.3).for_size(DIMENSION),
-    "groupwise_batch": Groupwise(0.5, ASK, "batch", "largest").for_groups(GROUPS),
-    "groupwise_groups": Groupwise(0.5, ASK, "groups", "largest").for_groups(GROUPS),
+    "coordinates": Coordinates(0.3, DIMENSION),
+    "groupwise_batch": Groupwise(0.5, ASK, "batch", "largest").bind(problem()),
+    "groupwise_groups": Groupwise(0.5, ASK, "groups", "largest").bind(problem()),
 }
-PAPER = Groupwise(0.5, ASK, "batch", "base").for_groups(GROUPS)
+PAPER = Groupwise(0.5, ASK, "batch", "base").bind(problem())
 
 cheap = settings(derandomize=True, deadline=None, max_examples=60)
 
@@ -116,7 +117,7 @@ def stacked(rows: torch.Tensor) -> MaterialisedGradients:
 def after(clip: Clip, answers: list) -> Clip:
     """The clip after its counts were answered with these numbers."""
     nobody = clip.norms(stacked(torch.zeros(0, DIMENSION)))
-    size = len(clip.counts_by_norm(nobody, torch.zeros(0, dtype=torch.long)))
+    size = len(clip.counts(nobody, torch.zeros(0, dtype=torch.long)))
     for answer in answers:
         clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), 8.0)
     return clip
@@ -149,12 +150,13 @@ def test_every_clip_is_put_to_the_test():
     for module in pkgutil.iter_modules(methods.__path__):
         import_module(f"dpbench.methods.{module.name}")
     ours = {c for c in subclasses(Clip) if c.__module__.startswith("dpbench.")}
-    elsewhere = {Exchange, RateClip}  # not private; in tests/methods/test_raco_privacy.py
-    without_proof = {type(clip) for clip in (Unclipped(), BatchClip(1.0)) if clip.caveat}
+    elsewhere = {Exchange, CountedRates}  # not private; in tests/methods/test_raco_privacy.py
+    doubtful = (Unclipped(), BatchClip(1.0))
+    assert all(clip.sensitivity.caveat for clip in doubtful)
     tested = {type(clip) for clip in CLIPS.values()}
     concrete = {c for c in ours if not inspect.isabstract(c)} - {DelegatingClip}
-    assert concrete == tested | without_proof | elsewhere
-    assert not any(clip.caveat for clip in CLIPS.values())
+    assert concrete == tested | {*map(type, doubtful)} | elsewhere
+    assert not any(clip.sensitivity.caveat for clip in CLIPS.values())
 
 
 def subclasses(of: type) -> set[type]:
@@ -171,8 +173,8 @@ def test_taking_an_example_away_moves_the_sum_by_at_most_the_sensitivity(
     clip = after(clip, answers)
     rows, groups = gradients(examples, seed)
     i = data.draw(st.integers(0, len(rows) - 1))
-    assert math.isfinite(clip.sensitivity)
-    assert moved(clip, rows, groups, i) <= float(clip.sensitivity) * (1 + 1e-9)
+    assert math.isfinite(clip.sensitivity.bound)
+    assert moved(clip, rows, groups, i) <= float(clip.sensitivity.bound) * (1 + 1e-9)
 
 
 @pytest.mark.slow
@@ -185,7 +187,7 @@ def test_the_sensitivity_is_reached_so_no_noise_is_wasted(clip, answers):
     rows = torch.zeros(GROUPS, DIMENSION, dtype=torch.float64)
     rows[:, : len(parts)] = parts
     farthest = max(moved(clip, rows, torch.arange(GROUPS), i) for i in range(GROUPS))
-    assert farthest == pytest.approx(float(clip.sensitivity), rel=1e-6)
+    assert farthest == pytest.approx(float(clip.sensitivity.bound), rel=1e-6)
 
 
 @pytest.mark.slow
@@ -200,7 +202,7 @@ def test_taking_an_example_away_moves_the_counts_by_at_most_one(
     i = data.draw(st.integers(0, len(rows) - 1))
     norms = clip.norms(stacked(rows)).clone()
     norms[0] = data.draw(st.sampled_from([float(norms[0].max()), math.inf, math.nan]))
-    change = clip.counts_by_norm(norms, groups) - clip.counts_by_norm(*without(i, norms, groups))
+    change = clip.counts(norms, groups) - clip.counts(*without(i, norms, groups))
     assert change.double().norm() <= 1
 
 
@@ -220,17 +222,17 @@ def test_factors_are_never_negative_and_finite_for_finite_norms(clip, answers):
 
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 def test_a_clip_is_a_value_that_answers_do_not_change(clip):
-    before = (float(clip.sensitivity), str(clip))
+    before = (float(clip.sensitivity.bound), str(clip))
     after(clip, [[3.0] * (2 * GROUPS)])
-    assert (float(clip.sensitivity), str(clip)) == before
+    assert (float(clip.sensitivity.bound), str(clip)) == before
 
 
 def test_the_paper_variant_of_dpsgd_f_breaks_its_stated_sensitivity():
     # Counter-example: group 2 has only long gradients, so its bound is above C0.
     clip = after(PAPER, [[9, 1, 9, 1, 0, 10]])
     rows, groups = gradients([(3, 2), (-3, 0)], seed=0)
-    assert float(clip.sensitivity) == 0.5
-    assert moved(clip, rows, groups, 0) > 1.5 * float(clip.sensitivity)
+    assert float(clip.sensitivity.bound) == 0.5
+    assert moved(clip, rows, groups, 0) > 1.5 * float(clip.sensitivity.bound)
 
 
 @pytest.mark.parametrize("reference", ["batch", "groups"])
@@ -241,9 +243,9 @@ def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups_present_or_not
     clip = after(CLIPS[f"groupwise_{reference}"], [[9, 1, 5, 5, 0, 10]])
     norms, groups = torch.full((4,), 1e6, dtype=torch.float64), torch.full((4,), present)
     bound = (clip.factors(norms, groups) * norms)[0]
-    assert float(clip.sensitivity) == pytest.approx(float(clip.bounds[2]))
+    assert float(clip.sensitivity.bound) == pytest.approx(float(clip.bounds[2]))
     assert bound == pytest.approx(float(clip.bounds[present]))
-    assert (bound < clip.sensitivity) == (present != 2)
+    assert (bound < clip.sensitivity.bound) == (present != 2)
 
 
 def test_abadi_shortens_what_is_longer_than_the_bound():
@@ -264,7 +266,7 @@ def test_global_adapt_scales_up_to_z_and_shortens_the_rest():
 
 def test_global_adapt_counts_the_norms_above_tau_z():
     norms = torch.tensor([13.9, 14.0, 14.1, 30.0])
-    assert CLIPS["global_adapt"].counts_by_norm(norms, norms).tolist() == [2]
+    assert CLIPS["global_adapt"].counts(norms, norms).tolist() == [2]
 
 
 @pytest.mark.parametrize("count", [0.0, 3.0, -4.0])
@@ -276,7 +278,7 @@ def test_global_adapt_moves_z_by_the_noisy_share_less_eta(count):
 def test_groupwise_counts_each_group_below_and_above_the_bound():
     norms = torch.tensor([0.1, 0.5, 0.51, 7.0, 0.2])
     groups = torch.tensor([0, 0, 0, 2, 2])
-    assert CLIPS["groupwise_batch"].counts_by_norm(norms, groups).tolist() == [2, 1, 0, 0, 1, 1]
+    assert CLIPS["groupwise_batch"].counts(norms, groups).tolist() == [2, 1, 0, 0, 1, 1]
 
 
 # Shares r = 4/8, 1/4, 2/2; floors and clamps take the fractions and the negative count away.
@@ -295,19 +297,19 @@ def test_the_two_references_agree_where_groups_are_balanced():
 
 @pytest.mark.parametrize("counts", [[3.0, 5.0], [8.0, 1.0], [-7.0, 40.0], [0.0, 0.0]])
 def test_one_group_has_twice_the_base_bound(counts):
-    clip = Groupwise(0.5, ASK, "groups", "largest").for_groups(1)
+    clip = Groupwise(0.5, ASK, "groups", "largest").bind(problem(Made(("all",))))
     assert clip.updated(torch.tensor(counts), 8.0).bounds.tolist() == pytest.approx([1.0])
 
 
-def test_for_groups_forgets_the_state_and_knows_how_many():
-    clip = after(CLIPS["groupwise_groups"], [[1.0] * 6]).for_groups(5)
+def test_a_clip_for_other_groups_forgets_the_state_and_knows_how_many():
+    clip = after(CLIPS["groupwise_groups"], [[1.0] * 6]).bind(problem(Made(tuple("abcde"))))
     assert clip.bounds is None
-    assert len(clip.counts_by_norm(torch.ones(2), torch.tensor([0, 4]))) == 10
+    assert len(clip.counts(torch.ones(2), torch.tensor([0, 4]))) == 10
 
 
 def test_no_clip_promises_nothing():
     norms = torch.tensor([0.0, 1e9])
-    assert Unclipped().sensitivity == math.inf
+    assert Unclipped().sensitivity.bound == math.inf
     assert Unclipped().factors(norms, norms).tolist() == [1, 1]
 
 

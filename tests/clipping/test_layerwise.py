@@ -16,6 +16,7 @@ from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.system.errors import UserError
 from dpbench.training.accounting import statement
+from tests.problems import problem
 
 SPLIT = (Layer("a", slice(0, 2)), Layer("b", slice(2, 3)), Layer("c", slice(3, 7)))
 WHOLE = (Layer("all", slice(0, 7)),)
@@ -53,15 +54,15 @@ def test_each_layer_is_clipped_as_if_it_were_a_model_of_its_own(name, bounds, se
 @pytest.mark.parametrize("bound", [0.7, [0.7]])
 def test_layerwise_with_one_layer_is_flat(name, bound):
     flat, layerwise = make_clip(name, "flat", 0.7), make_clip(name, "layerwise", bound)
-    assert layerwise.sensitivity == flat.sensitivity
+    assert layerwise.sensitivity.bound == flat.sensitivity.bound
     for seed in range(5):
         ours, reference = (clipped_sum(c, rows(seed), WHOLE) for c in (layerwise, flat))
         assert torch.allclose(ours, reference, rtol=1e-12)
 
 
 def test_one_bound_is_that_of_the_whole_and_a_list_adds_up_by_squares():
-    assert make_clip("abadi", "layerwise", 2.0).sensitivity == 2.0
-    assert make_clip("abadi", "layerwise", [3.0, 4.0]).sensitivity == pytest.approx(5)
+    assert make_clip("abadi", "layerwise", 2.0).sensitivity.bound == 2.0
+    assert make_clip("abadi", "layerwise", [3.0, 4.0]).sensitivity.bound == pytest.approx(5)
     shared = make_clip("abadi", "layerwise", 2.0).bounds_of(torch.zeros(4))
     assert shared.tolist() == pytest.approx([1.0] * 4)
     own = make_clip("abadi", "layerwise", [3.0, 4.0]).bounds_of(torch.zeros(2))
@@ -103,14 +104,14 @@ def test_bounds_for_other_layers_than_the_model_s_are_refused_by_name():
     with pytest.raises(
         UserError, match=r"has 2 numbers and the model 3 trained layers \(a, b, c\)"
     ):
-        make_clip("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b", "c"])
-    make_clip("abadi", "layerwise", [1.0, 2.0]).for_layers(["a", "b"])
-    make_clip("abadi", "layerwise", 1.0).for_layers(["a", "b", "c"])
+        make_clip("abadi", "layerwise", [1.0, 2.0]).bind(problem(layers=tuple("abc")))
+    make_clip("abadi", "layerwise", [1.0, 2.0]).bind(problem(layers=tuple("ab")))
+    make_clip("abadi", "layerwise", 1.0).bind(problem(layers=tuple("abc")))
 
 
 def test_a_clip_at_other_bounds_states_what_they_add_up_to():
     clip = Layerwise(make_clip("abadi", "flat", 1.0)).at(torch.tensor([3.0, 4.0]))
-    assert float(clip.sensitivity) == pytest.approx(5)
+    assert float(clip.sensitivity.bound) == pytest.approx(5)
     assert clip.scaled(2).bounds_of(torch.zeros(2)).tolist() == pytest.approx([6.0, 8.0])
 
 
@@ -120,7 +121,7 @@ BOUNDS = [0.5, 1.5]
 
 
 def apart(bound=BOUNDS):
-    return dpsgd(bound, "paper", style="layerwise").for_layers(["0", "2"])
+    return dpsgd(bound, "paper", style="layerwise").bind(problem())
 
 
 @pytest.mark.parametrize("bound", [BOUNDS, 2.0])
@@ -168,11 +169,11 @@ def test_as_published_a_long_example_moves_every_layer_by_its_bound(step_of, bat
 
 
 def test_with_one_layer_the_published_account_is_the_corrected_one():
-    (ours,) = dpsgd([0.7], "paper", style="layerwise").for_layers(["it"]).releases(1.2)
+    (ours,) = dpsgd([0.7], "paper", style="layerwise").bind(problem(layers=("it",))).releases(1.2)
     (flat,) = dpsgd(0.7, "corrected").releases(1.2)
     assert ours == flat
 
 
 def test_an_account_of_layers_needs_their_number():
-    with pytest.raises(UserError, match="call for_layers"):
+    with pytest.raises(UserError, match="call bind"):
         dpsgd(BOUNDS, "paper", style="layerwise").releases(1.0)

@@ -1,7 +1,7 @@
 """Small things to look at: a training split, steps on it, and losses whose expansion is exact."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Batch, Split
 from dpbench.diagnostics.excess_risk import Expansion
 from dpbench.gradients import make_engine
+from dpbench.mechanism.gradient import Gradient
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.physical_batches import PhysicalBatches
 from dpbench.mechanism.step import PrivateStep
@@ -24,15 +25,19 @@ from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.methods.fairlens import fairlens
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
+from tests.problems import Made, problem
 
 FEATURES, CLASSES = 4, 2
 GROUPS = [0, 1] * 12 + [0] * 6
 
 
-def drawing(engine, batch, clip, released):
-    """A gradient seam that draws from torch's own generator, as augmentation does."""
-    torch.rand(1)
-    return engine(batch)
+@dataclass(frozen=True)
+class Drawing(Gradient):
+    """A gradient that draws from torch's own generator, as augmentation does."""
+
+    def __call__(self, engine, batch, clip, released):
+        torch.rand(1)
+        return engine(batch)
 
 
 METHODS = {
@@ -47,7 +52,7 @@ METHODS = {
     "dpsat": dpsat(0.3, 0.3),
     "bam": bam(0.3, 0.3),
     "bam_exact": bam_exact(0.3, 0.3),
-    "drawing": replace(dpsgd(0.3, "corrected"), gradient=drawing),
+    "drawing": replace(dpsgd(0.3, "corrected"), gradient=Drawing()),
 }
 
 
@@ -111,7 +116,8 @@ class Small:
     def method(name: str, split: Split) -> Method:
         """One of METHODS, for the groups of a split."""
         method = METHODS[name]
-        return replace(method, clip=method.clip.for_groups(int(split.groups.max()) + 1))
+        of = problem(Made(tuple("abc"[: int(split.groups.max()) + 1])))
+        return replace(method, clip=method.clip.bind(of))
 
     @staticmethod
     def batches(split: Split, count: int = 6) -> Iterator[Batch]:

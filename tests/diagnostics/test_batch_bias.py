@@ -1,5 +1,5 @@
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -8,6 +8,7 @@ from torch.func import functional_call, jacrev
 
 from dpbench.clipping import Abadi, CountQuery, Global, Layerwise, Unclipped
 from dpbench.diagnostics.batch_bias import bias_over_batch_sizes, measure
+from dpbench.mechanism.gradient import Gradient
 from dpbench.methods.clipping_errors import Exchange
 from dpbench.methods.dpsgd_f import Groupwise
 from dpbench.methods.dpsgd_global import GlobalAdapt
@@ -131,11 +132,13 @@ def test_a_method_may_look_at_other_examples_than_those_of_the_batch(small):
     def doubled(batch):
         return replace(batch, inputs=2 * batch.inputs)
 
-    def seam(engine, batch, clip, released):
-        return engine(doubled(batch))
+    @dataclass(frozen=True)
+    class Doubled(Gradient):
+        def __call__(self, engine, batch, clip, released):
+            return engine(doubled(batch))
 
     split = small.split(GROUPS)
-    step = small.step(replace(small.method("dpsgd", split), gradient=seam), small.network())
+    step = small.step(replace(small.method("dpsgd", split), gradient=Doubled()), small.network())
     batch = split.at(torch.arange(9))
     values = measure(step, [batch], [], QUANTILES)
     h = rows(step, doubled(batch))

@@ -224,7 +224,7 @@ def test_dpsgd_f_is_seen_with_the_bounds_it_released_last(small):
     observer = settings(every=1, eigenvalues=False).observer(step, split)
     noise = []
     for batch in small.batches(split, 2):
-        noise.append(float(step.clip.sensitivity))
+        noise.append(float(step.clip.sensitivity.bound))
         observer.before(batch)
         step(batch)
     series = observer.series()

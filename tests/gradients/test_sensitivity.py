@@ -29,6 +29,7 @@ from dpbench.methods.dpzero import DirectionalGradients
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.batch_norm import freeze_batch_norm
 from dpbench.models.standardised import StandardisedConv2d
+from tests.problems import problem
 
 ROUNDING = 1e-6
 """By how much of the sensitivity one example may exceed it: a few roundings of float32."""
@@ -190,7 +191,7 @@ BOUNDS = [1.0, MIN_BOUND, MAX_BOUND, 0.1, 3e-5]
 def excess(gradients, clip) -> float:
     """By how much of the sensitivity the farthest of all examples moves the sum beyond it."""
     zeros = gradients.losses.new_zeros(EXAMPLES)
-    clip = clip.for_size(len(gradients.weighted_sum(zeros)))
+    clip = clip.bind(problem(size=len(gradients.weighted_sum(zeros))))
     factors, _ = finite_factors(clip, clip.norms(gradients), zeros.long())
     farthest = 0.0
     for one in torch.eye(EXAMPLES):
@@ -198,7 +199,7 @@ def excess(gradients, clip) -> float:
         moved = clip.reduce(gradients, alone).double().norm().item()
         assert math.isfinite(moved)
         farthest = max(farthest, moved)
-    return farthest / float(clip.sensitivity) - 1
+    return farthest / float(clip.sensitivity.bound) - 1
 
 
 def assert_no_example_exceeds(rule: str, seed: int) -> None:
@@ -242,7 +243,7 @@ def moved_by(engine, batch: Batch, clip, i: int) -> float:
     factors, _ = finite_factors(clip, clip.norms(gradients), batch.groups)
     here = torch.arange(len(batch)) == i
     alone = factors * (here if factors.dim() == 1 else here.unsqueeze(1))
-    return gradients.weighted_sum(alone).double().norm().item() / float(clip.sensitivity)
+    return gradients.weighted_sum(alone).double().norm().item() / float(clip.sensitivity.bound)
 
 
 @pytest.mark.parametrize("classes", [10, 1000])

@@ -1,12 +1,11 @@
 """The methods that tests make steps of."""
 
-from types import SimpleNamespace
-
 from dpbench.methods.clipping_errors import direction_error, magnitude_error
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.methods.sgd import sgd
+from tests.problems import problem
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
 
@@ -18,5 +17,5 @@ METHODS = {
     "magnitude_error": magnitude_error(0.5),
     "direction_error": direction_error(0.5),
     "dpsgd_global_adapt": ADAPT,
-    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").on(SimpleNamespace(groups="abc", train_size=9)),
+    "dpsgd_f": dpsgd_f(0.5, 2.0, "corrected").bind(problem()),
 }

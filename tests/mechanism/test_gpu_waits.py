@@ -1,7 +1,5 @@
 """No step waits for a GPU."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,6 +14,7 @@ from dpbench.methods.dpsgd_bounded import dpsgd_bounded
 from dpbench.methods.raco import raco
 from dpbench.methods.slaclip import slaclip
 from tests.mechanism.step_methods import METHODS
+from tests.problems import problem
 
 FLAT = {"clip": "abadi", "style": "flat"}
 WITH_STATE = {
@@ -26,9 +25,7 @@ WITH_STATE = {
     "dp_mf": dp_mf(0.5, 3, **FLAT),
     "dp_mf_blt": dp_mf_blt(0.5, 3, **FLAT),
     "dpsgd_bounded": dpsgd_bounded(0.5, 0.1, 0.5, 2.5, 0.2, 5.0, **FLAT),
-    "raco": raco(0.5, "equalized_odds", 0.05, 0.1, 1.0, "hard", 0.5, 5.0).on(
-        SimpleNamespace(task="classification", classes=3, groups="abc", train_size=9)
-    ),
+    "raco": raco(0.5, "equalized_odds", 0.05, 0.1, 1.0, "hard", 0.5, 5.0).bind(problem()),
     "slaclip": slaclip(0.5, 4, 0.5, 0.5, 0.1, 50.0),
 }
 

@@ -29,6 +29,7 @@ from dpbench.privacy.ledger import (
 )
 from dpbench.privacy.noise_ends import GAUSSIAN_END, LOGISTIC_END
 from dpbench.system.errors import UserError
+from tests.problems import problem
 
 SIZE = 20_000
 
@@ -194,11 +195,11 @@ def test_noise_per_coordinate_is_added_in_pieces_that_are_one_draw(noise, law):
 
 @laws
 def test_the_ledger_has_the_law_and_the_number_of_coordinates(noise, law):
-    mechanism = noise.for_size(12).mechanism(0.8)
+    mechanism = noise.bind(problem(size=12)).mechanism(0.8)
     assert mechanism == CoordinateMechanism(noise.law, 0.8, 12)
     assert mechanism.shift == pytest.approx(1 / (0.8 * 12**0.5))
     assert noise.private
-    with pytest.raises(UserError, match="for_size"):
+    with pytest.raises(UserError, match="call bind"):
         noise.mechanism(0.8)
 
 

@@ -39,8 +39,8 @@ def behaviour(clip) -> list[torch.Tensor]:
     if isinstance(getattr(clip, "clip", None), Layerwise):
         norms = norms.view(3, 2)
     groups = torch.arange(len(norms)) % 2
-    sensitivity = torch.as_tensor(clip.sensitivity)
-    return [clip.factors(norms, groups), clip.counts_by_norm(norms, groups), sensitivity]
+    sensitivity = torch.as_tensor(clip.sensitivity.bound)
+    return [clip.factors(norms, groups), clip.counts(norms, groups), sensitivity]
 
 
 def same(one, other) -> bool:

@@ -22,6 +22,7 @@ from dpbench.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.methods.sgd import sgd
 from dpbench.models.architecture import cross_entropy
 from dpbench.system.errors import UserError
+from tests.problems import problem
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
 
@@ -102,7 +103,7 @@ def test_dpsgd_global_adapt_is_the_algorithm_written_by_hand(batch_of, released)
 def test_dpsgd_f_is_the_algorithm_written_by_hand(batch_of, released):
     bound, sigma = 0.5, 0.7
     step = logistic_step(dpsgd_f(bound, 2.0, "corrected"), batch_of(2))
-    step.clip = step.clip.for_groups(3)
+    step.clip = step.clip.bind(problem())
     by_hand = theta(step).numpy()
     draw, answer = map(stream, (1, 2))
     for batch in [batch_of(n, seed=n) for n in (6, 30, 0, 1)]:
@@ -248,7 +249,7 @@ def test_counts_of_a_before_query_are_those_of_the_whole_logical_batch(step_of, 
     bounds = []
     for physical in (None, 1, 4):
         step = step_of(method, physical=physical)
-        step.clip = step.clip.for_groups(3)
+        step.clip = step.clip.bind(problem())
         step(batch_of(11))
         bounds.append(step.clip.bounds)
     assert torch.equal(bounds[0], bounds[1])

@@ -13,6 +13,7 @@ from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_f import Groupwise, dpsgd_f
 from dpbench.methods.dpsgd_global import dpsgd_global_adapt
+from tests.problems import problem
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
 
@@ -69,7 +70,7 @@ def test_dpsgd_f_has_noise_for_the_largest_bound_even_of_an_absent_group(
     method = dpsgd_f(0.5, 2.0, "corrected")
     step, silent = (step_of(m, expected=1.0, lr=0.0) for m in (method, noiseless(method)))
     for s in (step, silent):
-        s.clip = s.clip.for_groups(3)
+        s.clip = s.clip.bind(problem())
     for seed in range(10):
         batch = batch_of(9, groups=1, seed=seed)  # groups 1 and 2 are absent
         noise = noise_in(step, silent, batch)

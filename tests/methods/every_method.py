@@ -15,15 +15,16 @@ from dpbench.clipping import CLIPS, STYLES
 from dpbench.config import buildable
 from dpbench.config.compose import options
 from dpbench.data.derive.users import iid
+from dpbench.mechanism.gradient import Gradient
 from dpbench.mechanism.method import Method
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.toeplitz import encoded
 from dpbench.system.paths import conf_folder
+from tests.problems import Made, problem
 
 VARIANTS = ("corrected", "paper")
 EPSILONS = ("rdp", "pld", "gdp")
 MULTIPLIER, EXPECTED = 0.9, 8.0
-SIZE = 579  # parameters of the model of step_of
 
 
 @cache
@@ -53,17 +54,6 @@ def combinations(name: str) -> list[str]:
     return [f"{name} clip={clip} style={style}" for clip, style in pairs]
 
 
-@dataclasses.dataclass
-class Made:
-    """As much of a data set as a method asks for."""
-
-    groups: tuple[str, ...]
-    name: str = "made"
-    train_size: int = 80  # of 20 users four each, as many as the largest of users_of
-    task: str = "classification"
-    classes: int = 3
-
-
 @cache
 def method_of(name: str, variant: str | None) -> Method:
     """The method of a YAML file, on data with as many groups as it needs."""
@@ -72,8 +62,7 @@ def method_of(name: str, variant: str | None) -> Method:
     own = {"variant": variant} if variant else {}
     method = buildable.build("method", {**settings_of(name), **own, **overrides})
     users = iid(20, 0.0) if method.users_only else None
-    fitted = method.on(Made(tuple("abc"[: method.groups or 3])), users).for_size(SIZE)
-    return fitted.for_layers(["0", "2"])
+    return method.bind(problem(Made(tuple("abc"[: method.groups or 3])), users))
 
 
 def other_clips(*names: str) -> list:
@@ -151,17 +140,9 @@ class Heard:
 
 
 class Held:
-    """A clip in a state that was reached by some answers, and that later answers do not move."""
+    """A clip that answers do not move, and which notes them."""
 
-    def __init__(self, clip, answers: list):
-        nobody = SimpleNamespace(
-            norms=torch.zeros(0),
-            layer_norms=torch.zeros(0, 2),
-            histogram=torch.zeros(getattr(clip, "cells", 0) * getattr(clip, "classes", 0)),
-        )
-        size = len(clip.exact_counts(nobody, clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
-        for answer in answers:
-            clip = clip.updated(torch.tensor(answer[:size], dtype=torch.float64), EXPECTED)
+    def __init__(self, clip):
         self._clip, self.answers = clip, []
 
     def __getattr__(self, name):
@@ -173,6 +154,35 @@ class Held:
 
     def carried(self, total):
         return self
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldGradient(Gradient):
+    """A gradient that answers do not move."""
+
+    base: Gradient
+
+    def __call__(self, engine, batch, clip, released):
+        return self.base(engine, batch, clip, released)
+
+
+def holding(method: Method, answers: list) -> Method:
+    """The method in a state that was reached by some answers, and that later ones do not move."""
+    gradient, clip = method.gradient, method.clip
+    if clip.query:
+        for answer in answers:
+            counts = torch.tensor(answer[: _counts_of(method)], dtype=torch.float64)
+            clip = clip.updated(counts, EXPECTED)
+            gradient = gradient.advance(torch.zeros(0), counts / EXPECTED)
+    return dataclasses.replace(method, gradient=HeldGradient(gradient), clip=Held(clip))
+
+
+def _counts_of(method: Method) -> int:
+    """The number of counts that a method asks for."""
+    if duals := getattr(method.gradient, "duals", None):
+        return duals.cells * duals.classes
+    nobody = SimpleNamespace(norms=torch.zeros(0), layer_norms=torch.zeros(0, 2))
+    return len(method.clip.counts(method.clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
 
 
 def listening(method: Method, **changes) -> Method:

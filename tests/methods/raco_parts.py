@@ -1,17 +1,17 @@
 """RaCO on small data, as its tests take it."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from dpbench.data.dataset import Batch
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import ReleasedState
+from dpbench.mechanism.method import Method
 from dpbench.methods.raco import raco
+from tests.problems import Made, problem
 
 CLASSES, GROUPS, EXPECTED = 3, 3, 8.0
-DATA = {"name": "made", "groups": "abc", "classes": CLASSES, "train_size": 80}
 CONSTRAINTS = ("demographic_parity", "equalized_odds")
 constraints = pytest.mark.parametrize("constraint", CONSTRAINTS)
 
@@ -22,20 +22,20 @@ def made(**changes) -> Method:
         **{"dual_learning_rate": 0.5, "dual_bound": 2.0, "temperature": 0.5},
         "histogram_noise_ratio": 5.0,
     }
-    return raco(**{**usual, **changes}).on(SimpleNamespace(task="classification", **DATA))
+    return raco(**{**usual, **changes}).bind(problem(Made()))
 
 
 def after(method: Method, *answers: list) -> Method:
     """The method after these answers to its query."""
-    clip = method.clip
+    gradient, theta = method.gradient, torch.zeros(0)
     for answer in answers:
-        clip = clip.updated(torch.tensor(answer, dtype=torch.float64), EXPECTED)
-    return dataclasses.replace(method, clip=clip)
+        gradient = gradient.advance(theta, torch.tensor(answer, dtype=torch.float64) / EXPECTED)
+    return dataclasses.replace(method, gradient=gradient)
 
 
 def unequal(method: Method) -> Method:
     """After two histograms in which the first group is preferred."""
-    size = method.clip.cells * CLASSES
+    size = method.gradient.duals.cells * CLASSES
     answer = [1.0 + (i % 5) + 9 * (i == 1) for i in range(size)]
     return after(method, answer, answer[::-1])
 

@@ -10,7 +10,7 @@ from torch import nn
 from dpbench.data.dataset import Batch
 from dpbench.gradients import ENGINES, make_engine
 from dpbench.gradients.penalised import penalised
-from dpbench.mechanism.method import ReleasedState
+from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.mechanism.schedules import Linear
 from dpbench.methods.bam import bam, bam_exact

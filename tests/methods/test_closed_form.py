@@ -22,14 +22,15 @@ from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.system.errors import UserError
-from tests.methods.every_method import Made, listening
+from tests.methods.every_method import listening
+from tests.problems import Made, problem
 
 CLASSES, FEATURES = 3, 5
 SCALING = Scaling(2.0, 0.5)
 
 
 def made(method):
-    return method.on(Made(("a", "b", "c")))
+    return method.bind(problem())
 
 
 def least_squares(bound=2.0, constant=0.5, second_weight=0.7, ridge=1.0):
@@ -138,8 +139,8 @@ def test_the_sensitivity_is_reached(step_of, make):
 @pytest.mark.parametrize(("c", "r2"), [(0.7, 1.25), (2.0, 1.25)])
 def test_the_sensitivity_is_that_of_the_formula(c, r2):
     expected = math.sqrt(c**2 * r2**2 + r2)
-    assert least_squares(second_weight=c).clip.sensitivity == pytest.approx(expected)
-    assert prototypes().clip.sensitivity == pytest.approx(math.sqrt(r2))
+    assert least_squares(second_weight=c).clip.sensitivity.bound == pytest.approx(expected)
+    assert prototypes().clip.sensitivity.bound == pytest.approx(math.sqrt(r2))
 
 
 def test_features_are_clipped_and_have_a_constant():
@@ -228,7 +229,7 @@ def test_several_releases_are_averaged(step_of, make):
     for seed in range(3):
         step(drawn(6, seed))
     means = torch.stack([noisy for _, _, noisy in method.noise.calls]) / 4.0
-    deviation = 0.8 * float(method.clip.sensitivity) / 4.0 / math.sqrt(3)
+    deviation = 0.8 * float(method.clip.sensitivity.bound) / 4.0 / math.sqrt(3)
     expected = update.scaling.head(update.solution(means.mean(0), deviation))
     theta = step.engine.parameters.theta.detach()
     assert torch.allclose(theta[-len(expected) :], expected)
@@ -264,7 +265,7 @@ def test_an_attack_on_the_sum_finds_no_more_than_the_account_and_nearly_that(ste
     for inside in included:
         step(canary if inside else nobody)
     direction = method.noise.calls[0][0]
-    sensitivity = float(method.clip.sensitivity)
+    sensitivity = float(method.clip.sensitivity.bound)
     scores = torch.stack([noisy for _, _, noisy in method.noise.calls]) @ direction
     scores = scores / sensitivity**2
     shift = scores[included].mean() - scores[~included].mean()
@@ -302,7 +303,7 @@ def test_settings_out_of_range_are_refused(changes, name):
 
 def test_numbers_have_no_classes():
     with pytest.raises(UserError, match="dp_prototypes needs classes, and made has none"):
-        dp_prototypes(1.0, 0.5, 1.0).on(Made(("a",), task="regression"))
+        dp_prototypes(1.0, 0.5, 1.0).bind(problem(Made(("a",), task="regression")))
 
 
 @BOTH

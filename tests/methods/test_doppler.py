@@ -14,6 +14,7 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.system.errors import UserError
+from tests.problems import START
 
 FILTERS = {
     "identity": ((), (1.0,)),
@@ -33,7 +34,7 @@ def filtered(update, rows):
     """The rows as an optimiser gets them."""
     found = []
     for row in rows:
-        update = update.advance(row, 1.0, row)
+        update = update.advance(row, 1.0, row, START)
         found.append(update(row.clone(), row))
     return torch.stack(found)
 
@@ -95,7 +96,7 @@ def test_a_filter_comes_back_from_its_state(name):
     update = start
     assert state_of(start) == {}
     for row in rows[:7]:
-        update = update.advance(row, 1.0, row)
+        update = update.advance(row, 1.0, row, START)
     back = restore_state(start, state_of(update), torch.device("cpu"))
     assert torch.equal(filtered(back, rows[7:]), filtered(update, rows[7:]))
 
@@ -119,7 +120,7 @@ def test_filters_that_are_not_low_pass_are_refused(a, b):
 def test_the_memory_of_a_filter_does_not_grow():
     update = LowPassUpdate(LowPass(*FILTERS["second order"]))
     for row in means(10):
-        update = update.advance(row, 1.0, row)
+        update = update.advance(row, 1.0, row, START)
     sizes = {name: len(rows) for name, rows in state_of(update)["low_pass"].items()}
     assert sizes == {"inputs": 3, "outputs": 2}
     assert dataclasses.replace(update.low_pass, inputs=None, outputs=None) == update.low_pass

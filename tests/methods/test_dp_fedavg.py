@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.mechanism.method import ReleasedState
+from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import dp_fedsgd

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from functools import partial
 from itertools import combinations
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Batch
-from dpbench.data.derive.users import Units
-from dpbench.mechanism.method import ReleasedState
+from dpbench.data.derive.users import Units, iid
+from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import WeightedMean, Weights, dp_fedsgd, local_batches
@@ -20,9 +21,17 @@ from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.system.errors import UserError
 from dpbench.training.accounting import statement
+from tests.problems import problem
 
 FED = dp_fedsgd(0.5, None)
 SIZES = Units("user", 4, (1, 2, 3, 4))
+
+
+def planned(method, units: Units):
+    """The method for users of these sizes."""
+    of = SimpleNamespace(units=units)
+    parts = {name: getattr(method, name).bind(of) for name in ("gradient", "update")}
+    return dataclasses.replace(method, **parts)
 
 
 def theta(step):
@@ -68,7 +77,7 @@ def test_padding_does_not_affect_the_gradient(step_of, users_of, engine):
 @pytest.mark.parametrize("cap", [None, 2, 3.5])
 def test_a_step_is_the_algorithm_written_by_hand(step_of, users_of, released, stream_of, cap):
     method, batch = dp_fedsgd(0.5, cap), users_of(6)
-    method = dataclasses.replace(method, update=method.update.on(SIZES))
+    method = planned(method, SIZES)
     step = step_of(method, multiplier=0.7, expected=2.0, lr=0.1)
     start, total = theta(step), torch.zeros(579, dtype=torch.float64)
     for k in range(6):
@@ -121,14 +130,14 @@ def test_a_user_moves_the_sum_by_its_weight_and_never_by_more_than_the_bound(
         step(batch.each(lambda t, k=k: t[k : k + 1]))
         wanted = 0.5 * min(1, int(batch.sizes[k]) / cap)
         assert float((theta(step) - start).norm()) == pytest.approx(wanted, rel=1e-9)
-        assert wanted <= method.clip.sensitivity
+        assert wanted <= method.clip.sensitivity.bound
 
 
 def test_weights_are_capped_at_one():
     sizes = torch.tensor([1.0, 4.0, 9.0])
     assert Weights(4.0)(sizes).tolist() == [0.25, 1, 1]
     assert Weights(None)(sizes).tolist() == [1, 1, 1]
-    capped = WeightedMean(Weights(4.0)).on(Units("user", 3, (1, 4, 9)))
+    capped = WeightedMean(Weights(4.0)).bind(SimpleNamespace(units=Units("user", 3, (1, 4, 9))))
     assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
 
 
@@ -139,7 +148,7 @@ def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
     step_of, users_of, released, stream_of
 ):
     method, batch = dp_fedsgd(0.5, 3.5, local_batch_size=2), users_of(6)
-    method = dataclasses.replace(method, update=method.update.on(SIZES))
+    method = planned(method, SIZES)
     step = step_of(method, multiplier=0.7, expected=2.0, lr=0.1)
     start, total = theta(step), torch.zeros(579, dtype=torch.float64)
     local = local_batches(batch, 2, seed=0, step=0)
@@ -194,10 +203,10 @@ def test_with_any_local_batches_a_user_moves_the_sum_by_at_most_its_weight_of_th
     step_of, users_of, clip, style, size, seed, made, length
 ):
     method = dp_fedsgd(0.5, 3.0, clip, style, local_batch_size=size)
-    method = method.for_layers(["0", "2"])
+    method = method.bind(problem(users=iid(20, 0.0)))
     step, batch = step_of(method), users_of(5, seed=seed)
     batch.inputs.mul_(length)
-    released = ReleasedState(made, made + 1, None, seed, method.update)
+    released = ReleasedState(made, made + 1, None, seed)
 
     def total(users):
         gradients = method.gradient(step.engine, users, method.clip, released)
@@ -208,7 +217,7 @@ def test_with_any_local_batches_a_user_moves_the_sum_by_at_most_its_weight_of_th
         others = batch.each(lambda t, k=k: torch.cat([t[:k], t[k + 1 :]]))
         moved = float((total(batch) - total(others)).norm())
         weight = min(1, int(batch.sizes[k]) / 3)
-        assert moved <= weight * method.clip.sensitivity * (1 + 1e-9)
+        assert moved <= weight * method.clip.sensitivity.bound * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("physical", [1, 2, 5])
@@ -240,7 +249,7 @@ def test_a_local_batch_that_is_none_is_refused(size):
                                   local_batch_size=None, local_lr=1.0)])  # fmt: skip
 def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_of, users_of, make):
     method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
-    method = dataclasses.replace(method, noise=NoNoise(), update=method.update.on(SIZES))
+    method = planned(dataclasses.replace(method, noise=NoNoise()), SIZES)
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     for k in range(6):
         start = theta(step)
@@ -255,9 +264,9 @@ def test_a_user_with_more_examples_than_planned_counts_as_the_largest_that_was(
     step_of, users_of, make
 ):
     """As where a data set is subsampled, and only the expected number of examples is public."""
-    planned = Units("user", 4, (1, 2, 2, 2))
+    smaller = Units("user", 4, (1, 2, 2, 2))
     method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
-    method = dataclasses.replace(method, noise=NoNoise(), update=method.update.on(planned))
+    method = planned(dataclasses.replace(method, noise=NoNoise()), smaller)
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     assert int(batch.sizes.max()) > 2
     for k in range(6):
@@ -269,7 +278,7 @@ def test_a_user_with_more_examples_than_planned_counts_as_the_largest_that_was(
 
 def test_as_published_the_account_has_the_noise_over_the_largest_number_of_examples():
     method = dp_fedsgd(0.5, None, variant="paper")
-    method = dataclasses.replace(method, update=method.update.on(SIZES))
+    method = planned(method, SIZES)
     (release,) = method.releases(3.0)
     assert release.mechanism == GaussianMechanism(3.0 / max(SIZES.sizes))
     assert release.claimed == GaussianMechanism(3.0)
@@ -282,7 +291,7 @@ def test_as_published_the_account_has_the_noise_over_the_largest_number_of_examp
 def test_with_one_example_each_the_published_algorithm_is_the_corrected_one(step_of, users_of):
     ones = Units("user", 4, (1, 1, 1, 1))
     made = [dp_fedsgd(0.5, None, variant=variant) for variant in ("paper", "corrected")]
-    made = [dataclasses.replace(m, update=m.update.on(ones)) for m in made]
+    made = [planned(method, ones) for method in made]
     assert made[0].releases(2.0) == made[1].releases(2.0)
     steps = [step_of(method) for method in made]
     for step in steps:

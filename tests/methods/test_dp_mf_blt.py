@@ -38,6 +38,7 @@ from dpbench.privacy.ledger import (
 )
 from dpbench.privacy.toeplitz import encoded, sensitivity
 from dpbench.system.errors import UserError
+from tests.problems import problem
 
 DECAYS, WEIGHTS = (0.9861, 0.7421, 0.2103), (0.1512, 0.2034, 0.1277)
 STEPS, SIZE = 13, 4000
@@ -292,7 +293,7 @@ def test_matrices_without_a_known_sensitivity_are_refused(decays, weights):
 
 
 def test_a_step_declares_its_matrix_to_the_ledger():
-    method = made(2).for_run(60, 20)
+    method = made(2).bind(problem(steps=60, cycle=20))
     (release,) = method.releases(1.1)
     assert release.mechanism == ToeplitzGaussian(1.1, *optimal(2, 60, 20))
     assert Buffers(method.noise.decays, method.noise.weights) == optimal(2, 60, 20)

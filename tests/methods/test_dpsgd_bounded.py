@@ -13,6 +13,7 @@ from dpbench.methods.dpsgd_quantile import dpsgd_quantile
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.system.errors import UserError
+from tests.problems import problem
 
 NOBODY = torch.zeros(6, dtype=torch.long)
 NORMS = torch.tensor([0.01, 0.1, 0.3, 0.9, 2.6, 40.0], dtype=torch.float64)
@@ -31,7 +32,7 @@ def test_bound_and_factors_are_those_of_the_authors_loop():
         assert clip.factors(NORMS, NOBODY).tolist() == pytest.approx(factors)
         within = sum(norm <= 2.5 * bound for norm in NORMS.tolist()) / len(NORMS)
         bound = max(0.5, bound * math.exp(-2.0 * (within - 0.5)))
-        clip = clip.updated(clip.counts_by_norm(NORMS, NOBODY), float(len(NORMS)))
+        clip = clip.updated(clip.counts(NORMS, NOBODY), float(len(NORMS)))
         assert float(clip.clip.bound) == pytest.approx(bound)
     assert bound == 0.5
 
@@ -41,25 +42,25 @@ def test_bound_and_factors_are_those_of_the_authors_loop():
 def test_the_bound_falls_where_all_norms_are_within_it_and_rises_where_none_is(norm, direction):
     clip = bounded().clip
     norms = torch.full((8,), norm)
-    moved = clip.updated(clip.counts_by_norm(norms, NOBODY), 8.0)
+    moved = clip.updated(clip.counts(norms, NOBODY), 8.0)
     assert float(moved.clip.bound) == pytest.approx(math.exp(direction * 0.1))
 
 
 @pytest.mark.parametrize("style", ["flat", "layerwise"])
 def test_no_answer_pushes_the_bound_below_its_lower_bound(style):
-    method = bounded(style=style).for_layers(["a", "b"])
+    method = bounded(style=style).bind(problem())
     clip, counts = method.clip, torch.full((2 if style == "layerwise" else 1,), 1e6)
     for _ in range(3):
         clip = clip.updated(counts, 8.0)
-    assert float(clip.clip.sensitivity) == pytest.approx(0.1)
-    assert clip.sensitivity == 1
+    assert float(clip.clip.sensitivity.bound) == pytest.approx(0.1)
+    assert clip.sensitivity.bound == 1
 
 
 def test_the_bound_adapts_and_the_sensitivity_stays():
     clip = bounded().clip
     for count in (1e3, -1e3, 7.0):
         clip = clip.updated(torch.tensor([count], dtype=torch.float64), 8.0)
-        assert clip.sensitivity == 1.0
+        assert clip.sensitivity.bound == 1.0
         assert (clip.factors(NORMS, NOBODY) * NORMS <= 1 + 1e-12).all()
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Layer, make_engine
 from dpbench.gradients.engine import MaterialisedGradients
-from dpbench.mechanism.method import ReleasedState
+from dpbench.mechanism.gradient import ReleasedState
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsgd_jl import EstimatedNorms, ProjectedNorms, dpsgd_jl, slack
 from dpbench.models.architecture import cross_entropy
@@ -21,6 +21,7 @@ from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.system.errors import UserError
 from dpbench.training.accounting import statement
+from tests.problems import problem
 
 LAYERS = (Layer("a", slice(0, 2)), Layer("b", slice(2, 6)))
 RELEASED = ReleasedState(0, 1, None)
@@ -187,7 +188,7 @@ def test_failures_in_all_steps_are_deducted_from_delta(spend):
 
 
 def test_every_clipped_norm_may_fail():
-    layerwise = jl(style="layerwise", failure=1e-8).for_layers(["a", "b", "c"])
+    layerwise = jl(style="layerwise", failure=1e-8).bind(problem(layers=tuple("abc")))
     (release,) = layerwise.releases(1.0)
     assert release.mechanism == GaussianMechanism(1.0, failure=3 * 1e-8)
     assert release.claimed == GaussianMechanism(1.0)

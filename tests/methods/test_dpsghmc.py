@@ -4,6 +4,7 @@ import dataclasses
 import math
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def heavy_ball(parameters=None, lr=0.04, momentum=0.8, **changes):
 
 def hamiltonian(step_of, method, lr=0.04, momentum=0.8):
     """The private step with heavy ball, at the noise that follows."""
-    method = dataclasses.replace(method, update=method.update.on(UNITS))
+    method = dataclasses.replace(method, update=method.update.bind(SimpleNamespace(units=UNITS)))
     step = step_of(method, expected=B, lr=lr)
     step.optimizer = heavy_ball([step.engine.parameters.theta], lr, momentum)
     step.noise_multiplier = method.noise_rule.multiplier(method.clip, step.optimizer, B, UNITS)
@@ -178,7 +179,11 @@ def test_the_prior_and_the_first_step_are_those_of_dpsgld(step_of, batch_of):
     """But for the noise, which friction makes smaller."""
     ours = hamiltonian(step_of, dpsghmc(0.5, 30.0))
     other = dpsgld(0.5, 30.0, "posterior")
-    other = step_of(dataclasses.replace(other, update=other.update.on(UNITS)), expected=B, lr=0.04)
+    other = step_of(
+        dataclasses.replace(other, update=other.update.bind(SimpleNamespace(units=UNITS))),
+        expected=B,
+        lr=0.04,
+    )
     other.noise_multiplier = ours.noise_multiplier
     for step in (ours, other):
         step(batch_of(9))

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ def theta(step):
 
 def langevin(step_of, method, lr):
     """The private step at the noise that follows."""
-    method = dataclasses.replace(method, update=method.update.on(UNITS))
+    method = dataclasses.replace(method, update=method.update.bind(SimpleNamespace(units=UNITS)))
     step = step_of(method, expected=B, lr=lr)
     step.noise_multiplier = method.noise_rule.multiplier(method.clip, step.optimizer, B, UNITS)
     return step

@@ -11,7 +11,7 @@ from dpbench.audit.request import prepare_audit
 from dpbench.gradients import ENGINES, Parameters
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dpsgd import dpsgd
-from dpbench.methods.dpzero import AlongDirection, dpzero, losses_on_both_sides
+from dpbench.methods.dpzero import direction, dpzero, losses_on_both_sides
 from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
@@ -32,10 +32,10 @@ def loss_at(step, batch, at):
     return losses
 
 
-def direction(step):
+def u_of(step):
     """u of the next step: the unit vector times sqrt(D)."""
-    now = theta(step)
-    return step.released.update.direction(now) * len(now) ** 0.5
+    now, released = theta(step), step.released
+    return direction(released.seed, released.steps_done, now) * len(now) ** 0.5
 
 
 # Zhang et al. 2024: theta - lr (mean of clipped differences) u, in a loop over examples.
@@ -44,7 +44,7 @@ def test_steps_without_noise_are_those_of_the_paper(step_of, batch_of):
     method = dataclasses.replace(dpzero(bound, h), noise=NoNoise())
     step, seen = step_of(method, expected=4.0, lr=0.3), []
     for seed in range(4):
-        batch, now, u = batch_of(5, seed=seed), theta(step), direction(step)
+        batch, now, u = batch_of(5, seed=seed), theta(step), u_of(step)
         ahead, behind = loss_at(step, batch, now + h * u), loss_at(step, batch, now - h * u)
         scalar = sum(
             max(-bound, min(bound, float((a - b) / (2 * h))))
@@ -59,7 +59,7 @@ def test_steps_without_noise_are_those_of_the_paper(step_of, batch_of):
 
 def test_the_difference_is_the_slope_along_the_direction(step_of, batch_of):
     step, batch = step_of(dpzero(1e6, 1e-4)), batch_of(6)
-    u = direction(step)
+    u = u_of(step)
     slopes = step.engine(batch).dot(u)
     ours = step.method.gradient(step.engine, batch, step.clip, step.released)
     assert torch.allclose(ours.norms, slopes.abs(), rtol=1e-3, atol=1e-6)
@@ -71,7 +71,7 @@ def test_the_noise_of_a_step_is_one_number_of_the_stated_scale(step_of, batch_of
     step = step_of(dpzero(bound, 1e-3), expected=4.0, lr=0.5, multiplier=multiplier)
     empty = batch_of(5).each(lambda t: t[:0])
     for _ in range(400):
-        now, u = theta(step), direction(step)
+        now, u = theta(step), u_of(step)
         step(empty)
         moved = theta(step) - now
         along = float(moved @ u) / float(u @ u)
@@ -92,12 +92,10 @@ def test_its_epsilon_is_that_of_dpsgd():
 
 def test_directions_follow_from_the_seed_and_the_step_alone():
     start = torch.zeros(9, dtype=torch.float64)
-    one, other = AlongDirection().seeded(1), AlongDirection().seeded(2)
-    later = one.advance(start + 1, 1.0, start)
-    assert torch.equal(one.direction(start), one.direction(start + 5))
-    assert not torch.equal(one.direction(start), other.direction(start))
-    assert not torch.equal(one.direction(start), later.direction(start))
-    assert torch.equal(later.direction(start), one.advance(start, 9.0, start).direction(start))
+    one = direction(1, 0, start)
+    assert torch.equal(one, direction(1, 0, start + 5))
+    assert not torch.equal(one, direction(2, 0, start))
+    assert not torch.equal(one, direction(1, 1, start))
 
 
 def test_no_backward_pass_is_made(step_of, batch_of, monkeypatch):

@@ -15,12 +15,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Batch
-from dpbench.mechanism.method import Method, ReleasedState
+from dpbench.mechanism.gradient import ReleasedState
+from dpbench.mechanism.method import Method
 from tests.methods.every_method import (
     EXPECTED,
     MULTIPLIER,
-    Held,
     every,
+    holding,
     listening,
     method_of,
     private,
@@ -30,6 +31,7 @@ from tests.methods.every_method import (
     those,
     with_counts,
 )
+from tests.problems import START
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +67,14 @@ def test_one_example_changes_the_sum_by_at_most_the_stated_sensitivity(
     step_of, examples_for, name, variant, n, seed, size, answers
 ):
     method = method_of(name, variant)
-    method = listening(method, clip=Held(method.clip, answers))
+    method = listening(holding(method, answers))
     batch = examples_for(method, n, seed)
     batch.inputs.mul_(size)
     step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
     released = torch.linspace(-1, 1, len(step.engine.parameters), dtype=torch.float64)
     for one in (batch, *(neighbours(batch, i) for i in range(n))):
-        step.released = ReleasedState(
-            1, 2, released, update=method.update
-        )  # all neighbours share it
+        step.released = ReleasedState(1, 2, released)  # all neighbours share it
+        step.update = method.update
         step(one)
     (total, sensitivity, _), *others = method.noise.calls
     for other, same, _ in others:
@@ -87,25 +88,25 @@ def test_one_example_changes_the_sum_by_at_most_the_stated_sensitivity(
 def test_one_example_moves_the_counts_by_at_most_one(
     step_of, batch_of, name, variant, n, seed, answers
 ):
-    method = method_of(name, variant)
-    held = Held(method.clip, answers)
-    step = step_of(dataclasses.replace(method, clip=held), multiplier=MULTIPLIER, lr=0.0)
+    method = holding(method_of(name, variant), answers)
+    step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
     batch = batch_of(n, groups=method.groups or 3, seed=seed)
     start = step.count_stream.state_dict()
     for one in (batch, *(neighbours(batch, i) for i in range(n))):
         step.count_stream.load_state_dict(start)
         step(one)
-    assert len(held.answers) == n + 1
-    for other in held.answers[1:]:
+    first, *others = method.clip.answers
+    assert len(others) == n
+    for other in others:
         # Noise is added before the sum is rounded to the grid of `dpbench.mechanism.noise`.
-        assert (held.answers[0] - other).norm() <= 1 + 1e-4
+        assert (first - other).norm() <= 1 + 1e-4
 
 
 def test_the_paper_variant_of_dpsgd_f_violates_its_sensitivity(step_of, batch_of):
     method = method_of("dpsgd_f", "paper")
     assert method.guarantee.level == "none"
     # A group whose gradients were all long, beside one whose were short: its C_k is above C0.
-    method = listening(method, clip=Held(method.clip, [[9, 0, 9, 0, 0, 3]]))
+    method = listening(holding(method, [[9, 0, 9, 0, 0, 3]]))
     batch = dataclasses.replace(batch_of(3), groups=torch.tensor([0, 1, 2]))
     step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
     step(batch)
@@ -143,13 +144,15 @@ def test_the_update_is_that_of_the_noisy_sum_over_the_expected_batch_size(
     method = listening(method_of(name, variant))
     step = step_of(method, multiplier=MULTIPLIER, expected=EXPECTED, lr=0.1)
     update = method.update
-    for n in (0, 5, 20):
-        start, scale = theta(step), step.clip.sensitivity * MULTIPLIER / EXPECTED
+    for done, n in enumerate((0, 5, 20)):
+        start, scale = theta(step), step.clip.sensitivity.bound * MULTIPLIER / EXPECTED
         step(examples_for(method, n))
         noisy = method.noise.calls[-1][2]
         widths = step.clip.widths(step.engine.parameters.layers, noisy)
         mean = noisy * (1 if widths is None else widths) / EXPECTED
-        update = update.advance(mean, scale * (1 if widths is None else widths), start)
+        update = update.advance(
+            mean, scale * (1 if widths is None else widths), start, START._replace(steps_done=done)
+        )
         mean = update(mean.clone(), start)
         assert torch.allclose(theta(step), start - 0.1 * mean, rtol=1e-10, atol=1e-12)
 
@@ -157,12 +160,12 @@ def test_the_update_is_that_of_the_noisy_sum_over_the_expected_batch_size(
 @those(lambda method: method.private and method.clip.query is not None)
 def test_counts_have_the_noise_in_the_ledger(step_of, batch_of, variance_p, name, variant):
     method = method_of(name, variant)
-    held = Held(method.clip, [])
-    step = step_of(dataclasses.replace(method, clip=held), multiplier=MULTIPLIER, lr=0.0)
+    held = holding(method, [])
+    step = step_of(held, multiplier=MULTIPLIER, lr=0.0)
     for _ in range(400):
         step(batch_of(0))
     heard = method.releases(MULTIPLIER)[-1].mechanism.noise_multiplier
-    noise = torch.stack(held.answers)
+    noise = torch.stack(held.clip.answers)
     assert variance_p(noise, heard) > 1e-3
     assert variance_p(noise, heard * 2 / 3) < 1e-6
     assert variance_p(noise, heard * 3 / 2) < 1e-6

@@ -1,7 +1,5 @@
 """RaCO: its Lagrangian and dual ascent by hand, its state, and what it refuses."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,7 +9,8 @@ from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
 from dpbench.execution.prepare import build
 from dpbench.gradients import make_engine
-from dpbench.mechanism.method import Inapplicable, Method, ReleasedState
+from dpbench.mechanism.gradient import ReleasedState
+from dpbench.mechanism.method import Inapplicable, Method
 from dpbench.mechanism.state import restore_state, state_of
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.raco import MIN_SHARE, raco
@@ -21,7 +20,6 @@ from dpbench.training.plan import plan
 from dpbench.training.trainer import fit
 from tests.methods.raco_parts import (
     CLASSES,
-    DATA,
     EXPECTED,
     GROUPS,
     after,
@@ -31,6 +29,7 @@ from tests.methods.raco_parts import (
     seam,
     unequal,
 )
+from tests.problems import Made, problem
 
 
 def cell_of(constraint: str, label: int, group: int) -> int:
@@ -79,7 +78,7 @@ def test_gradients_are_those_of_the_loss_and_of_the_weighted_predictions(
     method = unequal(made(constraint=constraint))
     step, batch = step_of(method, engine=engine), batch_of(7)
     gradients, parameters = seam(method, step, batch), step.engine.parameters
-    duals, shares = method.clip.duals, method.clip.shares
+    duals, shares = method.gradient.duals.values, method.gradient.duals.shares
     assert duals.max() > 0.2
     rows = []
     for cell, soft, loss in losses_by_hand(method, constraint, step.engine, batch):
@@ -98,14 +97,13 @@ def test_the_sum_of_gradients_is_that_of_the_lagrangian(step_of, batch_of, const
     """sum_i loss_i/B + sum lambda v(H), with H of the batch and the released sizes of cells."""
     method = unequal(made(constraint=constraint))
     step, batch = step_of(method), batch_of(7)
-    histogram, total = torch.zeros(method.clip.cells, CLASSES, dtype=torch.float64), 0.0
+    histogram, total = torch.zeros(method.gradient.duals.cells, CLASSES, dtype=torch.float64), 0.0
     for cell, soft, loss in losses_by_hand(method, constraint, step.engine, batch):
-        indicator = torch.zeros(method.clip.cells, 1, dtype=torch.float64)
+        indicator = torch.zeros(method.gradient.duals.cells, 1, dtype=torch.float64)
         indicator[cell] = 1
         histogram, total = histogram + indicator * soft / EXPECTED, total + loss / EXPECTED
-    value = (
-        total + (method.clip.duals * violations(constraint, histogram, method.clip.shares)).sum()
-    )
+    duals = method.gradient.duals
+    value = total + (duals.values * violations(constraint, histogram, duals.shares)).sum()
     expected = step.engine.parameters.gradient(value)
     summed = seam(method, step, batch).weighted_sum(torch.ones(7, dtype=torch.float64))
     assert torch.allclose(summed / EXPECTED, expected, rtol=1e-8, atol=1e-10)
@@ -116,7 +114,7 @@ def test_the_sum_of_gradients_is_that_of_the_lagrangian(step_of, batch_of, const
 def test_the_histogram_counts_predictions_by_cell(step_of, batch_of, constraint, rates):
     method = made(constraint=constraint, rates=rates)
     step, batch = step_of(method), batch_of(9)
-    expected = torch.zeros(method.clip.cells, CLASSES, dtype=torch.float64)
+    expected = torch.zeros(method.gradient.duals.cells, CLASSES, dtype=torch.float64)
     for cell, soft, _ in losses_by_hand(method, constraint, step.engine, batch):
         if rates == "hard":
             expected[cell, int(soft.argmax())] += 1
@@ -128,8 +126,8 @@ def test_the_histogram_counts_predictions_by_cell(step_of, batch_of, constraint,
 @constraints
 def test_duals_ascend_by_what_each_constraint_is_violated(constraint):
     method = made(constraint=constraint, dual_bound=0.3)
-    cells, draw = method.clip.cells, torch.Generator().manual_seed(0)
-    duals, sizes, clip = torch.zeros(cells, CLASSES, dtype=torch.float64), [], method.clip
+    cells, draw = method.gradient.duals.cells, torch.Generator().manual_seed(0)
+    duals, sizes, ours = torch.zeros(cells, CLASSES, dtype=torch.float64), [], method.gradient.duals
     for _ in range(6):
         counts = 5 * torch.rand(cells, CLASSES, dtype=torch.float64, generator=draw) - 0.5
         sizes.append(counts.sum(1) / EXPECTED)
@@ -139,9 +137,9 @@ def test_duals_ascend_by_what_each_constraint_is_violated(constraint):
             for k in range(CLASSES):
                 ascent = 0.5 * (max(-1.0, min(1.0, float(violation[m, k]))) - 0.05)
                 duals[m, k] = max(0.0, min(0.3, float(duals[m, k]) + ascent))
-        clip = clip.updated(counts.flatten(), EXPECTED)
-        assert torch.allclose(clip.duals, duals)
-        assert torch.allclose(clip.weights(duals), method_weights(constraint, duals, shares))
+        ours = ours.updated(counts.flatten() / EXPECTED)
+        assert torch.allclose(ours.values, duals)
+        assert torch.allclose(ours.weights(duals), method_weights(constraint, duals, shares))
     assert len({*duals.flatten().tolist()}) > 2
 
 
@@ -154,15 +152,15 @@ def method_weights(constraint: str, duals: torch.Tensor, shares: torch.Tensor) -
 
 def test_predictions_without_a_preferred_group_violate_nothing():
     method = after(made(), [4.0, 2.0, 2.0] * 3)
-    assert method.clip.duals.tolist() == [[0.0] * 3] * 3
+    assert method.gradient.duals.values.tolist() == [[0.0] * 3] * 3
 
 
 @given(st.lists(st.floats(-1e30, 1e30), min_size=9, max_size=9))
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_no_answer_moves_the_duals_out_of_their_range_or_the_weights_to_infinity(answer):
-    clip = after(made(), answer).clip
-    assert ((clip.duals >= 0) & (clip.duals <= 2)).all()
-    assert clip.weights(clip.duals).abs().max() <= 2 * 3 / MIN_SHARE
+    duals = after(made(), answer).gradient.duals
+    assert ((duals.values >= 0) & (duals.values <= 2)).all()
+    assert duals.weights(duals.values).abs().max() <= 2 * 3 / MIN_SHARE
 
 
 def test_while_no_constraint_is_violated_it_is_dpsgd(step_of, batch_of):
@@ -189,7 +187,7 @@ def test_views_of_an_example_are_averaged(batch_of):
     both = method.gradient(two, views, method.clip, state)
     assert torch.allclose(both.stack(), each.stack().view(3, 2, -1).mean(1))
     assert torch.allclose(both.losses, each.losses.view(3, 2).mean(1))
-    assert torch.allclose(both.histogram * 2, each.histogram)
+    assert torch.allclose(both.counts * 2, each.counts)
 
 
 # Its state, and what it refuses.
@@ -200,17 +198,17 @@ def test_duals_and_sizes_come_back_from_a_checkpoint(step_of, batch_of):
     steps = [step_of(method) for _ in range(2)]
     for seed in range(3):
         steps[0](batch_of(7, seed=seed))
-    assert sorted(steps[0].state_dict()["clip"]) == ["duals", "shares", "steps"]
+    assert sorted(steps[0].state_dict()["seam"]["duals"]) == ["shares", "steps", "values"]
     steps[1].load_state_dict(steps[0].state_dict())
     for step in steps:
         step(batch_of(7, seed=9))
         step(batch_of(7, seed=10))
     assert torch.equal(*(step.engine.parameters.theta for step in steps))
-    assert torch.equal(steps[0].clip.duals, steps[1].clip.duals)
-    assert steps[0].clip.duals.max() > 0
-    clip = steps[0].clip
-    back = restore_state(method.clip, state_of(clip), torch.device("cpu"))
-    assert torch.equal(back.weights(clip.duals), clip.weights(clip.duals))
+    one, other = (step.gradient.duals for step in steps)
+    assert torch.equal(one.values, other.values)
+    assert one.values.max() > 0
+    back = restore_state(method.gradient, state_of(steps[0].gradient), torch.device("cpu"))
+    assert torch.equal(back.duals.weights(one.values), one.weights(one.values))
 
 
 @pytest.mark.parametrize(
@@ -239,9 +237,9 @@ def test_settings_out_of_range_are_refused(changes, why):
     ],
 )
 def test_data_without_groups_or_classes_are_refused(changes, why):
-    dataset = SimpleNamespace(**{"task": "classification", **DATA, **changes})
+    dataset = Made(**changes)
     with pytest.raises(Inapplicable, match=why):
-        raco(0.5, "demographic_parity", 0.05, 0.5, 2.0, "soft", 0.5, 5.0).on(dataset)
+        raco(0.5, "demographic_parity", 0.05, 0.5, 2.0, "soft", 0.5, 5.0).bind(problem(dataset))
 
 
 def test_users_have_no_single_group_and_are_refused():

@@ -16,8 +16,8 @@ from dpbench.methods.sgd import sgd
 from dpbench.methods.signsgd import dp_signsgd, dp_signsgd_laplace, signsgd
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.system.errors import UserError
+from tests.problems import SIZE, problem
 
-SIZE = 579  # parameters of the model of step_of
 BOUND, MULTIPLIER = 0.01, 0.02
 
 
@@ -54,7 +54,7 @@ def test_a_sign_method_moves_by_the_signs_of_the_other_s_update(step_of, batch_o
     made = [m(BOUND) if m in (dp_signlosgd, dp_losgd) else m() for m in (sign, whole)]
     moves = []
     for method in made:
-        step = step_of(method.for_size(SIZE), multiplier=MULTIPLIER, lr=1.0)
+        step = step_of(method.bind(problem()), multiplier=MULTIPLIER, lr=1.0)
         start = theta(step)
         step(batch_of(9))
         moves.append(start - theta(step))
@@ -65,7 +65,7 @@ def test_a_sign_method_moves_by_the_signs_of_the_other_s_update(step_of, batch_o
 def test_dp_signsgd_is_the_sign_of_dpsgd(step_of, batch_of):
     moves = []
     for method in (dp_signsgd(0.5, "abadi", "flat"), dpsgd(0.5, "corrected")):
-        step = step_of(method.for_size(SIZE), lr=1.0)
+        step = step_of(method.bind(problem()), lr=1.0)
         start = theta(step)
         step(batch_of(9))
         moves.append(start - theta(step))
@@ -76,7 +76,7 @@ def test_dp_signsgd_is_the_sign_of_dpsgd(step_of, batch_of):
 def test_accumulation_adds_clipped_sums_before_one_draw_and_one_sign(
     step_of, batch_of, stream_of, make
 ):
-    method, batch = make(BOUND).for_size(SIZE), batch_of(9)
+    method, batch = make(BOUND).bind(problem()), batch_of(9)
     step = step_of(method, physical=2, multiplier=MULTIPLIER, lr=1.0, expected=8.0)
     gradients = step_of(method, engine="loop").engine(batch).stack()
     total = gradients.clamp(-BOUND, BOUND).sum(0)
@@ -89,7 +89,7 @@ def test_accumulation_adds_clipped_sums_before_one_draw_and_one_sign(
 
 def test_the_ledger_lists_every_coordinate_and_signs():
     for make, signed in ((dp_losgd, False), (dp_signlosgd, True)):
-        (release,) = make(BOUND).for_size(SIZE).releases(0.4)
+        (release,) = make(BOUND).bind(problem()).releases(0.4)
         assert release.mechanism == CoordinateMechanism("logistic", 0.4, SIZE, signed)
         scale = 0.4 * BOUND * math.sqrt(SIZE)
         assert release.mechanism.shift == pytest.approx(BOUND / scale)
@@ -98,17 +98,17 @@ def test_the_ledger_lists_every_coordinate_and_signs():
 def test_logistic_noise_needs_a_bound_of_each_coordinate():
     mixed = dataclasses.replace(dp_losgd(BOUND), clip=Abadi(1.0))
     with pytest.raises(UserError, match="the noise of dp_losgd needs a bound on each coordinate"):
-        mixed.for_size(SIZE)
+        mixed.bind(problem())
 
 
 def test_an_account_for_another_size_is_refused(step_of):
     with pytest.raises(UserError, match=r"made for 578 parameters and the model trains 579"):
-        step_of(dp_losgd(BOUND).for_size(SIZE - 1))
-    with pytest.raises(UserError, match="for_size"):
+        step_of(dp_losgd(BOUND).bind(problem(size=SIZE - 1)))
+    with pytest.raises(UserError, match="made for no parameters"):
         step_of(dp_losgd(BOUND))
 
 
 def test_the_noise_is_for_all_coordinates_at_once():
-    method = dp_losgd(BOUND).for_size(SIZE)
+    method = dp_losgd(BOUND).bind(problem())
     assert method.noise == PerCoordinate("logistic", SIZE)
-    assert method.clip.sensitivity == pytest.approx(BOUND * SIZE**0.5)
+    assert method.clip.sensitivity.bound == pytest.approx(BOUND * SIZE**0.5)

@@ -22,7 +22,7 @@ def clip(bound=2.0, slots=4, **changes):
 def slots_of(made, *norms):
     """What each gradient adds to the slots, in units of R/sqrt(K)."""
     groups = torch.zeros(1, dtype=torch.long)
-    rows = [made.counts_by_norm(torch.tensor([norm]), groups) for norm in norms]
+    rows = [made.counts(torch.tensor([norm]), groups) for norm in norms]
     return (torch.stack(rows) * made.slots**0.5).tolist()
 
 
@@ -36,7 +36,7 @@ def test_slots_are_filled_one_after_the_other():
         [0, 0, 0, 0],
         [1, 1, 1, 1],
     ]
-    together = clip().counts_by_norm(torch.tensor([0.5, 0.5, 1.0, 1.0]), torch.zeros(4).long())
+    together = clip().counts(torch.tensor([0.5, 0.5, 1.0, 1.0]), torch.zeros(4).long())
     assert (together * 2).tolist() == [4, 4, 2, 0]
 
 
@@ -48,8 +48,8 @@ def test_an_example_s_clipped_gradient_and_slack_have_norm_one_together(norms, b
     for norm in norms:
         one = torch.tensor([norm], dtype=torch.float64)
         groups = torch.zeros(1, dtype=torch.long)
-        shortened = float(made.factors(one, groups) * one) / float(made.sensitivity)
-        assert math.hypot(shortened, float(made.counts_by_norm(one, groups).norm())) <= 1 + 1e-9
+        shortened = float(made.factors(one, groups) * one) / float(made.sensitivity.bound)
+        assert math.hypot(shortened, float(made.counts(one, groups).norm())) <= 1 + 1e-9
 
 
 def test_an_example_moves_sum_and_slots_by_at_most_the_bound_together(step_of, batch_of):
@@ -69,20 +69,22 @@ def test_the_bound_moves_as_in_the_authors_code():
     target = max(0.0, min(1.0, 1.0 - 0.5 * (1.0 - 0.4 / 2.0)))
     counts = torch.tensor([0.2, 0.4]) * 8 / 2**0.5
     moved = clip(slots=2).updated(counts, 8.0)
-    assert float(moved.sensitivity) == pytest.approx(2 * math.exp(0.5 * (target - 0.2)), rel=1e-5)
+    assert float(moved.sensitivity.bound) == pytest.approx(
+        2 * math.exp(0.5 * (target - 0.2)), rel=1e-5
+    )
 
 
 @pytest.mark.parametrize(("answer", "expected"), [(-1e30, 50.0), (1e30, 0.1)])
 def test_no_answer_moves_the_bound_out_of_its_range(answer, expected):
     moved = clip().updated(torch.tensor([answer, 0.0, 0.0, 0.0]), 8.0)
-    assert float(moved.sensitivity) == pytest.approx(expected)
+    assert float(moved.sensitivity.bound) == pytest.approx(expected)
 
 
 def test_the_bound_rises_where_all_is_clipped_and_falls_where_nothing_is():
     for norm, rises in ((30.0, True), (0.7, False)):
         made, norms = clip(beta=0.9), torch.full((8,), norm)
-        moved = made.updated(made.counts_by_norm(norms, torch.zeros(8).long()), 8.0)
-        assert (float(moved.sensitivity) > 2) == rises
+        moved = made.updated(made.counts(norms, torch.zeros(8).long()), 8.0)
+        assert (float(moved.sensitivity.bound) > 2) == rises
 
 
 def test_slots_have_the_noise_of_the_gradients_and_cost_nothing_more():

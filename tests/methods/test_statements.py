@@ -13,7 +13,7 @@ from dpbench.mechanism.method import Inapplicable, Method
 from dpbench.mechanism.update import Plain
 from dpbench.methods.dicesgd import ErrorFeedback
 from dpbench.methods.dpsgd_f import Groupwise
-from dpbench.methods.raco import RateClip
+from dpbench.methods.raco import CountedRates
 from dpbench.privacy.guarantee import PRIVATE_DIVISOR, PROVEN
 from dpbench.privacy.ledger import Exact, Ledger, Poisson, Shuffled, Step
 from dpbench.system.errors import UserError
@@ -21,13 +21,13 @@ from dpbench.training.accounting import statement
 from tests.methods.every_method import (
     EPSILONS,
     MULTIPLIER,
-    Made,
     every,
     method_of,
     proven,
     settings_of,
     those,
 )
+from tests.problems import Made, problem
 
 
 @every
@@ -61,7 +61,7 @@ def test_a_proof_needs_noise_a_finite_sensitivity_and_a_public_divisor(name, var
     method = method_of(name, variant)
     assert method.private
     assert not method.by_real_size
-    assert math.isfinite(method.clip.sensitivity)
+    assert math.isfinite(method.clip.sensitivity.bound)
 
 
 @those(lambda method: method.by_real_size)
@@ -79,7 +79,7 @@ RATES = CountQuery(20.0, before=True)
 BOUNDS_NOTHING = {
     "alone": Unclipped(),
     "with feedback": ErrorFeedback(Unclipped(), 0.1, 0.5),
-    "with rates": RateClip(Unclipped(), RATES, True, 0.1, 1.0, 5.0),
+    "with rates": CountedRates(Unclipped(), RATES),
     "by group, with the noise of the base bound": Groupwise(1.0, RATES, "batch", "base"),
 }
 
@@ -88,7 +88,7 @@ BOUNDS_NOTHING = {
 def test_a_clip_that_bounds_nothing_voids_every_basis_inside_others_too(clip):
     guarantee = Method("own", clip, PROVEN).guarantee
     assert guarantee.level == "none"
-    assert guarantee.why == clip.caveat
+    assert guarantee.why == clip.sensitivity.caveat
 
 
 def test_the_real_batch_size_as_divisor_voids_every_basis():
@@ -149,4 +149,4 @@ def test_the_statement_shows_only_epsilons_that_the_guarantee_covers(name, varia
 def test_a_method_for_a_number_of_groups_refuses_other_data(name, variant):
     method = method_of(name, variant)
     with pytest.raises(Inapplicable, match=f"exactly {method.groups} groups"):
-        method.on(Made(("a",) * (method.groups + 1)))
+        method.bind(problem(Made(("a",) * (method.groups + 1))))

@@ -17,6 +17,7 @@ from dpbench.privacy.ledger import Ledger, Poisson, Shuffled, Step, from_plain
 from dpbench.system.errors import UserError
 from dpbench.training.accounting import statement
 from dpbench.training.budget import PlannedSteps, Privacy
+from tests.problems import problem
 
 DELTA, RATE, STEPS = 1e-5, 0.02, 200
 POISSON = Poisson(RATE)
@@ -109,11 +110,11 @@ def test_a_paper_s_epsilon_is_by_its_own_accountant():
 
 
 def test_a_method_of_the_note_is_claimed_by_its_formula_in_every_table():
-    method = dp_signlosgd(0.01).for_size(500)
+    method = dp_signlosgd(0.01).bind(problem(size=500))
     says = statement(ledger(method), method, DELTA, 1.0, paper_accountant="gdp")
     assert says["claimed_by"] == "note"
     assert says["claimed"] == note(ledger(method), DELTA)
-    whole = dp_losgd(0.01).for_size(500)
+    whole = dp_losgd(0.01).bind(problem(size=500))
     assert statement(ledger(whole), whole, DELTA, 1.0)["claimed"] is None  # it has no formula
 
 

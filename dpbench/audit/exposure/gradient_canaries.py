@@ -9,15 +9,16 @@ hides a canary, so the attacker chooses the coordinates that they move least. In
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Clip
+from dpbench.clipping import Clip, Problem
 from dpbench.data.dataset import Batch, Split
 from dpbench.gradients import Engine, Gradients, Layer
-from dpbench.mechanism.method import Gradient, ReleasedState
+from dpbench.mechanism.gradient import Gradient, ReleasedState
 from dpbench.mechanism.step import PrivateStep
 from dpbench.system.seeds import generator
 
@@ -129,7 +130,7 @@ class GradientCanaries:
         """The shift of each canary's coordinate [m], in units of the clip's sensitivity."""
         gradients = self.gradients(torch.arange(len(self.coordinates)), layers)
         shifts = gradients.shifts(clip.factors(clip.norms(gradients), self.groups))
-        return (shifts / clip.sensitivity).double()
+        return (shifts / clip.sensitivity.bound).double()
 
 
 def draw_canaries(
@@ -192,11 +193,17 @@ def with_canaries(examples: Split, canaries: GradientCanaries) -> MixedSplit:
 
 
 @dataclass(frozen=True)
-class CanaryInsertion:
+class CanaryInsertion(Gradient):
     """The gradients of a method, `base`, for real examples, followed by those of canaries."""
 
     base: Gradient
     canaries: GradientCanaries
+
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, base=self.base.bind(problem))
+
+    def advance(self, theta: Tensor, counts: Tensor | None) -> Self:
+        return replace(self, base=self.base.advance(theta, counts))
 
     def __call__(
         self, engine: Engine, batch: Batch, clip: Clip, released: ReleasedState

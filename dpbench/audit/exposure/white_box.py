@@ -20,6 +20,7 @@ from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled
 from dpbench.data.dataset import Data
 from dpbench.mechanism.step import PrivateStep, Recorder
+from dpbench.methods.raco import Lagrangian
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
 from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
@@ -80,7 +81,7 @@ def play_white_box(run: Run, folder: Path, number: int, quiet: bool = False) -> 
 
 def _check(run: Run) -> None:
     check_auditable(run)
-    if run.users or run.augmentation or run.method.clip.per_coordinate:
+    if run.users or run.augmentation or run.method.clip.sensitivity.per_coordinate:
         raise UserError(
             "inserted canaries are single examples with a bounded gradient norm: choose "
             "users=none, augmentation=none and a method without bounds per coordinate."
@@ -90,7 +91,7 @@ def _check(run: Run) -> None:
             "inserted canaries are gradients, and the attacker does not see what else is released: "
             "choose other options than normalization=private and temperature=private."
         )
-    if run.method.clip.by_output:
+    if isinstance(run.method.gradient, Lagrangian):
         raise UserError(
             f"inserted canaries are gradients without predictions, which {run.method.name} counts: "
             "use dpbench audit, or another method."

@@ -1,0 +1,35 @@
+"""Problems for methods in tests: as much of a data set and a model as they ask for."""
+
+from dataclasses import dataclass
+
+from dpbench.clipping import Problem
+from dpbench.data.derive.users import Users
+from dpbench.mechanism.gradient import ReleasedState
+
+START = ReleasedState(0, 1, None)
+
+SIZE, LAYERS = 579, ("0", "2")
+"""The parameters and trained layers of the model of step_of."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """As much of a data set as a method asks for."""
+
+    groups: tuple[str, ...] = ("a", "b", "c")
+    name: str = "made"
+    train_size: int = 80  # of 20 users four each, as many as the largest of users_of
+    task: str = "classification"
+    classes: int = 3
+
+
+def problem(
+    dataset: Made | None = None,
+    users: Users | None = None,
+    *,
+    layers: tuple[str, ...] = LAYERS,
+    size: int = SIZE,
+    steps: int = 1,
+    cycle: int = 1,
+) -> Problem:
+    return Problem(dataset or Made(), users, layers, size, steps, cycle)
