@@ -116,10 +116,10 @@ def audit_table(target: Target) -> dict[str, bytes]:
     (condition,) = target.conditions
     tasks = [
         AuditTask(tuple(overrides))
-        for method in target.table["methods"]
+        for method in target.table.methods
         for overrides in target.cells_of(condition, method)
     ]
-    contenders = settings_of(target.table["compute"])["contenders"]
+    contenders = settings_of(target.table.compute)["contenders"]
     tasks += [_of_contender(target, row.split()) for row in contenders]
     folder, again = Path(target.config["results_dir"]) / AUDITS, target.config["again"] is True
     check_writable(folder)
@@ -205,7 +205,7 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
 def _of_contender(target: Target, row: list[str]) -> AuditTask:
     """The audit of another library, with the table's seed and the row's own settings."""
     settings, overrides = split_settings("audit", DEFAULTS, row)
-    (seed,) = target.table["seeds"]
+    (seed,) = target.table.seeds
     common = [*target.scale.overrides, *target.overrides]
     changed = [o for o in common if is_scientific(o)]
     check_for_contender(settings["contender"], changed)
@@ -217,13 +217,13 @@ def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequenc
     refuted = sum(row.refuted for row in rows)
     return page(
         target,
-        target.table["paper"],
+        target.table.paper,
         f"- {len(rows)} claims attacked, {refuted} refuted.",
         image(target),
         grid_lines(grid),
         "## Rules and notes",
         *RULES,
-        *target.table["notes"],
+        *target.table.notes,
         *missing,
     )
 

@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
-from dpbench.config.buildable import check_settings
 from dpbench.config.compose import options
 from dpbench.config.settings import key_of
+from dpbench.config.table_file import Challenge
 from dpbench.records.collect import RECORDS, StoredRecord, records_in
 from dpbench.records.folder import TABLES
 from dpbench.records.record import Record
@@ -22,40 +21,23 @@ PREFIX = "challenge_v"
 
 
 @dataclass(frozen=True)
-class Rules:
-    """How an entry is tuned: `table.challenge` of a table of baselines.
-
-    trials: random ones of the method's space, with trial_seed on a validation split; finalists:
-    the best ones, run again with final_seeds other seeds; rule: that of both choices; validation:
-    the share held out; metric: what the entry is compared by.
-    """
-
-    trials: int
-    trial_seed: int
-    finalists: int
-    final_seeds: int
-    rule: str
-    validation: float
-    metric: str
-
-
-@dataclass(frozen=True)
 class Protocol:
     """A version of the challenge."""
 
     version: str
     target: Target
 
-    @cached_property
-    def rules(self) -> Rules:
-        settings = self.target.table["challenge"]
-        check_settings(Rules, settings, "table.challenge.")
-        return Rules(**settings)
+    @property
+    def rules(self) -> Challenge:
+        """How an entry is tuned."""
+        if self.target.table.challenge is None:
+            raise UserError(f"{self.target.name} has no table.challenge: it is no challenge.")
+        return self.target.table.challenge
 
     @property
     def seeds(self) -> list[int]:
         """Those of the runs that are tested."""
-        return self.target.table["seeds"]
+        return self.target.table.seeds
 
     def search(self, condition: Condition, name: str, entry: Sequence[str]) -> SearchRequest:
         """The search of an entry under a condition; UserError for an invalid one."""
@@ -83,7 +65,7 @@ class Protocol:
         """The committed records by condition and baseline; UserError if some are missing."""
         path = searches_folder().parent / TABLES / f"{self.target.name}.{RECORDS}"
         found: dict[str, dict[str, list[Record]]] = {
-            label: {method: [] for method in self.target.table["methods"]}
+            label: {method: [] for method in self.target.table.methods}
             for label in self.target.labels
         }
         for entry in records_in(path):

@@ -28,7 +28,7 @@ from dpbench.config.composition import composed
 from dpbench.config.interpolations import check_expansion
 from dpbench.config.overrides import grammar, parse, sentence
 from dpbench.config.plugins import plugin_of
-from dpbench.config.rules import check_table, chosen_by_table, values
+from dpbench.config.rules import chosen_by_table, table_of, values
 from dpbench.config.search_path import Folders, groups
 from dpbench.config.settings import PATHS, SETTINGS
 from dpbench.system.errors import UserError, nearest
@@ -119,18 +119,19 @@ def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
 
     The options that the table's rules choose come before the user's, which take precedence.
     """
-    parsed, table = parse(list(lines)), None
+    parsed, table, file = parse(list(lines)), None, None
     options = [o for o in parsed if o.key_or_group in groups()]
     for option in options:
         _check_option(option)
     config, choices = composed(options)
     if "table" in config or any(map(_is_of_table, parsed)):
         table = _table(config, [o for o in parsed if o not in options])
-        config, choices = composed([*parse(chosen_by_table(table, choices)), *options])
+        file = table_of(table)
+        config, choices = composed([*parse(chosen_by_table(file, choices)), *options])
         with open_dict(config):
             config.pop("table", None)
     known = dict.fromkeys(groups()) | _keys(config) | _keys({"table": table} if table else {})
-    for chosen_values in values(table, choices) if table else ():
+    for chosen_values in values(file, choices) if file else ():
         config.merge_with(chosen_values)
     if table is not None or len(folders) > 1:
         _check_chosen_by_user(config, options, table is not None)
@@ -147,9 +148,7 @@ def _table(config: DictConfig, overrides: list[Override]) -> dict:
     check_expansion(config)
     if not isinstance(config.table, DictConfig):
         raise UserError(f"table must be a mapping, got {quoted(config.table)}.")
-    table = cast(dict, OmegaConf.to_container(config.table, resolve=True))
-    check_table(table)
-    return table
+    return cast(dict, OmegaConf.to_container(config.table, resolve=True))
 
 
 def _is_of_table(override: Override) -> bool:

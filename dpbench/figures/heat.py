@@ -1,10 +1,11 @@
 """Heat maps: final metrics of runs over two of their settings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from dpbench.config.table_file import Heat
 from dpbench.figures.formats import titled
 from dpbench.metrics.registry import REGISTRY, parse_name
 from dpbench.records.record import Record
@@ -16,18 +17,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def heat_points(
-    records: Iterable[Record], x: str, y: str, panels: Mapping[str, str]
-) -> pd.DataFrame:
+def heat_points(records: Iterable[Record], heat: Heat) -> pd.DataFrame:
     """Every cell of every panel and run: columns panel, x, y, seed, value.
 
-    x, y: settings, such as `optimizer.lr`; panels maps titles to metrics, such as `test/ece`.
     Raises UserError for a metric that a record does not have.
     """
     rows = []
     for record in records:
-        at = (float(setting(record.config, x)), float(setting(record.config, y)))
-        for title, metric in panels.items():
+        at = (float(setting(record.config, heat.x)), float(setting(record.config, heat.y)))
+        for title, metric in heat.panels.items():
             if metric not in record.metrics:
                 raise UserError(f"the run {record.digest} has no {metric} for the panel {title}.")
             rows.append((title, *at, record.config["seed"], record.metrics[metric]))
@@ -35,9 +33,7 @@ def heat_points(
     return data.sort_values(["panel", "x", "y", "seed"], kind="stable", ignore_index=True)
 
 
-def draw_heat(
-    data: pd.DataFrame, title: str, x: str, y: str, panels: Mapping[str, str]
-) -> "Figure":
+def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
     """Heat maps, from `heat_points`: panels side by side, cells in percent.
 
     Cells are means over the seeds, from dark for the worst to bright for the best; NaN, as after a
@@ -45,19 +41,21 @@ def draw_heat(
     """
     from matplotlib.figure import Figure
 
+    panels = heat.panels
     figure = Figure(figsize=(0.8 + 4.0 * len(panels), 4.4), layout="constrained")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (panel, metric) in zip(axes, panels.items(), strict=True):
         _cells(axis, _means(data, panel), REGISTRY[parse_name(metric).base].better == "lower")
         axis.set_title(f"{panel} (%)", fontsize=10)
-        axis.set_xlabel(x)
-    axes[0].set_ylabel(y)
+        axis.set_xlabel(heat.x)
+    axes[0].set_ylabel(heat.y)
     return titled(figure, title)
 
 
-def heat_grids(data: pd.DataFrame, x: str, y: str, panels: Iterable[str]) -> tuple[Grid, ...]:
+def heat_grids(data: pd.DataFrame, heat: Heat) -> tuple[Grid, ...]:
     """The numbers of every map in percent, from `heat_points`, in increasing order of settings."""
-    return tuple(_grid(_means(data, panel), f"{panel} (%)", f"{y}, and {x}") for panel in panels)
+    corner = f"{heat.y}, and {heat.x}"
+    return tuple(_grid(_means(data, panel), f"{panel} (%)", corner) for panel in heat.panels)
 
 
 def _grid(means: pd.DataFrame, heading: str, corner: str) -> Grid:

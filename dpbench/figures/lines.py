@@ -4,10 +4,11 @@ import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, product
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from dpbench.config.table_file import AxisScale, Lines, Panel
 from dpbench.figures.formats import titled
 from dpbench.records.identity import protocol_of
 from dpbench.records.record import Record
@@ -16,10 +17,6 @@ from dpbench.tables.conditions import setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-Scale = Literal["linear", "log", "log2"]
-Columns = Literal["method", "condition"]
-Band = Literal["standard deviation", "range"]
 
 NamedRecord = tuple[str, str, Record]
 """The condition and the arm of a run, and its record."""
@@ -30,49 +27,16 @@ MAX_MARKERS = 9
 
 
 @dataclass(frozen=True)
-class Panel:
-    """One row of plots: its x-axis, its lines, and the arms in it (None for all).
-
-    lines: from a label to a series in the records' diagnostics, such as `tested/loss`, or to a
-    metric, such as `test/ece`; `<k>` in it, and `<group>` in the label, stand for each of the
-    figure's groups. x: another series, such as `step`; or a setting, such as `method.bound`, where
-    each run is one point: the metric, or the mean of the series. A metric of an arm without that
-    setting is a horizontal line.
-    """
-
-    title: str
-    x: str
-    lines: dict[str, str]
-    arms: tuple[str, ...] | None = None
-    x_scale: Scale = "linear"
-    y_scale: Scale = "linear"
-
-    @property
-    def over_time(self) -> bool:
-        """Whether the x-axis is training time."""
-        return self.x in ("step", "epoch")
-
-    @property
-    def x_label(self) -> str:
-        """The label of the x-axis: x without the prefix of a series or setting."""
-        return self.x.rpartition("/")[2]
-
-
-@dataclass(frozen=True)
 class LineFigure:
     """A figure of panels.
 
     arms: from each arm's name to its label; conditions: their labels; groups: from each group's
-    name to its number. columns: a column of plots for each method, with shared axes, or for each
-    condition that has runs, with all arms in one plot. band: what is shaded around the means over
-    the runs.
+    name to its number.
     """
 
     name: str
     title: str
-    columns: Columns
-    band: Band
-    panels: tuple[Panel, ...]
+    file: Lines
     arms: dict[str, str]
     conditions: tuple[str, ...]
     groups: dict[str, int]
@@ -80,7 +44,7 @@ class LineFigure:
     @property
     def x_label(self) -> str:
         """The labels of all panels' x-axes."""
-        return " or ".join(dict.fromkeys(panel.x_label for panel in self.panels))
+        return " or ".join(dict.fromkeys(panel.x_label for panel in self.file.panels))
 
     def lines_of(self, panel: Panel) -> Iterator[tuple[str, str]]:
         """Label and series of every line of a panel."""
@@ -102,11 +66,11 @@ def line_points(spec: LineFigure, records: Iterable[NamedRecord]) -> pd.DataFram
     """
     names = ["condition", "panel", "arm", "seed", "line", "x", "y"]
     runs = list(records)
-    for panel in spec.panels:
+    for panel in spec.file.panels:
         _check_one_study(spec, panel, runs)
     rows = [point for named in runs for point in _points(spec, *named)]
     data = pd.DataFrame(rows, columns=names)
-    if spec.columns == "method":
+    if spec.file.columns == "method":
         data = data.drop(columns="condition").rename(columns={"arm": "method"})
     return data.sort_values([*data.columns[:-1]], kind="stable", ignore_index=True)
 
@@ -117,7 +81,7 @@ def _check_one_study(spec: LineFigure, panel: Panel, records: Iterable[NamedReco
     for condition, arm, record in records:
         over_setting = not panel.over_time and panel.x not in record.diagnostics
         if over_setting and (panel.arms is None or arm in panel.arms):
-            column = arm if spec.columns == "method" else condition
+            column = arm if spec.file.columns == "method" else condition
             protocols.setdefault(column, set()).add(protocol_of(record.config, panel.x))
     if several := [column for column, names in protocols.items() if len(names) > 1]:
         raise UserError(
@@ -128,7 +92,7 @@ def _check_one_study(spec: LineFigure, panel: Panel, records: Iterable[NamedReco
 
 def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Iterator[tuple]:
     measured: dict[str, list[float] | float] = {**record.metrics, **record.diagnostics}
-    for panel in spec.panels:
+    for panel in spec.file.panels:
         if panel.arms is not None and arm not in panel.arms:
             continue
         for label, series in spec.lines_of(panel):
@@ -166,18 +130,18 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
     """
     from matplotlib.figure import Figure
 
-    declared = spec.arms if spec.columns == "method" else {c: c for c in spec.conditions}
-    present = {*data[spec.columns]}
+    declared = spec.arms if spec.file.columns == "method" else {c: c for c in spec.conditions}
+    present = {*data[spec.file.columns]}
     columns = {c: label for c, label in declared.items() if c in present} or declared
     single = len(columns) == 1
-    rows, width = (1, len(spec.panels)) if single else (len(spec.panels), len(columns))
+    rows, width = (1, len(spec.file.panels)) if single else (len(spec.file.panels), len(columns))
     figure = Figure(figsize=(1.0 + 2.6 * width, 0.9 + 2.1 * rows), layout="constrained")
-    shared = spec.columns == "method" and not single
+    shared = spec.file.columns == "method" and not single
     axes = figure.subplots(
         rows, width, squeeze=False, sharex=shared, sharey="row" if shared else "none"
     )
-    for axis, (panel, column) in zip(axes.flat, product(spec.panels, columns), strict=True):
-        inside = (data["panel"] == panel.title) & (data[spec.columns] == column)
+    for axis, (panel, column) in zip(axes.flat, product(spec.file.panels, columns), strict=True):
+        inside = (data["panel"] == panel.title) & (data[spec.file.columns] == column)
         _plot(axis, spec, panel, data[inside])
         if shared:
             axis.label_outer()
@@ -186,10 +150,10 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
     if single:
         (label,) = columns.values()
         prefix = f"{label}: " if len(declared) > 1 else ""
-        _label(axes[0], "title", [prefix + panel.title for panel in spec.panels])
+        _label(axes[0], "title", [prefix + panel.title for panel in spec.file.panels])
     else:
         _label(axes[0], "title", columns.values())
-        _label(axes[:, 0], "ylabel", [panel.title for panel in spec.panels])
+        _label(axes[:, 0], "ylabel", [panel.title for panel in spec.file.panels])
     return titled(figure, spec.title)
 
 
@@ -204,9 +168,9 @@ def _plot(axis, spec: LineFigure, panel: Panel, data: pd.DataFrame) -> None:
         axis.set_visible(False)
         return
     for label, color, style, line in _lines(spec, panel, data):
-        _line_with_band(axis, line[line["x"].notna()], spec.band, color, style, label)
+        _line_with_band(axis, line[line["x"].notna()], spec.file.band, color, style, label)
         for point in line[line["x"].isna()].itertuples():
-            arm = point.method if spec.columns == "method" else point.arm
+            arm = point.method if spec.file.columns == "method" else point.arm
             name = f"{label}, {spec.arms[arm]}"
             axis.axhline(point.mean, color=color, linestyle=":", label=name)
     axis.set_xlabel(panel.x_label)
@@ -225,7 +189,7 @@ def _lines(
     over a setting a line passes through the arms.
     """
     styles = dict(zip((label for label, _ in spec.lines_of(panel)), cycle(STYLES), strict=False))
-    if spec.columns == "method" or not panel.over_time:
+    if spec.file.columns == "method" or not panel.over_time:
         for number, (label, style) in enumerate(styles.items()):
             yield label, f"C{number}", style, data[data["line"] == label]
         return
@@ -237,7 +201,7 @@ def _lines(
 
 
 def _line_with_band(
-    axis, data: pd.DataFrame, band: Band, color: str, style: str, label: str
+    axis, data: pd.DataFrame, band: str, color: str, style: str, label: str
 ) -> None:
     """Draw the mean over runs, and their spread."""
     if data.empty:
@@ -254,5 +218,5 @@ def _line_with_band(
     axis.fill_between(x, low, high, color=color, alpha=0.2)
 
 
-def _set_scale(set_scale, scale: Scale) -> None:
+def _set_scale(set_scale, scale: AxisScale) -> None:
     set_scale(scale.removesuffix("2"), **({"base": 2} if scale == "log2" else {}))

@@ -55,13 +55,13 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
     ]
     text = page(
         target,
-        f"{target.table['paper']}.",
+        f"{target.table.paper}.",
         image(target),
         *(
             f"## {_label(metric)}, in percent\n\n{grid_lines(_grid(data, metric, costs))}"
             for metric in setup.metrics
         ),
-        *target.table["notes"],
+        *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data, setup))}
@@ -70,7 +70,7 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
 def _points(tuned: Target, metrics: list[str]) -> Iterator[dict]:
     """For each row, metric and number of trials, the expected best with its interval."""
     for condition in tuned.conditions:
-        for arm in tuned.table["methods"]:
+        for arm in tuned.table.methods:
             trials = trials_of(tuned.searches[row_name(condition.label, arm)])
             for metric in metrics:
                 values = [float(trial[metric]) for trial in trials if trial.get(metric)]

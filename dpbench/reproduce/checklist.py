@@ -231,7 +231,7 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     """The checklist at the foot of a table's page; none where nothing is compared with the usual
     baseline by the usual metric."""
     baseline, metric = DEFAULTS["baseline"], DEFAULTS["metric"]
-    compared = baseline in target.table["methods"] and len(target.table["methods"]) > 1
+    compared = baseline in target.table.methods and len(target.table.methods) > 1
     if not compared or not all(metric in record.measured for record in records):
         return ()
     found = _of_records(target, records, Path(target.config["results_dir"]))
@@ -261,7 +261,7 @@ def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evid
         for r in records
         if target.variant_of(r.config) == CORRECTED
     ]
-    order = {method: place for place, method in enumerate(target.table["methods"])}
+    order = {method: place for place, method in enumerate(target.table.methods)}
     entries.sort(key=lambda entry: order.get(entry.method, len(order)))
     trials: Counter[str] = Counter()
     for arm, name in {(row.rpartition(", ")[2], name) for row, name in target.searches.items()}:

@@ -11,7 +11,7 @@ from dpbench.records.code import is_stale
 from dpbench.records.folder import TABLES
 from dpbench.reproduce.figure import check_figure
 from dpbench.reproduce.power import power_page
-from dpbench.reproduce.render import for_paper, render, spec_of
+from dpbench.reproduce.render import for_paper, render
 from dpbench.reproduce.target import Target, target_of
 from dpbench.reproduce.target_runs import execute, not_run, plan_runs
 from dpbench.system.errors import UserError, print_message
@@ -40,14 +40,14 @@ def reproduce(name: str, overrides: list[str]) -> str:
     if own[POWER]:
         return power_page(target, fraction(POWER, spelled_number(own[POWER])))
     folder = Path(target.config["results_dir"])
-    if "bench" in target.table:
+    if target.table.bench:
         return _measure_times(target, folder)
-    if "compute" in target.table:
+    if target.table.compute:
         return _compute(target, folder)
-    if "figure" in target.table:
+    if target.table.figure:
         check_figure(target.table)
     else:
-        spec_of(target)
+        _ = target.edition  # refuses an invalid table before its runs
     runs = plan_runs(target)
     check_writable(folder / TABLES)
     records, unavailable = execute(runs)
@@ -72,7 +72,7 @@ def _is_for_paper(target: Target, own: Mapping[str, str]) -> bool:
         one_of(LAYOUT, own[LAYOUT], [PAPER])
     elif own[COLUMNS]:
         raise UserError(f"columns={own[COLUMNS]} needs layout=paper.")
-    if own[LAYOUT] and {"figure", "compute", "bench"} & target.table.keys():
+    if own[LAYOUT] and not target.table.columns:
         raise UserError(f"{target.name} is no table of runs, so it has no layout=paper.")
     return bool(own[LAYOUT])
 
@@ -82,14 +82,14 @@ def _measure_times(target: Target, folder: Path) -> str:
     from dpbench.bench.command import bench
 
     out = folder / TABLES / target.stem
-    settings = {**target.table["bench"], "device": target.config["device"], "out": out}
+    settings = {**target.table.bench, "device": target.config["device"], "out": out}
     bench([f"{key}={value}" for key, value in settings.items()])
     return f"{target.title}: table, numbers and picture are in {out}."
 
 
 def _compute(target: Target, folder: Path) -> str:
     """A table that needs no private training, computed by the function that its YAML names."""
-    compute = function("table", target.table["compute"])
+    compute = function("table", target.table.compute)
     check_writable(folder / TABLES)
     files = compute(target)
     _write(target, files)

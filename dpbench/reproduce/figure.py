@@ -1,24 +1,17 @@
 """Draws the figure of a target by its kind, and tabulates the numbers in it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from dpbench.config.buildable import TARGET, check, check_settings
+from dpbench.config.buildable import TARGET, check
 from dpbench.config.names import method_name
+from dpbench.config.table_file import Drawing, Heat, Histogram, Lines, Scatter, TableFile
 from dpbench.figures.bands import band_grid, bands
 from dpbench.figures.heat import draw_heat, heat_grids, heat_points
-from dpbench.figures.lines import (
-    Band,
-    Columns,
-    LineFigure,
-    NamedRecord,
-    Panel,
-    draw_lines,
-    line_points,
-)
+from dpbench.figures.lines import LineFigure, NamedRecord, draw_lines, line_points
 from dpbench.figures.reliability import (
     HISTOGRAMS,
     draw_histograms,
@@ -32,10 +25,10 @@ from dpbench.records.record import Record
 from dpbench.reproduce.search_trials import search_trials
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
-from dpbench.system.validate import one_of, typed
+from dpbench.system.validate import one_of
 from dpbench.tables.conditions import row_name
+from dpbench.tables.edition import PAPER_SCALE
 from dpbench.tables.grid import Grid
-from dpbench.tables.spec import PAPER_SCALE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,30 +44,33 @@ class Picture:
 
 
 def picture(target: Target, records: list[Record]) -> Picture:
-    """The figure of a target, of the kind in its specification, by default `lines`."""
-    kind = one_of("table.figure.kind", target.table["figure"].get("kind", "lines"), KINDS)
-    return KINDS[kind](target, records)
+    """The figure of a target, of the kind in its file."""
+    figure = target.table.figure
+    match figure:
+        case Lines():
+            return _lines(target, figure, records)
+        case Heat():
+            return _heat(target, figure, records)
+        case Scatter():
+            return _scatter(target, figure, records)
+        case Histogram():
+            return _histogram(target, figure.variable, records)
+    data = reliability_points(_runs(target, records))
+    return Picture(draw_reliability(data, _title(target)), data)
 
 
-def check_figure(table: Mapping[str, Any]) -> None:
-    """UserError, before any run, for an invalid specification of a figure."""
-    figure = table["figure"]
-    if TARGET in figure:
-        check("table", figure)
-        return
-    kind = one_of("table.figure.kind", figure.get("kind", "lines"), NEEDS)
-    for key, hint in NEEDS[kind].items():
-        if key not in figure:
-            raise UserError(f"a figure of kind {kind} needs table.figure.{key}.")
-        typed(f"table.figure.{key}", figure[key], hint)
-        if not figure[key]:
-            raise UserError(f"table.figure.{key} is empty: there is nothing to draw.")
-    varied = {key for block in table.get("conditions", ()) for key in block}
-    for axis in ("x", "y") if kind == "heat" else ():
-        one_of(f"table.figure.{axis}", figure[axis], varied)
-    for number, panel in enumerate(figure["panels"] if kind == "lines" else ()):
-        check_settings(Panel, panel, f"table.figure.panels[{number}].")
-    if len(table.get("groups", ())) != len(table.get("group_numbers", ())):
+def check_figure(table: TableFile) -> None:
+    """UserError, before any run, for a figure that cannot be drawn."""
+    figure = table.figure
+    if isinstance(figure, Drawing):
+        check("table", {TARGET: figure.target})
+    if isinstance(figure, Lines | Heat) and not figure.panels:
+        raise UserError("table.figure.panels is empty: there is nothing to draw.")
+    if isinstance(figure, Heat):
+        varied = {key for block in table.conditions for key in block}
+        one_of("table.figure.x", figure.x, varied)
+        one_of("table.figure.y", figure.y, varied)
+    if len(table.groups) != len(table.group_numbers):
         raise UserError("table.groups and table.group_numbers must have the same length.")
 
 
@@ -96,45 +92,36 @@ def remarks(target: Target, records: Iterable[Record]) -> list[str]:
     ]
 
 
-def _lines(target: Target, records: list[Record]) -> Picture:
-    table, figure = target.table, target.table["figure"]
-    labels = figure.get("labels") or {method: method_name(method) for method in table["methods"]}
-    groups = zip(table.get("groups", ()), table.get("group_numbers", ()), strict=True)
+def _lines(target: Target, figure: Lines, records: list[Record]) -> Picture:
     spec = LineFigure(
         name=target.name,
         title=_title(target),
-        columns=figure["columns"],
-        band=figure["band"],
-        panels=tuple(Panel(**panel) for panel in figure["panels"]),
-        arms={arm: labels.get(arm, arm) for arm in table["methods"]},
+        file=figure,
+        arms=_labels(target, names=not figure.labels),
         conditions=tuple(target.labels),
-        groups=dict(groups),
+        groups=target.table.numbers_of_groups,
     )
     # A group has no number at a step whose batch has none of its examples.
-    by_group = spec.columns == "method"
+    by_group = figure.columns == "method"
     data = bands(line_points(spec, _named(target, records)), skip_nan=by_group)
     return Picture(draw_lines(spec, data), data, (band_grid(data, spec.x_label),))
 
 
-def _heat(target: Target, records: list[Record]) -> Picture:
-    figure = target.table["figure"]
-    layout = (figure["x"], figure["y"], figure["panels"])
-    data = heat_points(records, *layout)
-    return Picture(draw_heat(data, _title(target), *layout), data, heat_grids(data, *layout))
+def _heat(target: Target, figure: Heat, records: list[Record]) -> Picture:
+    data = heat_points(records, figure)
+    return Picture(draw_heat(data, _title(target), figure), data, heat_grids(data, figure))
 
 
-def _scatter(target: Target, records: list[Record]) -> Picture:
-    table, figure = target.table, target.table["figure"]
-    labels = figure.get("labels", {})
+def _scatter(target: Target, figure: Scatter, records: list[Record]) -> Picture:
     spec = ScatterFigure(
         title=_title(target),
-        x=figure["x"],
-        y=figure["y"],
-        arms={arm: labels.get(arm, method_name(arm)) for arm in table["methods"]},
-        baseline=table["baseline"],
+        x=figure.x,
+        y=figure.y,
+        arms=_labels(target, names=True),
+        baseline=target.table.baseline,
         columns=tuple(target.labels),
     )
-    data = scatter_points(spec, _named(target, records), search_trials(target))
+    data = scatter_points(spec, _named(target, records), search_trials(target, figure))
     return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
 
 
@@ -145,15 +132,9 @@ def _named(target: Target, records: list[Record]) -> list[NamedRecord]:
     ]
 
 
-def _reliability(target: Target, records: list[Record]) -> Picture:
-    data = reliability_points(_runs(target, records))
-    return Picture(draw_reliability(data, _title(target)), data)
-
-
-def _histogram(target: Target, records: list[Record]) -> Picture:
+def _histogram(target: Target, variable: str, records: list[Record]) -> Picture:
     """One panel for each condition that has runs."""
-    variable, parts = target.table["figure"]["variable"], []
-    labels = target.labels
+    parts, labels = [], target.labels
     for label in labels:
         runs = _runs(target, [r for r in records if target.condition_of(r.config) == label])
         parts.append(histogram_points(runs, variable).assign(panel=label))
@@ -165,37 +146,23 @@ def _histogram(target: Target, records: list[Record]) -> Picture:
 
 def _runs(target: Target, records: list[Record]) -> dict[str, list[Record]]:
     """The runs that did not diverge, by the label of their arm, in the order of the table."""
-    runs: dict[str, list[Record]] = {_label(target, arm): [] for arm in target.table["methods"]}
+    labels = _labels(target)
+    runs: dict[str, list[Record]] = {label: [] for label in labels.values()}
     for record in sorted(records, key=lambda record: record.config["seed"]):
         if record.status != DIVERGED:
-            runs[_label(target, target.method_of(record.config))].append(record)
+            runs[labels[target.method_of(record.config)]].append(record)
     return {label: records for label, records in runs.items() if records}
 
 
-def _label(target: Target, arm: str) -> str:
-    return target.table["figure"].get("labels", {}).get(arm, arm)
+def _labels(target: Target, names: bool = False) -> dict[str, str]:
+    """The label of each arm in the legend. names: whether arms without one have a method's display
+    name, and not their own."""
+    given = target.table.figure.labels if target.table.figure else {}
+    return {arm: given.get(arm, method_name(arm) if names else arm) for arm in target.table.methods}
 
 
 def _title(target: Target) -> str:
     """The title, with a remark if the runs are not the paper's."""
-    if target.scale_label == PAPER_SCALE or target.scale.name != PAPER_SCALE:
+    if target.scale_label == PAPER_SCALE or target.scale_name != PAPER_SCALE:
         return target.title
     return f"{target.title} (not the paper's runs: {target.scale_label})"
-
-
-NEEDS: dict[str, dict[str, Any]] = {
-    "lines": {"columns": Columns, "band": Band, "panels": list[dict[str, Any]]},
-    "heat": {"x": str, "y": str, "panels": dict[str, str]},
-    "scatter": {"x": str, "y": str, "searches": str},
-    "reliability": {},
-    "histogram": {"variable": Literal["confidence", "true_class"]},
-}
-"""The required keys of a figure and their types, by its kind."""
-
-KINDS = {
-    "lines": _lines,
-    "heat": _heat,
-    "scatter": _scatter,
-    "reliability": _reliability,
-    "histogram": _histogram,
-}

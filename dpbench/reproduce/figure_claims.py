@@ -12,6 +12,7 @@ from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
+from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.tables.claims.grids import (
     RULE,
@@ -21,10 +22,9 @@ from dpbench.tables.claims.grids import (
     power_line,
 )
 from dpbench.tables.claims.quantities import MINUS, Quantity
-from dpbench.tables.claims.spec import Claim, claims_of
+from dpbench.tables.columns import Column
 from dpbench.tables.markdown import bullets, section
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import Column
 from dpbench.tables.summary import claims_line
 
 STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
@@ -60,7 +60,7 @@ def judge_figure(
     two, point by point; within bars, its absolute value. `<k>` in it stands for each of the
     figure's groups in turn. Raises UserError for a series that a record does not have.
     """
-    claims = claims_of(target.claims)
+    claims = target.claims
     names = dict.fromkeys(c.metric for claim in claims for c in _columns(target, claim))
     values = [{name: _value(record, name) for name in names} for record in records]
     data = pd.concat([runs.reset_index(drop=True), pd.DataFrame(values)], axis=1)
@@ -87,9 +87,9 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
 
 def _columns(target: Target, claim: Claim) -> list[Column]:
     """The quantities of a claim as columns, whose metrics are expressions for `_value`."""
-    groups = dict(zip(target.table["groups"], target.table["group_numbers"], strict=True))
+    groups = target.table.numbers_of_groups
     series = [
-        (text.replace("<k>", str(group)), text.replace("<k>", str(number)))
+        (text.replace("<k>", group), text.replace("<k>", str(number)))
         for text in claim.quantities
         for group, number in (groups.items() if "<k>" in text else [("", "")])
     ]

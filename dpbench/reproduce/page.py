@@ -1,8 +1,8 @@
 """Parts of the page of a target."""
 
 from dpbench.reproduce.target import Target
+from dpbench.tables.edition import PAPER_SCALE
 from dpbench.tables.markdown import document, made_by
-from dpbench.tables.spec import PAPER_SCALE
 
 NOT_PRIVATE = (
     "Drawn from private data without accounting for it; nothing here is released privately."

@@ -1,18 +1,19 @@
 """Renders the files of a target from its records: table or figure, numbers, records."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
+from msgspec import UNSET
 
 from dpbench.config.buildable import TARGET, function
 from dpbench.config.plugins import published_files
 from dpbench.config.settings import CORRECTED
+from dpbench.config.table_file import Drawing
 from dpbench.figures.formats import images
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import claimed
-from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import from_plain
 from dpbench.privacy.statement import Statement
 from dpbench.records.collect import RECORDS
@@ -34,15 +35,8 @@ from dpbench.tables.paper_layout import paper_files
 from dpbench.tables.privacy import privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import TableSpec, table_spec
 from dpbench.tables.table import Table, build_table
 from dpbench.tables.tidy import claims_file, to_csv
-
-RUN_KEYS = (
-    *("settings", "tuned", "arm", "variants", "scales", "epsilon", "claimed_by", "loss_digits"),
-    *("group_numbers", "challenge"),
-)
-"""The keys of a table's YAML that are about its runs; the others specify the table."""
 
 TEXTS = ("csv", "claims.csv", "md", "tex")
 """The suffixes of files that are text: numbers, verdicts, the page, and LaTeX."""
@@ -52,9 +46,9 @@ def render(
     target: Target, records: list[Record], not_run: NotRun = EVERYTHING_WAS_RUN
 ) -> dict[str, bytes]:
     """The files by suffix, including the records: the same records give the same bytes."""
-    if _is_drawn_by_a_function(target):
-        files = function("table", target.table["figure"])(target, records)
-    elif "figure" in target.table:
+    if isinstance(target.table.figure, Drawing):
+        files = _function_of(target.table.figure)(target, records)
+    elif target.table.figure:
         drawn = picture(target, records)
         files = _figure(target, drawn, records, not_run) | images(drawn.figure)
     else:
@@ -68,37 +62,28 @@ def for_paper(
     target: Target, records: list[Record], not_run: NotRun, columns: Sequence[str] = ()
 ) -> dict[str, bytes]:
     """The files of a table as a paper prints it, by suffix; columns: by name, all if empty."""
-    return paper_files(_built(target, records, not_run), spec_of(target), columns)
+    return paper_files(_built(target, records, not_run), target.edition, columns)
 
 
 def texts(target: Target, records: list[Record]) -> dict[str, str]:
     """The files of `render` that are text and no picture, by suffix; those of most figures without
     drawing them, which takes long."""
-    if _is_drawn_by_a_function(target):
+    if isinstance(target.table.figure, Drawing):
         files = render(target, records)
-    elif "figure" in target.table:
+    elif target.table.figure:
         files = _figure(target, picture(target, records), records, EVERYTHING_WAS_RUN)
     else:
         files = _table(target, records, EVERYTHING_WAS_RUN)
     return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
 
 
-def _is_drawn_by_a_function(target: Target) -> bool:
-    return TARGET in target.table.get("figure", {})
-
-
-def spec_of(target: Target) -> TableSpec:
-    """The specification of a target's table; UserError for an invalid one."""
-    plain = {k: v for k, v in target.table.items() if k not in RUN_KEYS}
-    plain |= {"name": target.name, "title": target.title, "scale_label": target.scale_label}
-    plain |= {"arms": target.has_arms}
-    plain |= {"conditions": target.labels, "claims": target.claims, "at_edge": target.at_edge}
-    return table_spec(plain)
+def _function_of(figure: Drawing) -> Callable[[Target, list[Record]], dict[str, bytes]]:
+    return function("table", {TARGET: figure.target})
 
 
 def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim]:
     """The claims of a table or figure, judged by some of its runs."""
-    if "figure" in target.table:
+    if target.table.figure:
         return judge_figure(target, _runs(target, records), records)
     return _built(target, records, EVERYTHING_WAS_RUN).claims
 
@@ -109,16 +94,16 @@ def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, 
 
 
 def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
-    spec = spec_of(target)
-    fitted = any(column.metric == "test/ece_temperature" for column in spec.columns)
+    edition = target.edition
+    fitted = any(column.metric == "test/ece_temperature" for column in edition.columns)
     table = build_table(
-        spec,
+        edition,
         _runs(target, records),
-        printed_numbers(target, spec),
+        printed_numbers(target),
         epsilon=_printed_epsilons(target),
         notes=[*target.notes, *([CAVEAT] if fitted else []), *_terms(records, not_run.statements)],
         not_run=not_run,
-        paper_accountant=_paper_accountant(target),
+        paper_accountant=target.table.claimed_by,
     )
     introduction = (*table.introduction, *target.part)
     foot = table_checklist(target, records)
@@ -127,7 +112,7 @@ def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
 
 def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
     """A row for each record, with its condition, its method or arm, and its variant."""
-    accountant = _paper_accountant(target)
+    accountant = target.table.claimed_by
     return frame(records, settings=()).assign(
         condition=[target.condition_of(record.config) for record in records],
         method=[target.method_of(record.config) for record in records],
@@ -135,11 +120,6 @@ def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
         variant=[target.variant_of(record.config) for record in records],
         **{"privacy/claimed": [_claimed(record.statement, accountant) for record in records]},
     )
-
-
-def _paper_accountant(target: Target) -> str:
-    """The accountant of the table's paper."""
-    return target.table.get("claimed_by", DEFAULT_CLAIM)
 
 
 def _claimed(privacy: Statement, accountant: str) -> float | None:
@@ -165,7 +145,7 @@ def _figure(
     before, after = claims_blocks(judged)
     text = page(
         target,
-        f"{table['paper']}. Scale: {target.scale_label}. Seeds: {table['seeds']}.",
+        f"{table.paper}. Scale: {target.scale_label}. Seeds: {table.seeds}.",
         *target.part,
         *before,
         image(target),
@@ -175,7 +155,7 @@ def _figure(
         *remarks(target, records),
         *_privacy(target, records, not_run.statements),
         *after,
-        *table["notes"],
+        *table.notes,
         *target.notes,
     )
     numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
@@ -190,7 +170,7 @@ def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[
 
 def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
     """Why rows have no runs; in a table with arms, each reason with the names of its rows."""
-    if "arm" not in target.table:
+    if not target.table.has_arms:
         return list(reasons.values())
     by_reason: dict[str, list[str]] = {}
     for row, reason in reasons.items():
@@ -200,34 +180,34 @@ def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
 
 def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statement]) -> list[str]:
     """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
-    if "epsilon" not in target.table:
+    if target.table.epsilon is UNSET:
         return []
     runs = _runs(target, records)
     rows = [
         Row(label, arm, CORRECTED, runs[(runs["condition"] == label) & (runs["method"] == arm)])
         for label in target.labels
-        for arm in target.table["methods"]
+        for arm in target.table.methods
     ]
-    printed, baseline = _printed_epsilons(target), target.table["baseline"]
-    grid = privacy_grid(rows, printed, baseline, planned, _paper_accountant(target))
+    printed, file = _printed_epsilons(target), target.table
+    grid = privacy_grid(rows, printed, file.baseline, planned, file.claimed_by)
     return [section(grid), *_terms(records, planned)]
 
 
-def printed_numbers(target: Target, spec: TableSpec) -> PublishedTable:
+def printed_numbers(target: Target) -> PublishedTable:
     """The printed numbers of the methods and conditions that the table is restricted to; none on
     other data than the paper's."""
-    if spec.published is None or target.other_data:
+    if target.table.published is None or target.other_data:
         return {}
-    printed = read_published(published_files()[spec.published], target.conditions[0].keys)
-    rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
+    printed = read_published(target.published, target.conditions[0].keys)
+    rows = {row_name(label, method) for label in target.labels for method in target.table.methods}
     return {cell: number for cell, number in printed.items() if cell[0] in rows}
 
 
 def _printed_epsilons(target: Target) -> dict[str, str]:
     """The printed epsilon by condition: from a file, or each condition's own budget where the
     table's `epsilon` is "budget"."""
-    source, printed = target.table["epsilon"], {}
-    declared = conditions_of(target.table.get("conditions", []))
+    source, printed = target.table.epsilon, {}
+    declared = conditions_of(target.table.conditions)
     replaced = any(change.startswith("dataset=") for change in target.changes)
     for condition in target.conditions:
         values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from dpbench.config.table_file import Scatter
 from dpbench.records.folder import SEARCH
 from dpbench.records.reading import Unreadable, text_of
 from dpbench.reproduce.target import Target
@@ -13,19 +14,19 @@ from dpbench.system.errors import UserError
 COLUMNS = ["condition", "arm", "x", "y"]
 
 
-def search_trials(target: Target) -> pd.DataFrame:
+def search_trials(target: Target, figure: Scatter) -> pd.DataFrame:
     """Every trial without failures of `search/NAME-DATASET-ARM.csv`: columns condition, arm, x, y.
 
-    NAME: `table.figure.searches`; x, y: the figure's metrics, on validation examples. An arm
+    NAME: the figure's `searches`; x, y: its metrics, on validation examples. An arm
     without a search, or whose search has no such metric, has no trials.
     """
-    figure, folder = target.table["figure"], Path(target.config["results_dir"]) / SEARCH
+    folder = Path(target.config["results_dir"]) / SEARCH
     parts = [pd.DataFrame(columns=COLUMNS)]
     for condition in target.conditions:
         dataset = dict(condition.values).get("dataset", target.config["choices"]["dataset"])
-        for arm in target.table["methods"]:
-            path = folder / f"{figure['searches']}-{dataset}-{arm}.csv"
-            trials = trials_in(path, figure["x"], figure["y"]) if path.exists() else None
+        for arm in target.table.methods:
+            path = folder / f"{figure.searches}-{dataset}-{arm}.csv"
+            trials = trials_in(path, figure.x, figure.y) if path.exists() else None
             if trials is not None:
                 parts.append(trials.assign(condition=condition.label, arm=arm)[COLUMNS])
     return pd.concat(parts[1:] or parts, ignore_index=True)

@@ -2,22 +2,25 @@
 
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, TypeVar
 
 from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.compose import compose, options
 from dpbench.config.plugins import published_files
-from dpbench.config.rules import ARM, search_of
+from dpbench.config.rules import ARM, search_of, table_of
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
+from dpbench.config.table_file import Scale, TableFile
 from dpbench.config.tuned import chose_an_edge, settings_of_search
 from dpbench.execution.prepare import build
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import one_of, typed
+from dpbench.system.validate import one_of
+from dpbench.tables.claims.claim import Claim, claims_of
 from dpbench.tables.conditions import (
     Condition,
     conditions_of,
@@ -25,7 +28,7 @@ from dpbench.tables.conditions import (
     row_name,
     setting,
 )
-from dpbench.tables.spec import PAPER_SCALE
+from dpbench.tables.edition import PAPER_SCALE, Edition
 
 T = TypeVar("T")
 
@@ -37,35 +40,25 @@ BUDGET = "budget"
 
 
 @dataclass(frozen=True)
-class Scale:
-    """A size to run a table at: the paper's, or a smaller one.
-
-    description: what is smaller; overrides: those of the scale, before those of the user.
-    """
-
-    name: str
-    description: str
-    overrides: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Target:
     """A table to reproduce: its name, its scale, the user's overrides, its composed configuration,
     and the conditions that its methods run under.
 
-    changes: the overrides by which runs differ from those of the scale.
+    scale_name: "paper", or the name of a smaller scale; changes: the overrides by which runs differ
+    from those of the scale.
     """
 
     name: str
+    scale_name: str
     scale: Scale
     overrides: tuple[str, ...]
     changes: tuple[str, ...]
     config: dict
     conditions: tuple[Condition, ...]
 
-    @property
-    def table(self) -> dict:
-        return self.config["table"]
+    @cached_property
+    def table(self) -> TableFile:
+        return table_of(self.config["table"])
 
     @property
     def title(self) -> str:
@@ -73,15 +66,15 @@ class Target:
 
         The title of a figure says if there is only one seed, since curves then have no spread.
         """
-        title = self.table["title"]
+        title = self.table.title
         if self.other_data:
             title += f", here with dataset={self.other_data}"
-        if "figure" in self.table and len(self.table["seeds"]) == 1:
+        if self.table.figure and len(self.table.seeds) == 1:
             title += ", one seed"
-        if self.scale.name == PAPER_SCALE:
+        if self.scale_name == PAPER_SCALE:
             return title
         changed = "".join(f", then {change}" for change in self.changes)
-        return f"{title}, at scale {self.scale.name}: {self.scale.description}{changed}"
+        return f"{title}, at scale {self.scale_name}: {self.scale.description}{changed}"
 
     @property
     def other_data(self) -> str:
@@ -93,16 +86,16 @@ class Target:
     @property
     def scale_label(self) -> str:
         """The scale and the changes in a few words: "paper" for the paper's own runs."""
-        if self.scale.name == PAPER_SCALE:
+        if self.scale_name == PAPER_SCALE:
             return ", ".join(self.changes) or PAPER_SCALE
-        return ", ".join([self.scale.name, *self.changes])
+        return ", ".join([self.scale_name, *self.changes])
 
     @property
     def stem(self) -> str:
         """The name of its files, with a suffix for changed runs and for a part of the table."""
         stem = self.name
-        if self.scale.name != PAPER_SCALE:
-            stem += f"-{self.scale.name}"
+        if self.scale_name != PAPER_SCALE:
+            stem += f"-{self.scale_name}"
         if self.changes:
             return f"{stem}-changed"
         return f"{stem}-part" if self.selection else stem
@@ -123,7 +116,7 @@ class Target:
     def command(self) -> str:
         """The command that makes its files, without settings of execution, and with the checksum
         of data of the user's own in place of their path."""
-        scale = [] if self.scale.name == PAPER_SCALE else [f"scale={self.scale.name}"]
+        scale = [] if self.scale_name == PAPER_SCALE else [f"scale={self.scale_name}"]
         words = ["dpbench", "reproduce", self.name, *scale, *self.changes, *self.selection]
         return shlex.join(words)
 
@@ -137,7 +130,7 @@ class Target:
 
         Raises UserError for invalid settings.
         """
-        node = {"compute": settings_of(self.table["compute"])}
+        node = {"compute": settings_of(self.table.compute)}
         settings = buildable.build("table", node)["compute"]
         check_settings(kind, settings, "table.compute.")
         return kind(**settings)
@@ -145,21 +138,33 @@ class Target:
     @property
     def notes(self) -> list[str]:
         """Notes on the data of the runs, such as on statistics that no epsilon covers."""
-        methods = self.table["methods"] if self.has_arms else self.table["methods"][:1]
+        methods = self.table.methods if self.table.has_arms else self.table.methods[:1]
         cells = itertools.product(self.conditions, methods)
         runs = [build(compose(next(self.cells_of(*cell)))) for cell in cells]
         notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
         return list(dict.fromkeys(notes))
 
     @property
-    def claims(self) -> dict[str, dict]:
-        """The table's claims, with the labels of conditions in place of the settings in `under`."""
-        return {
-            name: {**claim, "under": self._labels(f"under in claim {name}", claim["under"])}
-            if "under" in claim
-            else claim
-            for name, claim in self.table.get("claims", {}).items()
-        }
+    def published(self) -> Path:
+        """The file of the published numbers; UserError where there are none."""
+        return published_files()[one_of("table.published", self.table.published, published_files())]
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return claims_of(self.table.claims, self.conditions)
+
+    @property
+    def edition(self) -> Edition:
+        """The table as it is judged; UserError for an invalid one."""
+        return Edition(
+            file=self.table,
+            name=self.name,
+            title=self.title,
+            conditions=tuple(self.labels),
+            scale_label=self.scale_label,
+            claims=self.claims,
+            at_edge=tuple(self.at_edge),
+        )
 
     @property
     def at_edge(self) -> list[str]:
@@ -169,37 +174,26 @@ class Target:
     @property
     def searches(self) -> dict[str, str]:
         """The search whose choice each row takes, by the row's name; empty without `tuned`."""
-        if "tuned" not in self.table:
+        if not self.table.tuned:
             return {}
         return {
             row_name(condition.label, arm): search_of(
-                {**self.table, "arm": arm}, {**self.config["choices"], **dict(condition.values)}
+                self.table, {**self.config["choices"], **dict(condition.values)}, arm
             )
-            for arm, condition in itertools.product(self.table["methods"], self.conditions)
+            for arm, condition in itertools.product(self.table.methods, self.conditions)
         }
-
-    def _labels(self, what: str, values: Mapping[str, list]) -> list[str]:
-        """The labels of the conditions whose settings are among the values, by key."""
-        typed(what, values, dict[str, list])
-        for key in values:
-            one_of(f"a condition {what}", key, self.conditions[0].keys)
-        return [
-            c.label
-            for c in self.conditions
-            if all(dict(c.values)[key] in allowed for key, allowed in values.items())
-        ]
 
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
         for condition in self.conditions:
-            for method in self.table["methods"]:
+            for method in self.table.methods:
                 yield from self.cells_of(condition, method)
 
     def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
         """The overrides of every run of one method, or arm, under one condition."""
         common = [*self.scale.overrides, *self.overrides, *condition.overrides()]
-        row = f"{ARM}={method}" if self.has_arms else f"method={method}"
-        for seed, variant in itertools.product(self.table["seeds"], self._variants(method)):
+        row = f"{ARM}={method}" if self.table.has_arms else f"method={method}"
+        for seed, variant in itertools.product(self.table.seeds, self._variants(method)):
             yield [f"+table={self.name}", row, f"seed={seed}", *common, *variant.overrides()]
 
     def variant_of(self, config: Mapping[str, Any]) -> str:
@@ -211,7 +205,7 @@ class Target:
 
     def _variants(self, method: str) -> list[Condition]:
         """The variants of a method, each as the settings that it adds; the main one first."""
-        declared = self.table.get("variants", {}).get(method, [{}])
+        declared = self.table.variants.get(method, [{}])
         settings = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
         return [Condition(tuple(values.items())) for values in settings]
 
@@ -224,14 +218,9 @@ class Target:
 
     def method_of(self, config: Mapping[str, Any]) -> str:
         """The method of a run, or its arm where the table has arms."""
-        if not self.has_arms:
+        if not self.table.has_arms:
             return config["choices"]["method"]
-        return self._arms[digest({**config, "seed": self.table["seeds"][0]})]
-
-    @property
-    def has_arms(self) -> bool:
-        """Whether rows differ by more than their method, such as by data set and model."""
-        return "arm" in self.table
+        return self._arms[digest({**config, "seed": self.table.seeds[0]})]
 
     @cached_property
     def _arms(self) -> dict[str, str]:
@@ -239,7 +228,7 @@ class Target:
         return {
             digest(compose(next(self.cells_of(condition, arm)))): arm
             for condition in self.conditions
-            for arm in self.table["methods"]
+            for arm in self.table.methods
         }
 
 
@@ -254,33 +243,36 @@ def target_of(name: str, arguments: list[str]) -> Target:
     if fixed:
         raise UserError(f"{fixed[0]} is set by the table: use table.methods or table.seeds.")
     config = compose([f"+table={name}", *overrides])
-    scale = _scale(name, config["table"], [o for o in arguments if key_of(o) == "scale"])
-    conditions = conditions_of(config["table"].get("conditions", []))
+    scale_name, scale = _scale(name, table_of(config["table"]), arguments)
+    conditions = _conditions(config)
     if scale.overrides:
         scaled = compose([f"+table={name}", *scale.overrides])
         config = compose([f"+table={name}", *scale.overrides, *overrides])
-        declared = conditions_of(config["table"].get("conditions", []))
-        conditions, _ = _narrow(declared, scale.overrides, scaled)
-    _check_names(config["table"])
+        conditions, _ = _narrow(_conditions(config), scale.overrides, scaled)
     conditions, undeclared = _narrow(conditions, overrides, config)
     changes = tuple(
         _without_path(o, config) for o in overrides if _is_change(o, conditions, undeclared)
     )
-    target = Target(name, scale, overrides, changes, config, tuple(conditions))
+    target = Target(name, scale_name, scale, overrides, changes, config, tuple(conditions))
+    _check_names(target.table)
     _check_searches(target)
     return target
 
 
-def _check_names(table: dict) -> None:
+def _conditions(config: dict) -> list[Condition]:
+    return conditions_of(table_of(config["table"]).conditions)
+
+
+def _check_names(table: TableFile) -> None:
     """UserError for an unknown baseline, and for missing files of published numbers."""
-    if "baseline" in table:
-        arms = {rule.get("when", {}).get("arm") for rule in table.get("settings", ())}
-        known = {*table["methods"], *options("method"), *arms} - {None}
-        one_of("table.baseline", table["baseline"], known)
+    if table.baseline:
+        arms = {rule.when["arm"] for rule in table.settings if "arm" in rule.when}
+        one_of("table.baseline", table.baseline, {*table.methods, *options("method"), *arms})
     files = {*published_files()}
-    for key in ("published", "epsilon"):
-        if table.get(key) is not None:
-            one_of(f"table.{key}", table[key], files | ({BUDGET} if key == "epsilon" else set()))
+    if table.published is not None:
+        one_of("table.published", table.published, files)
+    if isinstance(table.epsilon, str):
+        one_of("table.epsilon", table.epsilon, files | {BUDGET})
 
 
 def _check_searches(target: Target) -> None:
@@ -294,22 +286,18 @@ def _check_searches(target: Target) -> None:
             )
 
 
-def _scale(name: str, table: dict, choices: list[str]) -> Scale:
-    """The scale of the last `scale=NAME`, by default the paper's."""
-    chosen = choices[-1].partition("=")[2] if choices else PAPER_SCALE
-    if chosen == PAPER_SCALE:
-        return Scale(PAPER_SCALE, "", ())
-    declared = table.get("scales", {})
-    if chosen not in declared:
-        known = nearest(chosen, [PAPER_SCALE, *declared])
-        raise UserError(f"scale={chosen} is not declared by {name}: {known}")
-    settings = {"name": chosen, **declared[chosen]}
-    check_settings(Scale, settings, f"table.scales.{chosen}.")
-    return Scale(chosen, settings["description"], tuple(settings["overrides"]))
+def _scale(name: str, table: TableFile, arguments: Sequence[str]) -> tuple[str, Scale]:
+    """The name and the scale of the last `scale=NAME`, by default the paper's."""
+    scales = {PAPER_SCALE: Scale("", []), **table.scales}
+    chosen = [o.partition("=")[2] for o in arguments if key_of(o) == "scale"]
+    wanted = chosen[-1] if chosen else PAPER_SCALE
+    if wanted not in scales:
+        raise UserError(f"scale={wanted} is not declared by {name}: {nearest(wanted, scales)}")
+    return wanted, scales[wanted]
 
 
 def _narrow(
-    conditions: list[Condition], overrides: tuple[str, ...], config: dict
+    conditions: list[Condition], overrides: Sequence[str], config: dict
 ) -> tuple[list[Condition], set[str]]:
     """The conditions that match overrides, and the keys that they set to undeclared values."""
     undeclared = set()

@@ -39,12 +39,12 @@ def plan_runs(target: Target) -> TargetRuns:
     rows = {
         tuple(overrides): row_name(condition.label, method)
         for condition in target.conditions
-        for method in target.table["methods"]
+        for method in target.table.methods
         for overrides in target.cells_of(condition, method)
     }
     sweep = plan_sweep(target.stem, map(list, rows))
     for run in sweep.built.values():
-        for group in target.table.get("groups", ()):
+        for group in target.table.groups:
             one_of("table.groups", str(group), run.dataset.groups)
     return TargetRuns(
         replace(sweep, config=target.config, impossible=()),

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from dpbench.system.errors import UserError, nearest
 
@@ -189,7 +189,7 @@ def typed(what: str, value: object, hint: Any) -> None:
     """
     if not fits(value, hint):
         way = quoting_hint(what, value) if fits(_as_text(value), hint) else ""
-        raise _refusal(what, _in_words(hint) + _size_hint(value), value, way)
+        raise _refusal(what, in_words(hint) + _size_hint(value), value, way)
     _check_range(what, value, hint)
 
 
@@ -294,21 +294,29 @@ WORDS = {
 }
 
 
-def _in_words(hint: Any, plural: bool = False) -> str:
+def in_words(hint: Any, plural: bool = False) -> str:
     """The name of a type in messages."""
     origin, options = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _in_words(options[0], plural)
+        return in_words(options[0], plural)
     if origin in (Union, UnionType):
-        named = [o for o in options if not getattr(o, "__module__", "").startswith("torch")]
-        return " or ".join(dict.fromkeys(_in_words(option, plural) for option in named))
+        hidden = {int} if {int, float} <= {*options} else set()  # a number may be whole
+        named = [o for o in options if not _is_unnamed(o) and o not in hidden]
+        return " or ".join(dict.fromkeys(in_words(option, plural) for option in named))
     if origin is Literal:
         return " or ".join(map(str, options))
     if origin in (list, tuple, Sequence):
-        return f"{WORDS[origin][plural]} of {_in_words(options[0], plural=True)}"
+        return f"{WORDS[origin][plural]} of {in_words(options[0], plural=True)}"
+    if isinstance(hint, type) and issubclass(hint, Struct):
+        return WORDS[dict][plural]
     if (kind := origin or hint) in WORDS:
         return WORDS[kind][plural]
     return "an object of another type (see its _target_)"
+
+
+def _is_unnamed(hint: Any) -> bool:
+    """Whether no user writes a value of the type: an UnsetType is a setting that is left out."""
+    return getattr(hint, "__module__", "").startswith(("torch", "msgspec"))
 
 
 def _refusal(what: str, expected: str, value: object, way: str = "") -> UserError:

@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from dpbench.metrics.paired import is_paired
+from dpbench.tables.columns import Column
+from dpbench.tables.edition import STANDARD_ERROR, Edition
 from dpbench.tables.published import Published, PublishedTable
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import STANDARD_ERROR, Column, TableSpec
 from dpbench.tables.verdict import IMPOSSIBLE, MISSING, Distance, judge
 
 
@@ -37,19 +38,19 @@ class Cell:
 
 
 def cells_of(
-    spec: TableSpec, rows: Sequence[Row], published: PublishedTable, impossible: Collection[str]
+    edition: Edition, rows: Sequence[Row], published: PublishedTable, impossible: Collection[str]
 ) -> list[Cell]:
     """All cells, row by row; the baseline has none in columns that are relative to it."""
     return [
-        _cell(spec, row, column, published, impossible)
+        _cell(edition, row, column, published, impossible)
         for row in rows
-        for column in spec.columns
-        if not (row.method == spec.baseline and is_paired(column.metric))
+        for column in edition.columns
+        if not (row.method == edition.file.baseline and is_paired(column.metric))
     ]
 
 
 def _cell(
-    spec: TableSpec,
+    edition: Edition,
     row: Row,
     column: Column,
     published: PublishedTable,
@@ -62,8 +63,8 @@ def _cell(
         return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
     mean = statistics.fmean(values)
     error = standard_error(values)
-    spread = error if spec.spread == STANDARD_ERROR else standard_deviation(values)
-    result = judge(spec, column, values, printed)
+    spread = error if edition.file.spread == STANDARD_ERROR else standard_deviation(values)
+    result = judge(edition, column, values, printed)
     return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
 
 

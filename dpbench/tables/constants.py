@@ -4,10 +4,11 @@ import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dpbench.tables.columns import Column
 from dpbench.tables.conditions import row_name
+from dpbench.tables.edition import Edition
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import Published, PublishedTable
-from dpbench.tables.spec import Column, TableSpec
 from dpbench.tables.verdict import MARGINS, REPRODUCED, judge
 
 RULE = (
@@ -26,13 +27,13 @@ class ConstantBaseline(NamedTuple):
     means: int
 
 
-def constants(spec: TableSpec, published: PublishedTable) -> list[ConstantBaseline]:
+def constants(edition: Edition, published: PublishedTable) -> list[ConstantBaseline]:
     """One for each column with printed numbers, under each condition."""
     return [
-        _baseline(spec, condition, column, numbers)
-        for condition in spec.conditions
-        for column in spec.columns
-        if column.judged and (numbers := list(_printed(spec, published, condition, column)))
+        _baseline(edition, condition, column, numbers)
+        for condition in edition.conditions
+        for column in edition.columns
+        if column.judged and (numbers := list(_printed(edition, published, condition, column)))
     ]
 
 
@@ -52,22 +53,20 @@ def constants_grid(baselines: list[ConstantBaseline]) -> Grid:
 
 
 def _printed(
-    spec: TableSpec, published: PublishedTable, condition: str, column: Column
+    edition: Edition, published: PublishedTable, condition: str, column: Column
 ) -> Iterator[Published]:
-    for method in spec.methods:
+    for method in edition.file.methods:
         if number := published.get((row_name(condition, method), column.printed)):
             yield number
 
 
 def _baseline(
-    spec: TableSpec, condition: str, column: Column, numbers: list[Published]
+    edition: Edition, condition: str, column: Column, numbers: list[Published]
 ) -> ConstantBaseline:
     mean = statistics.fmean(float(number.value) for number in numbers)
+    runs = max(2, edition.published_runs)
     counts = [
-        sum(
-            judge(spec, column, [constant] * max(2, spec.published_runs), number)[0] == REPRODUCED
-            for number in numbers
-        )
+        sum(judge(edition, column, [constant] * runs, n)[0] == REPRODUCED for n in numbers)
         for constant in (0.0, mean)
     ]
     return ConstantBaseline(condition, column, len(numbers), *counts)

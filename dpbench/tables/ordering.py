@@ -9,8 +9,9 @@ from dpbench.metrics.paired import is_paired
 from dpbench.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
 from dpbench.tables.claims.comparisons import FAILS, HOLDS, UNDECIDED, Evidence
 from dpbench.tables.claims.quantities import PrintedNumber, quantity
+from dpbench.tables.columns import Column
+from dpbench.tables.edition import Edition
 from dpbench.tables.grid import Grid
-from dpbench.tables.spec import Column, TableSpec
 
 HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")
 RULE = (
@@ -20,9 +21,9 @@ RULE = (
 )
 
 
-def order_of(spec: TableSpec, evidence: Evidence) -> dict[str, Counter]:
+def order_of(edition: Edition, evidence: Evidence) -> dict[str, Counter]:
     """By column, the verdicts on the pairs of rows whose printed numbers differ, with counts."""
-    counts = {column.name: Counter(_verdicts(spec, evidence, column)) for column in spec.columns}
+    counts = {c.name: Counter(_verdicts(edition, evidence, c)) for c in edition.columns}
     return {column: count for column, count in counts.items() if count.total()}
 
 
@@ -35,17 +36,17 @@ def order_grid(counts: dict[str, Counter]) -> Grid:
     return Grid("Order of the rows", HEAD, tuple(lines))
 
 
-def _verdicts(spec: TableSpec, evidence: Evidence, column: Column) -> Iterator[str]:
-    tests = list(_tests(spec, evidence, column))
+def _verdicts(edition: Edition, evidence: Evidence, column: Column) -> Iterator[str]:
+    tests = list(_tests(edition, evidence, column))
     for test, p in zip(tests, holm([test.p_difference for test in tests]), strict=True):
         yield UNDECIDED if p > LEVEL else HOLDS if test.mean > 0 else FAILS
 
 
-def _tests(spec: TableSpec, evidence: Evidence, column: Column) -> Iterator[PairedTest]:
+def _tests(edition: Edition, evidence: Evidence, column: Column) -> Iterator[PairedTest]:
     """The tests of our gaps, of which those with print's sign are positive; NaN without runs."""
     value = quantity(column.name, [column])
-    paired = is_paired(column.metric)
-    methods = [method for method in spec.methods if not (paired and method == spec.baseline)]
+    without = edition.file.baseline if is_paired(column.metric) else None
+    methods = [method for method in edition.file.methods if method != without]
     for condition in evidence.conditions:
         for row, other in itertools.combinations(methods, 2):
             printed = evidence.printed_gap(condition, row, other, value)

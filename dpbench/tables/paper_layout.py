@@ -12,11 +12,12 @@ from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.records.epsilon import NO_PROOF
 from dpbench.system.validate import one_of
 from dpbench.tables.cells import Cell
+from dpbench.tables.columns import Column
+from dpbench.tables.edition import Edition
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.latex import escape
 from dpbench.tables.markdown import grid_lines
 from dpbench.tables.published import Published
-from dpbench.tables.spec import Column, TableSpec
 from dpbench.tables.table import Table
 from dpbench.tables.tidy import csv_text
 
@@ -71,24 +72,24 @@ class PaperTable:
         return any(row.condition for row in self.rows)
 
 
-def paper_files(table: Table, spec: TableSpec, columns: Sequence[str]) -> dict[str, bytes]:
+def paper_files(table: Table, edition: Edition, columns: Sequence[str]) -> dict[str, bytes]:
     """The files by suffix. columns: the names of those to print, all if empty.
 
     Raises UserError for an unknown column.
     """
-    known = {column.name: column for column in spec.columns}
+    known = {column.name: column for column in edition.columns}
     chosen = [known[one_of("columns", name, known)] for name in columns or known]
-    paper = _paper_table(table, spec, chosen)
+    paper = _paper_table(table, edition, chosen)
     cells = [cell for cell in table.cells if cell.column in chosen]
     texts = {"md": _markdown(paper), "csv": _csv(cells), "tex": _latex(paper)}
     return {f"paper.{suffix}": text.encode() for suffix, text in texts.items()}
 
 
-def _paper_table(table: Table, spec: TableSpec, columns: Sequence[Column]) -> PaperTable:
+def _paper_table(table: Table, edition: Edition, columns: Sequence[Column]) -> PaperTable:
     epsilons = _epsilons(table)
     cells = {(cell.row, cell.column.name): cell for cell in table.cells}
     labels = {cell.row: cell.condition for cell in table.cells}
-    baseline = method_name(spec.baseline)
+    baseline = method_name(edition.file.baseline)
     rows = []
     for condition, members in groupby(labels, key=lambda label: labels[label]):
         names = {label: _method(label, condition) for label in members}
@@ -107,14 +108,15 @@ def _paper_table(table: Table, spec: TableSpec, columns: Sequence[Column]) -> Pa
             shown = _in_symbols(condition)
             rows.append(PaperRow(shown, name, (*numbers, *epsilons.get(label, ()))))
     heads = (*map(_column_name, columns), *(f"ε, {name}" for name in BOUNDS))
-    return PaperTable(spec.name, _caption(table, spec), heads, tuple(rows))
+    return PaperTable(edition.name, _caption(table, edition), heads, tuple(rows))
 
 
-def _caption(table: Table, spec: TableSpec) -> str:
+def _caption(table: Table, edition: Edition) -> str:
     counts = sorted({cell.n for cell in table.cells if cell.n})
     seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else "0"
     printed = ", published values in brackets" if any(c.published for c in table.cells) else ""
-    return f"{table.title}. Mean ± {spec.spread} of {seeds} runs{printed}; best private mean bold."
+    numbers = f"Mean ± {edition.file.spread} of {seeds} runs{printed}"
+    return f"{table.title}. {numbers}; best private mean bold."
 
 
 def _epsilons(table: Table) -> dict[str, tuple[PaperCell, ...]]:

@@ -9,7 +9,7 @@ from dpbench.records.reading import Unreadable, text_of
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
 from dpbench.tables.conditions import Condition, row_name
-from dpbench.tables.spec import TableSpec
+from dpbench.tables.edition import Edition
 
 
 @dataclass(frozen=True)
@@ -59,13 +59,12 @@ def read_epsilon(path: Path, dataset: str) -> str:
     return printed[dataset]
 
 
-def check_covered(spec: TableSpec, published: PublishedTable) -> None:
+def check_covered(edition: Edition, published: PublishedTable) -> None:
     """Raise UserError if the paper printed a row or a column that the table leaves out."""
-    columns = {column.printed for column in spec.columns}
-    rows = {row_name(condition, method) for condition in spec.conditions for method in spec.methods}
+    columns = {column.printed for column in edition.columns}
     for row, column in published:
-        if row not in rows or column not in columns:
-            raise UserError(f"{spec.name} has no cell for the published {column} of {row}.")
+        if row not in edition.rows or column not in columns:
+            raise UserError(f"{edition.name} has no cell for the published {column} of {row}.")
 
 
 def without_comments(path: Path) -> list[str]:

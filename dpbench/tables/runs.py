@@ -14,7 +14,7 @@ from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.records.divergence import DIVERGED
 from dpbench.system.errors import UserError
 from dpbench.tables.conditions import row_name
-from dpbench.tables.spec import TableSpec
+from dpbench.tables.edition import Edition
 
 IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = [*ACCOUNTANTS, "guarantee", "why", "claimed", "delta", "arithmetic"]
@@ -79,7 +79,7 @@ class Row:
         return {seed: value for seed, value in values.items() if seed in there}
 
 
-def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:
+def rows_of(edition: Edition, runs: pd.DataFrame) -> list[Row]:
     """The rows of the table in the specification's order, corrected variants first.
 
     runs: one row per run with the columns REQUIRED, `test/...` metrics and, where the table has
@@ -92,33 +92,34 @@ def rows_of(spec: TableSpec, runs: pd.DataFrame) -> list[Row]:
         runs = runs.assign(condition="")
     return [
         row
-        for condition in spec.conditions
-        for row in _rows_under(spec, condition, runs[runs["condition"] == condition])
+        for condition in edition.conditions
+        for row in _rows_under(edition, condition, runs[runs["condition"] == condition])
     ]
 
 
-def _rows_under(spec: TableSpec, condition: str, runs: pd.DataFrame) -> list[Row]:
-    selected = _selected(spec, runs)
-    paired = any(is_paired(column.metric) for column in spec.columns)
+def _rows_under(edition: Edition, condition: str, runs: pd.DataFrame) -> list[Row]:
+    selected = _selected(edition, runs)
+    paired = any(is_paired(column.metric) for column in edition.columns)
     if paired and len(selected):
-        a, b = spec.groups
-        selected = pair_with_baseline(selected, (a, b), spec.baseline)
-    metrics = [column.metric for column in spec.columns]
+        a, b = edition.groups
+        selected = pair_with_baseline(selected, (a, b), edition.file.baseline)
+    metrics = [column.metric for column in edition.columns]
     if WORST_GROUP in metrics:
         selected = with_worst_group(selected)
     if selected.empty:
         selected = selected.reindex(columns=[*REQUIRED, *metrics])
     _require(selected, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
-    return [row for method in spec.methods for row in _variants(condition, method, selected)]
+    return [row for m in edition.file.methods for row in _variants(condition, m, selected)]
 
 
-def _selected(spec: TableSpec, runs: pd.DataFrame) -> pd.DataFrame:
+def _selected(edition: Edition, runs: pd.DataFrame) -> pd.DataFrame:
     if runs.empty:
         return pd.DataFrame(columns=REQUIRED)
     _require(runs, REQUIRED)
-    in_table = runs["method"].isin([*spec.methods, spec.baseline]) & runs["seed"].isin(spec.seeds)
+    file = edition.file
+    in_table = runs["method"].isin([*file.methods, file.baseline]) & runs["seed"].isin(file.seeds)
     selected = runs[in_table].sort_values(IDENTITY).reset_index(drop=True)
-    for name in () if spec.arms else ("dataset", "model"):
+    for name in () if file.has_arms else ("dataset", "model"):
         values = selected[name].unique()
         if len(values) > 1:
             raise UserError(f"A table is about one {name}, not {', '.join(values)}.")

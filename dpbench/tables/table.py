@@ -13,12 +13,12 @@ from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.claims import grids as claim_grids
 from dpbench.tables.claims.comparisons import Evidence, JudgedClaim, evidence
 from dpbench.tables.claims.quantities import printed_table, quantity
+from dpbench.tables.edition import PAPER_SCALE, Edition
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
 from dpbench.tables.privacy import TIGHTEST_COLUMN, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
-from dpbench.tables.spec import PAPER_SCALE, TableSpec
 from dpbench.tables.summary import claims_line, constants_line, opening, order_line
 from dpbench.tables.verdict import rule, scores_line
 
@@ -45,7 +45,7 @@ class Table:
 
 
 def build_table(
-    spec: TableSpec,
+    edition: Edition,
     runs: pd.DataFrame,
     published: PublishedTable,
     *,
@@ -54,7 +54,7 @@ def build_table(
     not_run: NotRun = EVERYTHING_WAS_RUN,
     paper_accountant: str = DEFAULT_CLAIM,
 ) -> Table:
-    """The table of a specification, from runs and the paper's printed numbers.
+    """The table of an edition, from runs and the paper's printed numbers.
 
     runs: one row per run, with the columns dataset, model, method, variant, seed, status
     (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
@@ -64,14 +64,14 @@ def build_table(
     paper_accountant: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
-    check_covered(spec, published)
-    rows = rows_of(spec, runs)
-    cells = cells_of(spec, rows, published, not_run.reasons)
-    privacy = privacy_grid(rows, epsilon, spec.baseline, not_run.statements, paper_accountant)
-    at_paper_scale = spec.scale_label == PAPER_SCALE
-    data = evidence(spec.conditions, rows, printed_table(spec, published), spec.at_edge)
-    judged = judge(spec, data)
-    order, baselines = ordering.order_of(spec, data), constants.constants(spec, published)
+    check_covered(edition, published)
+    file, rows = edition.file, rows_of(edition, runs)
+    cells = cells_of(edition, rows, published, not_run.reasons)
+    privacy = privacy_grid(rows, epsilon, file.baseline, not_run.statements, paper_accountant)
+    at_paper_scale = edition.scale_label == PAPER_SCALE
+    data = evidence(edition.conditions, rows, printed_table(edition, published), edition.at_edge)
+    judged = judge(edition, data)
+    order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
     lines = (
         claims_line(judged),
@@ -83,7 +83,7 @@ def build_table(
     )
     grids = [
         claim_grids.claims_grid(judged),
-        _main(spec, rows, cells, not_run.reasons, privacy),
+        _main(edition, rows, cells, not_run.reasons, privacy),
         _comparison(cells if published else []),
         ordering.order_grid(order),
         constants.constants_grid(judged_constants),
@@ -91,49 +91,50 @@ def build_table(
         privacy,
     ]
     return Table(
-        name=spec.name,
-        title=spec.title if at_paper_scale else f"{spec.title} (not at the paper's scale)",
-        introduction=tuple(filter(None, (opening(cells), *_introduction(spec)))),
+        name=edition.name,
+        title=edition.title if at_paper_scale else f"{edition.title} (not at the paper's scale)",
+        introduction=tuple(filter(None, (opening(cells), *_introduction(edition)))),
         summary=tuple(filter(None, lines)),
         grids=tuple(block for block in grids if block.rows),
-        rules=tuple(_rules(spec, bool(published))),
+        rules=tuple(_rules(edition, bool(published))),
         notes=(
-            *spec.notes,
-            *_notes_on_tuning(spec),
+            *file.notes,
+            *_notes_on_tuning(edition),
             *notes,
-            *_notes_on_runs(spec, rows, not_run.reasons),
+            *_notes_on_runs(edition, rows, not_run.reasons),
         ),
         cells=tuple(cells),
         claims=tuple(judged),
     )
 
 
-def judge(spec: TableSpec, data: Evidence) -> list[JudgedClaim]:
+def judge(edition: Edition, data: Evidence) -> list[JudgedClaim]:
     """The claims of a table, in their order."""
     return [
-        data.judge(claim, [quantity(name, spec.columns) for name in claim.quantities])
-        for claim in spec.claims
+        data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
+        for claim in edition.claims
     ]
 
 
-def _rules(spec: TableSpec, published: bool) -> Iterable[str]:
-    if spec.claims:
+def _rules(edition: Edition, published: bool) -> Iterable[str]:
+    if edition.claims:
         yield claim_grids.RULE
     if published:
-        yield rule(spec)
+        yield rule(edition)
         yield ordering.RULE
-        if spec.scale_label == PAPER_SCALE:
+        if edition.scale_label == PAPER_SCALE:
             yield constants.RULE
 
 
-def _introduction(spec: TableSpec) -> Iterable[str]:
-    yield f"{spec.paper}. Cells: mean ± {spec.spread} (number of runs). Scale: {spec.scale_label}."
-    if spec.groups:
-        yield "Groups: a = {}, b = {}.".format(*spec.groups)
+def _introduction(edition: Edition) -> Iterable[str]:
+    cells = f"Cells: mean ± {edition.file.spread} (number of runs)"
+    yield f"{edition.file.paper}. {cells}. Scale: {edition.scale_label}."
+    if edition.groups:
+        yield "Groups: a = {}, b = {}.".format(*edition.groups)
 
 
 def _main(
-    spec: TableSpec,
+    edition: Edition,
     rows: Sequence[Row],
     cells: Sequence[Cell],
     reasons: Mapping[str, str],
@@ -142,7 +143,7 @@ def _main(
     """The table in the paper's layout, with the upper bound of each method's epsilon."""
     epsilons = {line[0]: line[privacy.head.index(TIGHTEST_COLUMN)] for line in privacy.rows}
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
-    names = [column.name for column in spec.columns]
+    names = [column.name for column in edition.columns]
     lines = [
         (row.label, f"not possible: {reasons[row.name]}")
         if row.name in reasons and row.runs.empty
@@ -172,36 +173,35 @@ def _comparison(cells: Sequence[Cell]) -> Grid:
     return Grid("Ours and published", head, tuple(lines))
 
 
-def _notes_on_tuning(spec: TableSpec) -> Iterable[str]:
-    if spec.at_edge:
+def _notes_on_tuning(edition: Edition) -> Iterable[str]:
+    if edition.at_edge:
         yield (
-            f"Tuned at an edge of the range that was searched: {'; '.join(spec.at_edge)}. Another "
-            "range might serve them better, so a comparison that one of them loses is undecided."
+            "Tuned at an edge of the range that was searched: "
+            f"{'; '.join(edition.at_edge)}. Another range might serve them better, so a comparison "
+            "that one of them loses is undecided."
         )
 
 
 def _notes_on_runs(
-    spec: TableSpec, rows: Sequence[Row], reasons: Mapping[str, str]
+    edition: Edition, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> Iterable[str]:
     """Notes on runs that are missing, diverged, or had non-finite gradients."""
+    baseline = edition.file.baseline
     seeds_of_baseline = {
-        (row.condition, seed)
-        for row in rows
-        if row.method == spec.baseline
-        for seed in row.runs["seed"]
+        (row.condition, seed) for row in rows if row.method == baseline for seed in row.runs["seed"]
     }
-    paired = any(is_paired(column.metric) for column in spec.columns)
+    paired = any(is_paired(column.metric) for column in edition.columns)
     for row in rows:
         seeds = set(row.runs["seed"])
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
         if sentence := note(row.label, row.nonfinite):
             yield sentence
-        if row.name not in reasons and (missing := set(spec.seeds) - seeds):
+        if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."
         unpaired = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}
         if paired and unpaired:
-            yield f"{row.label} has no {spec.baseline} run to pair with for seed {_list(unpaired)}."
+            yield f"{row.label} has no {baseline} run to pair with for seed {_list(unpaired)}."
 
 
 def _list(seeds: Iterable[int]) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dpbench.metrics.paired_t import LEVEL
+from dpbench.tables.columns import Column
+from dpbench.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Edition
 from dpbench.tables.published import Published
-from dpbench.tables.spec import PAPER_SCALE, STANDARD_DEVIATION, Column, TableSpec
 
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
@@ -73,15 +74,15 @@ class Distance:
 
 
 def distance(
-    spec: TableSpec, column: Column, values: Sequence[float], printed: Published
+    edition: Edition, column: Column, values: Sequence[float], printed: Published
 ) -> Distance:
     """Our runs' mean against a printed one. values [n]: in the column's unit, n at least 1.
 
     A standard error that was not printed is that of our runs' spread over the paper's runs.
     """
-    n, theirs = len(values), spec.published_runs
+    n, theirs = len(values), edition.published_runs
     deviation = statistics.stdev(values) if n > 1 else math.nan
-    errors = (deviation / math.sqrt(n), published_standard_error(spec, printed))
+    errors = (deviation / math.sqrt(n), published_standard_error(edition, printed))
     if printed.spread is None:
         errors = (errors[0], deviation / math.sqrt(theirs))
     return Distance(
@@ -99,16 +100,16 @@ def _degrees(errors: tuple[float, float], runs: tuple[int, int]) -> float:
     return math.hypot(*errors) ** 4 / parts if parts > 0 else math.inf
 
 
-def published_standard_error(spec: TableSpec, printed: Published) -> float:
+def published_standard_error(edition: Edition, printed: Published) -> float:
     """The standard error of a printed mean, from whichever spread the paper printed; else 0."""
     spread = float(printed.spread or 0)
-    if spec.spread == STANDARD_DEVIATION:
-        return spread / math.sqrt(spec.published_runs)
+    if edition.file.spread == STANDARD_DEVIATION:
+        return spread / math.sqrt(edition.published_runs)
     return spread
 
 
 def judge(
-    spec: TableSpec, column: Column, values: Sequence[float], printed: Published | None
+    edition: Edition, column: Column, values: Sequence[float], printed: Published | None
 ) -> tuple[str, Distance | None]:
     """The verdict on our runs against a printed mean by `rule`, and the distance that it is about.
 
@@ -118,11 +119,11 @@ def judge(
         return NOTHING_PUBLISHED, None
     if not all(map(math.isfinite, values)):
         return NO_NUMBER, None
-    if spec.scale_label != PAPER_SCALE:
+    if edition.scale_label != PAPER_SCALE:
         return OTHER_SCALE, None
     if not column.judged:
         return NOT_JUDGED, None
-    found = distance(spec, column, values, printed)
+    found = distance(edition, column, values, printed)
     return found.verdict, found
 
 
@@ -147,40 +148,42 @@ def _p_text(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
-def rule(spec: TableSpec) -> str:
+def rule(edition: Edition) -> str:
     """The rule in words, as printed under the table."""
-    if spec.scale_label != PAPER_SCALE:
+    if edition.scale_label != PAPER_SCALE:
         return (
-            f"Cells: these runs are not at the paper's scale ({spec.scale_label}), so cells with a "
-            f'published number say "{OTHER_SCALE}", and only claims and the order of the rows are '
-            "judged."
+            f"Cells: these runs are not at the paper's scale ({edition.scale_label}), so cells "
+            f'with a published number say "{OTHER_SCALE}", and only claims and the order of the '
+            "rows are judged."
         )
     return (
-        f"Cells: with m = {MARGINS} margins of the column ({_margins(spec)}), reproduced if the "
+        f"Cells: with m = {MARGINS} margins of the column ({_margins(edition)}), reproduced if the "
         "90% interval of ours - published lies within m; differs if the 95% one lies beyond m; "
         "otherwise undecided. Intervals are by Student's t with Welch's degrees of freedom, from "
-        f"the spread over our runs and over the paper's {spec.published_runs}{_conversion(spec)} "
-        "(our own spread where the paper printed none), and widened by half a unit of the last "
-        f'printed digit. "{NOTHING_PUBLISHED}" means that nothing was published{_unjudged(spec)}.'
+        f"the spread over our runs and over the paper's {edition.published_runs}"
+        f"{_conversion(edition)} (our own spread where the paper printed none), and widened by "
+        f'half a unit of the last printed digit. "{NOTHING_PUBLISHED}" means that nothing was '
+        "published"
+        f"{_unjudged(edition)}."
     )
 
 
-def _margins(spec: TableSpec) -> str:
+def _margins(edition: Edition) -> str:
     """`acc_a, acc_b 0.5; loss_a 2 %`."""
     columns: dict[str, list[str]] = {}
-    for column in spec.columns:
+    for column in edition.columns:
         if column.judged:
             columns.setdefault(str(column.margin), []).append(column.name)
     return "; ".join(f"{', '.join(names)} {margin}" for margin, names in columns.items())
 
 
-def _unjudged(spec: TableSpec) -> str:
-    if all(column.judged for column in spec.columns):
+def _unjudged(edition: Edition) -> str:
+    if all(column.judged for column in edition.columns):
         return ""
     return f', "{NOT_JUDGED}" that another column stands for the same printed numbers'
 
 
-def _conversion(spec: TableSpec) -> str:
-    if spec.spread != STANDARD_DEVIATION:
+def _conversion(edition: Edition) -> str:
+    if edition.file.spread != STANDARD_DEVIATION:
         return ""
-    return f" (a printed standard deviation being divided by sqrt({spec.published_runs}))"
+    return f" (a printed standard deviation being divided by sqrt({edition.published_runs}))"

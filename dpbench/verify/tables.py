@@ -40,7 +40,7 @@ def unsupported_lines(path: Path) -> Iterator[str]:
     try:
         page = path.with_name(f"{stem}.md")
         target = beside(published_target(page), path)
-        if "compute" in target.table:
+        if target.table.compute:
             return
         made = texts(target, records_of(path))
         for suffix in TEXTS:

@@ -17,7 +17,7 @@ def test_every_row_of_the_table_can_be_attacked():
     target = target_of("audit", [])
     rows = [
         overrides
-        for method in target.table["methods"]
+        for method in target.table.methods
         for overrides in target.cells_of(target.conditions[0], method)
     ]
     for overrides in rows:
@@ -25,7 +25,7 @@ def test_every_row_of_the_table_can_be_attacked():
         bands = run.method.noise.bands or 1
         run = replace(run, batch_size=100 // bands)
         assert plan(on_canaries(run, 200)).steps == 2 * bands
-    assert len(rows) == len(target.table["methods"]) + 2
+    assert len(rows) == len(target.table.methods) + 2
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_a_published_version_never_changes():
 def test_the_committed_baselines_are_those_that_the_table_describes():
     protocol = protocol_of("1")
     (rows,) = protocol.baselines().values()
-    assert {*rows} == {*protocol.target.table["methods"]}
+    assert {*rows} == {*protocol.target.table.methods}
     assert {len(records) for records in rows.values()} == {len(protocol.seeds)}
 
 

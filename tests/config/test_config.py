@@ -155,7 +155,7 @@ def with_each_override(runs):
 def trained(name):
     """The target of a table, unless it trains nothing that could be planned."""
     wanted = target_of(name, [])
-    if "bench" in wanted.table or not wanted.table["seeds"]:
+    if "bench" in wanted.table or not wanted.table.seeds:
         pytest.skip("it is timed or computed, and trains nothing")
     if name == "audit":
         pytest.skip("its runs are on canaries: tests/audit")
@@ -194,12 +194,12 @@ def test_a_scale_says_what_it_shrinks_and_does(name, scale):
     assert wanted.changes == ()
     assert wanted.stem == f"{name}-{scale}"
     if "bench" in wanted.table:
-        assert wanted.table["bench"] != paper.table["bench"]
+        assert wanted.table.bench != paper.table.bench
         return
     computed = ("compute", "methods") if "compute" in paper.table else ()
     if any(wanted.table[key] != paper.table[key] for key in computed):
         return
-    if {*wanted.table["seeds"]} < {*paper.table["seeds"]}:
+    if {*wanted.table.seeds} < {*paper.table.seeds}:
         return
     small, whole = (compose(next(iter(one.cells()))) for one in (wanted, paper))
     assert digest(small) != digest(whole)

@@ -130,9 +130,9 @@ def test_imagenet32_has_its_wider_network_and_a_thousand_classes_in_every_target
 
 def test_bam_table1_runs_the_paper_s_methods_and_budgets_with_three_seeds():
     wanted = target_of("bam_table1", [])
-    assert wanted.table["methods"] == ["dpsgd", "dpsat", "bam"]
-    assert wanted.table["seeds"] == [0, 1, 2]
-    assert wanted.table["spread"] == "standard deviation"
+    assert wanted.table.methods == ["dpsgd", "dpsat", "bam"]
+    assert wanted.table.seeds == [0, 1, 2]
+    assert wanted.table.spread == "standard deviation"
     assert [condition.label for condition in wanted.conditions] == [
         *(f"{dataset}, epsilon {e}" for dataset in ("cifar10", "cifar100") for e in (1, 2, 10)),
         "imagenet32, epsilon 10",

@@ -10,6 +10,7 @@ from dpbench.system.errors import UserError
 from tests.plugin_files import SHARP, write
 
 GLOBAL = "# @package _global_\n"
+TABLE = "title: Mine\npaper: Ours\nmethods: [sgd]\nseeds: [0]"
 
 
 def refusal(folder, *overrides):
@@ -130,11 +131,11 @@ def test_only_regular_files_are_opened(make, tmp_path):
 @pytest.mark.parametrize("key", ["hydra.searchpath", "results_dir", "launcher.setup"])
 def test_the_rules_of_a_table_choose_options_alone(key, tmp_path):
     rule = f"settings: [{{when: {{}}, choose: {{{key}: x}}}}]\n"
-    folder = write(tmp_path / "added", {"table/mine.yaml": f"methods: [sgd]\n{rule}"})
+    folder = write(tmp_path / "added", {"table/mine.yaml": f"{TABLE}\n{rule}"})
     assert "table.settings[0].choose" in refusal(folder, "+table=mine")
 
 
 def test_a_table_does_not_set_the_user_s_folder(tmp_path):
     rule = "settings: [{when: {}, set: {results_dir: /somewhere}}]\n"
-    folder = write(tmp_path / "added", {"table/mine.yaml": f"methods: [sgd]\n{rule}"})
+    folder = write(tmp_path / "added", {"table/mine.yaml": f"{TABLE}\n{rule}"})
     assert "a table cannot set results_dir" in refusal(folder, "+table=mine")

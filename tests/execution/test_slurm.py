@@ -133,10 +133,11 @@ def test_a_rule_of_a_table_cannot_bring_set_up_lines():
 
 @pytest.mark.parametrize(
     "part",
-    ["launcher: {setup: [touch x]}\ntable: {}", "table: {settings: [{choose: {launcher: slurm}}]}"],
+    ["}\nlauncher: {setup: [touch x]}", ", settings: [{choose: {launcher: slurm}}]}"],
 )
 def test_a_table_of_an_added_folder_cannot_either(tmp_path, part):
-    added = write(tmp_path / "added", {"table/evil.yaml": f"# @package _global_\n{part}\n"})
+    table = f"table: {{title: Mine, paper: Ours, methods: [sgd], seeds: [0]{part}"
+    added = write(tmp_path / "added", {"table/evil.yaml": f"# @package _global_\n{table}\n"})
     with pytest.raises(UserError, match="a table cannot set the launcher"):
         compose(["+table=evil", *as_overrides([added])])
 

@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
+from dpbench.config.table_file import Lines, Panel
 from dpbench.figures.bands import bands
 from dpbench.figures.formats import image, images
-from dpbench.figures.lines import LineFigure, Panel, draw_lines, line_points
+from dpbench.figures.lines import LineFigure, draw_lines, line_points
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 
@@ -17,9 +19,7 @@ AT_R = Panel("at R", "method.bound", {"ECE": "test/ece"}, x_scale="log")
 BY_ARM = LineFigure(
     name="toy_fig1",
     title="Toy: arms (Figure 1)",
-    columns="condition",
-    band="standard deviation",
-    panels=(LOSS, AT_R),
+    file=Lines(columns="condition", band="standard deviation", panels=[LOSS, AT_R]),
     arms={"plain": "non-private", "r1": "R = 1", "r9": "R = 9"},
     conditions=("",),
     groups={},
@@ -27,16 +27,23 @@ BY_ARM = LineFigure(
 BY_METHOD = LineFigure(
     name="toy_fig2",
     title="Toy: risk (Figure 2)",
-    columns="method",
-    band="range",
-    panels=(
-        Panel("risk", "step", {"<group>": "step/R/<k>"}),
-        Panel("gap", "step", {"gap": "step/gap", "bound": "step/bound"}),
+    file=Lines(
+        columns="method",
+        band="range",
+        panels=[
+            Panel("risk", "step", {"<group>": "step/R/<k>"}),
+            Panel("gap", "step", {"gap": "step/gap", "bound": "step/bound"}),
+        ],
     ),
     arms={"sgd": "SGD", "dpsgd": "DP-SGD"},
     conditions=("",),
     groups={"two": 2, "eight": 8},
 )
+
+
+def with_panels(figure, *panels, band="standard deviation", **changes):
+    file = structs.replace(figure.file, panels=[*panels], band=band)
+    return replace(figure, file=file, **changes)
 
 
 NAMES = {"dataset": "digits", "model": "mlp", "method": "dpsgd"}
@@ -69,12 +76,12 @@ GROUPED = [grouped_run(method, seed) for method in ("sgd", "dpsgd") for seed in 
 
 
 def drawn(spec, runs):
-    return draw_lines(spec, bands(line_points(spec, runs), skip_nan=spec.columns == "method"))
+    return draw_lines(spec, bands(line_points(spec, runs), skip_nan=spec.file.columns == "method"))
 
 
 def axes_of(*panels, runs=RUNS, **changes):
     """The axes of a drawn figure with these panels."""
-    figure = drawn(replace(BY_ARM, panels=panels, **changes), runs)
+    figure = drawn(with_panels(BY_ARM, *panels, **changes), runs)
     assert image(figure).startswith(b"\x89PNG\r\n")
     return figure.axes
 
@@ -108,7 +115,7 @@ def test_every_group_has_a_line():
 def test_over_a_setting_a_run_is_one_point_the_mean_of_its_series():
     panel = Panel("gap", "batch_size", {"gap": "step/gap"}, x_scale="log2")
     large = grouped_run(seed=1, batch_size=256, **{"step/gap": [5.0, 6.0]})
-    spec = replace(BY_METHOD, panels=(panel,))
+    spec = with_panels(BY_METHOD, panel)
     data = line_points(spec, [grouped_run(), large])
     assert list(zip(data["x"], data["y"], strict=True)) == [(64, 1.5), (256, 5.5)]
     (axis,) = drawn(spec, [grouped_run(), large]).axes
@@ -126,7 +133,7 @@ def test_a_missing_series_is_named():
     del lacking[2].diagnostics["step/R/8"]
     with pytest.raises(UserError, match="toy_fig2 needs step/R/8, which the run of dpsgd lacks"):
         line_points(BY_METHOD, [grouped_run(), lacking])
-    spec = replace(BY_ARM, panels=(replace(LOSS, lines={"MCE": "tested/mce"}),))
+    spec = with_panels(BY_ARM, structs.replace(LOSS, lines={"MCE": "tested/mce"}))
     with pytest.raises(UserError, match="toy_fig1 needs tested/mce, which the run of r1 lacks"):
         line_points(spec, [run("r1")])
 
@@ -142,7 +149,7 @@ def test_no_line_over_a_setting_joins_two_studies():
 
 
 def test_an_x_axis_that_no_series_or_setting_has_is_named():
-    spec = replace(BY_ARM, panels=(replace(LOSS, x="stpe"),))
+    spec = with_panels(BY_ARM, structs.replace(LOSS, x="stpe"))
     with pytest.raises(UserError, match="toy_fig1 needs stpe as x, which the run of r1 lacks"):
         line_points(spec, [run("r1")])
 
@@ -173,7 +180,7 @@ def test_against_a_setting_private_arms_are_a_line_and_the_other_is_level():
 
 
 def test_only_the_arms_of_a_panel_are_in_it_and_several_lines_are_named():
-    (axis,) = axes_of(replace(ERRORS, arms=("r1", "r9")))
+    (axis,) = axes_of(structs.replace(ERRORS, arms=["r1", "r9"]))
     assert [line.get_label() for line in axis.lines] == [
         "R = 1, ECE", "R = 1, loss", "R = 9, ECE", "R = 9, loss",
     ]  # fmt: skip
@@ -210,7 +217,7 @@ def test_methods_are_columns_and_panels_rows():
     assert [axis.get_ylabel() for axis in figure.axes] == ["risk", "", "gap", ""]
     assert [len(axis.lines) for axis in figure.axes] == [2, 2, 2, 2]
     assert [axis.get_legend() is None for axis in figure.axes] == [False, True] * 2
-    one_panel = drawn(replace(BY_METHOD, panels=BY_METHOD.panels[:1]), GROUPED)
+    one_panel = drawn(with_panels(BY_METHOD, BY_METHOD.file.panels[0]), GROUPED)
     assert size(image(one_panel))[1] < size(image(figure))[1]
     one_method = drawn(BY_METHOD, GROUPED[:2])
     assert [axis.get_title() for axis in one_method.axes] == ["SGD: risk", "SGD: gap"]

@@ -62,7 +62,7 @@ def test_every_piece_is_a_command_that_exists():
         table, *overrides = arguments
         settings = [o for o in overrides if not re.match("device=|results_dir=", o)]
         target = target_of(table, settings)
-        for method in target.table["methods"]:
+        for method in target.table.methods:
             build(compose(next(target.cells_of(target.conditions[0], method))))
 
 

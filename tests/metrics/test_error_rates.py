@@ -9,10 +9,10 @@ import pytest
 from dpbench.metrics.paired_t import judge, paired_test
 from dpbench.metrics.registry import Margin
 from dpbench.system.paths import conf_folder
+from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.comparisons import Comparison, judged_claim
 from dpbench.tables.claims.quantities import Quantity
-from dpbench.tables.claims.spec import Claim
-from dpbench.tables.spec import Column
+from dpbench.tables.columns import Column
 
 TABLES, COMPARISONS = 2000, 12
 MARGIN = 0.5

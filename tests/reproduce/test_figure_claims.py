@@ -7,13 +7,15 @@ from typing import get_args
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import convert
 
 from dpbench.config.compose import options
+from dpbench.config.table_file import ClaimEntry, Statistic
 from dpbench.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
 from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
-from dpbench.tables.claims.spec import Statistic, claims_of
-from dpbench.tables.conditions import row_name
+from dpbench.tables.claims.claim import claims_of
+from dpbench.tables.conditions import Condition, row_name
 
 FIGURES = [name for name in options("table") if "_fig" in name and name != "calibration_fig1"]
 SEEDS = (0, 1, 2)
@@ -37,8 +39,14 @@ def judged(wanted, records):
 def toy(*claims, groups=(), labels=("",)):
     """A target with these claims, each without its words."""
     said = {str(i): {"statement": "So.", "source": "page 1", **one} for i, one in enumerate(claims)}
-    table = {"groups": list(groups), "group_numbers": [3, 8][: len(groups)]}
-    return SimpleNamespace(claims=said, labels=[*labels], table=table, scale_label="paper")
+    conditions = [Condition((("size", int(label[-1])),)) for label in labels if label]
+    wanted = claims_of(convert(said, dict[str, ClaimEntry]), conditions)
+    return of_claims(*wanted, groups=dict(zip(groups, (3, 8), strict=False)), labels=labels)
+
+
+def of_claims(*claims, groups, labels):
+    table = SimpleNamespace(numbers_of_groups=groups)
+    return SimpleNamespace(claims=claims, labels=[*labels], table=table, scale_label="paper")
 
 
 @pytest.mark.parametrize(
@@ -90,7 +98,7 @@ def test_the_bins_of_a_reliability_diagram_and_the_shares_of_a_histogram_are_ser
 
 def test_a_row_may_be_compared_with_one_under_another_condition():
     labels = ("size 1", "size 2")
-    claim = {"smaller": ["a"], "than": ["size 1, a"], "in": ["s"], "under": ["size 2"]}
+    claim = {"smaller": ["a"], "than": ["size 1, a"], "in": ["s"], "under": {"size": [2]}}
     at = dict(zip(labels, (3.0, 1.0), strict=True))
     records = [run("a", n, under=x, s=[at[x] + n * (x == "size 2")]) for x in at for n in SEEDS[:2]]
     (one,) = judged(toy(claim, labels=labels), records)
@@ -152,7 +160,7 @@ def made_up(wanted, claim, sign):
         part.replace("<k>", str(k)): place
         for quantity in claim.quantities
         for place, part in enumerate(quantity.strip("|").split(" - "))
-        for k in wanted.table["group_numbers"] or [""]
+        for k in wanted.table.group_numbers or [""]
     }
     base = (10, 5) if number is None else (number, 0)
     return [
@@ -160,7 +168,7 @@ def made_up(wanted, claim, sign):
             **{s: [0 if claim.over == "change" else value, value]
                for s, p in series.items()
                for value in [base[p] + sign * (p == 0 and (label, method) in about)]})
-        for label in wanted.labels for method in wanted.table["methods"] for seed in SEEDS
+        for label in wanted.labels for method in wanted.table.methods for seed in SEEDS
     ]  # fmt: skip
 
 
@@ -168,15 +176,15 @@ def made_up(wanted, claim, sign):
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
     wanted = target_of(name, [])
-    for claim in claims_of(wanted.claims):
-        methods = wanted.table["methods"]
+    for claim in wanted.claims:
+        methods = wanted.table.methods
         elsewhere = {row_name(label, method) for label in wanted.labels for method in methods}
         assert {*claim.rows} <= {*methods}
         assert {row for row in claim.than if isinstance(row, str)} <= {*methods} | elsewhere
         assert claim.under != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
-        alone = toy(wanted.claims[claim.name], labels=wanted.labels)
-        alone.table = {k: wanted.table[k] for k in ("groups", "group_numbers")}
+        groups = wanted.table.numbers_of_groups
+        alone = of_claims(claim, groups=groups, labels=wanted.labels)
         for sign in (1, -1):
             (one,) = judged(alone, made_up(wanted, claim, sign))
             expected = (sign > 0) == (claim.relation == "larger")

@@ -38,7 +38,7 @@ def test_a_claim_of_a_committed_page_fails_if_its_gap_has_the_other_sign():
     path = COMMITTED / f"{target.name}.records.jsonl"
     records = [stored.record for stored in records_in(path)]
     committed = (COMMITTED / f"{target.name}.md").read_text(encoding="utf-8")
-    losses = [f"test/loss/{name}" for name in target.table["groups"]]
+    losses = [f"test/loss/{name}" for name in target.table.groups]
     turned = flipped(records, target, "dpsgd_global_adapt", "dpsgd", losses)
     page = texts(target, list(turned))["md"]
     compared = ("global_loss", "dpsgd_global_adapt", "dpsgd")

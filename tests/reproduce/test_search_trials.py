@@ -1,8 +1,10 @@
+from types import SimpleNamespace
+
 import pandas as pd
 import pytest
 
+from dpbench.config.table_file import Scatter
 from dpbench.reproduce.search_trials import search_trials
-from dpbench.reproduce.target import Scale, Target
 from dpbench.tables.conditions import Condition
 
 
@@ -13,11 +15,14 @@ def trials(tmp_path):
     def read(text):
         (tmp_path / "search").mkdir()
         (tmp_path / "search" / "toy_table1-wine-bam.csv").write_text(text)
-        figure = {"x": "test/accuracy", "y": "test/worst_group_accuracy", "searches": "toy_table1"}
-        table = {"methods": ["dpsgd", "bam"], "figure": figure}
-        config = {"table": table, "results_dir": str(tmp_path), "choices": {"dataset": "toys"}}
         condition = Condition((("dataset", "wine"), ("privacy.epsilon", 3)))
-        return search_trials(Target("toy", Scale("paper", "", ()), (), (), config, (condition,)))
+        target = SimpleNamespace(
+            config={"results_dir": str(tmp_path), "choices": {"dataset": "toys"}},
+            conditions=[condition],
+            table=SimpleNamespace(methods=["dpsgd", "bam"]),
+        )
+        axes = {"x": "test/accuracy", "y": "test/worst_group_accuracy"}
+        return search_trials(target, Scatter(**axes, searches="toy_table1"))
 
     return read
 

@@ -3,13 +3,14 @@
 import pandas as pd
 import pytest
 
+from dpbench.config.table_file import table_file
+from dpbench.tables.claims.claim import claims_of
+from dpbench.tables.conditions import Condition
+from dpbench.tables.edition import Edition
 from dpbench.tables.not_run import NotRun
-from dpbench.tables.spec import table_spec
 from dpbench.tables.table import build_table
 
 PLAIN = {
-    "arms": False,
-    "name": "toy_table1",
     "title": "Toy",
     "paper": "Doe 2020, Table 1",
     "published": "toy/table1.csv",
@@ -18,9 +19,7 @@ PLAIN = {
     "methods": ["sgd", "dpsgd", "fair"],
     "seeds": [0, 1],
     "groups": ["m", "f"],
-    "conditions": [""],
     "spread": "standard error",
-    "scale_label": "paper",
     "columns": {
         "acc_a": {
             "metric": "test/accuracy/m",
@@ -44,9 +43,16 @@ PLAIN = {
             "in": ["acc_a"],
         },
     },
-    "at_edge": [],
     "notes": ["The test set is also the validation set."],
 }
+
+
+def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
+    """The toy table at a scale, with changes to its file."""
+    file = table_file({**PLAIN, **changes})
+    claims = claims_of(file.claims, [Condition((("under", c),)) for c in conditions])
+    settings = {"conditions": tuple(conditions), "scale_label": scale_label, "claims": claims}
+    return Edition(file, "toy_table1", file.title, **settings, at_edge=tuple(at_edge))
 
 
 def toy_run(method, seed, accuracy, **changes):
@@ -78,13 +84,19 @@ RUNS = [
 
 @pytest.fixture
 def plain():
-    """The specification, as YAML would give it."""
+    """The file, as YAML would give it."""
     return PLAIN
 
 
 @pytest.fixture
-def spec():
-    return table_spec(PLAIN)
+def edition():
+    """edition(**changes): see `toy_edition`."""
+    return toy_edition
+
+
+@pytest.fixture
+def toy():
+    return toy_edition()
 
 
 @pytest.fixture
@@ -101,15 +113,15 @@ def runs():
 
 @pytest.fixture
 def build():
-    """Builds the toy table from a list of runs, with changes to the plain specification."""
+    """Builds the toy table from a list of runs, with changes to its edition."""
 
     def _build(runs=RUNS, published=None, epsilon="3.41", reasons=None, notes=(), **changes):
-        spec = table_spec({**PLAIN, **changes})
+        edition = toy_edition(**changes)
         return build_table(
-            spec,
+            edition,
             pd.DataFrame(runs),
             published or {},
-            epsilon=dict.fromkeys(spec.conditions, epsilon),
+            epsilon=dict.fromkeys(edition.conditions, epsilon),
             notes=notes,
             not_run=NotRun(reasons or {}),
         )

@@ -9,7 +9,7 @@ import pytest
 
 from dpbench.config.compose import options
 from dpbench.metrics.paired import is_paired
-from dpbench.reproduce.render import printed_numbers, spec_of
+from dpbench.reproduce.render import printed_numbers
 from dpbench.reproduce.target import target_of
 from dpbench.system.paths import conf_folder
 from dpbench.tables.claims.comparisons import FAILS, HOLDS
@@ -40,16 +40,15 @@ PRIVACY = {
 
 @functools.cache
 def known(name):
-    """The specification of a table, and what the paper printed of it."""
+    """The edition of a table at the paper's scale, and what the paper printed of it."""
     wanted = target_of(name, [])
-    spec = spec_of(wanted)
-    return spec, printed_numbers(wanted, spec)
+    return wanted.edition, printed_numbers(wanted)
 
 
-def made_up(spec, value):
+def made_up(edition, value):
     """The table of runs in which every seed has value(condition, method, column), in its unit."""
-    base = [column for column in spec.columns if not is_paired(column.metric)]
-    first = min(spec.seeds, default=0)
+    base = [column for column in edition.columns if not is_paired(column.metric)]
+    first = min(edition.file.seeds, default=0)
     return pd.DataFrame(
         [
             {
@@ -57,19 +56,19 @@ def made_up(spec, value):
                 **{"seed": seed, "status": "complete", "condition": condition, **PRIVACY},
                 **{c.metric: value(condition, method, c) / c.factor for c in base},
             }
-            for condition in spec.conditions
-            for method in {*spec.methods, spec.baseline}
-            for seed in range(first, first + max(2, spec.published_runs))
+            for condition in edition.conditions
+            for method in {*edition.file.methods, edition.file.baseline}
+            for seed in range(first, first + max(2, edition.published_runs))
         ]
     )
 
 
 def judged(name, value, *claims):
     """The table of made-up values, with all of its claims or with those named."""
-    spec, printed = known(name)
-    spec = replace(spec, claims=claims or spec.claims, at_edge=())
+    edition, printed = known(name)
+    edition = replace(edition, claims=claims or edition.claims, at_edge=())
     nothing = {"epsilon": {}, "notes": ()}
-    return build_table(spec, made_up(spec, value), printed, **nothing)
+    return build_table(edition, made_up(edition, value), printed, **nothing)
 
 
 def as_printed(name, condition, method, column):
@@ -84,10 +83,10 @@ def pairs(claim):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_claims_something_of_rows_that_it_has(name):
-    spec, _ = known(name)
-    assert spec.claims
-    for claim in spec.claims:
-        assert {*claim.rows, *claim.than} <= set(spec.methods)
+    edition, _ = known(name)
+    assert edition.claims
+    for claim in edition.claims:
+        assert {*claim.rows, *claim.than} <= set(edition.file.methods)
         assert claim.under != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
 
@@ -158,10 +157,12 @@ def worse(column):
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("constant", ["zeros", "means"])
 def test_a_table_of_constants_makes_no_claim_hold(name, constant):
-    spec, printed = known(name)
+    edition, printed = known(name)
 
     def value(condition, _, column):
-        numbers = [printed.get((row_name(condition, m), column.printed)) for m in spec.methods]
+        numbers = [
+            printed.get((row_name(condition, m), column.printed)) for m in edition.file.methods
+        ]
         given = [float(number.value) for number in numbers if number]
         return sum(given) / len(given) if given and constant == "means" else 0.0
 

@@ -8,7 +8,6 @@ import pytest
 from dpbench.system.errors import UserError
 from dpbench.tables.paper_layout import paper_files
 from dpbench.tables.published import Published
-from dpbench.tables.spec import table_spec
 from tests.latex import assert_compiles
 
 PRINTED = {("dpsgd", "acc_a"): Published("72.0", "0.1")}
@@ -25,14 +24,14 @@ Toy. Mean ± standard error of 2 runs, published values in brackets; best privat
 
 
 @pytest.fixture
-def files(build, plain, run, runs):
+def files(build, edition, run, runs):
     """files(columns, runs, ...): the files as texts."""
     fair = [*runs, run("fair", 0, 0.75), run("fair", 1, 0.79)]
 
     def make(*columns, runs=fair, **changes):
         printed = changes.pop("published", PRINTED)
         table = build(runs, published=printed, **changes)
-        made = paper_files(table, table_spec(plain | changes), columns)
+        made = paper_files(table, edition(**changes), columns)
         return {suffix: content.decode() for suffix, content in made.items()}
 
     return make

@@ -150,6 +150,6 @@ def test_a_file_without_the_columns_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("key", [("adam", "acc_a"), ("sgd", "acc_c")])
-def test_a_printed_number_without_a_cell_is_refused(spec, key):
+def test_a_printed_number_without_a_cell_is_refused(toy, key):
     with pytest.raises(UserError, match="no cell for the published"):
-        check_covered(spec, {key: Published("1.0", None)})
+        check_covered(toy, {key: Published("1.0", None)})

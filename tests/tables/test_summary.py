@@ -3,13 +3,12 @@
 from dpbench.tables.cells import Cell
 from dpbench.tables.claims.grids import count_verdicts
 from dpbench.tables.published import Published
-from dpbench.tables.spec import table_spec
 from dpbench.tables.summary import opening
 from dpbench.tables.verdict import DIFFERS
 
 
-def test_a_row_under_a_condition_is_named_once(plain):
-    column = table_spec(plain).columns[0]
+def test_a_row_under_a_condition_is_named_once(toy):
+    column = toy.columns[0]
     printed = Published("9", None)
     cells = [Cell("mnist", "mnist, fair", column, 1.0, 0.1, 2, printed, DIFFERS)]
     said = "0 of 1 printed numbers are reproduced, 1 differs (mnist, fair 1); 2 seeds."

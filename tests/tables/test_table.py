@@ -134,7 +134,7 @@ def test_arms_may_differ_in_data_and_model(build, run):
     runs = [run("sgd", 0, 0.9), run("dpsgd", 0, 0.7, dataset="other", model="cnn")]
     with pytest.raises(UserError, match="one dataset, not other, toy"):
         build(runs)
-    assert [row[0] for row in block(build(runs, arms=True), "Ours").rows][:2] == ["sgd", "dpsgd"]
+    assert [row[0] for row in block(build(runs, arm=None), "Ours").rows][:2] == ["sgd", "dpsgd"]
 
 
 def test_an_unmeasured_metric_is_refused(build):

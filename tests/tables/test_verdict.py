@@ -7,7 +7,6 @@ from scipy import stats
 
 from dpbench.metrics.registry import Margin
 from dpbench.tables.published import Published
-from dpbench.tables.spec import table_spec
 from dpbench.tables.verdict import (
     Distance,
     distance,
@@ -21,15 +20,15 @@ VALUES = (79.0, 80.0, 80.5, 80.9)
 
 
 @pytest.fixture
-def accuracy(spec):
+def accuracy(toy):
     """The accuracy of a group, with a margin of a point: a mean may be two points away."""
-    return spec.columns[0]
+    return toy.columns[0]
 
 
 @pytest.fixture
-def verdict(spec, accuracy):
+def verdict(toy, accuracy):
     """The verdict on runs, beside a mean over four runs in print."""
-    return lambda values, printed, spec=spec: judge(spec, accuracy, values, printed)[0]
+    return lambda values, printed, of=toy: judge(of, accuracy, values, printed)[0]
 
 
 def shifted(by, spread=1.0):
@@ -39,13 +38,13 @@ def shifted(by, spread=1.0):
 
 
 @pytest.mark.parametrize("printed", [Published("80.0", "0.3"), Published("80.0", None)])
-def test_the_interval_is_that_of_welch_s_t_test(spec, accuracy, printed):
+def test_the_interval_is_that_of_welch_s_t_test(toy, accuracy, printed):
     """By scipy, from the summary of both samples; a spread that was not printed is our own."""
     values = shifted(0.4)
     ours = statistics.stdev(values)
-    theirs = ours if printed.spread is None else 0.3 * math.sqrt(spec.published_runs)
-    found = distance(spec, accuracy, values, printed)
-    n = spec.published_runs
+    theirs = ours if printed.spread is None else 0.3 * math.sqrt(toy.published_runs)
+    found = distance(toy, accuracy, values, printed)
+    n = toy.published_runs
     p = stats.ttest_ind_from_stats(80.4, ours, 4, 80.0, theirs, n, equal_var=False).pvalue
     assert 2 * stats.norm.cdf(-abs(found.score)) == pytest.approx(p)
     assert found.value == pytest.approx(0.4)
@@ -71,8 +70,8 @@ def test_noisy_runs_decide_nothing_however_near_their_mean_is(verdict):
     assert verdict(shifted(0, 0.2), Published("80.0", "2.0")) == "undecided", "print is noisy"
 
 
-def test_a_shown_difference_within_the_margins_does_not_matter(spec, accuracy, verdict):
-    found = distance(spec, accuracy, shifted(1.2, 0.1), Published("80.0", "0.05"))
+def test_a_shown_difference_within_the_margins_does_not_matter(toy, accuracy, verdict):
+    found = distance(toy, accuracy, shifted(1.2, 0.1), Published("80.0", "0.05"))
     assert found.score > 3
     assert found.verdict == "reproduced"
     assert verdict(shifted(2.6, 0.1), Published("80.0", "0.05")) == "differs"
@@ -90,11 +89,11 @@ def test_runs_without_spread_beside_print_without_spread_leave_its_rounding(verd
     assert verdict([82.4] * 2, Published("80", None)) == "undecided"
 
 
-def test_a_margin_may_be_a_share_of_the_printed_number(plain):
+def test_a_margin_may_be_a_share_of_the_printed_number(edition):
     columns = {"acc_a": {"metric": "test/accuracy/m", "margin": "2%"}}
-    spec = table_spec({**plain, "columns": columns})
-    assert spec.columns[0].margin == Margin(relative=0.02)
-    found = distance(spec, spec.columns[0], shifted(0), Published("50.0", "0.1"))
+    other = edition(columns=columns)
+    assert other.columns[0].margin == Margin(relative=0.02)
+    found = distance(other, other.columns[0], shifted(0), Published("50.0", "0.1"))
     assert found.allowed == 2
 
 
@@ -103,31 +102,31 @@ def test_nothing_published_and_no_number(verdict):
     assert verdict([80.0, math.nan], Published("80.0", "0.1")) == "no number"
 
 
-def test_a_column_that_is_not_judged_says_so(spec, plain):
+def test_a_column_that_is_not_judged_says_so(toy, edition, plain):
     columns = {**plain["columns"]}
     columns["acc_a"] = {**columns["acc_a"], "judged": False}
-    other = table_spec({**plain, "columns": columns})
+    other = edition(columns=columns)
     assert judge(other, other.columns[0], VALUES, Published("80.0", "0.1")) == ("not judged", None)
     assert '"not judged" that another column' in rule(other)
-    assert "not judged" not in rule(spec)
+    assert "not judged" not in rule(toy)
 
 
-def test_another_scale_is_never_reproduced(verdict, plain):
-    spec = table_spec({**plain, "scale_label": "2 of 20 epochs"})
-    assert verdict(shifted(0, 0.1), Published("80.0", "0.1"), spec) == "other scale"
-    assert "2 of 20 epochs" in rule(spec)
+def test_another_scale_is_never_reproduced(verdict, edition):
+    other = edition(scale_label="2 of 20 epochs")
+    assert verdict(shifted(0, 0.1), Published("80.0", "0.1"), other) == "other scale"
+    assert "2 of 20 epochs" in rule(other)
 
 
-def test_a_printed_standard_deviation_becomes_a_standard_error(plain, spec):
-    deviation = table_spec({**plain, "spread": "standard deviation"})
+def test_a_printed_standard_deviation_becomes_a_standard_error(edition, toy):
+    deviation = edition(spread="standard deviation")
     printed = Published("80.0", "0.8")
     assert published_standard_error(deviation, printed) == 0.4
-    assert published_standard_error(spec, printed) == 0.8
+    assert published_standard_error(toy, printed) == 0.8
     assert "divided by sqrt(4)" in rule(deviation)
 
 
-def test_the_rule_names_the_margin_of_every_column(spec):
-    assert "with m = 2 margins of the column (acc_a, pi_ab 1)" in rule(spec)
+def test_the_rule_names_the_margin_of_every_column(toy):
+    assert "with m = 2 margins of the column (acc_a, pi_ab 1)" in rule(toy)
 
 
 def test_scores_count_what_is_beyond_two_standard_errors_beside_what_chance_gives():
@@ -141,12 +140,12 @@ def test_scores_count_what_is_beyond_two_standard_errors_beside_what_chance_give
     assert scores_line([*found[:1], Distance(1.0, math.nan, 1, 0.05, 1.0)]) == ""
 
 
-def test_scores_of_equal_means_are_standard_normal_whatever_the_number_of_runs(spec, accuracy):
+def test_scores_of_equal_means_are_standard_normal_whatever_the_number_of_runs(toy, accuracy):
     """Three runs of ours, four of the paper's: Student's t would be beyond 2 twice as often."""
     generator = np.random.default_rng(1)
     scores = []
     for _ in range(4000):
-        theirs = generator.normal(80, 1, spec.published_runs)
+        theirs = generator.normal(80, 1, toy.published_runs)
         printed = Published(f"{theirs.mean():.4f}", f"{stats.sem(theirs):.4f}")
-        scores.append(distance(spec, accuracy, generator.normal(80, 1, 3), printed).score)
+        scores.append(distance(toy, accuracy, generator.normal(80, 1, 3), printed).score)
     assert np.mean(np.abs(scores) > 2) == pytest.approx(2 * stats.norm.cdf(-2), abs=0.012)

@@ -162,7 +162,7 @@ def test_the_target_of_a_page_is_that_of_the_command_at_its_end(words, epsilons,
     target = published_target(page)
     found = [dict(condition.values)["privacy.epsilon"] for condition in target.conditions]
     assert found == epsilons
-    assert target.table["seeds"] == seeds
+    assert target.table.seeds == seeds
     assert (target.stem, target.config) == (made.stem, made.config)
 
 

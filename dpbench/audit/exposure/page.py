@@ -52,7 +52,7 @@ def exposure_figure(target: Target) -> dict[str, bytes]:
     canaries = target.computed_by(ExposureSettings).canaries
     records = shadow_runs(target)
     rows = exposure_rows(target, records, canaries)
-    lines = list(_lines(rows, target.table["baseline"]))
+    lines = list(_lines(rows, target.table.baseline))
     terms = legend(record.statement for runs in records.values() for record in runs)
     return {
         "md": _page(target, rows, Grid("", HEAD, tuple(lines)), terms),
@@ -98,16 +98,16 @@ def _area(exposure: Exposure) -> str:
 def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid, terms: str) -> bytes:
     return page(
         target,
-        f"{target.table['paper']} Runs of each method: {len(target.table['seeds'])}. "
+        f"{target.table.paper} Runs of each method: {len(target.table.seeds)}. "
         f"Scale: {target.scale_label}.",
         *target.part,
-        bullets(_findings(rows, target.table["baseline"])),
+        bullets(_findings(rows, target.table.baseline)),
         image(target),
         grid_lines(grid),
         "## Rules and notes",
         *RULES,
         terms,
-        *target.table["notes"],
+        *target.table.notes,
     )
 
 

@@ -79,7 +79,7 @@ def exposure_rows(
 
 def shadow_runs(target: Target) -> dict[str, list[Record]]:
     """The records of each method's shadow runs; missing ones are trained, as a sweep."""
-    if len(target.table["seeds"]) < 4:
+    if len(target.table.seeds) < 4:
         raise UserError("table.seeds: an attack by shadow runs needs at least four runs.")
     runs = plan_runs(target)
     found, unavailable = execute(runs)
@@ -102,7 +102,7 @@ def _rows_of(
     if run.method.private:
         white = play_white_box(run, data_folder(config), canaries, quiet=True)
     black = black_box(records)
-    for name in (ALL_GROUPS, *map(str, target.table["groups"])):
+    for name in (ALL_GROUPS, *map(str, target.table.groups)):
         group = None if name == ALL_GROUPS else run.dataset.groups.index(name)
         metric = "test/accuracy" if group is None else f"test/accuracy/{name}"
         accuracies = [record.metrics[metric] for record in records]

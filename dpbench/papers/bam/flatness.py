@@ -71,7 +71,7 @@ def flatness(target: Target) -> dict[str, bytes]:
     setup = target.computed_by(FlatnessSettings)
     run, folder = build(target.config), data_folder(target.config)
     results = []
-    seeds = target.table["seeds"]
+    seeds = target.table.seeds
     with counting("descents", 2 * len(seeds)) as count:
         for seed in seeds:
             for minimised in (PLAIN, AWARE):
@@ -142,8 +142,8 @@ def _files(
     lines = tuple((r.minimised, str(r.seed), *(f"{x:.4g}" for x in _numbers(r))) for r in results)
     text = page(
         target,
-        f"{target.table['paper']}. {own_scale(target)}, on {setup.examples} examples of "
-        f"{target.config['choices']['dataset']}; seeds: {target.table['seeds']}; {setup.steps} "
+        f"{target.table.paper}. {own_scale(target)}, on {setup.examples} examples of "
+        f"{target.config['choices']['dataset']}; seeds: {target.table.seeds}; {setup.steps} "
         f"steps of {setup.lr:g}; lambda: {setup.weight:g}.",
         bullets(
             [
@@ -152,7 +152,7 @@ def _files(
             ]
         ),
         grid_lines(Grid("", HEAD, lines)),
-        bullets(target.table["notes"]),
+        bullets(target.table.notes),
     )
     return {"md": text, "csv": csv_text(HEAD, lines).encode()}
 

@@ -17,14 +17,14 @@ from dpbench.reproduce.figure_claims import claims_blocks
 from dpbench.reproduce.page import NOT_PRIVATE, image, own_scale, page
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
+from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.tables.claims.quantities import quantity
-from dpbench.tables.claims.spec import Claim, claims_of
+from dpbench.tables.columns import Column
 from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
 from dpbench.tables.markdown import section
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import Column
 from dpbench.tables.tidy import claims_file
 
 if TYPE_CHECKING:
@@ -73,17 +73,17 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     """The files of the figure by suffix: page with its numbers, curves as CSV, and image."""
     data = curves(records)
     gaps = distances(data)
-    judged = judge_distances(claims_of(target.claims), gaps)
+    judged = judge_distances(target.claims, gaps)
     before, after = claims_blocks(judged)
     text = page(
         target,
-        f"{target.table['paper']}. {own_scale(target)}, seeds {target.table['seeds']}.",
+        f"{target.table.paper}. {own_scale(target)}, seeds {target.table.seeds}.",
         *before,
         image(target),
         section(_grid(gaps)),
         NOT_PRIVATE,
         *after,
-        *target.table["notes"],
+        *target.table.notes,
     )
     csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
     pictures = images(draw(target.title, data, gaps))

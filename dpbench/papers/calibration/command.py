@@ -17,7 +17,6 @@ from dpbench.papers.calibration.report import (
 )
 from dpbench.reproduce.page import own_scale
 from dpbench.reproduce.target import Target
-from dpbench.system.paths import benchmarks_folder
 from dpbench.system.progress import counting
 from dpbench.tables.files import table_files
 from dpbench.tables.published import read_published
@@ -31,7 +30,7 @@ def measured(target: Target) -> dict[str, bytes]:
     if target.config["threads"]:
         torch.set_num_threads(target.config["threads"])
     findings = []
-    starts = list(target.table["seeds"])
+    starts: list[int | None] = [*target.table.seeds]
     if setup.by_hand:
         starts.append(None)
     with counting("flows", len(setup.flows) * len(starts)) as count:
@@ -48,7 +47,7 @@ def measured(target: Target) -> dict[str, bytes]:
         grids=tuple(grids(checked, findings)),
         summary=(summary(checked),),
         rules=(RULE, RULE_OF_NOISE) if with_noise else (RULE,),
-        notes=tuple(target.table["notes"]),
+        notes=tuple(target.table.notes),
         cells=(),
         command=target.command,
     )
@@ -56,14 +55,14 @@ def measured(target: Target) -> dict[str, bytes]:
 
 
 def _printed(target: Target):
-    return read_published(benchmarks_folder() / target.table["published"])
+    return read_published(target.published)
 
 
 def _introduction(target: Target, setup: FlowSettings) -> str:
     choices = target.config["choices"]
     return (
-        f"{target.table['paper']}. {own_scale(target)}, on {setup.examples} examples of "
-        f"{choices['dataset']}; model: {choices['model']}; seeds: {target.table['seeds']}; "
+        f"{target.table.paper}. {own_scale(target)}, on {setup.examples} examples of "
+        f"{choices['dataset']}; model: {choices['model']}; seeds: {target.table.seeds}; "
         f"at most {setup.steps} steps of {setup.lr:g}, the kernel every {setup.every}; zero loss: "
         f"{setup.zero:g} of the first. M is the matrix of each clipping, H or HC or sum_r H_r C_r."
     )

@@ -110,13 +110,13 @@ def sampling_laws(target: Target) -> dict[str, bytes]:
     data = epsilons(setup)
     text = page(
         target,
-        f"{target.table['paper']}. Scale: {target.scale_label}. Epsilon by PLD of {setup.size} "
+        f"{target.table.paper}. Scale: {target.scale_label}. Epsilon by PLD of {setup.size} "
         f"examples at delta {setup.delta:g}; batches are truncated at {setup.limit:g} times their "
         "expected size.",
         _misreported(data),
         image(target),
         grid_lines(_grid(data)),
-        *target.table["notes"],
+        *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data))}

@@ -20,7 +20,6 @@ from dpbench.papers.recount.recount import (
 from dpbench.records.epsilon import USUAL, rounded_up
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
-from dpbench.system.paths import benchmarks_folder
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted, tally
 from dpbench.tables.files import table_files
@@ -65,7 +64,7 @@ STATEMENT_HEAD = ("source", "where", "statement", "what holds", "shown by")
 
 def recounted_epsilons(target: Target) -> dict[str, bytes]:
     """The files by suffix; nothing is trained. Raises UserError for a malformed registry."""
-    path = benchmarks_folder() / target.table["published"]
+    path = target.published
     printed = read_printed(path)
     with counting("epsilons", len(printed)) as count:
         recounts = recount(printed, count)
@@ -92,11 +91,11 @@ def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:
     return Table(
         name=target.name,
         title=target.title,
-        introduction=(f"{target.table['paper']}. Nothing is trained.",),
+        introduction=(f"{target.table.paper}. Nothing is trained.",),
         grids=(*grids, _statements(path.with_name("statements.csv"))),
         summary=tuple(summary(recounts)),
         rules=RULES,
-        notes=(*_notes(recounts), *target.table["notes"]),
+        notes=(*_notes(recounts), *target.table.notes),
         cells=(),
         command=target.command,
     )

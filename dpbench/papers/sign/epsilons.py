@@ -43,17 +43,17 @@ def sign_epsilons(target: Target) -> dict[str, bytes]:
     rows = [
         _row(condition.label, overrides)
         for condition in target.conditions
-        for method in target.table["methods"]
+        for method in target.table.methods
         for overrides in target.cells_of(condition, method)
     ]
     lines, spent, stated = zip(*rows, strict=True)
     text = page(
         target,
-        f"{target.table['paper']}. Scale: {target.scale_label}. Epsilons of planned runs.",
+        f"{target.table.paper}. Scale: {target.scale_label}. Epsilons of planned runs.",
         f"- {claim(spent)}",
         grid_lines(Grid("", HEAD, lines)),
         legend(stated),
-        bullets(target.table["notes"]),
+        bullets(target.table.notes),
     )
     return {"md": text, "csv": csv_text(HEAD, lines).encode()}
 

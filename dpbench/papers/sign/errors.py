@@ -100,7 +100,7 @@ def _multiplier(
 
 def sign_errors(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and image."""
-    setup, paper = target.computed_by(SignErrorSettings), target.table["paper"]
+    setup, paper = target.computed_by(SignErrorSettings), target.table.paper
     signals = np.linspace(0, setup.largest_signal, setup.points).tolist()
     data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
     text = page(
@@ -110,7 +110,7 @@ def sign_errors(target: Target) -> dict[str, bytes]:
         image(target),
         grid_lines(_error_grid(data, setup.table_signals)),
         f"Epsilon: {USUAL}, without sampling.",
-        *target.table["notes"],
+        *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data))}

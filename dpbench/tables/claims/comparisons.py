@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from dpbench.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
+from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
-from dpbench.tables.claims.spec import Claim
 from dpbench.tables.conditions import row_name
 from dpbench.tables.runs import Row
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from dpbench.metrics.registry import parse_name, sign_of
 from dpbench.system.errors import UserError, nearest
+from dpbench.tables.columns import Column, metric_column
+from dpbench.tables.edition import Edition
 from dpbench.tables.published import PublishedTable
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import Column, TableSpec, metric_column
 from dpbench.tables.verdict import published_standard_error
 
 MINUS = " - "
@@ -82,10 +83,10 @@ PrintedTable = Mapping[tuple[str, str], PrintedNumber]
 """By the name of a row and a column's name in print."""
 
 
-def printed_table(spec: TableSpec, published: PublishedTable) -> PrintedTable:
+def printed_table(edition: Edition, published: PublishedTable) -> PrintedTable:
     """The printed numbers with the standard errors that follow from their spreads."""
     return {
-        cell: PrintedNumber(float(p.value), published_standard_error(spec, p), p.rounding)
+        cell: PrintedNumber(float(p.value), published_standard_error(edition, p), p.rounding)
         for cell, p in published.items()
     }
 

@@ -13,7 +13,6 @@ from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
-from dpbench.tables.claims.spec import claims_of
 
 DIGITS = [
     *("dataset=digits", "model=logistic", "batch_size=1438", "table.seeds=[0]"),
@@ -59,7 +58,7 @@ def test_one_noise_multiplier_is_refused():
 
 def test_the_claim_is_about_the_distances_of_learning_rates_that_the_table_has():
     wanted = target_of("calibration_fig1", [])
-    (claim,) = claims_of(wanted.claims)
+    (claim,) = wanted.claims
     rates = {dict(condition.values)["optimizer.lr"] for condition in wanted.conditions}
     assert {*claim.rows, *claim.than} == {f"lr {lr:g}" for lr in rates}
     for sign, verdict in ((1, "holds"), (-1, "does not hold")):
@@ -76,7 +75,7 @@ def test_every_step_size_takes_the_same_time():
     at = [dict(condition.values) for condition in wanted.conditions]
     assert {round(c["optimizer.lr"] * c["epochs"], 9) for c in at} == {10.0}
     assert len({c["optimizer.lr"] for c in at}) == 4
-    assert wanted.table["methods"] == ["dpsgd"]
+    assert wanted.table.methods == ["dpsgd"]
     assert wanted.config["batch_size"] == 1279
 
 

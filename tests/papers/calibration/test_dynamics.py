@@ -21,7 +21,7 @@ from dpbench.tables.published import read_published
 
 TARGET = target_of("calibration_theorem3", [])
 SETUP = TARGET.computed_by(FlowSettings)
-PRINTED = read_published(benchmarks_folder() / TARGET.table["published"])
+PRINTED = read_published(benchmarks_folder() / TARGET.table.published)
 XI, A1, A2, R = 0.05, 0.3, 0.7, 1.5
 
 # The right-hand sides as the paper prints them, for G(w) = K w. States are w, m, v.

@@ -5,10 +5,10 @@ from dpbench.metrics.registry import Margin
 from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import evidence
 from dpbench.tables.claims.quantities import PrintedNumber, Quantity
+from dpbench.tables.columns import Column
 from dpbench.tables.markdown import to_markdown
 from dpbench.tables.published import Published
 from dpbench.tables.runs import Row
-from dpbench.tables.spec import Column, table_spec
 from dpbench.tables.table import build_table
 
 PRINTED = {
@@ -131,7 +131,7 @@ def test_a_row_may_be_held_against_a_number(judged):
 
 
 @pytest.fixture
-def under_both(run, plain):
+def under_both(run, plain, edition):
     """The claims of a table by name, with fair that much above dpsgd under x and under y."""
 
     def _judged(gain_x, gain_y, at_edge=(), **claims):
@@ -143,15 +143,15 @@ def under_both(run, plain):
         ]
         claims = {k: {**plain["claims"]["fair"], **v} for k, v in {"both": {}, **claims}.items()}
         changes = {"claims": claims, "columns": {"acc_a": plain["columns"]["acc_a"]}}
-        spec = table_spec({**plain, **changes, "conditions": ["x", "y"], "at_edge": at_edge})
-        table = build_table(spec, pd.DataFrame(rows), {}, epsilon={}, notes=())
+        asked = edition(conditions=["x", "y"], at_edge=at_edge, **changes)
+        table = build_table(asked, pd.DataFrame(rows), {}, epsilon={}, notes=())
         return {one.claim.name: one for one in table.claims}
 
     return _judged
 
 
 def test_a_claim_about_some_conditions_is_judged_under_those(under_both):
-    found = under_both(0.1, -0.1, x={"under": ["x"]}, neither={"under": []})
+    found = under_both(0.1, -0.1, x={"under": {"under": ["x"]}}, neither={"under": {"under": []}})
     verdicts = [found[name].verdict for name in ("x", "both", "neither")]
     assert verdicts == ["holds", "does not hold", "not run"]
 
