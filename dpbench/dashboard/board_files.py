@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from dpbench.dashboard.values import delta_text, gap_text, value_text
 from dpbench.records.epsilon import rounded_up
-from dpbench.tables.grid import NO_VALUE, Grid, number, signed
+from dpbench.tables.grid import NO_VALUE, Grid
 from dpbench.tables.latex import tabular
 from dpbench.tables.tidy import csv_text
 
@@ -59,8 +60,9 @@ def board_tex(board: dict, names: Mapping[str, str]) -> str:
         columns = zip(row["cells"], board["columns"], strict=True)
         texts = [_mean(cell, column["percent"]) for cell, column in columns]
         gaps = [_gap(row["cells"][0], first["percent"])] if baseline else []
-        rows.append((names[row["method"]], *texts[:1], *gaps, *texts[1:], _epsilon(row)))
-    delta = "" if board["delta"] is None else f", δ = {board['delta']:.3g}"
+        texts = [*texts[:1], *gaps, *texts[1:], epsilon_text(row["epsilon"])]
+        rows.append((names[row["method"]], *texts))
+    delta = "" if board["delta"] is None else f", δ = {delta_text(board['delta'])}"
     return tabular(f"{board['facet']}{delta}.", Grid("", ("method", *labels, "ε"), tuple(rows)))
 
 
@@ -69,27 +71,17 @@ def _label(column: dict) -> str:
 
 
 def _mean(cell: dict | None, percent: bool) -> str:
-    """A mean with its interval, in percent with one decimal."""
+    """A mean with its interval."""
     if cell is None:
         return NO_VALUE
-    mean, *ends = (_scaled(cell[end], percent) for end in ENDS)
+    mean, *ends = (value_text(cell[end], percent) for end in ENDS)
     return mean if cell["low"] is None else f"{mean} [{', '.join(ends)}]"
 
 
-def _scaled(value: float | None, percent: bool) -> str:
-    if value is None:
-        return ""
-    return number(100 * value, 1) if percent else number(value, None)
-
-
 def _gap(cell: dict | None, percent: bool) -> str:
-    """A difference, with the half of its interval if it has one."""
-    if cell is None or cell["gap"] is None:
-        return NO_VALUE
-    mean, half, _ = cell["gap"]
-    text = signed(100 * mean if percent else mean, 1 if percent else None)
-    return text if half is None else f"{text} ± {_scaled(half, percent)}"
+    return gap_text(cell["gap"][:2], percent) if cell and cell["gap"] else NO_VALUE
 
 
-def _epsilon(row: dict) -> str:
-    return row["epsilon"] if isinstance(row["epsilon"], str) else rounded_up(row["epsilon"])
+def epsilon_text(epsilon: float | str) -> str:
+    """An epsilon rounded up, or the reason why there is none."""
+    return epsilon if isinstance(epsilon, str) else rounded_up(epsilon)

@@ -35,7 +35,7 @@ class Budget(NamedTuple):
 
     low: float
     high: float
-    delta: float
+    delta: float | None
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def _clusters(
     private: list[tuple[float, int]], groups: Sequence[Group]
 ) -> Iterator[tuple[Budget, list[Group]]]:
     """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
-    by_delta: dict[float, list[tuple[float, int]]] = defaultdict(list)
+    by_delta: dict[float | None, list[tuple[float, int]]] = defaultdict(list)
     for epsilon, place in private:
-        by_delta[groups[place].first.row["delta"]].append((epsilon, place))
+        by_delta[groups[place].first.delta].append((epsilon, place))
     for delta, pairs in by_delta.items():
         while pairs:
             most = pairs[0][0] * SAME_BUDGET

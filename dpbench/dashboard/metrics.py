@@ -1,6 +1,6 @@
 """The metrics of the page: their labels, units, and which way is better."""
 
-from dpbench.metrics.registry import REGISTRY, MetricName, parse_name
+from dpbench.metrics.registry import REGISTRY, Better, MetricName, parse_name
 
 FIRST_SPLIT = "test"
 
@@ -8,24 +8,30 @@ FIRST_SPLIT = "test"
 def metric_entry(name: str) -> dict:
     """A metric `split/name` or `split/name/group` as the page's JSON.
 
-    kind: "calibration", "fairness", "group" (of one group of examples) or "utility".
+    kind: "calibration", "fairness", "group" (of one group of examples) or "utility". title: the
+    label with the group.
     """
     parts = parse_name(name)
     metric = parts.metric
+    label = _label(name, parts)
     return {
         "name": name,
-        "label": _label(name, parts),
+        "label": label,
+        "title": f"{label}: {parts.group}" if parts.group else label,
         "percent": metric is not None and metric.unit == "percent",
         "better": metric.better if metric else None,
         "kind": "group" if parts.group else metric.kind if metric else "utility",
-        "base": f"{parts.split}/{parts.base}",
-        "group": parts.group,
     }
 
 
 def _label(name: str, parts: MetricName) -> str:
     label = parts.metric.label if parts.metric else parts.base or name
     return label if parts.split in ("", FIRST_SPLIT) else f"{label} ({parts.split})"
+
+
+def arrowed(label: str, better: Better | None) -> str:
+    """A label with an arrow to where its metric is better."""
+    return label + {"higher": " ↑", "lower": " ↓", None: ""}[better]
 
 
 def sorted_names(names: set[str]) -> list[str]:

@@ -9,12 +9,12 @@ from importlib.resources import files
 import msgspec
 
 from dpbench.data.fetch.library import library
+from dpbench.metrics.students_t import CONFIDENCE
 
 SCRIPTS = (
-    "stats.js", "state.js", "dom.js", "pictures.js", "download.js", "groups.js", "budget_axis.js",
-    "shared_axes.js", "curve_picture.js", "curves.js", "axis.js", "reliability.js", "costs.js",
-    "audits.js", "tables.js", "whiskers.js", "board.js", "run_table.js", "detail.js", "compare.js",
-    "view.js", "parts.js", "page.js",
+    "stats.js", "address.js", "dom.js", "pictures.js", "files.js", "table.js", "groups.js",
+    "curves.js", "sweep.js", "reliability.js", "costs.js", "audits.js", "board.js", "papers.js",
+    "runs.js", "detail.js", "page.js",
 )  # fmt: skip
 
 
@@ -34,6 +34,7 @@ def page(data: dict, records: str, contained: str) -> str:
         "data": packed(msgspec.json.encode(data)),  # NaN becomes null
         "records": records,
         "contained": contained,
+        "level": f"{CONFIDENCE:.0%}",
     }
     # In one pass, so that placeholders within the values stay as they are.
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _asset("page.html"))

@@ -3,7 +3,7 @@
 import math
 
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
-from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number
+from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number, rounded_down
 
 COMPARABLE = ("add or remove one example", "zero out one example")
 """Adjacencies whose epsilons mean the same (Ponomareva et al. 2023, "How to DP-fy ML")."""
@@ -38,6 +38,13 @@ def audit_bound(privacy: Statement) -> dict | None:
     refuted = audit.get("claimed") if audit.get("verdict") == REFUTED else None
     bound = {"epsilon": epsilon, "confidence": _number(audit.get("confidence"))}
     return bound | {"refuted": _number(refuted)}
+
+
+def bound_text(audit: dict) -> str:
+    """The lower bound of `audit_bound`, rounded down, with its confidence: `2.50 (95 %)`."""
+    level = audit["confidence"]
+    text = rounded_down(audit["epsilon"])
+    return text if level is None else f"{text} ({100 * level:.3g} %)"
 
 
 def _number(value: object) -> float | None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from dpbench.config.names import method_name, with_variant
 from dpbench.config.settings import variant_of
 from dpbench.dashboard import privacy
+from dpbench.dashboard.facts import epsilon_texts, facts
+from dpbench.dashboard.values import delta_text
 from dpbench.records.collect import StoredRecord
-from dpbench.records.divergence import nonfinite_gradients
 from dpbench.records.epsilon import OF_ITS_SEARCH
 from dpbench.records.record import CANARIES, Record
 from dpbench.records.trial import is_trial
@@ -26,14 +27,15 @@ class ReportedRun:
     row: the page's JSON except the metrics; data set and model are None for an audit, which has
     canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
     settings, for any seed, split and budget. validated: whether a validation split was evaluated.
-    budget: the target epsilon or the noise multiplier. intervals: those of metrics over the test
-    examples.
+    delta: of its epsilons. budget: the target epsilon or the noise multiplier. intervals: those of
+    metrics over the test examples.
     """
 
     row: dict
     metrics: dict[str, float]
     setting: str
     validated: bool
+    delta: float | None
     budget: str
     intervals: dict[str, tuple[float, float]]
 
@@ -45,21 +47,24 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
     why there is none.
     """
     record, config = stored.record, stored.record.config
+    statement = privacy.statement(record.statement)
+    if is_trial(record):
+        statement["axis"] = dict.fromkeys(statement["axis"], OF_ITS_SEARCH)
     return ReportedRun(
-        row=_row(stored) | {key: names[key] for key in SHOWN_NAMES} | command,
+        row=_row(stored, statement) | {key: names[key] for key in SHOWN_NAMES} | command,
         metrics=record.measured,
         setting=names["setting"],
         validated=config.get("validation") is not None,
+        delta=statement["delta"],
         budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
     )
 
 
-def _row(stored: StoredRecord) -> dict:
+def _row(stored: StoredRecord, statement: dict) -> dict:
     record, config = stored.record, stored.record.config
-    choices, statement = config["choices"], privacy.statement(record.statement)
-    if is_trial(record):
-        statement["axis"] = dict.fromkeys(statement["axis"], OF_ITS_SEARCH)
+    choices = config["choices"]
+    cost = _cost(record, statement["steps"] if record.status == "complete" else None)
     on_canaries = choices["dataset"] == CANARIES
     return {
         "id": stored.digest,
@@ -67,12 +72,16 @@ def _row(stored: StoredRecord) -> dict:
         "method": with_variant(choices["method"], variant_of(config)),
         "seed": str(config["seed"]),
         "status": record.status,
-        "nonfinite": nonfinite_gradients(record),
         "facet": _facet(config, statement["adjacency"]),
-        **statement,
-        **_cost(record, statement["steps"] if record.status == "complete" else None),
+        "axis": statement["axis"],
+        "epsilon": epsilon_texts(statement),
+        "guarantee": statement["guarantee"],
+        "delta": delta_text(statement["delta"]),
+        "audit": statement["audit"],
+        **cost,
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
+        "facts": facts(stored, statement, cost),
         "source": stored.source,
     }
 

@@ -5,19 +5,19 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from dpbench.dashboard import metrics, privacy
-from dpbench.dashboard.answer import answer
-from dpbench.dashboard.board_files import board_files
+from dpbench.dashboard import controls, metrics, privacy
+from dpbench.dashboard.board_view import board_view
 from dpbench.dashboard.boards import boards
 from dpbench.dashboard.differing_settings import differences
 from dpbench.dashboard.run_row import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.sweeps import all_settings, swept_settings
-from dpbench.metrics.students_t import CONFIDENCE, quantiles
+from dpbench.dashboard.table_view import reproduced, table_view
+from dpbench.metrics.students_t import quantiles
 from dpbench.records.collect import StoredRecord
 from dpbench.records.identity import group_of, protocol_of, series_of, setting_of
 from dpbench.records.reading import Unreadable
 from dpbench.system.errors import UserError
-from dpbench.system.version import __version__
+from dpbench.tables.counts import counted
 from dpbench.tables.latex import ESCAPES
 
 
@@ -66,31 +66,45 @@ class Summary:
 
     def data(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
-        ranked, best = boards(self._runs)
+        ranked, best = self.boards()
         names = metrics.sorted_names({name for run in self._runs for name in run.metrics})
         rows = sorted(self._rows(names, best), key=_sort_key)
+        entries = [metrics.metric_entry(name) for name in names]
+        swept = swept_settings(self._series)
         return {
-            "version": __version__,
-            "level": CONFIDENCE,
             "t": [seven_digits(t) for t in quantiles(max(1, _largest_series(rows) - 1))],
-            "metrics": [metrics.metric_entry(name) for name in names],
+            "lead": self._lead(tables, unreadable),
+            "metrics": entries,
             "accountants": privacy.SHOWN,
+            "reasons": controls.REASONS,
             "methods": self._methods,
-            "swept": swept_settings(self._series),
+            "looks": controls.looks(self._methods),
+            "choices": controls.choices(entries, swept),
+            "filters": controls.filters(rows, self._methods, swept),
             "settings": all_settings(self._groups),
             "latex": ESCAPES,
-            "boards": [one | self._said_of(one) for one in ranked],
+            "boards": [board_view(board, self._methods) for board in ranked],
             "rows": rows,
-            "tables": tables,
+            "tables": [table_view(table, self._methods) for table in tables],
             "unreadable": [[entry.source, entry.reason] for entry in unreadable],
         }
 
-    def _said_of(self, board: dict) -> dict:
-        """What the page says of a board with the display names of methods."""
-        return {
-            "answer": answer(board, self._methods),
-            "files": board_files(board, self._methods),
-        }
+    def boards(self) -> tuple[list[dict], set[str]]:
+        """The boards, and the names of all groups with the setting of a method on one of them."""
+        return boards(self._runs)
+
+    def _lead(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> list[str]:
+        """What the page has, as counts."""
+        datasets = {run.row["dataset"] for run in self._runs} - {None}
+        methods = {run.row["method"] for run in self._runs}
+        done, judged = reproduced(tables)
+        return [
+            counted(len(self._runs), "run"),
+            counted(len(datasets), "data set"),
+            counted(len(methods), "method"),
+            *([f"{done} of {judged} published numbers reproduced"] if judged else []),
+            *([f"{counted(len(unreadable), 'file')} left out"] if unreadable else []),
+        ]
 
     def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:
         """The rows with their metrics, and the settings in which series of one method differ."""
@@ -100,10 +114,12 @@ class Summary:
         }
         for run in self._runs:
             row, key = run.row, (run.row["facet"], run.row["method"])
+            settings = described[(*key, row["series"])]
             yield {
                 **row,
                 **_measured(run.metrics, names),
-                "settings": described[(*key, row["series"])],
+                "settings": settings,
+                "name": " · ".join(filter(None, (self._methods[row["method"]], settings))),
                 "best": row["group"] in best or key not in represented,
             }
 

@@ -61,7 +61,7 @@ def _names(group: Iterable[Mapping[str, object]]) -> set[str]:
 
 
 def _entry(name: str, every: Iterable[Mapping[str, object]]) -> dict:
-    values = sorted({_value(settings, name) for settings in every}, key=_order)
+    values = sorted({_value(settings, name) for settings in every}, key=in_order)
     return {
         "name": name,
         "values": values,
@@ -85,7 +85,8 @@ def _text(settings: Mapping[str, object], name: str) -> str | None:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _order(text: str) -> tuple:
+def in_order(text: str) -> tuple:
+    """A key that sorts numbers by their size, and before other texts."""
     return (0, float(text), "") if _spells_number(text) else (1, 0.0, text)
 
 

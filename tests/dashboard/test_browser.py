@@ -26,14 +26,14 @@ def test_every_picture_is_drawn(path, opened):
 
 
 def test_no_proof_is_never_on_the_axis_of_epsilon(path, opened):
-    window = opened(path, "#dataset=digits&method=sgd,dpsgd_global")
+    window = opened(path, "#dataset=digits&method=sgd&method=dpsgd_global")
     drawn(window, "utility")
     traces = window.evaluate(
         "document.querySelector('#part-utility .picture').data.map(t => [t.xaxis, t.x.length])"
     )
     assert sorted(traces) == [["x2", 1], ["x2", 1]]
     assert {line[1] for line in numbers(window)} == {"no proof", "not private"}
-    assert window.locator("#part-utility").get_by_text("ε = 1", exact=True).count() == 0
+    assert window.locator("#part-utility").get_by_text("ε = 1.00", exact=True).count() == 0
 
 
 def test_a_guarantee_that_is_only_claimed_is_marked_and_on_no_front(record_of, page_of, opened):
@@ -44,8 +44,8 @@ def test_a_guarantee_that_is_only_claimed_is_marked_and_on_no_front(record_of, p
     window = opened(page_of(made))
     drawn(window, "utility")
     assert {tuple(line[1:4:2]) for line in numbers(window)} == {
-        ("ε = 1 (claimed)", "claimed"),
-        ("ε = 2 (claimed)", "claimed"),
+        ("ε = 1.00 (claimed)", "claimed"),
+        ("ε = 2.00 (claimed)", "claimed"),
     }
     traces = "document.querySelector('#part-utility .picture').data"
     (symbols,) = window.evaluate(f"{traces}.map(t => t.marker?.symbol)")
@@ -103,7 +103,7 @@ def test_a_link_shows_the_same_view(path, opened):
     again = opened(path, window.evaluate("location.hash"), pictures=False)
     assert again.locator("#part-utility select").first.input_value() == "test/loss"
     assert numbers(again) == numbers(window)
-    assert {line[1] for line in numbers(again)} >= {"ε = 1.1", "ε = 4.4"}
+    assert {line[1] for line in numbers(again)} >= {"ε = 1.10", "ε = 4.40"}
     again.evaluate("location.hash = '#metric=test/accuracy&seed=0&bogus=1&run=%E0'")
     again.locator("#shown", has_text="10 of").wait_for()
 

@@ -38,9 +38,9 @@ def test_the_first_view_ranks_the_methods_at_a_budget(path, opened):
         "SGD": ("–", "–", "90.0 %"),
     }
     assert "+2.0 ± 0.0" in window.locator("#part-board .gap").first.inner_text()
-    window.locator("#part-board select").nth(1).select_option(label="ε 4 at δ = 1e-5")
+    window.locator("#part-board select").nth(1).select_option("ε 4.00 at δ = 1e-05")
     assert board(window)["DP-SGD"] == ("2", "behind", "73.0 %")
-    assert "budget=4%20at%200.00001" in window.evaluate("location.hash")
+    assert "budget=%CE%B5+4.00+at" in window.evaluate("location.hash")
     window.locator("input[name=method][value=dpsgd_f]").uncheck()
     assert "DPSGD-F" not in board(window)
 
@@ -177,7 +177,7 @@ def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
         page_of([record_of(epsilon=0.5, audit=audit), record_of("dpsgd_f", epsilon=0.5)]),
         pictures=False,
     )
-    assert window.inner_text("#part-board .alarm") == "audit: ≥ 2.5 (95 %)"
+    assert window.inner_text("#part-board .alarm") == "audit: ≥ 2.50 (95 %)"
     with window.expect_download() as saved:
         window.locator("#part-board .exports button", has_text="LaTeX").click()
     lines = saved.value.path().read_text().splitlines()
@@ -203,7 +203,7 @@ def test_a_table_never_shows_nan(record_of, folder_of, opened):
     shown = window.locator("#part-tables .published").first
     shown.wait_for()  # drawn when it is first opened
     assert shown.locator(".ours").all_inner_texts() == [
-        *("–", "not finite (2)", "1.3 (1)", "inf (1)", "2.0 (1)")
+        *("–", "not finite (2)", "1.2 (1)", "inf (1)", "2.0 (1)")
     ]
     assert "2 differ · 1 close" in window.locator("#part-tables .sub").first.inner_text()
     assert shown.locator("th[scope=row]").inner_text() == "DP-SGD"

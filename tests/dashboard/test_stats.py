@@ -19,7 +19,7 @@ def js(chromium):
     window = chromium.new_page()
     own = "".join(
         (files("dpbench.dashboard") / "assets" / name).read_text()
-        for name in ("stats.js", "state.js", "dom.js")
+        for name in ("stats.js", "address.js")
     )
 
     def evaluate(expression, argument=None):
@@ -99,22 +99,18 @@ def sums(bins):
     return [list(map(float, line)) for line in zip(*columns, strict=True)]
 
 
-OPTIONS = {
-    "dataset": ["a,b", "c&d=e", "ü"],
-    "model": ["m"],
-    "method": ["x", "y"],
-    "seed": ["0", "10", "2"],
-    "status": ["complete"],
-    "metric": ["test/a", "test/b"],
+OFFERED = {
+    "filters": {
+        "dataset": ["a,b", "c&d=e", "ü"],
+        "method": ["x", "y"],
+        "seed": ["0", "2", "10"],
+    },
+    "choices": {"metric": ["test/a", "test/b"], "theme": ["", "dark"], "fairness": []},
 }
-DEFAULTS = {
-    **dict.fromkeys(("dataset", "model", "method", "seed", "status")),
+DEFAULTS = {"dataset": None, "method": None, "seed": None} | {
     "metric": "test/a",
-    "calibration": "",
-    "fairness": "",
-    "accountant": "pld",
     "theme": "",
-    "run": "",
+    "fairness": "",
 }
 
 
@@ -127,29 +123,12 @@ DEFAULTS = {
         {"theme": "dark", "seed": ["10"]},
     ],
 )
-def test_an_address_says_the_state(js, change):
-    state = DEFAULTS | change
-    sent = {"state": state, "defaults": DEFAULTS, "options": OPTIONS}
-    assert js("parsed(hashOf(x.state, x.defaults), x.defaults, x.options)", sent) == state
-    assert (js("hashOf(x.state, x.defaults)", sent) == "") == (not change)
+def test_an_address_says_the_view(js, change):
+    sent = {"view": DEFAULTS | change, "offered": OFFERED}
+    assert js("viewOf(addressOf(x.view, x.offered), x.offered)", sent) == sent["view"]
+    assert (js("addressOf(x.view, x.offered)", sent) == "") == (not change)
 
 
-@pytest.mark.parametrize("hash_", ["#metric=gone", "#x=1&&=", "#run", "#metric=%E0%A4%A", "#"])
-def test_an_address_that_says_nonsense_changes_nothing(js, hash_):
-    sent = {"hash": hash_, "defaults": DEFAULTS, "options": OPTIONS}
-    assert js("parsed(x.hash, x.defaults, x.options)", sent) == DEFAULTS
-
-
-def test_numbers_are_offered_in_their_order(js):
-    rows = [
-        {"dataset": "d", "model": "m", "method": "x", "status": "s", "seed": s} for s in ("10", "2")
-    ]
-    assert js("offered(x).seed", rows) == ["2", "10"]
-
-
-def test_a_shown_upper_bound_is_one(js, draw):
-    values = [*(10 ** draw.uniform(-6, 4, 200)).tolist(), 8.0, 0.29, 1.1, 2.994, 999.6, 0.0]
-    for value, shown in zip(values, js("x.map(atMost)", values), strict=True):
-        assert value <= float(shown) <= 1.0101 * value
-    assert js("[8, 0.29, 2.994].map(atMost)") == ["8", "0.29", "3"]
-    assert js("atMost(Infinity)") == "Infinity"
+@pytest.mark.parametrize("address", ["#metric=gone", "#x=1&&=", "#run", "#metric=%E0%A4%A", "#"])
+def test_an_address_that_says_nonsense_changes_nothing(js, address):
+    assert js("viewOf(x.address, x.offered)", {"address": address, "offered": OFFERED}) == DEFAULTS

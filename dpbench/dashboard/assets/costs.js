@@ -1,114 +1,75 @@
-// Milliseconds per step.
-
-/** Milliseconds per step, one plot per data set, model, batch size and machine. */
-function costs(rows, page) {
-  const timed = rows.filter((row) => row.dataset !== null && Number.isFinite(row.ms) && row.ms > 0);
-  if (!timed.length) return [empty("None of the selected runs has recorded its time and steps.")];
-  const cards = [...grouped(timed, (row) => `${row.facet} — ${row.machine}`)].map(
-    ([title, members]) => cost(title, members, page),
-  );
-  return limited(cards, 6);
-}
+// Milliseconds per step, a card for each data set, model, batch size and machine.
 
 const MOST_LANES = 24;
 
-function cost(title, rows, page) {
-  const varied = rows[0].execution.map(
-    (_, i) => new Set(rows.map((row) => row.execution[i])).size > 1,
-  );
+function costs(rows) {
+  const timed = rows.filter((row) => row.dataset !== null && row.ms > 0);
+  if (!timed.length) return [empty("None of the selected runs has recorded its time and steps.")];
+  return limited(grouped(timed, (row) => `${row.facet} — ${row.machine}`).map(costCard), 6);
+}
+
+function costCard(rows) {
+  const title = `${rows[0].facet} — ${rows[0].machine}`;
+  const varied = rows[0].execution.map((text, i) => rows.some((row) => row.execution[i] !== text));
   const settings = (row, differing) =>
     row.execution.filter((_, i) => varied[i] === differing).join(", ");
-  const all = [...grouped(rows, (row) => [row.series, ...row.execution].join(" ")).values()]
-    .map((runs) => costLane(runs, settings(runs[0], true), page))
+  const all = grouped(rows, (row) => [row.series, ...row.execution].join(" "))
+    .map((runs) => costLane(runs, settings(runs[0], true)))
     .sort((a, b) => b.mean - a.mean);
   const lanes = all.slice(-MOST_LANES);
-  const label = `milliseconds per step, ${title}`;
-  const plot = picture(label, "cost", () => costPicture(lanes), page.open);
-  plot.style.height = `${80 + 30 * lanes.length}px`;
-  return make(
-    "article",
-    { className: "card" },
-    make("h3", {}, title),
-    make("p", { className: "sub" }, settings(rows[0], false)),
-    all.length > lanes.length
-      ? make("p", { className: "sub" }, `The ${MOST_LANES} fastest of ${all.length}.`)
-      : null,
-    plot,
-    pictureExports(plot, label),
+  const fastest = all.length > MOST_LANES ? `The ${MOST_LANES} fastest of ${all.length}. ` : "";
+  const above = make("p.sub", fastest + settings(rows[0], false));
+  const node = card(
+    title,
+    `milliseconds per step, ${title}`,
+    "cost",
+    () => costPicture(lanes),
+    above,
   );
+  node.querySelector(".picture").style.height = `${80 + 30 * lanes.length}px`;
+  return node;
 }
 
 /** One line of the plot. A run that diverged has a valid time. */
-function costLane(runs, how, page) {
+function costLane(runs, how) {
   const timed = runs.map((run) => ({ ...run, status: "complete" }));
-  return {
-    runs,
-    text: [nameOf(runs[0]), how].filter((part) => part).join(" · "),
-    look: page.looks.get(runs[0].method),
-    ...summary(timed, (run) => run.ms, page.data.t),
-  };
+  const found = summary(timed, (run) => run.ms, data.t);
+  return { runs, text: [runs[0].name, how].filter(Boolean).join(" · "), ...found };
 }
 
 function costPicture(lanes) {
+  const most = innerWidth < 600 ? 22 : 34; // a longer name leaves no room on a narrow screen
+  const shortened = (text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  const times = lanes.flatMap(({ runs, mean, half }) => [
+    mean + half,
+    ...runs.map((run) => run.ms),
+  ]);
+  const range = [0, 1.06 * Math.max(...times)];
+  const yaxis = {
+    tickvals: lanes.map((_, i) => i),
+    ticktext: lanes.map((lane) => plain(shortened(lane.text))),
+    range: [-0.6, lanes.length - 0.4],
+    ticks: "",
+  };
   return {
-    traces: lanes.flatMap((lane, y) => [runsTrace(lane, y), meanTrace(lane, y)]),
-    layout: {
-      xaxis: { title: { text: "ms per step", standoff: 6 }, range: [0, 1.06 * longest(lanes)] },
-      yaxis: {
-        tickvals: lanes.map((_, i) => i),
-        ticktext: lanes.map((lane) => plain(shortened(lane.text))),
-        range: [-0.6, lanes.length - 0.4],
-        ticks: "",
-      },
-    },
+    traces: lanes.flatMap(laneTraces),
+    layout: { xaxis: titled("ms per step", { range }), yaxis },
   };
 }
 
-/** The largest time in the plot, including the ends of intervals. */
-function longest(lanes) {
-  const ends = lanes.map((lane) => lane.mean + (lane.half ?? 0));
-  const times = lanes.flatMap((lane) => lane.runs.map((run) => run.ms));
-  return Math.max(...[...times, ...ends].filter(Number.isFinite));
-}
-
-const stepText = (lane, value) => `${plain(lane.text)}<br>${figures(value)} ms per step`;
-
-const runsTrace = (lane, y) => ({
-  type: "scatter",
-  mode: "markers",
-  x: lane.runs.map((r) => r.ms),
-  y: lane.runs.map(() => y),
-  marker: { color: colour(lane.look.colour), opacity: 0.35, size: 7 },
-  hoverinfo: "text",
-  hovertext: lane.runs.map((r) => `${stepText(lane, r.ms)}<br>seed ${plain(r.seed)}`),
-  customdata: lane.runs.map((r) => r.id),
-});
-
-function meanTrace(lane, y) {
-  const color = colour(lane.look.colour);
-  const line = { color: colour("card"), width: 1 };
-  return {
-    type: "scatter",
-    mode: "markers",
-    x: [lane.mean],
-    y: [y],
-    marker: { color, symbol: lane.look.mark, size: 11, line },
-    error_x: {
-      type: "data",
-      array: [lane.half],
-      visible: lane.half !== null,
-      color,
-      thickness: 1.4,
-      width: 4,
-    },
-    hoverinfo: "text",
-    hovertext: [`${stepText(lane, lane.mean)}, mean of ${lane.n}`],
-    customdata: [lane.runs[0].id],
-  };
-}
-
-/** A name beside a plot, which on a narrow screen would leave no room for it. */
-function shortened(text) {
-  const most = innerWidth < 600 ? 22 : 34;
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
+/** A pale dot for each run, and the mean of all. */
+function laneTraces({ runs, text, mean, half, n }, y) {
+  const look = data.looks[runs[0].method];
+  const point = (x, run, more) => ({
+    x,
+    y,
+    run: run.id,
+    text: [text, `${figures(x)} ms per step${more}`],
+  });
+  const dots = runs.map((run) => ({ ...point(run.ms, run, `, seed ${run.seed}`), above: null }));
+  const middle = { ...point(mean, runs[0], `, mean of ${n}`), above: half, below: half };
+  return [
+    { ...meansTrace(dots, { ...look, mark: "circle" }), opacity: 0.35 },
+    meansTrace([middle], look, { way: "x" }),
+  ];
 }

@@ -1,96 +1,195 @@
-// A metric over the privacy budget: one card with a plot per data set and model.
+// A metric over the privacy budget: a card for each data set and model.
 
-/** Plots of a metric over epsilon, one per data set and model. */
-function curves(rows, metric, page) {
-  const value = (row) => row.metrics[page.data.metrics.indexOf(metric)];
-  const measured = [...grouped(rows, (row) => row.facet).values()]
-    .map((members) => groupsOf(members, value, page).filter((g) => g.measured || g.lost))
-    .filter((groups) => groups.some((group) => group.measured));
-  const axes = sharedAxes(measured, metric);
-  const cards = measured.map((groups) => curve(groups, metric, axes, page));
-  if (!cards.length) return [empty(`None of the selected runs has measured ${metric.label}.`)];
-  return limited(cards, 6);
+function curves(rows, metric) {
+  const facets = grouped(rows, (row) => row.facet)
+    .map((members) => groupsOf(members, measured(metric)).filter(({ n, lost }) => n || lost))
+    .filter((groups) => groups.some(({ n }) => n));
+  if (!facets.length) return [empty(`None of the selected runs has measured ${metric.label}.`)];
+  const finite = facets.flat().filter((group) => group.mean !== null);
+  const epsilons = finite.map((group) => group.at).filter(Number.isFinite);
+  const axes = metricAxes(facets, metric);
+  const one = (groups) => curveCard(groups, metric, epsilons, axes(groups));
+  return limited(facets.map(one), 6);
 }
 
-function curve(groups, metric, axes, page) {
+function curveCard(groups, metric, epsilons, yaxis) {
   const { facet } = groups[0].first;
-  const series = seriesOf(groups, page);
+  const series = seriesOf(groups);
   const finite = groups.filter((group) => group.mean !== null);
-  const over = `${metric.label} over epsilon, ${facet}`;
-  const label = `${over}; the numbers are in the table below the picture`;
-  const plot = finite.length
-    ? picture(label, "curve", () => curvePicture(series, finite, metric, axes, page), page.open)
-    : empty("Nothing to draw: every group contains a run that diverged.");
-  return make(
-    "article",
-    { className: "card" },
-    make("h3", {}, facet),
-    shortLegend(series),
-    plot,
-    finite.length ? pictureExports(plot, over) : null,
-    notes(groups, page),
-    numbers(groups, metric, page),
-  );
+  const above = legend(series);
+  const below = [notes(groups), numbers(groups, metric)];
+  if (!finite.length) {
+    const why = empty("Nothing to draw: every group contains a run that diverged.");
+    return make("article.card", make("h3", facet), above, why, below);
+  }
+  const describe = () => curvePicture(series, finite, metric, { epsilons, yaxis });
+  return card(facet, `${metric.label} over epsilon, ${facet}`, "curve", describe, above, below);
 }
 
-/** Notes below a plot: groups without a mean, epsilons at several deltas. */
-function notes(groups, page) {
-  return make("div", { className: "notes" }, excludedNote(groups, page), deltasNote(groups));
-}
-
-function excludedNote(groups, page) {
-  const excluded = groups.filter((group) => group.mean === null);
-  if (!excluded.length) return null;
-  const links = excluded.map((g) => {
-    const why = g.lost ? `${g.lost} of ${g.runs.length} diverged` : "not finite";
-    const text = `${nameOf(g.first)}, ${epsilonText(g.first, page.state.accountant)} (${why})`;
-    return button(text, () => page.open(g.runs[0].id), { className: "link" });
+/** The series of a plot: colour and marker by method, dashes by settings. */
+function seriesOf(groups) {
+  const counts = {};
+  return grouped(groups, ({ first }) => first.series).map((members) => {
+    const { method, name } = members[0].first;
+    counts[method] = (counts[method] ?? -1) + 1;
+    return { members, method, text: name, dash: DASHES[counts[method] % DASHES.length] };
   });
-  return make(
-    "p",
-    {},
-    "Without a mean: ",
-    links.flatMap((link, i) => (i ? ["; ", link] : [link])),
-    ". Untick “diverged” under Status to average the others.",
-  );
 }
 
-function deltasNote(groups) {
-  const deltas = deltasOf(groups);
-  if (deltas.length < 2) return null;
-  const text =
-    `These epsilons are at different δ (${deltas.join(", ")}) and not comparable, ` +
-    "so no front is drawn.";
-  return make("p", {}, text);
+/** Means with their intervals, the Pareto front, and the means without privacy as lines. */
+function curvePicture(series, groups, metric, { epsilons, yaxis }) {
+  const budgeted = groups.filter((group) => Number.isFinite(group.at));
+  const words = data.reasons.filter((word) => groups.some((group) => group.at === word));
+  const [low, high] = logRange(epsilons);
+  const traces = series.flatMap(({ members, method, dash }, lane) => {
+    const sound = members.filter((group) => group.mean !== null);
+    const line = sound.filter((group) => Number.isFinite(group.at)).sort((a, b) => a.at - b.at);
+    const beside = sound.filter((group) => !line.includes(group));
+    // Methods at the same epsilon are drawn slightly apart, and each has a lane in the strip.
+    const step = Math.min(0.014, 0.08 / series.length) * (high - low);
+    const moved = ({ at }) => at * 10 ** (step * (lane - (series.length - 1) / 2));
+    const placed = ({ at }) => words.indexOf(at) + (0.7 * (lane + 0.5)) / series.length - 0.35;
+    const trace = (some, x, settings) =>
+      some.length
+        ? [
+            meansTrace(
+              some.map((g) => pointOf(g, metric, x(g))),
+              data.looks[method],
+              settings,
+            ),
+          ]
+        : [];
+    const mode = line.length > 1 ? "lines+markers" : "markers";
+    return [
+      ...trace(line, moved, { dash, mode, xaxis: "x" }),
+      ...trace(beside, placed, { xaxis: "x2" }),
+    ];
+  });
+  return {
+    traces: [...frontTrace(budgeted, metric), ...traces],
+    layout: {
+      ...budgetAxes(budgeted.length ? epsilons : [], words),
+      yaxis,
+      shapes: withoutPrivacy(groups, budgeted, metric),
+    },
+  };
+}
+
+/** The front of proven epsilons at one delta; an approximate one would win by being too small. */
+function frontTrace(budgeted, metric) {
+  const proven = budgeted.filter(({ first }) => first.guarantee === "proven");
+  if (!metric.better || proven.length < 2 || deltasOf(budgeted).length > 1) return [];
+  const points = proven.map((group) => ({ x: group.at, y: pointOf(group, metric).y }));
+  const best = front(points, metric.better);
+  const path = [...best, { x: Math.max(...points.map(({ x }) => x)), y: best.at(-1).y }];
+  return [
+    {
+      type: "scatter",
+      mode: "lines",
+      x: path.map(({ x }) => x),
+      y: path.map(({ y }) => y),
+      line: { shape: "hv", color: colour("front"), width: 9 },
+      hoverinfo: "skip",
+    },
+  ];
+}
+
+/** The means of non-private groups as horizontal lines, if a group of their protocol is private. */
+function withoutPrivacy(groups, budgeted, metric) {
+  const protocols = budgeted.map(({ first }) => first.protocol);
+  return groups
+    .filter(({ at, first }) => at === "not private" && protocols.includes(first.protocol))
+    .map((group) => {
+      const { y } = pointOf(group, metric);
+      const color = colour(data.looks[group.first.method].colour);
+      const line = { color, width: 1, dash: "dot" };
+      return { type: "line", xref: "x domain", x0: 0, x1: 1, y0: y, y1: y, line, layer: "below" };
+    });
+}
+
+/** The logarithmic axis of epsilon, and beside it a strip for groups without one. */
+function budgetAxes(epsilons, words) {
+  const split = epsilons.length ? Math.max(0.5, 1 - 0.17 * words.length) : 0;
+  const strip = {
+    domain: [split, 1],
+    range: [-0.5, words.length - 0.5],
+    tickvals: words.map((_, i) => i),
+    ticktext: words.map((word) => word.replace(" ", "<br>")),
+    showgrid: false,
+    showline: false,
+    ticks: "",
+    anchor: "y",
+  };
+  const axis = titled(`ε by ${data.accountants[view.accountant]}`, {
+    type: "log",
+    domain: [0, words.length ? split - 0.03 : 1],
+    range: logRange(epsilons),
+    ...ticks(epsilons),
+  });
+  return {
+    xaxis: epsilons.length ? axis : { visible: false, domain: [0, 0.001] },
+    ...(words.length ? { xaxis2: strip } : {}),
+  };
+}
+
+/** The range of an axis in powers of ten, with a margin around the values. */
+function logRange(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)].map(Math.log10);
+  const margin = Math.max(0.12, 0.08 * (high - low));
+  return [low - margin, high + margin];
+}
+
+/** Round numbers on the axis of epsilon; the least and the most if fewer than two are in range. */
+function ticks(values) {
+  const [low, high] = logRange(values);
+  const factors = high - low > 3 ? [1] : [1, 2, 5];
+  const round = [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5].flatMap((power) =>
+    factors.map((factor) => Number(`${factor}e${power}`)),
+  );
+  const inside = round.filter((value) => value >= 10 ** low && value <= 10 ** high);
+  const [least, most] = [Math.min(...values), Math.max(...values)].map((v) => figures(v, 2));
+  const ends = most > 1.06 * least ? [least, most] : [least];
+  const tickvals = inside.length > 1 ? inside : ends.map(Number);
+  return { tickvals, ticktext: tickvals.map((value) => figures(value)) };
 }
 
 const deltasOf = (groups) => [
-  ...new Set(groups.filter((g) => Number.isFinite(g.at)).map((g) => figures(g.first.delta))),
+  ...new Set(groups.filter(({ at }) => Number.isFinite(at)).map(({ first }) => first.delta)),
 ];
 
-/** The numbers behind a plot, built when they are first opened. */
-function numbers(groups, metric, page) {
-  const more = make(
-    "details",
-    { className: "numbers" },
-    make("summary", {}, "Numbers and records"),
-  );
-  more.addEventListener("toggle", () => {
-    if (more.children.length > 1) return;
-    const lines = groups.map((g) => [
-      button(nameOf(g.first), () => page.open(g.runs[0].id), { className: "link" }),
-      epsilonText(g.first, page.state.accountant),
-      figures(g.first.delta ?? "–"),
-      g.first.guarantee,
-      meanText(g, metric),
-    ]);
-    more.append(
-      grid(
-        ["method", "epsilon", "δ", "guarantee", `${metric.label} (n)`],
-        lines,
-        `${metric.label}, ${groups[0].first.facet}`,
-      ),
-    );
+/** Notes below a plot: groups without a mean, epsilons at several deltas. */
+function notes(groups) {
+  const excluded = groups.filter((group) => group.mean === null);
+  const links = excluded.flatMap(({ first, lost, runs }, i) => {
+    const why = lost ? `${lost} of ${runs.length} diverged` : "not finite";
+    return [i ? "; " : "", link(`${first.name}, ${epsilonText(first)} (${why})`, runs[0].id)];
   });
+  const advice = ". Untick “diverged” under Status to average the others.";
+  const deltas = deltasOf(groups);
+  const text =
+    `These epsilons are at different δ (${deltas.join(", ")}) and not comparable, ` +
+    "so no front is drawn.";
+  return make(
+    "div.notes",
+    links.length ? make("p", "Without a mean: ", links, advice) : null,
+    deltas.length > 1 ? make("p", text) : null,
+  );
+}
+
+/** The numbers behind a plot, built when they are first opened. */
+function numbers(groups, metric) {
+  const more = make("details.numbers", make("summary", "Numbers and records"));
+  const head = ["method", "epsilon", "δ", "guarantee", `${metric.label} (n)`];
+  const line = ({ first, runs, ...found }) => ({
+    cells: [
+      { text: first.name, run: runs[0].id },
+      epsilonText(first),
+      first.delta,
+      first.guarantee,
+      meanText(found, metric),
+    ],
+  });
+  const table = () => grid(head, groups.map(line), `${metric.label}, ${groups[0].first.facet}`);
+  more.addEventListener("toggle", () => more.children.length > 1 || more.append(table()));
   return more;
 }

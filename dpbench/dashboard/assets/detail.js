@@ -1,8 +1,8 @@
-// One record: its facts, the command that reproduces it, and its JSON.
+// One record: its facts, the command that reproduces it, its JSON, and another run beside it.
 
 /** A command, and a button that copies it. */
 function commandLine(text) {
-  const code = make("code", {}, text);
+  const code = make("code", text);
   const copy = button("Copy", async () => {
     try {
       await navigator.clipboard.writeText(text);
@@ -13,16 +13,10 @@ function commandLine(text) {
     copy.textContent = "Copied";
     setTimeout(() => (copy.textContent = "Copy"), 1500);
   });
-  return make("div", { className: "command" }, code, copy);
+  return make("div.command", code, copy);
 }
 
 let records = null;
-
-/** A record, if there was room for it; all are unpacked at once, on first use. */
-async function recordOf(id) {
-  records ??= unpacked("records");
-  return (await records)[id];
-}
 
 /** JSON with indentation, and each list on one line. */
 function indented(node, margin = "") {
@@ -35,87 +29,115 @@ function indented(node, margin = "") {
   return lines.length ? `{\n${lines.join(",\n")}\n${margin}}` : "{}";
 }
 
-const timeText = (row) =>
-  `${figures(row.ms)} ms per step of ${figures(row.steps ?? "–", 6)} steps; ` +
-  [row.machine, ...row.execution].join(", ");
-
-function auditText({ epsilon, confidence }) {
-  const more = confidence === null ? "" : `, confidence ${figures(confidence)}`;
-  return `at least ${figures(epsilon)}${more}`;
-}
-
-/** What the dialog shows about a row. */
-function detail(row, page) {
-  const other = page.data.rows.find((one) => one.id === page.state.with && one !== row);
-  return [
-    make(
-      "header",
-      {},
-      make("h2", { id: "detail-title" }, nameOf(row)),
-      button("Close", () => page.open(""), { className: "close" }),
-    ),
-    make("p", { className: "sub" }, `${row.facet}, seed ${row.seed}`),
-    otherSeeds(row, page),
-    compareControl(row),
-    ...(other ? comparison(row, other) : []),
-    row.command ? commandLine(row.command) : empty(`No command: ${row.no_command}`),
-    make(
-      "dl",
-      {},
-      facts(row, page).flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]),
-    ),
-    other ? null : lossCurves([row]),
-    make("h3", {}, "Record"),
-    recordElement(row),
-  ].filter((node) => node);
-}
-
-/** Links to the runs that differ only in the seed, if there are any. */
-function otherSeeds(row, page) {
-  const alike = page.data.rows.filter((other) => other.group === row.group);
-  if (alike.length < 2) return null;
-  const buttons = alike
-    .sort((a, b) => byNumber(a.seed, b.seed))
-    .map((other) =>
-      button(other.seed, () => page.open(other.id), { "aria-pressed": String(other === row) }),
-    );
-  return make("p", { className: "seeds" }, "Seeds: ", buttons);
-}
-
-/** Names and values of the facts that a record gives about its run. */
-function facts(row, page) {
-  const epsilons = Object.entries(page.data.accountants).map(
-    ([name, text]) => `${text}: ${epsilonText(row, name)}`,
-  );
-  const nonfinite = `${row.nonfinite} gradients were not finite and counted as zero`;
-  return [
-    ["epsilon", epsilons.join("; ")],
-    ["guarantee", row.why ? `${row.guarantee}. ${row.why}` : row.guarantee],
-    ["on the data", row.notes || "–"],
-    ["δ", row.delta === null ? "–" : figures(row.delta)],
-    ["adjacency", row.adjacency],
-    ["holds in arithmetic", row.arithmetic],
-    ["status", row.nonfinite ? `${row.status}; ${nonfinite}` : row.status],
-    ["time", row.ms === null ? "–" : timeText(row)],
-    ["audit", row.audit ? auditText(row.audit) : "none"],
-    ["metrics", metricsText(row) || "none"],
-    ["file", row.source],
-  ];
-}
-
-const metricsText = (row) =>
-  data.metrics
-    .map(({ name, percent }, i) => [name, row.metrics[i], percent])
-    .filter(([, value]) => value !== null)
-    .map(([name, value, percent]) => `${name} ${valueText(value, { percent })}`)
-    .join(", ");
-
-/** The record's JSON, filled in once it is unpacked. */
+/** The record's JSON, if there was room for it; all are unpacked at once, on first use. */
 function recordElement(row) {
   const node = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
-  const missing = `Not whole in this page; it is in ${row.source}.`;
-  recordOf(row.id).then((record) => {
+  records ??= unpacked("records").then(JSON.parse);
+  records.then(({ [row.id]: record }) => {
+    const missing = `Not whole in this page; it is in ${row.source}.`;
     node.textContent = record ? indented(record) : missing;
   });
   return node;
+}
+
+/** What the dialog shows about a run. */
+function detail(row) {
+  const pinned = data.rows.find(({ id }) => id === view.with && id !== row.id);
+  const term = ([name, text]) => [make("dt", name), make("dd", text)];
+  const metrics = data.metrics
+    .filter((metric) => measured(metric)(row) !== null)
+    .map((metric) => `${metric.name} ${valueText(measured(metric)(row), metric)}`);
+  const facts = [...row.facts, ["metrics", metrics.join(", ") || "none"]];
+  const close = button("Close", () => choose({ run: "" }), { className: "close" });
+  return [
+    make("header", make("h2", { id: "detail-title" }, row.name), close),
+    make("p.sub", `${row.facet}, seed ${row.seed}`),
+    otherSeeds(row),
+    compareControl(row, pinned),
+    ...(pinned ? comparison([row, pinned]) : []),
+    row.command ? commandLine(row.command) : empty(`No command: ${row.no_command}`),
+    make("dl", facts.flatMap(term)),
+    pinned ? "" : lossCurves([row]),
+    make("h3", "Record"),
+    recordElement(row),
+  ];
+}
+
+/** Links to the runs that differ only in the seed, if there are any. */
+function otherSeeds(row) {
+  const alike = data.rows.filter((other) => other.group === row.group);
+  if (alike.length < 2) return "";
+  const pressed = (other) => ({ "aria-pressed": String(other === row) });
+  const buttons = alike
+    .sort((a, b) => byNumber(a.seed, b.seed))
+    .map((other) => button(other.seed, () => choose({ run: other.id }), pressed(other)));
+  return make("p.seeds", "Seeds: ", buttons);
+}
+
+const nameAndSeed = (row) => `${row.name}, seed ${row.seed}`;
+
+/** The control that chooses the run to compare with. */
+function compareControl(row, pinned) {
+  if (pinned) {
+    const stop = button("Stop comparing", () => choose({ with: "" }));
+    return make("p.seeds", `Compared with ${nameAndSeed(pinned)}. `, stop);
+  }
+  if (view.with) return make("p.seeds", "Pinned: close this and open another run");
+  const pin = () => choose({ with: row.id, run: "" });
+  return make("p.seeds", button("Compare with another run", pin));
+}
+
+/** What differs between two runs: settings, facts and metrics; then curves and diagrams. */
+function comparison(rows) {
+  const values = (row) => {
+    const metrics = data.metrics.map((one) => [one.title, valueText(measured(one)(row), one)]);
+    const facts = row.facts.filter(([name]) => name !== "file");
+    const own = [
+      ["data set · model", row.facet],
+      ["method", data.methods[row.method]],
+    ];
+    const settings = Object.entries(data.settings[row.group]);
+    return new Map([...own, ...settings, ["seed", row.seed], ...facts, ...metrics]);
+  };
+  const [ours, theirs] = rows.map(values);
+  const names = [...new Set([...ours.keys(), ...theirs.keys()])];
+  const lines = names
+    .map((name) => ({ cells: [name, ours.get(name) ?? "–", theirs.get(name) ?? "–"] }))
+    .filter(({ cells: [, a, b] }) => a !== b);
+  const diagrams = rows
+    .filter((row) => row.bins)
+    .map((row) => diagram(`reliability diagram of ${nameAndSeed(row)}`, row.bins, row));
+  return [
+    grid(["", ...rows.map(nameAndSeed)], lines, "Two runs side by side"),
+    lossCurves(rows),
+    make("div.pair", diagrams),
+  ];
+}
+
+/** The loss curves of runs in one picture; nothing where none has one. */
+function lossCurves(rows) {
+  if (!rows.some(({ losses: [, values] }) => values.length > 1)) return "";
+  const label = "training loss by epoch";
+  const series = rows.map((row, i) => ({
+    method: row.method,
+    dash: DASHES[i],
+    text: nameAndSeed(row),
+  }));
+  const trace = ({ method, losses: [every, values] }, i) => ({
+    type: "scatter",
+    mode: values.length > 1 ? "lines" : "markers",
+    x: values.map((_, place) => every * (place + 1)),
+    y: values,
+    line: { color: colour(data.looks[method].colour), dash: DASHES[i], width: 2 },
+    hovertemplate: "epoch %{x}<br>loss %{y:.4g}<extra></extra>",
+  });
+  const layout = { xaxis: titled("epoch"), yaxis: titled("training loss") };
+  const plot = picture(label, "loss", () => ({ traces: rows.map(trace), layout }));
+  return make(
+    "div",
+    make("h3", "Training loss"),
+    legend(series),
+    plot,
+    pictureExports(plot, label),
+  );
 }

@@ -1,66 +1,74 @@
-// Groups of runs that differ only in the seed, and their names.
+// Groups of runs that differ only in the seed, and how pictures show them.
 
-const STRIP = [
-  "ε = 0",
-  "not computed",
-  "no proof",
-  "see its search",
-  "too little noise",
-  "not private",
-];
+/** Where a run is: at an epsilon, or above the reason that its record gives instead. */
+const budget = ({ axis }) => axis[view.accountant] || data.reasons[0];
 
-/** The guarantee of a plug-in's method: its author's claim, which dpbench has not checked. */
-const CLAIMED = "claimed";
-
-/** The position of a run: an epsilon, or the reason that its record gives instead. */
-function budget(row, accountant) {
-  const epsilon = row.axis[accountant];
-  return epsilon === 0 ? STRIP[0] : epsilon;
-}
-
-const epsilonText = (row, accountant) => {
-  const found = budget(row, accountant);
-  if (!Number.isFinite(found)) return found;
-  return `ε = ${atMost(found)}${row.guarantee === CLAIMED ? ` (${CLAIMED})` : ""}`;
+const epsilonText = (row) => {
+  const text = row.epsilon[view.accountant];
+  return Number.isFinite(row.axis[view.accountant]) ? `ε = ${text}` : text;
 };
 
-/**
- * One run per seed: a run that was repeated with diagnostics counts once.
- * If there are several, one that measured the value.
- */
-const ofEachSeed = (runs, value) =>
-  [...grouped(runs, (run) => run.seed).values()].map(
-    (same) => same.find((run) => value(run) != null) ?? same[0],
-  );
-
-/** The groups of runs that differ only in the seed, with their means. */
-function groupsOf(rows, value, page) {
-  return [...grouped(rows, (row) => row.group).values()].map((all) => {
-    const runs = ofEachSeed(all, value);
-    const found = summary(runs, value, page.data.t);
-    return { runs, first: runs[0], at: budget(runs[0], page.state.accountant), ...found };
+/** The groups with their means; a run that was repeated with diagnostics counts once. */
+function groupsOf(rows, value) {
+  return grouped(rows, (row) => row.group).map((all) => {
+    const runs = grouped(all, (run) => run.seed).map(
+      (same) => same.find((run) => value(run) != null) ?? same[0],
+    );
+    return { runs, first: runs[0], at: budget(runs[0]), ...summary(runs, value, data.t) };
   });
 }
 
-const nameOfMethod = (method) => data.methods[method] ?? method;
+const metricOf = (name) => data.metrics.find((metric) => metric.name === name);
 
-/** The name of a run's method, with the settings that others of its name do not have. */
-const nameOf = (row) =>
-  row.settings ? `${nameOfMethod(row.method)} · ${row.settings}` : nameOfMethod(row.method);
+function measured(metric) {
+  const place = data.metrics.indexOf(metric);
+  return (row) => row.metrics[place];
+}
 
-/** The series of a plot: colour and marker by method, dashes by settings. */
-function seriesOf(groups, page) {
-  const counts = new Map();
-  return [...grouped(groups, ({ first }) => first.series).values()].map((members) => {
-    const first = members[0].first;
-    const before = counts.get(first.method) ?? 0;
-    counts.set(first.method, before + 1);
-    return {
-      members,
-      first,
-      text: nameOf(first),
-      look: page.looks.get(first.method),
-      dash: DASHES[before % DASHES.length],
-    };
-  });
+/** A group as a point of a picture: its mean and its interval, in the unit of the metric. */
+function pointOf(group, metric, x) {
+  const { first: row, mean, half, runs } = group;
+  const factor = metric.percent ? 100 : 1;
+  // No accuracy is below 0 or above 100 %, whatever the interval.
+  const end = (room) =>
+    half === null ? null : factor * (metric.percent ? Math.min(half, room) : half);
+  const delta = Number.isFinite(group.at) ? `, δ = ${row.delta}` : "";
+  return {
+    x,
+    y: factor * mean,
+    above: end(1 - mean),
+    below: end(mean),
+    open: ["approximate", "claimed"].includes(row.guarantee),
+    text: [
+      row.name,
+      `${epsilonText(row)}${delta} (${row.guarantee})`,
+      `${metric.label} ${meanText(group, metric)}`,
+      "select to see the records",
+    ],
+    run: runs[0].id,
+  };
+}
+
+/**
+ * The axes of the metric for pictures that share them as chosen: for all, for a data set, or not.
+ * cards: the groups of each picture.
+ */
+function metricAxes(cards, metric) {
+  const key = ([{ first }]) => ({ dataset: first.dataset, all: "" })[view.scale] ?? first.facet;
+  const ranges = grouped(cards, key).map((some) => [
+    key(some[0]),
+    metricRange(some.flat(), metric),
+  ]);
+  const byKey = new Map(ranges);
+  const label = metric.percent ? `${metric.label}, %` : metric.label;
+  return (groups) => titled(label, { range: byKey.get(key(groups)) });
+}
+
+/** The ends of the metric's axis: all means with their intervals, and a margin. */
+function metricRange(groups, metric) {
+  const points = groups.filter(({ mean }) => mean !== null).map((one) => pointOf(one, metric, 0));
+  const ends = points.flatMap(({ y, above, below }) => [y - below, y + above]);
+  const [low, high] = [Math.min(...ends), Math.max(...ends)];
+  const margin = 0.06 * (high - low) || 0.05 * Math.abs(high) || 0.05;
+  return ends.length ? [low - margin, high + margin] : undefined;
 }

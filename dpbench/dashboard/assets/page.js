@@ -1,169 +1,149 @@
-// The page: its filters, and its updates when the selection changes.
+// The page: its controls, and its updates when the view changes.
 
-const tile = (count, noun, rest = "") => [count, `${noun}${count === 1 ? "" : "s"}${rest}`];
+const data = JSON.parse(await unpacked("data"));
+for (const row of data.rows) {
+  for (const place of row.not_finite) row.metrics[place] = Number.NaN;
+  for (const { name, swept } of data.filters)
+    if (swept) row[name] ??= data.settings[row.group][name] ?? "–";
+}
 
-function lead() {
-  const cells = data.tables.flatMap((table) => table.cells);
-  const reproduced = cells.filter((cell) => cell.verdict === "reproduced").length;
-  const judged = cells.filter((cell) => cell.verdict in VERDICTS).length;
-  const tiles = [
-    tile(data.rows.length, "run"),
-    tile(options.dataset.length, "data set"),
-    tile(options.method.length, "method"),
-    ...(judged ? [[`${reproduced} of ${judged}`, "published numbers reproduced"]] : []),
-    ...(data.unreadable.length ? [tile(data.unreadable.length, "file", " left out")] : []),
-  ];
+const values = (options) => options.map(([value]) => value);
+const runIds = ["", ...data.rows.map((row) => row.id)];
+const offered = {
+  filters: Object.fromEntries(data.filters.map(({ name, options }) => [name, values(options)])),
+  choices: {
+    ...Object.fromEntries(Object.entries(data.choices).map(([name, all]) => [name, values(all)])),
+    board: ["", ...data.boards.map((board) => board.facet)],
+    budget: ["", ...data.boards.map((board) => board.budget)],
+    theme: ["", "light", "dark"],
+    with: runIds,
+    run: runIds,
+  },
+};
+let view = {};
+
+/** The parts of the page, whose texts and controls are in page.html. */
+const PARTS = {
+  board: boardPart,
+  utility: (rows) => {
+    if (!view.metric) return [empty("The records contain no metrics.")];
+    return view.axis === "epsilon"
+      ? curves(rows.filter(isShown), metricOf(view.metric))
+      : sweeps(rows, metricOf(view.metric), view.axis);
+  },
+  calibration: (rows) => curves(rows.filter(isShown), metricOf(view.calibration)),
+  reliability: (rows) => reliability(rows.filter(isShown)),
+  fairness: (rows) => curves(rows.filter(isShown), metricOf(view.fairness)),
+  cost: (rows) => costs(rows.filter(isShown)),
+  audit: audits,
+  tables: tableCards,
+  runs: runList,
+  unreadable: () => [make("ul.files", data.unreadable.map(fileLeftOut))],
+};
+const ABSENT = {
+  board: !data.boards.length,
+  calibration: !data.choices.calibration.length,
+  fairness: !data.choices.fairness.length,
+  unreadable: !data.unreadable.length,
+};
+
+/** Whether the pictures show a run: all settings, or the one that represents its method. */
+const isShown = (row) => view.show === "all" || row.best;
+
+const fileLeftOut = ([source, why]) => make("li", make("code", source), ` ${why}`);
+
+const sections = () => [...document.querySelectorAll("main > section")];
+
+/** What depends on the data: counts, places, filters and choices. */
+function skeleton() {
   at("lead").append(
-    ...tiles.map(([count, text]) =>
-      make("span", { className: "tile" }, make("b", {}, String(count)), ` ${text}`),
-    ),
+    ...data.lead.map((text) => {
+      const [, count, rest] = text.match(/^([\d of]*\d) (.*)$/);
+      return make("span.tile", make("b", count), ` ${rest}`);
+    }),
+  );
+  for (const section of sections()) {
+    const heading = section.querySelector("h2");
+    if (ABSENT[section.id.slice(5)]) {
+      section.remove();
+      continue;
+    }
+    const go = () => {
+      section.scrollIntoView();
+      heading.focus({ preventScroll: true });
+    };
+    at("places").append(button(section.dataset.place ?? heading.textContent, go));
+  }
+  for (const select of document.querySelectorAll("select"))
+    fill(select, data.choices[select.name] ?? []);
+  for (const filter of data.filters.filter(({ swept }) => !swept)) at("boxes").append(box(filter));
+  const swept = data.filters.filter((filter) => filter.swept).map(box);
+  if (swept.length) at("boxes").append(make("details", make("summary", "Swept settings"), swept));
+}
+
+/** The check boxes of a filter. */
+function box({ name, label, options }) {
+  const end = (text, chosen) =>
+    button(text, () => choose({ [name]: chosen }), { "aria-label": `${label}: ${text}` });
+  const option = ([value, text]) =>
+    make("label", make("input", { type: "checkbox", name, value }), make("span", text));
+  return make(
+    "fieldset",
+    make("legend", label),
+    make("div.ends", end("all", null), end("none", [])),
+    make("div.values", options.map(option)),
   );
 }
 
-function skeleton() {
-  for (const part of PARTS.filter(hasContent)) {
-    const section = make(
-      "section",
-      { id: `part-${part.id}`, "aria-labelledby": `title-${part.id}` },
-      make("h2", { id: `title-${part.id}`, tabIndex: -1 }, part.title),
-      make("div", { className: "choices" }, part.choices?.() ?? []),
-      make("p", { className: "how" }),
-      make("div", { className: `pictures ${part.id}` }),
-    );
-    at("main").append(section);
-    at("places").append(button(part.place ?? part.title, () => go(part.id)));
-  }
-}
-
-function go(id) {
-  at(`part-${id}`).scrollIntoView();
-  at(`title-${id}`).focus({ preventScroll: true });
-}
-
-/** The choice between all settings of a method and the one that represents it. */
-function settingsChoice() {
-  const texts = { best: "Best setting per method", all: "All settings" };
-  const radio = (value) =>
-    make(
-      "label",
-      {},
-      make("input", {
-        type: "radio",
-        name: "show",
-        value,
-        onchange: () => choose({ show: value }),
-      }),
-      make("span", {}, texts[value]),
-    );
-  const legend = make("legend", {}, "In pictures");
-  return make("fieldset", {}, legend, make("div", { className: "values" }, known.show.map(radio)));
-}
-
-/** One fieldset of check boxes for each filter; those of swept settings are collapsed. */
-function boxes() {
-  const swept = make("details", {}, make("summary", {}, "Swept settings"));
-  at("boxes").append(settingsChoice());
-  for (const [name, label] of Object.entries(FILTERS)) {
-    if (options[name].length < 2 && !FIXED_FILTERS.includes(name)) continue;
-    const place = FIXED_FILTERS.includes(name) ? at("boxes") : swept;
-    const box = (value) =>
-      make(
-        "label",
-        {},
-        make("input", { type: "checkbox", name, value, onchange: () => filtered(name) }),
-        make("span", {}, name === "method" ? nameOfMethod(value) : value),
-      );
-    const all = button("all", () => choose({ [name]: null }), { "aria-label": `${label}: all` });
-    const none = button("none", () => choose({ [name]: [] }), { "aria-label": `${label}: none` });
-    place.append(
-      make(
-        "fieldset",
-        {},
-        make("legend", {}, label),
-        make("div", { className: "ends" }, all, none),
-        make("div", { className: "values" }, options[name].map(box)),
-      ),
-    );
-  }
-  if (swept.children.length > 1) at("boxes").append(swept);
-}
-
-const inputs = (name) => [...at("boxes").querySelectorAll(`input[name="${name}"]`)];
-
-function filtered(name) {
-  const ticked = inputs(name)
-    .filter((input) => input.checked)
-    .map((input) => input.value);
-  choose({ [name]: ticked.length === options[name].length ? null : ticked });
-}
-
-/** Apply a choice by writing it into the address. */
+/** Apply a change by writing it into the address. */
 function choose(change) {
-  const hash = hashOf({ ...page.state, ...change }, defaults);
-  history.replaceState(null, "", `#${hash}`);
+  const address = addressOf({ ...view, ...change }, offered);
+  history.replaceState(null, "", `#${address}`);
   apply();
 }
 
-/** Update the page to the address; only the parts affected by a change are rebuilt. */
+/** The change that a control asks for. */
+function changed({ target: { name, type, value } }) {
+  if (!name) return;
+  if (type !== "checkbox")
+    return choose({ [name]: value, ...(name === "board" && { budget: "" }) });
+  const boxes = [...document.querySelectorAll("input:checked")];
+  const ticked = boxes.filter((one) => one.name === name).map((one) => one.value);
+  choose({ [name]: ticked.length === offered.filters[name].length ? null : ticked });
+}
+
+/** Update the page to the address; only the parts that depend on a change are rebuilt. */
 function apply() {
-  const before = page.state;
-  page.state = parsed(location.hash, defaults, known);
-  const changed = Object.keys(defaults).filter(
-    (name) =>
-      String(before[name]) !== String(page.state[name]) ||
-      (before[name] === null) !== (page.state[name] === null),
-  );
-  if (changed.includes("theme")) theme();
+  const before = view;
+  view = viewOf(location.hash, offered);
+  const names = Object.keys(view).filter((name) => String(before[name]) !== String(view[name]));
+  if (names.includes("theme")) theme();
   controls();
-  if (!applied || changed.some((name) => !["run", "with", "theme"].includes(name)))
-    update(applied ? changed : null);
-  applied = true;
+  const filtered = names.some((name) => name in offered.filters);
+  const rows = passing(data.rows, view, offered.filters);
+  for (const section of sections()) {
+    const uses = section.dataset.uses?.split(" ") ?? [];
+    const depends = (filtered && uses.length) || uses.some((name) => names.includes(name));
+    if (!("run" in before) || depends) rebuild(section, rows);
+  }
+  at("shown").textContent = `${rows.length} of ${data.rows.length} runs shown`;
   record();
 }
 
-let applied = false;
-
-function controls() {
-  for (const name of Object.keys(FILTERS)) {
-    for (const input of inputs(name))
-      input.checked = !page.state[name] || page.state[name].includes(input.value);
-  }
-  for (const radio of inputs("show")) radio.checked = radio.value === page.state.show;
-  for (const part of PARTS.filter(hasContent)) {
-    const labels = part.choices?.();
-    labels?.forEach((label, i) => {
-      const select = at(`part-${part.id}`).querySelectorAll("select")[i];
-      select.value = label.querySelector("select").value;
-    });
-  }
+function rebuild(section, rows) {
+  const place = section.querySelector(".pictures");
+  forget(place);
+  const none = section.dataset.uses && !rows.length;
+  const built = none ? [empty("No run passes the filters.")] : PARTS[section.id.slice(5)](rows);
+  place.replaceChildren(...built);
 }
 
-const OF = {
-  metric: ["utility", "runs"],
-  axis: ["utility"],
-  scale: ["utility", "calibration", "fairness"],
-  calibration: ["calibration", "runs"],
-  fairness: ["fairness", "runs"],
-  board: ["board"],
-  budget: ["board"],
-  show: ["utility", "calibration", "reliability", "fairness", "cost"],
-};
-
-function update(changed) {
-  const rows = passing(data.rows, page.state);
-  at("shown").textContent = `${rows.length} of ${data.rows.length} runs shown`;
-  const own = changed?.every((name) => name in OF || ["run", "with"].includes(name))
-    ? changed.flatMap((name) => OF[name] ?? [])
-    : null;
-  for (const part of PARTS.filter(hasContent)) {
-    if (own ? !own.includes(part.id) : changed && part.fixed) continue;
-    const section = at(`part-${part.id}`);
-    const place = section.querySelector(".pictures");
-    forget(place);
-    section.querySelector(".how").replaceChildren(make("b", {}, "How to read: "), part.how());
-    place.replaceChildren(
-      ...(rows.length || part.fixed ? part.build(rows) : [empty("No run passes the filters.")]),
-    );
+function controls() {
+  for (const control of document.querySelectorAll("input[name], select[name]")) {
+    const { name, type, value } = control;
+    if (type === "checkbox") control.checked = !view[name] || view[name].includes(value);
+    else if (type === "radio") control.checked = view[name] === value;
+    else if (view[name]) control.value = view[name];
   }
 }
 
@@ -171,9 +151,9 @@ let opener = null;
 
 function record() {
   const dialog = at("detail");
-  const row = data.rows.find((r) => r.id === page.state.run);
+  const row = data.rows.find((one) => one.id === view.run);
   if (!row) return dialog.open && dialog.close();
-  dialog.replaceChildren(...detail(row, page));
+  dialog.replaceChildren(...detail(row));
   if (!dialog.open) {
     opener = document.activeElement;
     dialog.showModal();
@@ -185,8 +165,8 @@ function record() {
 const THEMES = { "": ["◐", "as set in the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
 
 function theme() {
-  document.documentElement.dataset.theme = page.state.theme;
-  const [sign, words] = THEMES[page.state.theme];
+  document.documentElement.dataset.theme = view.theme;
+  const [sign, words] = THEMES[view.theme];
   at("theme").textContent = sign;
   at("theme").setAttribute("aria-label", `Colours: ${words}`);
   at("theme").title = `Colours: ${words}`;
@@ -196,37 +176,32 @@ function theme() {
 /** Paper is white and narrower than most screens. */
 function printing(on) {
   document.documentElement.classList.toggle("paper", on);
-  for (const card of document.querySelectorAll("details.card")) {
-    if (on) card.dispatchEvent(new Event("fill"));
-    card.open = on;
+  for (const node of document.querySelectorAll("details.card")) {
+    if (on) node.dispatchEvent(new Event("fill"));
+    node.open = on;
   }
-  document.documentElement.dataset.theme = on ? "light" : page.state.theme;
+  document.documentElement.dataset.theme = on ? "light" : view.theme;
   drawAll();
 }
 
 function start() {
-  lead();
   skeleton();
-  boxes();
+  const unfiltered = Object.fromEntries(data.filters.map(({ name }) => [name, null]));
+  const next = { "": "light", light: "dark", dark: "" };
   at("skip").onclick = () => at("main").focus();
-  at("reset").onclick = () =>
-    choose(Object.fromEntries(Object.keys(FILTERS).map((name) => [name, null])));
-  at("theme").onclick = () =>
-    choose({ theme: { "": "light", light: "dark", dark: "" }[page.state.theme] });
+  at("reset").onclick = () => choose(unfiltered);
+  at("theme").onclick = () => choose({ theme: next[view.theme] });
   at("detail").addEventListener("close", () => {
-    if (page.state.run) choose({ run: "" });
+    if (view.run) choose({ run: "" });
     if (opener?.isConnected) opener.focus();
   });
-  at("detail").addEventListener(
-    "click",
-    (event) => event.target === at("detail") && at("detail").close(),
-  );
+  at("detail").addEventListener("click", ({ target }) => target === at("detail") && target.close());
+  document.addEventListener("change", changed);
   addEventListener("hashchange", apply);
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
   at("filters").open = matchMedia("(min-width: 60rem)").matches;
-  theme();
   apply();
 }
 

@@ -26,7 +26,6 @@ function summary(runs, value, t) {
   return {
     n: values.length,
     lost,
-    measured: values.length > 0,
     mean: sound ? mean(values) : null,
     half: sound ? halfWidth(values, t) : null,
   };
@@ -51,7 +50,7 @@ function pooled(runs) {
   return bins[0].map((_, i) => [0, 1, 2].map((k) => bins.reduce((sum, b) => sum + b[i][k], 0)));
 }
 
-/** The items under each key, in order of first appearance. */
+/** The lists of items with the same key, in order of first appearance. */
 function grouped(items, key) {
   const groups = new Map();
   for (const item of items) {
@@ -59,5 +58,5 @@ function grouped(items, key) {
     if (!groups.has(name)) groups.set(name, []);
     groups.get(name).push(item);
   }
-  return groups;
+  return [...groups.values()];
 }

@@ -2,14 +2,14 @@
 
 /** Save an address (data: or blob:) under a name. */
 function save(address, name) {
-  const link = make("a", { href: address, download: name });
-  document.body.append(link);
-  link.click();
-  link.remove();
+  const anchor = make("a", { href: address, download: name });
+  document.body.append(anchor);
+  anchor.click();
+  anchor.remove();
 }
 
-function saveText(text, name, type) {
-  const address = URL.createObjectURL(new Blob([text], { type }));
+function saveText(text, name) {
+  const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   save(address, name);
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
@@ -23,21 +23,19 @@ function quotedField(text) {
 /** Lines of texts as CSV, the first of them the header. */
 const csvOf = (lines) => lines.map((line) => `${line.map(quotedField).join(",")}\n`).join("");
 
-const latexText = (text) => [...text].map((sign) => data.latex[sign] ?? sign).join("");
-
 /** Lines of texts as a LaTeX table with the rules of booktabs. */
 function latexOf([head, ...lines]) {
-  const row = (cells) => `${cells.map(latexText).join(" & ")} \\\\\n`;
-  const columns = "l".repeat(head.length);
+  const escaped = (text) => [...text].map((sign) => data.latex[sign] ?? sign).join("");
+  const row = (cells) => `${cells.map(escaped).join(" & ")} \\\\\n`;
   const body = `\\toprule\n${row(head)}\\midrule\n${lines.map(row).join("")}\\bottomrule\n`;
-  return `\\begin{tabular}{${columns}}\n${body}\\end{tabular}\n`;
+  return `\\begin{tabular}{${"l".repeat(head.length)}}\n${body}\\end{tabular}\n`;
 }
 
-/** Buttons that save the texts that two functions give. */
-const tableExports = (csv, tex, name) => [
-  button("CSV", () => saveText(csv(), `${name}.csv`, "text/csv")),
-  button("LaTeX", () => saveText(tex(), `${name}.tex`, "text/x-tex")),
-];
+/** Buttons that save the texts that functions give, by suffix. */
+const textExports = (texts, name) =>
+  Object.entries(texts).map(([suffix, text]) =>
+    button({ csv: "CSV", tex: "LaTeX" }[suffix], () => saveText(text(), `${name}.${suffix}`)),
+  );
 
 /** Buttons that save a plot under its title. */
 function pictureExports(node, title) {
@@ -49,5 +47,5 @@ function pictureExports(node, title) {
       const scale = format === "png" ? 3 : 1;
       save(await Plotly.toImage(node, { format, width, height, scale }), `${name}.${format}`);
     });
-  return make("div", { className: "exports" }, one("svg"), one("png"));
+  return make("div.exports", one("svg"), one("png"));
 }

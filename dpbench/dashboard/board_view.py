@@ -1,0 +1,175 @@
+"""A board as the page draws it: a sentence, a table whose cells are texts, notes, and files."""
+
+from collections.abc import Mapping
+
+from dpbench.dashboard.answer import answer
+from dpbench.dashboard.board_files import board_files, epsilon_text
+from dpbench.dashboard.metrics import arrowed
+from dpbench.dashboard.privacy import bound_text
+from dpbench.dashboard.values import DASH, delta_text, gap_text, value_text, with_unit
+from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.records.epsilon import rounded_up
+from dpbench.tables.counts import counted
+from dpbench.tables.grid import number
+
+STANDINGS = {
+    "first": ("first", "has the best mean"),
+    "tied": ("≈ first", "not significantly behind the first"),
+    "behind": ("behind", "significantly behind the first"),
+    "unknown": ("one seed", "too few common seeds to compare with the first"),
+    "unranked": (DASH, "has no epsilon, or diverged, and so no rank"),
+}
+
+Cell = dict
+"""What the page draws: `text`; `lines`, pairs of a class and a text, below it; `sort`, by which its
+column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands before it."""
+
+
+def board_view(board: dict, names: Mapping[str, str]) -> dict:
+    """A board as the page's JSON. names: of methods, for display."""
+    budget = _budget(board)
+    return {
+        "facet": board["facet"],
+        "budget": budget,
+        "ranked": sum(row["rank"] is not None for row in board["rows"]),
+        "answer": answer(board, names),
+        "caption": f"Methods on {board['facet']}, {budget}",
+        "head": _head(board, names),
+        "rows": [
+            {"method": row["method"], "kind": row["standing"], "cells": _cells(row, board, names)}
+            for row in board["rows"]
+        ],
+        "notes": _notes(board, names),
+        "files": board_files(board, names),
+    }
+
+
+def _budget(board: dict) -> str:
+    if board["low"] is None:
+        return "no epsilon"
+    ends = dict.fromkeys((rounded_up(board["low"]), rounded_up(board["high"])))
+    return f"ε {' to '.join(ends)} at δ = {delta_text(board['delta'])}"
+
+
+def _head(board: dict, names: Mapping[str, str]) -> list[str]:
+    metrics = [arrowed(column["label"], column["better"]) for column in board["columns"]]
+    baseline = board["baseline"]
+    picture = f"less {names[baseline]}" if baseline else "interval"
+    first = metrics[:1] or [DASH]
+    return ["#", "method", *first, picture, "significance", *metrics[1:], "ε", "ms per step"]
+
+
+def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
+    pairs = zip(row["cells"], board["columns"], strict=True)
+    metrics = [_metric(cell, column["percent"], row) for cell, column in pairs]
+    forest = row["forest"]
+    rank = DASH if row["rank"] is None else str(row["rank"])
+    return [
+        {"text": rank, "sort": row["rank"]},
+        _method(row, names),
+        *(metrics[:1] or [{"text": DASH}]),
+        {"text": "", "whiskers": _whiskers(row, board), "sort": forest and forest["mean"]},
+        _standing(row),
+        *metrics[1:],
+        _epsilon(row),
+        _cost(row),
+    ]
+
+
+def _method(row: dict, names: Mapping[str, str]) -> Cell:
+    chosen = f"{row['chosen']}, {counted(row['seeds'], 'seed')}"
+    return {
+        "text": names[row["method"]],
+        "method": row["method"],
+        "run": row["id"],
+        "lines": [("sub", chosen)],
+    }
+
+
+def _metric(cell: dict | None, percent: bool, row: dict) -> Cell:
+    """The mean, its interval, and the difference to the baseline."""
+    if cell is None:
+        lost = f"{row['diverged']} of {row['seeds']} diverged"
+        return {"text": lost if row["diverged"] else DASH, "sort": None}
+    ends = " to ".join(value_text(cell[end], percent) for end in ("low", "high"))
+    lines = [("sub", ends if cell["over"] else "no interval")]
+    if cell["gap"]:
+        lines.append(("gap", gap_text(cell["gap"][:2], percent)))
+    return {
+        "text": with_unit(cell["mean"], percent),
+        "sort": cell["mean"],
+        "title": f"{CONFIDENCE:.0%} interval over {cell['over']}" if cell["over"] else "one seed",
+        "lines": lines,
+    }
+
+
+def _whiskers(row: dict, board: dict) -> dict | None:
+    """A mean and its interval as shares of the axis that the column shares, and in words."""
+    forest, (low, high) = row["forest"], board["span"]
+    if forest is None:
+        return None
+
+    def share(value: float | None) -> float | None:
+        return None if value is None else round((value - low) / (high - low or 1), 4)
+
+    percent = board["columns"][0]["percent"]
+    mean, *ends = (with_unit(forest[part], percent) for part in ("mean", "low", "high"))
+    return {
+        "method": row["method"],
+        **{part: share(forest[part]) for part in ("mean", "low", "high")},
+        "zero": share(0.0) if board["baseline"] else None,
+        "label": f"{mean}, interval from {ends[0]} to {ends[1]}",
+    }
+
+
+def _standing(row: dict) -> Cell:
+    text, title = STANDINGS[row["standing"]]
+    verdict = [("sub", row["verdict"])] if row["verdict"] else []
+    return {
+        "text": "",
+        "sort": row["rank"],
+        "title": title,
+        "lines": [(f"standing {row['standing']}", text), *verdict],
+    }
+
+
+def _epsilon(row: dict) -> Cell:
+    """Epsilon, its guarantee, and the lower bound that an audit has shown."""
+    has_epsilon = not isinstance(row["epsilon"], str)
+    lines = [("sub", row["guarantee"])] if has_epsilon else []
+    if audit := row["audit"]:
+        kind = "sub" if audit["refuted"] is None else "sub alarm"
+        lines.append((kind, f"audit: ≥ {bound_text(audit)}"))
+    return {
+        "text": epsilon_text(row["epsilon"]),
+        "sort": row["epsilon"] if has_epsilon else None,
+        "lines": lines,
+    }
+
+
+def _cost(row: dict) -> Cell:
+    """The mean time of a step, and the range over runs."""
+    if row["ms"] is None:
+        return {"text": DASH, "sort": None}
+    mean, *ends = row["ms"]
+    range_ = " to ".join(dict.fromkeys(number(end, None) for end in ends))
+    return {
+        "text": number(mean, None),
+        "sort": mean,
+        "title": row["machine"],
+        "lines": [("sub", range_)] if " " in range_ else [],
+    }
+
+
+def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
+    rows, baseline = board["rows"], board["baseline"]
+    notes = {
+        f"Below each interval: the difference to {names.get(baseline)}, paired by seed.": baseline,
+        "Times are of several machines or batch sizes (point at one to see which), not "
+        "comparable.": len({row["machine"] for row in rows}) > 1,
+        "None of these runs was audited.": not any(row["audit"] for row in rows),
+        "A setting that is the best on the test set makes its method look too good.": any(
+            row["chosen"].endswith("test set") for row in rows
+        ),
+    }
+    return [note for note, applies in notes.items() if applies]

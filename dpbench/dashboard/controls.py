@@ -1,0 +1,77 @@
+"""What the page offers to choose and to filter by, and how methods look in its pictures."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from dpbench.dashboard import privacy
+from dpbench.dashboard.metrics import arrowed
+from dpbench.dashboard.sweeps import in_order
+from dpbench.records.epsilon import (
+    NO_PROOF,
+    NOT_COMPUTED,
+    NOT_PRIVATE,
+    OF_ITS_SEARCH,
+    TOO_LITTLE_NOISE,
+)
+
+FILTERS = {
+    "dataset": "Data set",
+    "model": "Model",
+    "method": "Method",
+    "seed": "Seed",
+    "status": "Status",
+}
+SCALES = {"dataset": "same for a data set", "all": "same for all", "own": "of each picture"}
+REASONS = ("ε = 0", NOT_COMPUTED, NO_PROOF, OF_ITS_SEARCH, TOO_LITTLE_NOISE, NOT_PRIVATE)
+"""What stands beside the axis of epsilon, in its order."""
+
+COLOURS = 8
+"""The style sheet's colours c0, c1, ..., each of which comes with every marker."""
+
+MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "x", "star")
+
+
+def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tuple[str, str]]]:
+    """The values and texts of each choice, its default first.
+
+    metrics: from `metric_entry`. swept: from `swept_settings`.
+    """
+    named = [(one["kind"], (one["name"], arrowed(one["title"], one["better"]))) for one in metrics]
+
+    def of(*kinds: str) -> list[tuple[str, str]]:
+        return [option for kind, option in named if kind in kinds]
+
+    return {
+        "metric": of("utility") + [option for kind, option in named if kind != "utility"],
+        "calibration": of("calibration"),
+        "fairness": of("fairness"),
+        "accountant": [*privacy.SHOWN.items()],
+        "axis": [("epsilon", "ε"), *((s["name"], s["name"]) for s in swept if s["numeric"])],
+        "scale": [*SCALES.items()],
+        "show": [("best", "Best setting per method"), ("all", "All settings")],
+    }
+
+
+def filters(rows: Sequence[dict], names: Mapping[str, str], swept: Iterable[dict]) -> list[dict]:
+    """The filters, each with its name, label, and values with their texts.
+
+    names: of methods, for display. Audits are about no data set and no model.
+    """
+    found = {name: sorted({r[name] for r in rows} - {None}, key=in_order) for name in FILTERS}
+    fixed = [_filter(name, FILTERS[name], found[name], names, False) for name in FILTERS]
+    return fixed + [_filter(s["name"], s["name"], s["values"], {}, True) for s in swept]
+
+
+def _filter(
+    name: str, label: str, values: Sequence[str], names: Mapping[str, str], swept: bool
+) -> dict:
+    texts = names if name == "method" else {}
+    options = [(value, texts.get(value, value)) for value in values]
+    return {"name": name, "label": label, "swept": swept, "options": options}
+
+
+def looks(methods: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Colour and marker of each method, the same in every picture and under every filter."""
+    return {
+        method: {"colour": f"c{i % COLOURS}", "mark": MARKS[(i + i // COLOURS) % len(MARKS)]}
+        for i, method in enumerate(sorted(methods))
+    }

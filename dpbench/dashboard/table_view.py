@@ -1,0 +1,106 @@
+"""A paper's table as the page draws it: our numbers beside the printed ones, rounded alike."""
+
+import math
+from collections.abc import Mapping
+
+from dpbench.dashboard.tables import NOT_RUN
+from dpbench.dashboard.values import DASH
+from dpbench.tables.claims.comparisons import FAILS, HOLDS, ON_AVERAGE
+from dpbench.tables.verdict import DIFFERS, NOTHING_PUBLISHED, REPRODUCED, UNDECIDED
+
+MARKS = {
+    REPRODUCED: ("good", "✓"),
+    DIFFERS: ("bad", "✗"),
+    HOLDS: ("good", "✓"),
+    ON_AVERAGE: ("near", "✓"),
+    FAILS: ("bad", "✗"),
+    UNDECIDED: ("near", "?"),
+}
+"""The class and the sign of each verdict on a number or a claim."""
+
+DECIMALS = 3
+"""Of our numbers where nothing was printed."""
+
+
+def table_view(table: dict, names: Mapping[str, str]) -> dict:
+    """A table as the page's JSON. names: of methods, for display."""
+    cells = {(cell["row"], cell["column"]): _cell(cell) for cell in table["cells"]}
+    verdicts = {v: n for v, n in table["verdicts"].items() if v != NOTHING_PUBLISHED}
+    return {
+        "title": table["title"],
+        "command": table["command"],
+        "run": NOT_RUN not in table["verdicts"],
+        "tally": [(n, _mark(v)[0], _counted(v, n)) for v, n in verdicts.items()],
+        "claims": [(*_marked(one["verdict"]), one["statement"]) for one in table["claims"]],
+        "head": ["", *table["columns"]],
+        "rows": [
+            [
+                {"head": names.get(row, row)},
+                *(cells.get((row, column), {"text": ""}) for column in table["columns"]),
+            ]
+            for row in table["rows"]
+        ],
+    }
+
+
+def reproduced(tables: list[dict]) -> tuple[int, int]:
+    """How many of how many judged numbers of all tables are reproduced."""
+    counts = [table["verdicts"] for table in tables]
+    total = {name: sum(one.get(name, 0) for one in counts) for name in (*MARKS,)}
+    return total[REPRODUCED], total[REPRODUCED] + total[DIFFERS] + total[UNDECIDED]
+
+
+def _mark(verdict: str) -> tuple[str, str]:
+    return MARKS.get(verdict, ("none", "·"))
+
+
+def _marked(verdict: str) -> tuple[str, str]:
+    """The class of a verdict, and the verdict after its sign."""
+    kind, sign = _mark(verdict)
+    return kind, f"{sign} {verdict}"
+
+
+def _counted(verdict: str, number: int) -> str:
+    """`1 differs`, `2 differ`."""
+    return f"{number} {'differ' if verdict == DIFFERS and number > 1 else verdict}"
+
+
+def _cell(cell: dict) -> dict:
+    """Ours, the printed value in brackets, and the verdict."""
+    kind, verdict = _marked(cell["verdict"])
+    published = _pair(cell["published"], cell["published_spread"])
+    lines = [
+        ("ours", _ours(cell)),
+        ("theirs", f"[{published}]" if published else ""),
+        ("verdict", "" if cell["verdict"] == NOTHING_PUBLISHED else verdict),
+    ]
+    return {"text": "", "kind": f"cell {kind}", "title": cell["verdict"], "lines": lines}
+
+
+def _ours(cell: dict) -> str:
+    """Our value ± spread (n), in the decimals of the printed one; where there is none, why."""
+    if cell["ours"] == "" or cell["n"] == "0":
+        return DASH
+    runs = f" ({cell['n']})" if cell["n"] else ""
+    if _is_nan(cell["ours"]):
+        return f"not finite{runs}"
+    printed = cell["published"]
+    digits = len(printed.partition(".")[2]) if printed else DECIMALS
+    value, spread = (_rounded(cell[name], digits) for name in ("ours", "spread"))
+    return _pair(value, spread) + runs
+
+
+def _pair(value: str, spread: str) -> str:
+    return f"{value} ± {spread}" if spread else value
+
+
+def _is_nan(text: str) -> bool:
+    try:
+        return math.isnan(float(text))
+    except ValueError:
+        return True
+
+
+def _rounded(text: str, digits: int) -> str:
+    """A number with that many decimals; "" for one that is not known."""
+    return "" if text == "" or _is_nan(text) else f"{float(text):.{digits}f}"
