@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from dpbench.audit.canaries import Canaries
+from dpbench.audit.cut import play_cut
 from dpbench.audit.game import Game, RunGame, check_auditable, on_canaries, play_run
 from dpbench.audit.inference import (
     REFUTATION_LEVEL,
@@ -15,6 +16,7 @@ from dpbench.audit.inference import (
     refutes,
     strongest_attack,
 )
+from dpbench.audit.memory import play_memory
 from dpbench.audit.steps import play_steps
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import BOUNDS
@@ -108,6 +110,8 @@ class Audit:
 GAMES = {
     "run": lambda run, canaries, quiet: play_run(on_canaries(run, canaries), quiet),
     "step": lambda run, canaries, quiet: play_steps(run, canaries),
+    "memory": lambda run, canaries, quiet: play_memory(run, canaries),
+    "cut": lambda run, canaries, quiet: play_cut(run, canaries),
 }
 
 
@@ -122,7 +126,8 @@ def audit(
     """Attack a run, whose data and model are replaced by canaries.
 
     nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
-    canaries in one run, "step" for one canary in `canaries` independent steps.
+    canaries in one run, "step" for one canary in `canaries` independent steps, "memory" for one
+    canary in each of `canaries` runs on all of the data, "cut" for one in full batches.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)

@@ -2,7 +2,7 @@
 directions.
 
 Each moves a coordinate of its own. If the method bounds every coordinate, each instead moves all of
-them by a pattern of random signs, since such patterns are nearly orthogonal.
+them, up or down, in patterns that are orthogonal.
 """
 
 from dataclasses import dataclass
@@ -39,13 +39,9 @@ class Patterns(Protocol):
         """The number of coordinates of a gradient."""
         ...
 
-    def inputs(self, canaries: Tensor) -> Tensor:
-        """The inputs [k, ...] float32 of the canaries with these numbers [k]."""
-        ...
-
     def model(self) -> nn.Module:
-        """A model that is linear in its parameters, which are 0; the gradient of its output is the
-        pattern of its input."""
+        """A model that is linear in its parameters, which are 0, of inputs [B, 1] that are the
+        canaries' numbers; the gradient of its output is the pattern, a vector of norm 1."""
         ...
 
     def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
@@ -64,9 +60,6 @@ class OneHotPatterns:
     @property
     def coordinates(self) -> int:
         return self.number
-
-    def inputs(self, canaries: Tensor) -> Tensor:
-        return canaries.float().unsqueeze(1)
 
     def model(self) -> nn.Module:
         return EmbeddingModel(self.number)
@@ -87,35 +80,55 @@ class EmbeddingModel(nn.Module):
         return self.numbers(x.squeeze(-1).clamp(0, self.numbers.num_embeddings - 1).long())
 
 
-@dataclass(frozen=True, eq=False)
-class SignPatterns:
-    """Each canary moves all coordinates equally far, up or down: signs [m, D] of -1 and 1."""
+@dataclass(frozen=True)
+class WalshPatterns:
+    """Each of `number` canaries moves all coordinates equally far, up or down: by a row of the
+    Hadamard matrix of order `coordinates`, a power of two. Its rows are orthogonal."""
 
-    signs: Tensor
+    number: int
+    coordinates: int
     shared = True
 
-    @property
-    def coordinates(self) -> int:
-        return self.signs.shape[1]
-
-    def inputs(self, canaries: Tensor) -> Tensor:
-        return self.signs[canaries]
+    def signs(self, canaries: Tensor) -> Tensor:
+        """The rows [k, D] of the canaries with these numbers [k]: the last row first, since the
+        first has only ups."""
+        bits = self.coordinates.bit_length() - 1
+        # The matrix is the Kronecker product of two small ones.
+        low, high = (walsh_transform(torch.eye(2**n)) for n in (bits // 2, bits - bits // 2))
+        rows = self.coordinates - 1 - canaries
+        parts = high[rows // len(low)].unsqueeze(2), low[rows % len(low)].unsqueeze(1)
+        return (parts[0] * parts[1]).flatten(1)
 
     def model(self) -> nn.Module:
-        linear = nn.Linear(self.coordinates, 1, bias=False)
-        nn.init.zeros_(linear.weight)
-        return linear
+        return WalshModel(self)
 
     def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
-        half = (up - down) / 2
-        return self.signs @ half.to(self.signs) + (up - half).sum()
+        half = (up - down).double() / 2
+        (along,) = walsh_transform(half.unsqueeze(0))
+        return along.flip(0)[: self.number] + (up - half).sum()
 
 
-def random_signs(number: int, coordinates: int, seed: int) -> SignPatterns:
-    """Patterns of independent fair signs."""
-    draw = generator(seed, "canaries' signs", torch.device("cpu"))
-    bits = torch.randint(0, 2, (number, coordinates), generator=draw, dtype=torch.int8)
-    return SignPatterns(bits.mul_(2).sub_(1).float())
+class WalshModel(nn.Module):
+    """The scalar product of parameters and pattern; inputs [B, 1] are canaries' numbers."""
+
+    def __init__(self, patterns: WalshPatterns):
+        super().__init__()
+        self.patterns = patterns
+        self.linear = nn.Linear(patterns.coordinates, 1, bias=False)
+        nn.init.zeros_(self.linear.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        numbers = x.squeeze(-1).clamp(0, self.patterns.number - 1).long()
+        signs = self.patterns.signs(numbers).to(self.linear.weight)
+        return self.linear(signs) / self.patterns.coordinates**0.5
+
+
+def walsh_transform(rows: Tensor) -> Tensor:
+    """Each row [n, D] times the Hadamard matrix of order D, a power of two, in D log D."""
+    for bit in range(rows.shape[1].bit_length() - 1):
+        first, second = rows.view(len(rows), -1, 2, 2**bit).unbind(2)
+        rows = torch.stack([first + second, first - second], 2).flatten(1)
+    return rows
 
 
 class TwoClassModel(nn.Module):
@@ -167,7 +180,7 @@ class Canaries:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.patterns.inputs(torch.zeros(1, dtype=torch.long)).shape[1:])
+        return (1,)
 
     @property
     def train_size(self) -> int:
@@ -188,7 +201,7 @@ class Canaries:
         targets = torch.full((len(numbers),), -self.length / 2)
         if self.classes > 1:
             targets = torch.zeros_like(numbers)
-        return Split(self.patterns.inputs(numbers), targets, numbers % len(self.groups))
+        return Split(numbers.float().unsqueeze(1), targets, numbers % len(self.groups))
 
 
 @dataclass(frozen=True)

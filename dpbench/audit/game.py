@@ -13,18 +13,23 @@ from dpbench.audit.canaries import (
     CanaryModel,
     OneHotPatterns,
     Patterns,
+    WalshPatterns,
     canary_users,
-    random_signs,
     worst_case_norm,
 )
 from dpbench.audit.inference import Scores
-from dpbench.audit.scores import MatchedFilter, ScoreAccumulator, WholeRunScores
+from dpbench.audit.scores import (
+    AllocationScores,
+    MatchedFilter,
+    ScoreAccumulator,
+    WholeRunScores,
+)
 from dpbench.config.names import with_variant
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.methods.closed_form import ClosedForm
 from dpbench.methods.dpzero import AlongDirection
 from dpbench.methods.raco import Lagrangian
-from dpbench.privacy.ledger import Ledger, Mechanism, Poisson
+from dpbench.privacy.ledger import Allocation, Ledger, Mechanism, Poisson, TruncatedPoisson
 from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan
 from dpbench.training.progress import Progress
@@ -32,16 +37,13 @@ from dpbench.training.provenance import ResourceUsage
 from dpbench.training.run import Run
 from dpbench.training.start import start_training
 
-COORDINATES_PER_CANARY = 20
-"""Where canaries share all coordinates."""
-
 COPIES = 3
 """Examples per canary, for methods in which a canary is a user."""
 
 
 def check_auditable(run: Run) -> None:
     """UserError for a run without noise, for one that canaries cannot attack, and for one whose
-    batches are not Poisson samples."""
+    batches have no account."""
     if not run.method.private:
         raise UserError(f"{run.method.name} adds no noise: there is no epsilon to attack.")
     if isinstance(run.method.update, ClosedForm):
@@ -54,8 +56,11 @@ def check_auditable(run: Run) -> None:
             f"the attack is on the coordinates of a sum, and {run.method.name} moves along one "
             "random direction, where no canary is alone: there is no attack on it."
         )
-    if run.sampler != "poisson":
-        raise UserError("audits need sampler=poisson: their attacks are on Poisson samples.")
+    if run.sampler == "shuffled":
+        raise UserError(
+            "no accountant covers shuffled batches, so there is no epsilon to attack: set "
+            "sampler=poisson, truncated or allocation."
+        )
 
 
 def last_release(step: PrivateStep) -> tuple[Mechanism, Tensor]:
@@ -92,8 +97,9 @@ class RunGame(Game):
 
 
 def attacked(run: Run) -> str:
-    """The method of a run, with its variant."""
-    return with_variant(run.method.name, run.method.variant)
+    """The method of a run, with its variant, and its sampler unless that is Poisson's."""
+    name = with_variant(run.method.name, run.method.variant)
+    return name if run.sampler == "poisson" else f"{name}, {run.sampler}"
 
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
@@ -118,7 +124,7 @@ def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
 
 def _patterns(run: Run, number: int) -> Patterns:
     if run.method.clip.sensitivity.per_coordinate:
-        return random_signs(number, COORDINATES_PER_CANARY * number, run.seed)
+        return WalshPatterns(number, 1 << (number - 1).bit_length())
     return OneHotPatterns(number)
 
 
@@ -130,13 +136,10 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
     planned = plan(run)
-    sampling = planned.sampler.law
-    assert isinstance(sampling, Poisson)
     data = run.load(Path())
     training = start_training(run, planned, data, ResourceUsage(data.train.device))
     training.step.recorder = Recorder()
-    scores = ScoreAccumulator if planned.method.noise.bands else WholeRunScores
-    accumulator = scores(dataset.patterns, dataset.number, sampling.cycle)
+    accumulator, rate = _accumulator(dataset, planned)
     matched = MatchedFilter(getattr(planned.method.noise, "coefficients", (1.0,)))
     with Progress(planned, run.privacy.delta, quiet, 0) as progress:
         for _ in training:
@@ -144,9 +147,24 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
             gradient = training.step.released.gradient
             assert gradient is not None
             if (added := matched(noisy)) is not None:
-                accumulator.add(mechanism, sampling.rate, added, gradient)
+                accumulator.add(mechanism, rate, added, gradient)
             progress.advance()
     attacks = accumulator.attacks(dataset.included(run.seed))
     parts = planned, training.step, training.usage, run
     ledger, delta = training.ledger, run.privacy.delta
     return RunGame("run", attacked(run), attacks, ledger, delta, run.seed, *parts)
+
+
+def _accumulator(dataset: Canaries, planned: Plan) -> tuple[ScoreAccumulator, float]:
+    """The accumulator of scores under a run's sampling law and noise, and the sampling rate."""
+    patterns, number = dataset.patterns, dataset.number
+    match planned.sampler.law:
+        case Allocation() as law:
+            return AllocationScores(patterns, number, law), 1.0
+        case Poisson(rate, cycle=cycle) if planned.method.noise.bands:
+            return ScoreAccumulator(patterns, number, cycle), rate
+        case Poisson(rate, cycle=cycle):
+            return WholeRunScores(patterns, number, cycle), rate
+        case TruncatedPoisson(rate):
+            return ScoreAccumulator(patterns, number), rate
+    raise AssertionError

@@ -21,9 +21,11 @@ DEFAULTS = {
 }
 """The settings of an audit itself."""
 
-CANARIES, CANARIES_OF_SIGNS, STEPS = 100_000, 1_000, 5_000
-"""Default numbers of canaries with one coordinate each, of canaries that share all coordinates, and
-of steps with one canary."""
+CANARIES, CANARIES_OF_SIGNS = 100_000, 2**15
+"""Default numbers of canaries with one coordinate each, and of those that share all coordinates."""
+
+STEPS, RUNS = 5_000, 1_000
+"""Default numbers of steps and of runs with one canary."""
 
 FOR_CONTENDERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
 """Default numbers by game for contenders, which materialise the gradients of a batch."""
@@ -65,7 +67,8 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
         raise UserError("an audit keeps no model: leave out save_model=true.")
     check_auditable(run)
     shared = run.method.clip.sensitivity.per_coordinate
-    default = STEPS if game == "step" else CANARIES_OF_SIGNS if shared else CANARIES
+    of_run = CANARIES_OF_SIGNS if shared else CANARIES
+    default = {"step": STEPS, "cut": STEPS, "memory": RUNS}.get(game, of_run)
     count = spelled_integer(canaries) if canaries else default
     count = integer("canaries", count, least=100, most=MAX_CANARIES)
     size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)

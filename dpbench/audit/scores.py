@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from dpbench.audit.canaries import Patterns
 from dpbench.audit.inference import Scores
 from dpbench.privacy.ledger import (
+    Allocation,
     CoordinateMechanism,
     GaussianMechanism,
     Mechanism,
@@ -44,6 +45,33 @@ class ScoreAccumulator:
         """The scores of each attack; included [m] bool."""
         attacks = (self._likelihood.logsumexp(0), self._high - self._low)
         return tuple(Scores(values.numpy(), included.numpy()) for values in attacks)
+
+
+class AllocationScores(ScoreAccumulator):
+    """The scores where a canary is in exactly k of the n batches of an epoch.
+
+    An epoch's likelihood ratio is the mean, over all sets of k steps, of the product of the steps'
+    ratios: their elementary symmetric polynomial of order k over binom(n, k).
+    """
+
+    def __init__(self, patterns: Patterns, number: int, law: Allocation):
+        super().__init__(patterns, number)
+        self._law, self._sets = law, math.log(math.comb(law.steps, law.turns))
+        # Logarithms of the polynomials of orders 0 to k [k + 1, m] in the epoch's steps so far.
+        self._none = torch.full((law.turns + 1, number), -math.inf, dtype=torch.float64)
+        self._none[0] = 0
+        self._polynomials, self._earlier = self._none, self._likelihood
+
+    def add(self, mechanism: Mechanism, rate: float, noisy: Tensor, gradient: Tensor) -> None:
+        self._likelihood = torch.zeros_like(self._earlier)
+        super().add(mechanism, rate, noisy, gradient)
+        orders = self._polynomials
+        more = torch.logaddexp(orders[1:], orders[:-1] + self._likelihood)
+        self._polynomials = torch.cat([orders[:1], more])
+        if self._steps % self._law.steps == 0:
+            self._earlier = self._earlier + self._polynomials[-1] - self._sets
+            self._polynomials = self._none
+        self._likelihood = self._earlier
 
 
 class WholeRunScores(ScoreAccumulator):

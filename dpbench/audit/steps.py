@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.audit.canaries import Canaries, OneHotPatterns, Patterns, random_signs
+from dpbench.audit.canaries import Canaries, OneHotPatterns, Patterns, WalshPatterns
 from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
@@ -31,7 +31,7 @@ CANARY, COMPANION, COORDINATES = 0, 1, 64
 """The coordinates of canary and companion, and the number of coordinates: the others have only
 noise."""
 
-SHARED_COORDINATES = 2000
+SHARED_COORDINATES = 2048
 """The number of coordinates where each is bounded: the canary moves all, and has no companion."""
 
 NOTHING_RELEASED = 1e6
@@ -109,10 +109,12 @@ def play_steps(run: Run, trials: int) -> RunGame:
     """Take `trials` steps with or without the canary, each scored by everything it released.
 
     The ledger is that of one step, with sampling rate batch_size/trials. Raises UserError for
-    users, schedules and correlated noise, which `play_run` attacks.
+    users, schedules, correlated noise and other samplers, which `play_run` attacks.
     """
     if run.method.users_only:
         raise UserError(f"game=step attacks single examples; {run.method.name} needs game=run.")
+    if run.sampler != "poisson":
+        raise UserError(f"game=step draws its canary itself: {run.sampler} batches need game=run.")
     if run.schedule:
         raise UserError("all steps of game=step are alike; a schedule needs game=run.")
     if run.method.noise.bands != 1:
@@ -143,5 +145,5 @@ def play_steps(run: Run, trials: int) -> RunGame:
 
 def _patterns(run: Run) -> Patterns:
     if run.method.clip.sensitivity.per_coordinate:
-        return random_signs(2, SHARED_COORDINATES, run.seed)
+        return WalshPatterns(2, SHARED_COORDINATES)
     return OneHotPatterns(COORDINATES)

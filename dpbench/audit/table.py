@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -56,12 +56,9 @@ RULES = (
     "print for this run, by its accountant. Its PRV or PLD: that of another library's accountant.",
 )
 
-CANARIES_OF_METHODS, CANARIES_OF_OTHERS = (
-    {"dpsgd": 100_000, "dp_fedavg": 2_000, "bam_exact": 2_000},
-    20_000,
-)
+CANARIES_OF_METHODS, CANARIES_OF_OTHERS = {"dpsgd": 100_000, "dp_fedavg": 10_000}, 20_000
 """Numbers of canaries that do not share coordinates, by method: many for the baseline, and few
-where the gradients of a batch are materialised."""
+where all updates of a batch are trained."""
 
 ATTACKED = ("torch", "numpy", "opacus", "jax", "jax_privacy")
 """The packages whose versions are part of an audit's digest."""
@@ -83,10 +80,11 @@ class AuditRow:
 
 @dataclass(frozen=True)
 class AuditTask:
-    """An audit to carry out: overrides of a run, and the settings for another library, if any."""
+    """What to audit: the overrides of a run, and the settings of its only audit; None for all
+    audits of a method."""
 
     overrides: tuple[str, ...]
-    contender: dict[str, str] | None = None
+    only: dict[str, str] | None = None
 
     @property
     def digest(self) -> str:
@@ -94,7 +92,7 @@ class AuditTask:
         run = digest(compose(list(self.overrides)))
         chosen = sorted({*map(key_of, self.overrides)} & {*CHOSEN})
         versions = {name: installed_version(name) for name in ATTACKED}
-        text = json.dumps([run, chosen, self.contender, code(), versions], sort_keys=True)
+        text = json.dumps([run, chosen, self.only, code(), versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rows(self) -> "Answer":
@@ -105,32 +103,32 @@ class AuditTask:
             return f"Not audited: {reason}"
 
     def _audits(self) -> Iterator[Audit]:
-        if self.contender is None:
+        if self.only is None:
             return _audits(self.overrides)
-        return iter([contender_audit(self.contender, list(self.overrides))])
+        return iter([_only_audit(self.only, list(self.overrides))])
 
 
 def audit_table(target: Target) -> dict[str, bytes]:
     """The files of the table by suffix: a row for each method, variant and epsilon of its paper,
-    and for other libraries."""
+    and for the audits in `rows`, of other libraries and games."""
     (condition,) = target.conditions
     tasks = [
         AuditTask(tuple(overrides))
         for method in target.table.methods
         for overrides in target.cells_of(condition, method)
     ]
-    contenders = settings_of(target.table.compute)["contenders"]
-    tasks += [_of_contender(target, row.split()) for row in contenders]
+    rows = settings_of(target.table.compute)["rows"]
+    tasks += [_of_row(target, row.split()) for row in rows]
     folder, again = Path(target.config["results_dir"]) / AUDITS, target.config["again"] is True
     check_writable(folder)
     answers = _in_processes(partial(_load_or_attack, folder, again), tasks, target.config["jobs"])
-    rows = [row for answer in answers if not isinstance(answer, str) for row in answer]
+    made = [row for answer in answers if not isinstance(answer, str) for row in answer]
     missing = [answer for answer in answers if isinstance(answer, str)]
-    grid = Grid("", HEAD, tuple(row.cells for row in rows))
+    grid = Grid("", HEAD, tuple(row.cells for row in made))
     return {
-        "md": _page(target, rows, grid, missing),
+        "md": _page(target, made, grid, missing),
         "csv": csv_text(grid.head, grid.rows).encode(),
-        **images(titled(_picture(rows), target.title)),
+        **images(titled(_picture(made), target.title)),
     }
 
 
@@ -202,13 +200,23 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         yield audit(single, steps, game="step", quiet=True)
 
 
-def _of_contender(target: Target, row: list[str]) -> AuditTask:
-    """The audit of another library, with the table's seed and the row's own settings."""
+def _only_audit(settings: Mapping[str, str], overrides: list[str]) -> Audit:
+    """One audit, given the arguments of `dpbench audit`."""
+    if settings["contender"]:
+        return contender_audit(settings, overrides)
+    game = settings["game"]
+    run, canaries = prepare_audit(overrides, settings["canaries"], game)
+    return audit(run, canaries, game=game, quiet=True)
+
+
+def _of_row(target: Target, row: list[str]) -> AuditTask:
+    """The audit of a row of its own settings, with the table's seed."""
     settings, overrides = split_settings("audit", DEFAULTS, row)
     (seed,) = target.table.seeds
     common = [*target.scale.overrides, *target.overrides]
     changed = [o for o in common if is_scientific(o)]
-    check_for_contender(settings["contender"], changed)
+    if settings["contender"]:
+        check_for_contender(settings["contender"], changed)
     run = [f"+table={target.name}", f"seed={seed}", *changed, *overrides]
     return AuditTask(tuple(run), settings)
 

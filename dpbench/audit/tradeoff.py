@@ -6,11 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dpbench.privacy.amplification import SymmetricProfile
-from dpbench.privacy.coordinate_profiles import profile
-from dpbench.privacy.entries import Entry, deduct_failures, joint_entries
-from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.ledger import CoordinateMechanism, Exact, Ledger, Mechanism, Step
+from dpbench.privacy.accountants import steps_of
+from dpbench.privacy.entries import deduct_failures, joint_entries
+from dpbench.privacy.ledger import Exact, Ledger, Mechanism, Step
 from dpbench.privacy.tight import Steps, sum_of_losses
 
 POINTS = 400
@@ -52,14 +50,8 @@ def _scaled(mechanism: Mechanism, factor: float) -> Mechanism:
 def profiles(ledger: Ledger, delta: float) -> tuple[PrivacyProfile, PrivacyProfile]:
     """The privacy profiles of removing an example and of adding one."""
     entries, _ = deduct_failures(list(joint_entries(ledger)), delta)
-    steps = [Steps(_profile(entry), entry.rate, entry.times) for entry in entries]
+    steps = steps_of(entries)
     return _privacy_profile(steps, True), _privacy_profile(steps, False)
-
-
-def _profile(entry: Entry) -> SymmetricProfile:
-    if isinstance(entry.joint, CoordinateMechanism):
-        return profile(entry.joint)
-    return GaussianProfile(1 / entry.joint)
 
 
 def _privacy_profile(steps: list[Steps], removing: bool) -> PrivacyProfile:

@@ -1,5 +1,6 @@
 """Audits of real runs: what is right holds, and what is broken is refuted."""
 
+import itertools
 import json
 import os
 from dataclasses import replace
@@ -8,18 +9,22 @@ import pytest
 import torch
 
 from dpbench.audit.audit import GAMES, audit
-from dpbench.audit.canaries import MAX_NORM, worst_case_norm
+from dpbench.audit.canaries import MAX_NORM, OneHotPatterns, WalshPatterns, worst_case_norm
 from dpbench.audit.game import on_canaries, play_run
 from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes, strongest_attack
 from dpbench.audit.request import prepare_audit
+from dpbench.audit.scores import AllocationScores
+from dpbench.audit.tradeoff import profiles
 from dpbench.cli.main import main
 from dpbench.clipping import Coordinates
+from dpbench.clipping.clip import Memory
 from dpbench.gradients.ghost import Ghost
 from dpbench.mechanism import sampling
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dp_mf import BandedGaussian
 from dpbench.methods.dp_mf_blt import BufferedGaussian
+from dpbench.privacy.ledger import Allocation, GaussianMechanism
 from dpbench.records.reading import read
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
@@ -62,6 +67,15 @@ def test_a_canary_moves_the_sum_as_far_as_the_ledger_says_and_no_further(method)
     assert scores.values[~scores.included].mean() == pytest.approx(-4.5, abs=0.25)
     at_least = 0.55 if method == "dpsgd_jl" else 0.97  # which estimates norms, and errs upwards
     assert at_least < moved < 1.03
+
+
+def test_canaries_that_share_coordinates_move_them_in_orthogonal_patterns():
+    patterns = WalshPatterns(20, 32)
+    signs = patterns.signs(torch.arange(20))
+    assert (signs @ signs.T).equal(32 * torch.eye(20))
+    assert not signs.sum(1).any()  # as many ups as downs
+    up, down = torch.arange(32.0), -(torch.arange(32.0) ** 2)
+    assert patterns.sum_along(up, down).equal(torch.where(signs > 0, up, down).sum(1).double())
 
 
 CYCLIC = {"canaries": 4000, "rate": 1 / 8, "steps": 64}
@@ -127,6 +141,56 @@ def test_a_correct_run_is_not_refuted(method):
 )
 def test_a_correct_run_with_shared_coordinates_is_not_refuted(method):
     assert not is_refuted(f"method={method}", canaries=400, rate=0.1, steps=40)
+
+
+ALLOCATED = ["method=dpsgd", "sampler=allocation", "participations=2"]
+
+
+@pytest.mark.slow
+def test_random_allocation_holds_and_is_refuted_with_less_noise(monkeypatch):
+    assert not is_refuted(*ALLOCATED, canaries=2000, rate=1 / 8, steps=16)
+    less_noise(0.5)(monkeypatch)
+    assert is_refuted(*ALLOCATED, canaries=2000, rate=1 / 8, steps=16)
+
+
+def test_an_allocated_canary_is_scored_by_the_mean_over_all_sets_of_its_steps():
+    draw = torch.Generator().manual_seed(0)
+    sums = torch.randn(2, 5, 3, generator=draw).double()  # two epochs, five steps, three canaries
+    scores = AllocationScores(OneHotPatterns(3), 3, Allocation(5, 2))
+    for noisy in sums.flatten(0, 1):
+        scores.add(GaussianMechanism(1.0), 1.0, noisy, noisy)
+    ratios = (sums - 0.5).exp()
+    sets = [ratios[:, list(pair)].prod(1) for pair in itertools.combinations(range(5), 2)]
+    expected = torch.stack(sets).mean(0).log().sum(0)
+    assert scores.attacks(torch.ones(3))[0].values == pytest.approx(expected.numpy())
+
+
+DICE = ("method=dicesgd", "method.error_bound=5", "privacy.noise_multiplier=2")
+
+
+def memory_is_refuted() -> bool:
+    run = prepare_audit([*SHORT, *DICE, "epochs=3"], "200", "memory")[0]
+    played = GAMES["memory"](run, 200, True)
+    return refutes(played.attacks[0], played.ledger, 1e-3, 1)
+
+
+@pytest.mark.slow
+def test_an_error_that_a_canary_turns_holds_and_is_refuted_if_it_is_not_accounted_for(monkeypatch):
+    assert not memory_is_refuted()
+    monkeypatch.setattr(Memory, "multipliers", lambda memory, multiplier: (multiplier, 1e3))
+    assert memory_is_refuted()
+
+
+CUT = ("method=dpsgd", "sampler=truncated", "batch_limit=20", "privacy.noise_multiplier=0.7")
+
+
+@pytest.mark.slow
+def test_a_canary_that_takes_a_place_holds_and_is_refuted_as_a_poisson_sample(monkeypatch):
+    assert not is_refuted(*CUT, canaries=1200, game="cut")
+    monkeypatch.setattr("dpbench.privacy.entries.cut_probability", lambda law: 0.0)
+    profiles.cache_clear()
+    assert is_refuted(*CUT, canaries=1200, game="cut")
+    profiles.cache_clear()
 
 
 def less_noise(by: float):
@@ -383,6 +447,9 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
         (["sampler=shuffled"], "sampler=poisson"),
         (["game=step", "method=dp_fedsgd"], "needs game=run"),
         (["game=step", "schedule=cosine"], "needs game=run"),
+        (["game=step", "sampler=allocation"], "allocation batches need game=run"),
+        (["game=memory"], "an error that is fed back; dpsgd has none"),
+        (["game=cut"], "set sampler=truncated"),
     ],
 )
 def test_unsupported_runs_are_refused_in_one_sentence(words, why, capsys, monkeypatch, tmp_path):

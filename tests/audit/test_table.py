@@ -6,7 +6,9 @@ import pytest
 
 from dpbench.audit import table
 from dpbench.audit.game import on_canaries
-from dpbench.audit.request import prepare_audit
+from dpbench.audit.request import DEFAULTS, prepare_audit
+from dpbench.config.buildable import settings_of
+from dpbench.config.settings import split_settings
 from dpbench.reproduce.command import reproduce
 from dpbench.reproduce.target import target_of
 from dpbench.training.plan import plan
@@ -26,13 +28,16 @@ def test_every_row_of_the_table_can_be_attacked():
         run = replace(run, batch_size=100 // bands)
         assert plan(on_canaries(run, 200)).steps == 2 * bands
     assert len(rows) == len(target.table.methods) + 2
+    for row in settings_of(target.table.compute)["rows"]:
+        settings, overrides = split_settings("audit", DEFAULTS, row.split())
+        prepare_audit(overrides, settings["canaries"], settings["game"])
 
 
 @pytest.mark.slow
 def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "CANARIES_OF_OTHERS", 1000)
     monkeypatch.setattr(table, "STEPS", 200)
-    methods = ["table.methods=[dpsgd_quantile]", "table.compute.contenders=[]"]
+    methods = ["table.methods=[dpsgd_quantile]", "table.compute.rows=[]"]
     asked = [*methods, "epochs=1", f"results_dir={tmp_path}"]
     page = reproduce("audit", asked)
     assert "- 2 claims attacked, 0 refuted." in page
@@ -55,7 +60,7 @@ def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypa
         return [row]
 
     monkeypatch.setattr(table.AuditTask, "rows", attack)
-    methods = ["table.methods=[disk,doppler]", "table.compute.contenders=[]"]
+    methods = ["table.methods=[disk,doppler]", "table.compute.rows=[]"]
     asked = [*methods, f"results_dir={tmp_path}"]
     with pytest.raises(KeyboardInterrupt):
         reproduce("audit", asked)
