@@ -12,6 +12,7 @@ import pytest
 import dpbench
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.python_api import as_overrides
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import Unreadable, load, read
 from dpbench.reproduce import Page, command
 from dpbench.system.errors import UserError
@@ -47,7 +48,7 @@ def test_the_package_of_the_tables_can_be_called_whatever_was_imported(monkeypat
 def test_a_run_is_that_of_the_command_and_is_not_repeated(tmp_path):
     record = dpbench.run("optimizer.lr=0.3", results_dir=str(tmp_path), quiet=True, **SMALL)
     words = [f"{key}={value}" for key, value in SMALL.items()]
-    path = load_or_run([*words, "optimizer.lr=0.3", f"results_dir={tmp_path}"])
+    path = load_or_run(run_config([*words, "optimizer.lr=0.3", f"results_dir={tmp_path}"]))
     assert load(path) == record
     assert len([*(tmp_path / "runs").iterdir()]) == 1
 

@@ -13,6 +13,7 @@ from dpbench.config.search_path import groups
 from dpbench.config.settings import split_settings
 from dpbench.dashboard.command import parse as parse_report
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.reproduce.published import records_of
 from dpbench.reproduce.render import for_paper
 from dpbench.reproduce.target import target_of
@@ -72,14 +73,14 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
     verb, *arguments = shlex.split(command)
     if verb in ("run", "epsilon"):
         for overrides in expand([a for a in arguments if a != "-m"]):
-            prepare(overrides)
+            prepare(run_config(overrides))
     elif verb == "audit":
         assert prepare_audit(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":
         assert arguments[0] in config.options("table")
-        prepare([f"+table={arguments[0]}", *arguments[1:]])
+        prepare(run_config([f"+table={arguments[0]}", *arguments[1:]]))
     elif verb == "report":
         assert parse_report(arguments)[1].suffix == ".html"
     else:

@@ -7,6 +7,7 @@ from dpbench.audit.game import check_auditable
 from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
 from dpbench.config.settings import SETTINGS, key_of
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, one_of, spelled_integer
@@ -62,7 +63,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
                 "method, privacy, batch_size, epochs, schedule or seed."
             )
     overrides = [DEFAULT_PRIVACY, *overrides]
-    config, run = run_of(overrides)
+    run = run_of(config := run_config(overrides))
     if config["save_model"]:
         raise UserError("an audit keeps no model: leave out save_model=true.")
     check_auditable(run)
@@ -74,7 +75,8 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)
     # A learning rate that determines the noise stays: the model moves, but not its gradients.
     frozen = [] if run.method.noise_rule else ["optimizer.lr=0"]
-    return run_of([f"batch_size={size}", *frozen, *overrides], bool(frozen))[1], count
+    words = [f"batch_size={size}", *frozen, *overrides]
+    return run_of(run_config(words), bool(frozen)), count
 
 
 def contender_audit(

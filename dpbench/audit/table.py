@@ -25,10 +25,9 @@ from dpbench.audit.request import (
 )
 from dpbench.audit.row import HEAD, row_of
 from dpbench.config.buildable import settings_of
-from dpbench.config.compose import compose
 from dpbench.config.settings import is_scientific, key_of, split_settings
+from dpbench.execution.run_config import run_config
 from dpbench.figures.formats import images, titled
-from dpbench.records.digest import digest
 from dpbench.records.epsilon import REFUTED, USUAL
 from dpbench.records.folder import AUDITS
 from dpbench.records.reading import text_of
@@ -89,7 +88,7 @@ class AuditTask:
     @property
     def digest(self) -> str:
         """Sixteen hex digits that depend on the task, this code, and the packages in ATTACKED."""
-        run = digest(compose(list(self.overrides)))
+        run = run_config(self.overrides).digest
         chosen = sorted({*map(key_of, self.overrides)} & {*CHOSEN})
         versions = {name: installed_version(name) for name in ATTACKED}
         text = json.dumps([run, chosen, self.only, code(), versions], sort_keys=True)
@@ -119,7 +118,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
     ]
     rows = settings_of(target.table.compute)["rows"]
     tasks += [_of_row(target, row.split()) for row in rows]
-    folder, again = Path(target.config["results_dir"]) / AUDITS, target.config["again"] is True
+    folder, again = target.config.results / AUDITS, target.config["again"] is True
     check_writable(folder)
     answers = _in_processes(partial(_load_or_attack, folder, again), tasks, target.config["jobs"])
     made = [row for answer in answers if not isinstance(answer, str) for row in answer]

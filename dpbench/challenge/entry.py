@@ -27,7 +27,7 @@ class Entry:
 
     @property
     def results(self) -> Path:
-        return Path(self.searches[0].config["results_dir"])
+        return self.searches[0].config.results
 
     @property
     def stem(self) -> str:

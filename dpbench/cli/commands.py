@@ -6,11 +6,15 @@ import sys
 from functools import partial
 from pathlib import Path
 from textwrap import indent
+from typing import TYPE_CHECKING
 
 from dpbench.cli.terminal import on_terminal, show
 from dpbench.config.settings import key_of
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.validate import one_of
+
+if TYPE_CHECKING:
+    from dpbench.execution.run_config import RunConfig
 
 OWN_DATA = ("csv", "hub", "hub_images", "images")
 """The data sets that read the user's own data, so that a name is not enough to download them."""
@@ -22,6 +26,7 @@ def run(arguments: list[str]) -> None:
     With --cfg or --info it prints what would be run.
     """
     from dpbench.cli import show_config
+    from dpbench.execution.run_config import run_config
 
     flags, overrides = show_config.split_flags(arguments)
     overrides = _with_record(overrides)
@@ -32,7 +37,7 @@ def run(arguments: list[str]) -> None:
     elif show_config.MULTIRUN[0] in flags:
         _sweep(overrides)
     else:
-        _run(overrides)
+        _run(run_config(overrides))
 
 
 def _with_record(overrides: list[str]) -> list[str]:
@@ -50,27 +55,30 @@ def _with_record(overrides: list[str]) -> list[str]:
     return [*overrides_of(record_named(names[0], folder)), *others]
 
 
-def _run(overrides: list[str]) -> None:
+def _run(config: "RunConfig") -> None:
     from dpbench.cli.summary import summary
-    from dpbench.execution.configuration import finished_record, why_not_tracked
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.divergence import remarks
     from dpbench.records.reading import load
     from dpbench.records.trained_model import model_file
 
-    path = finished = finished_record(overrides)
-    if path is None:
+    if (launcher := config["choices"]["launcher"]) != "local":
+        raise UserError(
+            f"launcher={launcher} launches the runs of a sweep, or a sweep of one: use dpbench run "
+            "-m."
+        )
+    if unfinished := config.is_unfinished():
         from dpbench.execution.load_or_run import load_or_run  # which imports torch
 
-        path = load_or_run(overrides)
-    record = load(path)
+        load_or_run(config)
+    record = load(path := config.path)
     if record and record.status == "complete":
-        print_message(summary(record, reused=finished is not None))
-    if finished and (reason := why_not_tracked(overrides)):
+        print_message(summary(record, reused=not unfinished))
+    if not unfinished and (reason := config.why_not_tracked()):
         print_message(reason)
     if record and is_stale(record):
         print_message(STALE_RECORD)
-    if record and (model := model_file(record, path.parents[1])).exists():
+    if record and (model := model_file(record, config.results)).exists():
         seeded = record.privacy.get("arithmetic") == "float"
         warning = ": keep it to yourself, as its noise follows from the seed" if seeded else ""
         print_message(f"its trained model is {model}{warning}.")
@@ -113,6 +121,7 @@ def epsilon(arguments: list[str]) -> None:
     from dpbench.cli.planned_runs import planned_runs
     from dpbench.config.overrides import swept_keys
     from dpbench.execution.prepare import prepare
+    from dpbench.execution.run_config import run_config
     from dpbench.privacy.adjacency import replaced
     from dpbench.privacy.attacks import attack_bounds
     from dpbench.training.plan import privacy_statement
@@ -120,14 +129,14 @@ def epsilon(arguments: list[str]) -> None:
     if swept_keys(arguments):
         show(planned_runs(arguments))
         return
-    config, run, planned = prepare(arguments)
+    run, planned = prepare(run_config(arguments))
     statement = privacy_statement(run, planned)
     more = {
         "replace_one": replaced(statement, planned.ledger),
         "attacks": attack_bounds(statement, planned.ledger),
     }
     if on_terminal():
-        show(card(config, statement, more))
+        show(card(run.config, statement, more))
     else:
         print(json.dumps(statement | more))
 
@@ -175,10 +184,10 @@ def challenge(arguments: list[str]) -> None:
 
 def data(arguments: list[str]) -> None:
     """Download and check the named data sets, or all."""
-    from dpbench.config.compose import compose, options
+    from dpbench.config.compose import options
     from dpbench.config.settings import split_settings
-    from dpbench.execution.configuration import data_folder
-    from dpbench.execution.prepare import build
+    from dpbench.execution.prepare import run_of
+    from dpbench.execution.run_config import run_config
 
     settings, names = split_settings("data", {"data_dir": ""}, arguments)
     known = options("dataset")
@@ -189,9 +198,9 @@ def data(arguments: list[str]) -> None:
             )
     requested, failed = names or [name for name in known if name not in OWN_DATA], []
     for name in requested:
-        config = compose([f"dataset={name}"]) | {"data_dir": settings["data_dir"]}
+        config = run_config([f"dataset={name}"]).changed(data_dir=settings["data_dir"])
         try:
-            loaded = build(config).load(data_folder(config))
+            loaded = run_of(config).load(config.data_folder)
         except UserError as reason:
             if len(requested) == 1:
                 raise

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dpbench.config.overrides import expand, swept_keys
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.mechanism.method import Inapplicable
 from dpbench.privacy.statement import UPPER_BOUNDS, Statement
 from dpbench.records.epsilon import Terms, epsilon_or_reason, legend, marked, rounded_up
@@ -38,7 +39,7 @@ def _values(overrides: list[str], keys: list[str]) -> list[str]:
 def _stated(overrides: list[str]) -> Statement | str:
     """The privacy statement of a planned run, or why its method does not apply."""
     try:
-        _, run, planned = prepare(overrides)
+        run, planned = prepare(run_config(overrides))
     except Inapplicable as reason:
         return str(reason)
     return privacy_statement(run, planned)

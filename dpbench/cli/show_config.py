@@ -1,10 +1,14 @@
 """Hydra's `--cfg job` and `--info`: show a run's configuration without running it."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from dpbench.config.search_path import groups
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, shown
+
+if TYPE_CHECKING:
+    from dpbench.execution.run_config import RunConfig
 
 MULTIRUN = ("-m", "--multirun")
 CONFIG = ("-c", "--cfg")
@@ -69,7 +73,7 @@ def configuration(overrides: list[str], flags: set[str]) -> str:
     `--package=NAME` a part of it; UserError for overrides that are refused, and unknown parts."""
     import yaml
 
-    config = _of_one_run(overrides)
+    config: Any = dict(_of_one_run(overrides).plain)
     del config["choices"]
     for package in (flag.partition("=")[2] for flag in flags if flag.startswith(PACKAGE[1])):
         for key in package.split("."):
@@ -81,20 +85,19 @@ def configuration(overrides: list[str], flags: set[str]) -> str:
 def information(overrides: list[str]) -> str:
     """The option chosen in each group and its file, and the name that the record would have."""
     from dpbench.config.search_path import folders
-    from dpbench.records.digest import digest
 
     config = _of_one_run(overrides)
     chosen = {group: _source(group, option) for group, option in config["choices"].items()}
     width = max(map(len, chosen))
     lines = [f"configuration folder: {folder}" for folder, _ in folders()]
     lines += [f"{group:{width}}  {path}" for group, path in chosen.items()]
-    return "\n".join([*lines, f"record: {config['results_dir']}/runs/{digest(config)}.json"])
+    return "\n".join([*lines, f"record: {config.path}"])
 
 
-def _of_one_run(overrides: list[str]) -> dict:
-    """The composed configuration; UserError for overrides of several runs, even with -m."""
-    from dpbench.config.compose import compose
+def _of_one_run(overrides: list[str]) -> "RunConfig":
+    """The configuration; UserError for overrides of several runs, even with -m."""
     from dpbench.config.overrides import parse
+    from dpbench.execution.run_config import RunConfig
 
     for override in parse(overrides):
         if override.is_sweep_override():
@@ -103,7 +106,7 @@ def _of_one_run(overrides: list[str]) -> dict:
                 f"{line} names several runs, and --cfg and --info show one: give {key} one value, "
                 f"or for a list {key}=[...]."
             )
-    return compose(overrides)
+    return RunConfig.composed(overrides)
 
 
 def _source(group: str, option: str) -> str:

@@ -93,8 +93,10 @@ def _plain(folders: Folders, parsed: list[Override]) -> dict:
         if override.is_sweep_override():
             raise UserError(_several_runs(override))
     own = [o for o in parsed if o.key_or_group not in groups() and not _is_of_table(o)]
-    shared = [str(o.input_line) for o in parsed if o not in own or _interpolates_table(parsed)]
-    base, known = _base(folders, *shared)
+    shared = [o for o in parsed if o not in own]
+    if any(_is_of_table(o) and "${" in str(o.input_line) for o in shared):
+        shared = parsed  # a setting of the table may name others of this run
+    base, known = _base(folders, *(str(override.input_line) for override in shared))
     known = known | {o.key_or_group: o.value() for o in own if o.key_or_group in known}
     for override in own:
         _check_key(override, known)
@@ -154,11 +156,6 @@ def _table(config: DictConfig, overrides: list[Override]) -> dict:
 def _is_of_table(override: Override) -> bool:
     """Whether an override sets a value of the table, not of the run."""
     return override.key_or_group.startswith("table.")
-
-
-def _interpolates_table(parsed: list[Override]) -> bool:
-    """Whether a setting of the table may depend on others of the run."""
-    return any(_is_of_table(o) and "${" in str(o.input_line) for o in parsed)
 
 
 def _set_values(config: DictConfig, overrides: list[Override]) -> None:

@@ -4,7 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from dpbench.execution.run_config import RunConfig
 
 
 @dataclass(frozen=True)
@@ -24,8 +27,8 @@ class Failure:
 
 Outcome = Path | Failure
 
-Attempts = Callable[[Sequence[list[str]], bool], Iterator[tuple[int, Outcome]]]
-"""From the overrides of runs to the index and the outcome of each, in the order in which they end.
+Attempts = Callable[[Sequence["RunConfig"], bool], Iterator[tuple[int, Outcome]]]
+"""From runs to the index and the outcome of each, in the order in which they end.
 
 The flag says whether to wait for a run that another process is executing.
 """

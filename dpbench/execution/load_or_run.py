@@ -1,4 +1,4 @@
-"""From overrides to a record; a finished run is not repeated."""
+"""From a configuration to a record; a finished run is not repeated."""
 
 import errno
 import os
@@ -7,15 +7,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.config.settings import key_of
 from dpbench.data.probe import probe
-from dpbench.execution.configuration import checkpoint_folder, data_folder, run_again, trackers_of
 from dpbench.execution.prepare import run_of
-from dpbench.records.digest import digest
+from dpbench.execution.run_config import RunConfig
 from dpbench.records.epsilon import epsilon_in_words
-from dpbench.records.folder import TRACKING
 from dpbench.records.reading import load, set_aside_invalid
-from dpbench.records.record import Record, record_path
+from dpbench.records.record import Record
 from dpbench.records.sweep_list import sweeps_of
 from dpbench.records.trackers import run_info
 from dpbench.records.trained_model import model_path, serialised
@@ -32,17 +29,14 @@ from dpbench.training.trainer import fit
 
 
 @file_errors_told()
-def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) -> Path:
+def load_or_run(config: RunConfig, quiet: bool = False, wait: bool = True) -> Path:
     """The path of a run's record; the run is executed first if there is none, or `again` says so.
 
     An interrupted run resumes from its last checkpoint; with again=true it starts over. If another
     process is executing the run, this one waits, or raises Busy if `wait` is false.
     """
-    config, run = run_of(overrides)
-    path = record_path(Path(config["results_dir"]), config)
-    folder = checkpoint_folder(path)
-    missing = run_again(config, load(path))
-    if missing:
+    run, path, folder = run_of(config), config.path, config.checkpoints
+    if missing := config.is_missing():
         pick_device(run.device)
         plan(run)  # refuses bad requests before any work; accountants remember what it cost
     if missing or folder.exists():
@@ -50,28 +44,28 @@ def load_or_run(overrides: list[str], quiet: bool = False, wait: bool = True) ->
         minutes = config["checkpoint_minutes"]
         with graceful_interrupts(), locked_checkpoints(folder, minutes, wait) as checkpoints:
             remove_parts(path.parent, path.name)
-            tracking = _tracking(config, overrides)
-            record = load(path)  # again: another process may have just finished the run
-            if record is None or run_again(config, record):
-                record = _fit_and_save(config, run, path, checkpoints, tracking, quiet)
-                tracking.finish(record)
+            tracking, record = _tracking(config), None
+            if config.is_missing():  # again: another process may have just finished the run
+                record = _fit_and_save(config, run, checkpoints, tracking, quiet)
             elif checkpoints.abandoned:  # by a process that ended after it wrote the record
+                record = load(path)
+            if record and tracking:
                 tracking.finish(record)
             checkpoints.clear()
     return path
 
 
 def _fit_and_save(
-    config: dict, run: Run, path: Path, checkpoints: Checkpoints, tracking: Tracking, quiet: bool
+    config: RunConfig, run: Run, checkpoints: Checkpoints, tracking: Tracking | None, quiet: bool
 ) -> Record:
     if config["again"] is True:
         checkpoints.clear()
     if config["threads"]:
         torch.set_num_threads(config["threads"])
     retain_freed_memory()
-    set_aside_invalid(path)
+    set_aside_invalid(config.path)
 
-    file = model_path(path.parents[1], path.stem, run.noise)
+    file = model_path(config.results, config.digest, run.noise)
     prepared = file.with_suffix(".preparation.json")
     preparation = _preparation(run) if config["save_model"] else None
 
@@ -88,12 +82,12 @@ def _fit_and_save(
             write_atomically(prepared, preparation)
         else:
             prepared.unlink(missing_ok=True)
-        record.save(path.parents[1])
+        record.save(config.results)
 
     if config["save_model"] or file.exists() or prepared.exists():
         check_writable(file.parent)
         _refuse_folders(file, prepared)
-    return fit(run, data_folder(config), quiet, checkpoints, tracking, save)
+    return fit(run, config.data_folder, quiet, checkpoints, tracking, save)
 
 
 def _refuse_folders(*files: Path) -> None:
@@ -112,17 +106,8 @@ def _preparation(run: Run) -> bytes | None:
     return kept.json().encode() if kept else None
 
 
-def _tracking(config: dict, overrides: list[str]) -> Tracking:
-    sweeps = sweeps_of(Path(config["results_dir"]), digest(config))
-    info = run_info(config, tracking_folder(config), _table(overrides), sweeps)
-    return Tracking(trackers_of(config), info)
-
-
-def tracking_folder(config: dict) -> Path:
-    """The folder for the files of all trackers."""
-    return Path(config["results_dir"]) / TRACKING
-
-
-def _table(overrides: list[str]) -> str:
-    """The table whose settings a run takes, or ""."""
-    return next((o.partition("=")[2] for o in overrides if key_of(o) == "table"), "")
+def _tracking(config: RunConfig) -> Tracking | None:
+    if not (trackers := config.trackers):
+        return None
+    sweeps = sweeps_of(config.results, config.digest)
+    return Tracking(trackers, run_info(config.plain, config.tracking, config.table, sweeps))

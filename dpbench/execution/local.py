@@ -14,6 +14,7 @@ from queue import SimpleQueue
 
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.execution.run_config import RunConfig
 from dpbench.execution.worker import Worker, WorkerDied
 from dpbench.system.errors import show_warnings_as_messages
 from dpbench.system.interrupts import exit_sooner, listening
@@ -30,10 +31,10 @@ class Local:
         return nullcontext(one_by_one) if jobs == 1 else workers(jobs)
 
 
-def one_by_one(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
+def one_by_one(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
     """Execute the runs in this process, with a progress bar if there is only one."""
-    for number, overrides in enumerate(runs):
-        yield number, attempt(overrides, wait, quiet=len(runs) > 1)
+    for number, run in enumerate(runs):
+        yield number, attempt(run, wait, quiet=len(runs) > 1)
 
 
 @contextmanager
@@ -44,16 +45,16 @@ def workers(jobs: int) -> Iterator[Attempts]:
     for slot in slots:
         idle.put(slot)
 
-    def in_idle_slot(overrides: list[str], wait: bool) -> Outcome:
+    def in_idle_slot(run: RunConfig, wait: bool) -> Outcome:
         slot = idle.get()
         try:
-            return slot.attempt(["threads=1", *overrides], wait)
+            return slot.attempt(run.changed(threads=run["threads"] or 1), wait)
         finally:
             idle.put(slot)
 
     with ThreadPoolExecutor(jobs) as threads:
 
-        def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
+        def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
             indices = {threads.submit(in_idle_slot, run, wait): i for i, run in enumerate(runs)}
             for future in as_completed(indices):
                 yield indices[future], future.result()
@@ -76,11 +77,11 @@ class Slot:
         self._worker: Worker | None = None
         self._lock, self._stopped = threading.Lock(), False
 
-    def attempt(self, overrides: list[str], wait: bool) -> Outcome:
+    def attempt(self, run: RunConfig, wait: bool) -> Outcome:
         if not (worker := self._started()):
             return Failure("the sweep was stopped before this run.")
         try:
-            return worker.call((overrides, wait))
+            return worker.call((run, wait))
         except WorkerDied as died:
             with self._lock:
                 self._worker = None
@@ -120,8 +121,8 @@ def _serve(pipe: Connection, parent: int) -> None:
         suppress(EOFError, BrokenPipeError, KeyboardInterrupt),
     ):
         while True:
-            overrides, wait = pipe.recv()
-            pipe.send(attempt(overrides, wait))
+            run, wait = pipe.recv()
+            pipe.send(attempt(run, wait))
 
 
 def _exit_with(parent: int) -> None:

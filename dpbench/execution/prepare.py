@@ -12,7 +12,7 @@ from dpbench.data.derive.features import Features, WithFeatures
 from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.validation import WithValidation
-from dpbench.execution.configuration import checked_config
+from dpbench.execution.run_config import RunConfig
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.records.code import built_by_plugins
 from dpbench.system.errors import UserError
@@ -24,21 +24,20 @@ WITHOUT_EFFECT = ("optimizer",)
 step and the training examples."""
 
 
-def prepare(overrides: list[str]) -> tuple[dict, Run, Plan]:
-    """The configuration, the run and its plan; UserError for all that can be refused in advance."""
-    config, run = run_of(overrides)
-    return config, run, plan(run)
+def prepare(config: RunConfig) -> tuple[Run, Plan]:
+    """The run and its plan; UserError for all that can be refused in advance."""
+    run = run_of(config)
+    return run, plan(run)
 
 
-def run_of(overrides: list[str], frozen: bool = False) -> tuple[dict, Run]:
-    """The configuration and the run, without the plan, which may take seconds of accounting.
+def run_of(config: RunConfig, frozen: bool = False) -> Run:
+    """The run, without the plan, which may take seconds of accounting.
 
     frozen: whether its parameters are meant to stand still, as in an audit of one step.
     """
-    config = checked_config(overrides)
     if not frozen:
         check_optimizer(config["optimizer"])
-    return config, build(config)
+    return build(config.plain)
 
 
 def build(config: dict) -> Run:

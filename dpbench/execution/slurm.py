@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.execution.run_config import RunConfig
 from dpbench.system.errors import UserError, show_warnings_as_messages
 from dpbench.system.interrupts import hung_up
 from dpbench.system.validate import Count, Positive, integer, one_of, quoted
@@ -74,7 +75,7 @@ class Slurm:
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:
         executor, submitted = self._executor(folder), []
 
-        def attempts(runs: Sequence[list[str]], wait: bool) -> Iterator[tuple[int, Outcome]]:
+        def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
             tasks = executor.map_array(SlurmTask(), runs, [wait] * len(runs))
             submitted.extend(tasks)
             yield from _outcomes(tasks)
@@ -122,13 +123,13 @@ def _one_line(what: str, text: str) -> None:
 class SlurmTask:
     """A run as a task, which resumes when it is requeued after its time limit."""
 
-    def __call__(self, overrides: list[str], wait: bool) -> Outcome:
+    def __call__(self, run: RunConfig, wait: bool) -> Outcome:
         show_warnings_as_messages()
-        return attempt(overrides, wait)
+        return attempt(run, wait)
 
-    def checkpoint(self, overrides: list[str], wait: bool):
+    def checkpoint(self, run: RunConfig, wait: bool):
         """The task to requeue; submitit calls the method of this name at the time limit."""
-        return _submitit().helpers.DelayedSubmission(self, overrides, wait)
+        return _submitit().helpers.DelayedSubmission(self, run, wait)
 
 
 def _outcomes(tasks: Sequence) -> Iterator[tuple[int, Outcome]]:

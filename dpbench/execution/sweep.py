@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.execution.attempt import attempt_all
-from dpbench.execution.configuration import checkpoint_folder, launcher_of, run_again
 from dpbench.execution.launcher import Failure, Outcome
 from dpbench.execution.prepare import prepare, run_of
-from dpbench.execution.run_names import short_names
+from dpbench.execution.run_config import RunConfig, run_config
 from dpbench.mechanism.method import Inapplicable
 from dpbench.records import divergence
 from dpbench.records.folder import FAILURES, LAUNCHED, RUNS
 from dpbench.records.reading import load
-from dpbench.records.record import record_path
 from dpbench.system.errors import UserError
 from dpbench.system.files import check_writable, remove_parts, write_atomically
 from dpbench.system.interrupts import graceful_interrupts
@@ -29,80 +27,63 @@ from dpbench.training.steps_file import running_steps
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of a sweep, as overrides by the path of the record, and impossible combinations.
+    """The runs of a sweep by the path of the record, and impossible combinations.
 
-    name: that of the file that lists failures. config: the composed configuration of one of the
-    runs, for the settings of execution. built: the runs that the overrides describe.
+    name: that of the file that lists failures. config: that of one of the runs, for the settings of
+    execution. built: the runs that the configurations describe.
     """
 
     name: str
-    config: dict
-    runs: Mapping[Path, list[str]]
+    config: RunConfig
+    runs: Mapping[Path, RunConfig]
     built: Mapping[Path, Run]
-    impossible: Sequence[tuple[list[str], Inapplicable]]
+    impossible: Sequence[tuple[RunConfig, Inapplicable]]
 
     @property
     def folder(self) -> Path:
-        return Path(self.config["results_dir"])
-
-    @property
-    def names(self) -> dict[str, str]:
-        """Short names of the runs by the digests of their records."""
-        names = short_names([*self.runs.values()])
-        return {path.stem: name for path, name in zip(self.runs, names, strict=True)}
+        return self.config.results
 
     @property
     def list_of_failures(self) -> Path:
         return self.folder / FAILURES / f"{self.name}.txt"
 
-    def missing(self) -> dict[Path, list[str]]:
-        """The runs that have no record, or whose record `again` does not accept."""
-        return {path: run for path, run in self.runs.items() if run_again(self.config, load(path))}
-
-    def unfinished(self) -> dict[Path, list[str]]:
-        """The missing runs, and those killed after writing the record but before trackers ended."""
-        missing = self.missing()
-        return {
-            path: run
-            for path, run in self.runs.items()
-            if path in missing or checkpoint_folder(path).exists()
-        }
+    def unfinished(self) -> dict[Path, RunConfig]:
+        """The runs that are missing or not completely tracked."""
+        return {path: run for path, run in self.runs.items() if run.is_unfinished()}
 
 
-def plan_sweep(name: str, runs: Iterable[list[str]]) -> Sweep:
-    """The sweep over runs; UserError, before any work, for invalid ones.
+def plan_sweep(name: str, runs: Iterable[Sequence[str]]) -> Sweep:
+    """The sweep over runs, given as overrides; UserError, before any work, for invalid ones.
 
     A run that has a record was possible, so only the others are planned. If no run is possible,
     raises the reason.
     """
-    paths: dict[Path, list[str]] = {}
+    configs: dict[Path, RunConfig] = {}
     built: dict[Path, Run] = {}
-    configs: dict[Path, dict] = {}
-    impossible: list[tuple[list[str], Inapplicable]] = []
+    impossible: list[tuple[RunConfig, Inapplicable]] = []
     reasons: dict[str, Inapplicable | None] = {}
-    config: dict = {}
     combinations = [*runs]
     for number, overrides in enumerate(combinations):
         with _naming(combinations, number):
-            config, run = run_of(overrides)
-            path = record_path(Path(config["results_dir"]), config)
+            config = run_config(overrides)
+            run = run_of(config)
             # Runs that differ only by their seed have the same plan, which may take seconds.
-            without_seed = json.dumps({**config, "seed": None}, sort_keys=True)
-            if without_seed not in reasons and run_again(config, load(path)):
+            without_seed = json.dumps({**config.plain, "seed": None}, sort_keys=True)
+            if without_seed not in reasons and config.is_missing():
                 reasons[without_seed] = _why_impossible(run)
-        _check_same(configs.setdefault(path, config), config)
+        _check_same(configs.setdefault(config.path, config), config)
+        configs[config.path] = config
         if reason := reasons.get(without_seed):
-            impossible.append((overrides, reason))
+            impossible.append((config, reason))
         else:
-            paths[path], built[path] = overrides, run
-    launcher_of(config)  # refuses invalid settings of the launcher
-    if not paths:
+            built[config.path] = run
+    if not built:
         raise impossible[0][1]
-    return Sweep(name, config, paths, built, impossible)
+    return Sweep(name, config, {path: configs[path] for path in built}, built, impossible)
 
 
 @contextmanager
-def _naming(runs: Sequence[list[str]], number: int) -> Iterator[None]:
+def _naming(runs: Sequence[Sequence[str]], number: int) -> Iterator[None]:
     """UserErrors name the run of the sweep that they are about, unless all are refused alike."""
     try:
         yield
@@ -112,18 +93,18 @@ def _naming(runs: Sequence[list[str]], number: int) -> Iterator[None]:
         raise UserError(f"{short_names(runs)[number]}: {reason}") from reason
 
 
-def _refusal(overrides: list[str]) -> str:
+def _refusal(overrides: Sequence[str]) -> str:
     """Why a run is refused; "" for one that is not."""
     try:
-        prepare(overrides)
+        prepare(run_config(overrides))
     except UserError as reason:
         return str(reason)
     return ""
 
 
-def _check_same(one: dict, other: dict) -> None:
+def _check_same(one: RunConfig, other: RunConfig) -> None:
     """UserError for configurations of one run that differ in how it is executed."""
-    if differing := sorted(key for key in one if key != "choices" and one[key] != other[key]):
+    if differing := sorted(k for k in one.plain if k != "choices" and one[k] != other[k]):
         what = " and ".join(differing)
         raise UserError(
             f"the sweep has one run with several values of {what}, by which no run is named: give "
@@ -137,6 +118,13 @@ def _why_impossible(run: Run) -> Inapplicable | None:
     except Inapplicable as reason:
         return reason
     return None
+
+
+def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
+    """A short name for each of several runs, by which progress and refusals tell them apart: the
+    overrides that not all of them have."""
+    common = set.intersection(*map(set, runs)) if runs else set()
+    return [shlex.join(o for o in run if o not in common) or "run" for run in runs]
 
 
 def name_of(arguments: Iterable[str]) -> str:
@@ -164,7 +152,7 @@ def run_missing(
         return {}
     check_writable(sweep.folder / RUNS)
     paths, failed = list(unfinished), {}
-    with launching(sweep.config, "runs", len(paths), sweep.names.get) as outcomes:
+    with launching(sweep.config, "runs", len(paths)) as outcomes:
         for number, outcome in outcomes(list(unfinished.values())):
             if isinstance(outcome, Failure):
                 failed[paths[number]] = outcome
@@ -173,27 +161,29 @@ def run_missing(
     return {path: failed[path] for path in paths if path in failed}
 
 
-Outcomes = Callable[[Sequence[list[str]]], Iterator[tuple[int, Outcome]]]
-"""Executes runs; yields the number and the outcome of each as it ends."""
+Outcomes = Callable[[Sequence[RunConfig | Failure]], Iterator[tuple[int, Outcome]]]
+"""Executes runs, but for those that are refused already; yields the number and the outcome of each
+as it ends."""
 
 
 @contextmanager
-def launching(
-    config: dict, what: str, total: int, name: Callable[[str], str | None]
-) -> Iterator[Outcomes]:
+def launching(config: RunConfig, what: str, total: int) -> Iterator[Outcomes]:
     """The launcher of a configuration, started, with progress for `total` runs; it shuts down
     cleanly if interrupted.
 
-    what: the word for the runs; name: that of a run under way, by the digest of its record.
+    what: the word for the runs.
     """
-    results = Path(config["results_dir"])
+    names: dict[str, str] = {}
     with (
         graceful_interrupts(),
-        launcher_of(config).start(config["jobs"], results / LAUNCHED) as attempts,
-        counting(what, total, running_steps(results, name)) as count,
+        config.launcher.start(config["jobs"], config.results / LAUNCHED) as attempts,
+        counting(what, total, running_steps(config.results, names.get)) as count,
     ):
 
-        def outcomes(runs: Sequence[list[str]]) -> Iterator[tuple[int, Outcome]]:
+        def outcomes(runs: Sequence[RunConfig | Failure]) -> Iterator[tuple[int, Outcome]]:
+            configs = [run for run in runs if isinstance(run, RunConfig)]
+            said = short_names([run.overrides for run in configs])
+            names.update(zip((run.digest for run in configs), said, strict=True))
             for ended in attempt_all(attempts, runs):
                 yield ended
                 count()
@@ -218,17 +208,19 @@ def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
         return ""
     total = len(sweep.runs) + len(sweep.impossible)
     lines = [f"{len(failures)} of {total} runs failed{saved}; rerun the same command to retry:"]
-    lines += [f"  {shlex.join(run)}: {failure.reason}" for run, failure in failures]
+    lines += [f"  {shlex.join(run.overrides)}: {failure.reason}" for run, failure in failures]
     return "\n".join(lines)
 
 
 def summary(sweep: Sweep) -> str:
     """Remarks on finished runs that diverged or had non-finite gradients, as lines, or ""."""
     finished = ((run, load(path)) for path, run in sweep.runs.items())
-    return divergence.summary([(shlex.join(run), record) for run, record in finished if record])
+    return divergence.summary(
+        [(shlex.join(run.overrides), record) for run, record in finished if record]
+    )
 
 
-def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
+def _write(sweep: Sweep, failures: list[tuple[RunConfig, Failure]]) -> str:
     """List the failures in a file; returns words that name the file, or "" without a file."""
     path = sweep.list_of_failures
     if not failures:
@@ -238,7 +230,7 @@ def _write(sweep: Sweep, failures: list[tuple[list[str], Failure]]) -> str:
             path.parent.rmdir()
         return ""
     entries = [
-        f"dpbench run {shlex.join(run)}\n{failure.reason}\n{failure.trace}"
+        f"dpbench run {shlex.join(run.overrides)}\n{failure.reason}\n{failure.trace}"
         for run, failure in failures
     ]
     try:

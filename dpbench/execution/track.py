@@ -1,10 +1,7 @@
 """`dpbench track tracker=NAME [KEY=VALUE ...]`: finished records, sent to trackers afterwards."""
 
-from pathlib import Path
-
 from dpbench.config.settings import is_scientific, key_of
-from dpbench.execution.configuration import checked_config, trackers_of
-from dpbench.execution.load_or_run import tracking_folder
+from dpbench.execution.run_config import run_config
 from dpbench.records.collect import readable_records
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import sweeps_of
@@ -23,17 +20,16 @@ def track(arguments: list[str]) -> str:
     has of a run is not logged again, unless again=true. Raises UserError without a tracker, without
     a record, and for a setting or value of none.
     """
-    config = checked_config([a for a in arguments if not is_scientific(a)])
-    trackers = trackers_of(config)
-    if not trackers:
+    config = run_config([a for a in arguments if not is_scientific(a)])
+    if not (trackers := config.trackers):
         raise UserError("track needs a tracker: set tracker=wandb, mlflow, tensorboard or csv.")
     filters = {key_of(a): a.partition("=")[2] for a in arguments if is_scientific(a)}
-    records = filter_records(readable_records(Path(config["results_dir"])), filters)
+    records = filter_records(readable_records(config.results), filters)
     logged = 0
     with counting("records", len(records)) as count:
         for record in records:
-            sweeps = sweeps_of(Path(config["results_dir"]), record.digest)
-            info = run_info(record.config, tracking_folder(config), sweeps=sweeps)
+            sweeps = sweeps_of(config.results, record.digest)
+            info = run_info(record.config, config.tracking, sweeps=sweeps)
             missing = trackers if config["again"] is True else _missing(trackers, info)
             logged += _log(record, missing, info)
             count()

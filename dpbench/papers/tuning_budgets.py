@@ -9,6 +9,7 @@ import pandas as pd
 
 from dpbench.config.tuned import trials_of
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.figures.formats import images, titled
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.private_selection import Repetitions, selection_costs
@@ -102,7 +103,7 @@ def private_costs(tuned: Target, condition: Condition, counts: list[int]) -> dic
     """The epsilon of a private search of a geometric number of trials with each mean, of which one
     trial is a run of DP-SGD with a noisy score; of one trial, its own."""
     overrides = next(tuned.cells_of(condition, "dpsgd"))
-    _, run, planned = prepare([*overrides, *SCORED])
+    run, planned = prepare(run_config([*overrides, *SCORED]))
     ledger, delta = planned.ledger, run.privacy.delta
     found = {}
     for count in counts:

@@ -5,8 +5,6 @@ from pathlib import Path
 
 from dpbench.config.buildable import function
 from dpbench.config.settings import split_settings
-from dpbench.execution.configuration import trackers_of
-from dpbench.execution.load_or_run import tracking_folder
 from dpbench.records.code import is_stale
 from dpbench.records.folder import TABLES
 from dpbench.reproduce.figure import check_figure
@@ -39,7 +37,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     paper = _is_for_paper(target, own)
     if own[POWER]:
         return power_page(target, fraction(POWER, spelled_number(own[POWER])))
-    folder = Path(target.config["results_dir"])
+    folder = target.config.results
     if target.table.bench:
         return _measure_times(target, folder)
     if target.table.compute:
@@ -61,8 +59,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
         columns = [column for column in own[COLUMNS].split(",") if column]
         files |= for_paper(target, records, not_run(runs, unavailable), columns)
     _write(target, files)
-    trackers = trackers_of(target.config)
-    log_table(trackers, target.stem, files, tracking_folder(target.config))
+    log_table(target.config.trackers, target.stem, files, target.config.tracking)
     return files["paper.md" if paper else "md"].decode()
 
 
@@ -97,7 +94,7 @@ def _compute(target: Target, folder: Path) -> str:
 
 
 def _write(target: Target, files: Mapping[str, bytes]) -> None:
-    stem = Path(target.config["results_dir"]) / TABLES / target.stem
+    stem = target.config.results / TABLES / target.stem
     for suffix, content in files.items():
         write_atomically(stem.with_name(f"{stem.name}.{suffix}"), content)
     print_message(f"written: {stem}.{{{','.join(files)}}}")

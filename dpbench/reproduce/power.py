@@ -2,13 +2,11 @@
 
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
-from dpbench.config.compose import compose
+from dpbench.execution.run_config import run_config
 from dpbench.metrics.paired_t import LEVEL, MOST_SEEDS
 from dpbench.records.collect import StoredRecord, collect
-from dpbench.records.digest import digest
 from dpbench.records.record import Record
 from dpbench.reproduce.render import judged_claims
 from dpbench.reproduce.target import Target
@@ -64,8 +62,8 @@ def power_page(target: Target, power: float) -> str:
 
 
 def _records(target: Target) -> list[Record]:
-    wanted = {digest(compose(cell)) for cell in target.cells()}
-    folder = Path(target.config["results_dir"])
+    wanted = {run_config(cell).digest for cell in target.cells()}
+    folder = target.config.results
     stored = (entry for entry in collect(folder) if isinstance(entry, StoredRecord))
     records = [entry.record for entry in stored if entry.digest in wanted]
     if not records:

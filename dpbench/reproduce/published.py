@@ -30,7 +30,7 @@ def published_target(page: Path) -> Target:
 
 def beside(target: Target, path: Path) -> Target:
     """The target with the results folder of a published file, for the searches beside it."""
-    return replace(target, config={**target.config, "results_dir": str(path.parents[1])})
+    return replace(target, config=target.config.changed(results_dir=str(path.parents[1])))
 
 
 def records_of(path: Path) -> list[Record]:

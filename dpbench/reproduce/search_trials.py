@@ -20,7 +20,7 @@ def search_trials(target: Target, figure: Scatter) -> pd.DataFrame:
     NAME: the figure's `searches`; x, y: its metrics, on validation examples. An arm
     without a search, or whose search has no such metric, has no trials.
     """
-    folder = Path(target.config["results_dir"]) / SEARCH
+    folder = target.config.results / SEARCH
     parts = [pd.DataFrame(columns=COLUMNS)]
     for condition in target.conditions:
         dataset = dict(condition.values).get("dataset", target.config["choices"]["dataset"])

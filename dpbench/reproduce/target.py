@@ -10,13 +10,14 @@ from typing import Any, TypeVar
 
 from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import options
 from dpbench.config.plugins import published_files
 from dpbench.config.rules import ARM, search_of, table_of
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
 from dpbench.config.table_file import Scale, TableFile
 from dpbench.config.tuned import chose_an_edge, settings_of_search
-from dpbench.execution.prepare import build
+from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import RunConfig, run_config
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of
@@ -53,7 +54,7 @@ class Target:
     scale: Scale
     overrides: tuple[str, ...]
     changes: tuple[str, ...]
-    config: dict
+    config: RunConfig
     conditions: tuple[Condition, ...]
 
     @cached_property
@@ -140,7 +141,7 @@ class Target:
         """Notes on the data of the runs, such as on statistics that no epsilon covers."""
         methods = self.table.methods if self.table.has_arms else self.table.methods[:1]
         cells = itertools.product(self.conditions, methods)
-        runs = [build(compose(next(self.cells_of(*cell)))) for cell in cells]
+        runs = [run_of(run_config(next(self.cells_of(*cell)))) for cell in cells]
         notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
         return list(dict.fromkeys(notes))
 
@@ -226,7 +227,7 @@ class Target:
     def _arms(self) -> dict[str, str]:
         """The arms by the digests of the runs with the first seed, which stand for all seeds."""
         return {
-            digest(compose(next(self.cells_of(condition, arm)))): arm
+            run_config(next(self.cells_of(condition, arm))).digest: arm
             for condition in self.conditions
             for arm in self.table.methods
         }
@@ -242,16 +243,16 @@ def target_of(name: str, arguments: list[str]) -> Target:
     fixed = [o for o in overrides if key_of(o) in ("method", "seed", "table", ARM)]
     if fixed:
         raise UserError(f"{fixed[0]} is set by the table: use table.methods or table.seeds.")
-    config = compose([f"+table={name}", *overrides])
+    config = run_config([f"+table={name}", *overrides])
     scale_name, scale = _scale(name, table_of(config["table"]), arguments)
     conditions = _conditions(config)
     if scale.overrides:
-        scaled = compose([f"+table={name}", *scale.overrides])
-        config = compose([f"+table={name}", *scale.overrides, *overrides])
-        conditions, _ = _narrow(_conditions(config), scale.overrides, scaled)
-    conditions, undeclared = _narrow(conditions, overrides, config)
+        scaled = run_config([f"+table={name}", *scale.overrides])
+        config = run_config([f"+table={name}", *scale.overrides, *overrides])
+        conditions, _ = _narrow(_conditions(config), scale.overrides, scaled.plain)
+    conditions, undeclared = _narrow(conditions, overrides, config.plain)
     changes = tuple(
-        _without_path(o, config) for o in overrides if _is_change(o, conditions, undeclared)
+        _without_path(o, config.plain) for o in overrides if _is_change(o, conditions, undeclared)
     )
     target = Target(name, scale_name, scale, overrides, changes, config, tuple(conditions))
     _check_names(target.table)
@@ -259,7 +260,7 @@ def target_of(name: str, arguments: list[str]) -> Target:
     return target
 
 
-def _conditions(config: dict) -> list[Condition]:
+def _conditions(config: RunConfig) -> list[Condition]:
     return conditions_of(table_of(config["table"]).conditions)
 
 

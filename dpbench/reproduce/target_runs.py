@@ -42,14 +42,14 @@ def plan_runs(target: Target) -> TargetRuns:
         for method in target.table.methods
         for overrides in target.cells_of(condition, method)
     }
-    sweep = plan_sweep(target.stem, map(list, rows))
+    sweep = plan_sweep(target.stem, rows)
     for run in sweep.built.values():
         for group in target.table.groups:
             one_of("table.groups", str(group), run.dataset.groups)
     return TargetRuns(
         replace(sweep, config=target.config, impossible=()),
-        {path: rows[tuple(overrides)] for path, overrides in sweep.runs.items()},
-        {rows[tuple(overrides)]: str(reason) for overrides, reason in sweep.impossible},
+        {path: rows[config.overrides] for path, config in sweep.runs.items()},
+        {rows[config.overrides]: str(reason) for config, reason in sweep.impossible},
     )
 
 
@@ -88,9 +88,9 @@ def _without_weights(sweep: Sweep) -> dict[Path, str]:
     """Why pre-trained weights are unavailable, by path of the run; found before data is read."""
     reasons: dict[tuple, str | None] = {}
     unavailable = {}
-    for path in sweep.missing():
+    for path, config in sweep.runs.items():
         run = sweep.built[path]
-        if not getattr(run.model, "pretrained", False):
+        if not getattr(run.model, "pretrained", False) or not config.is_missing():
             continue
         model = (run.model, run.dataset.shape, run.dataset.classes)
         if model not in reasons:

@@ -2,11 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from dpbench.config.space import Configuration
 from dpbench.execution.attempt import record_of
-from dpbench.execution.run_names import names_by_digest
 from dpbench.execution.sweep import Outcomes, launching
 from dpbench.records.folder import SEARCH
 from dpbench.search import private_report
@@ -24,7 +22,7 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda sai
     on_failures: called with a sentence if runs have no record.
     """
     request = parse(arguments)
-    folder = Path(request.config["results_dir"]) / SEARCH
+    folder = request.config.results / SEARCH
     check_writable(folder)
     hint = failures = ""
     if request.repetitions:  # only the best trial is released
@@ -50,11 +48,9 @@ def run_trials(request: SearchRequest) -> list[Trial]:
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
     total = request.count * len(request.seeds)
-    names: dict[str, str] = {}
-    with launching(request.config, "runs", total, names.get) as outcomes:
+    with launching(request.config, "runs", total) as outcomes:
         while batch := propose(request.space, request.count, request.draw, history):
             overrides = [request.space.overrides(configuration) for configuration in batch]
-            names.update(names_by_digest([run for each in overrides for run in request.runs(each)]))
             for configuration, trial in zip(
                 batch, _run_batch(request, overrides, len(trials), outcomes), strict=True
             ):
@@ -68,8 +64,7 @@ def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
     best = ranked(trials, RULES[request.rule])[: request.finalists]
     overrides = [list(trial.overrides) for trial in best]
     final = replace(request, seeds=request.final_seeds)
-    names = names_by_digest([run for each in overrides for run in final.runs(each)])
-    with launching(request.config, "final runs", len(best) * len(final.seeds), names.get) as found:
+    with launching(request.config, "final runs", len(best) * len(final.seeds)) as found:
         again = list(_run_batch(final, overrides, 0, found)) if best else []
     return [replace(run, number=first.number) for run, first in zip(again, best, strict=True)]
 

@@ -135,9 +135,8 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
     ledgers, deltas, claims = [], set(), set()
     notes: dict[str, None] = {}
     for candidate in candidates:
-        overrides = request.trial_run(candidate, "planned")
         try:
-            _, run, planned = prepare(overrides)
+            run, planned = prepare(request.trial_run(candidate, "planned"))
             _check(run, planned)
         except UserError as reason:
             settings = " ".join(request.space.overrides(candidate))

@@ -7,13 +7,14 @@ is released: neither the others nor their number.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from dpbench.execution.attempt import record_of
-from dpbench.execution.run_names import names_by_digest
+from dpbench.execution.run_config import RunConfig
 from dpbench.execution.sweep import launching
 from dpbench.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
 from dpbench.metrics.registry import NOISY_ACCURACY
@@ -125,14 +126,13 @@ def _checksum(path: Path, key: str) -> str:
 
 def key_path(request: SearchRequest) -> Path:
     """The file with the key of a search with noise=secure, which is as sensitive as the data."""
-    return Path(request.config["results_dir"]) / SEARCH / f"{request.name}.{request.identity}.key"
+    return request.config.results / SEARCH / f"{request.name}.{request.identity}.key"
 
 
-def _records(request: SearchRequest, runs: list[list[str]]) -> list[Record]:
+def _records(request: SearchRequest, runs: Sequence[RunConfig]) -> list[Record]:
     """The record of each trial; finished trials are not repeated."""
     records: dict[int, Record] = {}
-    names = names_by_digest(runs)
-    with launching(request.config, "trials", len(runs), names.get) as outcomes:
+    with launching(request.config, "trials", len(runs)) as outcomes:
         for index, outcome in outcomes(runs):
             record = record_of(outcome)
             if isinstance(record, str):

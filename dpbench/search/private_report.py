@@ -1,7 +1,6 @@
 """A private search as Markdown and CSV: what is released, and what it costs."""
 
 import shlex
-from pathlib import Path
 
 import pandas as pd
 
@@ -51,7 +50,7 @@ def how_to_publish(selected: PrivateSelection) -> str:
     if selected.record is None or selected.overrides is None:
         return ""
     request, digest = selected.planned.request, selected.record.digest
-    results = Path(request.config["results_dir"])
+    results = request.config.results
     folder = shlex.quote(f"results_dir={results}")
     lines = [
         f"To publish it: dpbench publish {folder} record={digest}",

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dpbench.config.compose import compose
@@ -11,7 +12,9 @@ from dpbench.config.overrides import split_ranges
 from dpbench.config.search_path import groups
 from dpbench.config.settings import is_scientific, key_of, leaves, split_settings
 from dpbench.config.space import Choices, Configuration, Range, Space
-from dpbench.execution.configuration import check_execution
+from dpbench.execution.attempt import configured
+from dpbench.execution.launcher import Failure
+from dpbench.execution.run_config import RunConfig, check_execution, run_config
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.records.digest import digest
 from dpbench.records.publish import without_seed_and_checksum
@@ -64,7 +67,7 @@ class SearchRequest:
     """A search: its space, the number of trials, the sampler (by), and the sampler's seed (draw).
 
     fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
-    config: the composed configuration of one of the runs; identity: a digest of all that determines
+    config: that of one of the runs; identity: a digest of all that determines
     the search. repetitions: of a private search, whose trials are drawn from `count` candidates.
     epsilon: the target of a whole private search, to which its trials are calibrated. finalists:
     the number of trials, the best ones, that are run again with final_seeds and chosen from.
@@ -78,7 +81,7 @@ class SearchRequest:
     rule: str
     draw: int
     name: str
-    config: dict
+    config: RunConfig
     identity: str
     repetitions: Repetitions | None = None
     epsilon: float | None = None
@@ -90,14 +93,15 @@ class SearchRequest:
         """The scientific settings among `fixed`, and the table."""
         return [o for o in self.fixed if is_scientific(o) or key_of(o) == "table"]
 
-    def runs(self, overrides: list[str]) -> list[list[str]]:
-        """The overrides of a trial's runs, seed by seed."""
-        return [[*self.fixed, *overrides, f"seed={seed}"] for seed in self.seeds]
+    def runs(self, overrides: Sequence[str]) -> list[RunConfig | Failure]:
+        """The runs of a trial, seed by seed."""
+        return [configured([*self.fixed, *overrides, f"seed={seed}"]) for seed in self.seeds]
 
-    def trial_run(self, candidate: Configuration, token: str) -> list[str]:
-        """The overrides of a trial of a private search; its token gives it its own noise."""
-        (run,) = self.runs(self.space.overrides(candidate))
-        return [*run, f"trial={token}"]
+    def trial_run(self, candidate: Configuration, token: str) -> RunConfig:
+        """A trial of a private search, whose token gives it its own noise; UserError for settings
+        that are refused."""
+        (seed,), overrides = self.seeds, self.space.overrides(candidate)
+        return run_config([*self.fixed, *overrides, f"seed={seed}", f"trial={token}"])
 
     def with_trial_epsilon(self, epsilon: float) -> "SearchRequest":
         """The same search, with an epsilon for each trial."""
@@ -132,7 +136,7 @@ def parse(arguments: list[str]) -> SearchRequest:
     seeds = _seeds(ranges, config)
     choice = [settings["by"], settings["rule"], settings["draw"]]
     range_texts = [f"{range_.key}={range_.text}" for range_ in space.ranges]
-    identity = name = [*choice, *seeds, digest(config), *range_texts]
+    identity = name = [*choice, *seeds, config.digest, *range_texts]
     finals = [settings["finalists"], settings["final_seeds"]]
     if settings["finalists"] != DEFAULTS["finalists"]:
         identity = name = [*name, *finals]
@@ -144,7 +148,7 @@ def parse(arguments: list[str]) -> SearchRequest:
             law.append(f"epsilon={epsilon!r}")
         identity = [*identity, *law]
         # The name of a published page must not depend on the seed or the data.
-        name = [*choice, digest(without_seed_and_checksum(config)), *range_texts, *law]
+        name = [*choice, digest(without_seed_and_checksum(config.plain)), *range_texts, *law]
     return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if key_of(o) != "seed"),
@@ -244,7 +248,7 @@ def _searchable() -> list[str]:
     return [key for key in keys if is_scientific(key) and key != "validation"]
 
 
-def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> dict:
+def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> RunConfig:
     """The configuration of the first valid combination; UserError if no trial could be valid.
 
     Not every setting exists in every trial: method=sgd has no method.bound.
@@ -257,7 +261,7 @@ def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> dict:
     errors: list[UserError] = []
     for combination in itertools.product(*options):
         try:
-            config = compose([*fixed, *combination, *values])
+            config = RunConfig.composed([*fixed, *combination, *values])
         except UserError as error:
             errors.append(error)
             continue
@@ -277,7 +281,7 @@ def _options(range_: Range) -> tuple[str, ...]:
     raise UserError(f"{range_.key} has no interval of options: write {range_.key}=A,B.")
 
 
-def _seeds(ranges: list[Range], config: dict) -> tuple[str, ...]:
+def _seeds(ranges: list[Range], config: RunConfig) -> tuple[str, ...]:
     """The seeds of every trial, which are repetitions and not part of the space."""
     for range_ in ranges:
         if range_.key == "seed":

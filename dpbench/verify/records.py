@@ -16,6 +16,7 @@ from dpbench.config.settings import NAMED_GROUPS
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build
 from dpbench.execution.rerun import PROVENANCE, overrides_of
+from dpbench.execution.run_config import run_config
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.attacks import attack_bounds
@@ -204,7 +205,7 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
 def _retrained(record: Record) -> Record:
     overrides = overrides_of(record)
     with tempfile.TemporaryDirectory() as folder, _without_warnings():
-        again = load(load_or_run([*overrides, f"results_dir={folder}"], quiet=True))
+        again = load(load_or_run(run_config([*overrides, f"results_dir={folder}"]), quiet=True))
     assert again is not None
     return again
 

@@ -19,6 +19,7 @@ from dpbench.audit.inference import gdp_epsilon, one_run_epsilon
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Split
 from dpbench.execution.prepare import build, run_of
+from dpbench.execution.run_config import run_config
 from dpbench.mechanism.noise import Gaussian
 from dpbench.privacy.accountants import pld
 from dpbench.system.errors import UserError
@@ -126,7 +127,7 @@ def test_a_canary_moves_the_sum_by_the_sensitivity_at_most_and_mostly_by_all_of_
         return add(self, total, sensitivity, multiplier, stream)
 
     monkeypatch.setattr(Gaussian, "add", silent)
-    _, run = run_of([*overrides, "model=logistic", "epochs=1", "seed=2"])
+    run = run_of(run_config([*overrides, "model=logistic", "epochs=1", "seed=2"]))
     monkeypatch.setattr("dpbench.audit.exposure.white_box.likelihood", lambda known: kept(known))
     transcripts = []
 
@@ -161,7 +162,7 @@ def test_the_score_is_the_ratio_of_densities_with_and_without_the_canary():
 @pytest.fixture(scope="module")
 def attacked():
     """A private run on digits, with canaries."""
-    _, run = run_of(["method=dpsgd", *SHORT])
+    run = run_of(run_config(["method=dpsgd", *SHORT]))
     return run, play_white_box(run, None, 2000, quiet=True)
 
 
@@ -191,7 +192,7 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
         return add(self, total, sensitivity, 0.3 * multiplier, stream)
 
     monkeypatch.setattr(Gaussian, "add", mutant)
-    _, run = run_of(["method=dpsgd", *SHORT])
+    run = run_of(run_config(["method=dpsgd", *SHORT]))
     played = play_white_box(run, None, 1000, quiet=True)
     assert gdp_epsilon(*played.scores.halves(0), 1e-3, 0.95) > pld(played.ledger, 1e-3)
 
@@ -209,6 +210,6 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
     ],
 )
 def test_runs_without_a_place_for_canaries_are_refused(overrides, canaries, why):
-    _, run = run_of(overrides)
+    run = run_of(run_config(overrides))
     with pytest.raises(UserError, match=why):
         play_white_box(run, None, canaries, quiet=True)

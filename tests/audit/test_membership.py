@@ -18,6 +18,7 @@ from dpbench.audit.exposure.membership import (
 from dpbench.audit.exposure.white_box import play_white_box
 from dpbench.audit.inference import Scores, gdp_epsilon, one_run_epsilon
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
 
@@ -28,7 +29,7 @@ SHORT = ["model.widths=[64]", "epochs=10", "batch_size=256", "privacy.delta=1e-3
 @pytest.fixture(scope="module")
 def attacked():
     """A private run on digits, with canaries."""
-    _, run = run_of(["method=dpsgd", *SHORT])
+    run = run_of(run_config(["method=dpsgd", *SHORT]))
     return run, play_white_box(run, None, 2000, quiet=True)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["run", "model=logistic", "epochs=1"]
@@ -126,7 +127,7 @@ CLOSED = (
 def place(tmp_path_factory):
     """A folder in which some things are closed, until the tests have ended."""
     place = tmp_path_factory.mktemp("closed")
-    path = load_or_run([*SMALL[1:], f"results_dir={place / 'closed'}"], quiet=True)
+    path = load_or_run(run_config([*SMALL[1:], f"results_dir={place / 'closed'}"]), quiet=True)
     (place / "closed" / "file").touch()
     for copy in ("runs_closed", "models_closed", "checkpoints_closed", "read_only"):
         shutil.copytree(place / "closed", place / copy)

@@ -5,6 +5,7 @@ import pytest
 from dpbench.clipping import CLIPS, STYLES
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError
 
@@ -54,8 +55,8 @@ def test_impossible_combinations_are_refused_with_the_reason(overrides, sentence
 def test_bounds_that_do_not_fit_the_model_are_refused_before_any_data_is_read(tmp_path):
     asked = ["method.style=layerwise", f"data_dir={tmp_path / 'nowhere'}"]
     with pytest.raises(UserError, match="has 3 numbers and the model 2 trained layers"):
-        prepare([*asked, "model.widths=[8]", "method.bound=[1,2,3]"])
-    assert prepare([*asked, "model.widths=[8]", "method.bound=[1,2]"])
+        prepare(run_config([*asked, "model.widths=[8]", "method.bound=[1,2,3]"]))
+    assert prepare(run_config([*asked, "model.widths=[8]", "method.bound=[1,2]"]))
 
 
 def test_the_choices_that_were_the_only_ones_leave_the_name_of_a_run_alone():

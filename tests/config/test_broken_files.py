@@ -10,6 +10,7 @@ from dpbench.config.composition import option_node
 from dpbench.config.search_path import as_overrides
 from dpbench.data.digits import Digits
 from dpbench.execution.prepare import build, run_of
+from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from tests.plugin_files import write
 
@@ -32,7 +33,7 @@ GLOBAL = "# @package _global_\n"
 def test_a_broken_option_is_one_sentence(tmp_path, text, sentence):
     added = write(tmp_path / "added", {"method/mine.yaml": text})
     with pytest.raises(UserError) as told:
-        run_of(["method=mine", *as_overrides([added])])
+        run_of(run_config(["method=mine", *as_overrides([added])]))
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
 
@@ -56,7 +57,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
 def test_an_option_without_a_target_is_refused_in_any_group(tmp_path, group, sentence):
     added = write(tmp_path / "added", {f"{group}/mine.yaml": "a: 1\n"})
     with pytest.raises(UserError) as told:
-        run_of([f"{group}=mine", *as_overrides([added])])
+        run_of(run_config([f"{group}=mine", *as_overrides([added])]))
     assert sentence in str(told.value)
 
 

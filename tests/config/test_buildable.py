@@ -14,6 +14,7 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.config.search_path import groups
 from dpbench.execution.prepare import build, run_of
+from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from dpbench.system.paths import conf_folder
 from dpbench.system.validate import fits
@@ -91,7 +92,7 @@ def test_nothing_is_called_wherever_a_configuration_names_it(place, bomb, tmp_pa
     name = "dpbench.records.record.pd.read_pickle"
     words = place.replace("CALL", call(name, bomb)).replace("NAME", name).split(" ")
     with pytest.raises(UserError, match=rf"_target_='{re.escape(name)}' is refused"):
-        run_of([*words, f"results_dir={tmp_path}"])
+        run_of(run_config([*words, f"results_dir={tmp_path}"]))
 
 
 @pytest.mark.parametrize("name", IMPORTABLE)
@@ -241,7 +242,7 @@ def test_an_interpolation_of_another_setting_is_read():
 )
 def test_settings_have_the_types_that_constructors_annotate(overrides, sentence):
     with pytest.raises(UserError) as told:
-        run_of(overrides)
+        run_of(run_config(overrides))
     assert sentence in str(told.value)
 
 

@@ -10,6 +10,7 @@ from dpbench.config.compose import compose, options
 from dpbench.config.overrides import expand
 from dpbench.config.search_path import groups
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
@@ -98,7 +99,8 @@ def test_every_option_is_planned_without_data(group, name, nowhere, request):
         request.getfixturevalue("no_statement")  # the accountants are asked the same of all
     needed = NEEDS.get((group, name), "")
     delta = ["privacy.delta=1e-7"] if group == "dataset" else []  # below 1/n of the largest
-    config, _, planned = prepare([f"{group}={name}", nowhere, *needed.split(), *delta])
+    run, planned = prepare(run_config([f"{group}={name}", nowhere, *needed.split(), *delta]))
+    config = run.config
     assert config["choices"][group] == (f"{name}:mine" if "name=mine" in needed else name)
     assert json.loads(json.dumps(config)) == config, "not plain"
     assert planned.ledger.steps == planned.steps + planned.once.steps > 0
@@ -164,7 +166,8 @@ def trained(name):
 
 def plan_all(runs, nowhere):
     for overrides in runs:
-        config, _, planned = prepare([*overrides, nowhere])
+        run, planned = prepare(run_config([*overrides, nowhere]))
+        config = run.config
         assert planned.steps > 0
         if "paper" in str(overrides):
             assert config["method"]["variant"] == "paper"

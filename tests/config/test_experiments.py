@@ -6,6 +6,7 @@ from dpbench.config.compose import compose
 from dpbench.config.experiments import overrides_of, with_experiment
 from dpbench.config.search_path import names_in, searching
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError
 
@@ -81,7 +82,7 @@ def test_a_target_is_refused_as_on_the_command_line(mine, target):
         searching([mine(f"optimizer: {{_target_: {target}}}")]),
         pytest.raises(UserError, match=target),
     ):
-        run_of(with_experiment(["+experiment=mine"]))
+        run_of(run_config(with_experiment(["+experiment=mine"])))
 
 
 @pytest.mark.parametrize(

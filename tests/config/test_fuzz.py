@@ -15,8 +15,8 @@ import pytest
 from dpbench.config.compose import compose, options
 from dpbench.config.overrides import grammar
 from dpbench.config.search_path import groups
-from dpbench.execution.configuration import check_execution, launcher_of, trackers_of
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import RunConfig, check_execution, run_config
 from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
 
@@ -133,9 +133,7 @@ def fault(plans):
 
 
 def planned(config):
-    check_execution(config)
-    launcher_of(config)
-    trackers_of(config)
+    check_execution(RunConfig((), config))
     plan(build(config))
 
 
@@ -209,7 +207,7 @@ def said(bases, count):
     found = [
         f"{' '.join(words)[:200]}: {why}"
         for words in spelled(bases, random.Random(14), count)
-        if (why := fault(lambda words=words: prepare(words)))
+        if (why := fault(lambda words=words: prepare(run_config(words))))
     ]
     assert not found, "\n".join(found)
 

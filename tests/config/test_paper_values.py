@@ -5,6 +5,7 @@ import torch
 
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.reproduce.target import target_of
 
 # From shared/papers/misalignment.md, not from conf/. Common: batch 256, delta 1e-6, no momentum.
@@ -73,7 +74,8 @@ METHODS = {
 def test_the_paper_s_values_reach_the_run(table, method):
     protocol = PROTOCOLS[table]
     lr, bound, beside, count_noise = METHODS[table][method]
-    config, run, planned = prepare([f"+table={table}", f"method={method}"])
+    run, planned = prepare(run_config([f"+table={table}", f"method={method}"]))
+    config = run.config
 
     assert run.dataset.name == protocol["dataset"]
     assert config["choices"]["model"] == protocol["model"]
@@ -104,7 +106,8 @@ BAM = {
 def test_the_values_of_bam_reach_the_run(dataset, method):
     model, lr, views, delta, lambdas = BAM[dataset]
     asked = ["+table=bam_table1", f"dataset={dataset}", f"method={method}"]
-    config, run, planned = prepare([*asked, "privacy.epsilon=2"])
+    run, planned = prepare(run_config([*asked, "privacy.epsilon=2"]))
+    config = run.config
 
     assert config["choices"]["model"] == model
     assert config["choices"]["optimizer"] == "nadam"

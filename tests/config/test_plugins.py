@@ -15,6 +15,7 @@ from dpbench.config.plugins import GROUP, plugins
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare, run_of
 from dpbench.execution.rerun import CommandBuilder
+from dpbench.execution.run_config import run_config
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY, code_of
 from dpbench.records.digest import digest
@@ -64,7 +65,9 @@ def test_its_options_are_listed_and_its_package_is_not_imported(plugin):
 
 @pytest.mark.slow
 def test_a_run_is_like_any_other_and_says_what_was_built(plugin, tmp_path):
-    record = read(load_or_run(["model=net", "method=softened", *SMALL, f"results_dir={tmp_path}"]))
+    record = read(
+        load_or_run(run_config(["model=net", "method=softened", *SMALL, f"results_dir={tmp_path}"]))
+    )
     installed = {"package": "clip-works", "version": "1.2"}
     assert record.provenance[PLUGIN_PARTS_KEY] == {
         "model": {"target": "clipworks.Net", **installed},
@@ -75,7 +78,10 @@ def test_a_run_is_like_any_other_and_says_what_was_built(plugin, tmp_path):
         "per example, add-or-remove adjacency, Poisson batches, claimed, notes on the data in "
         "privacy.notes of the record), " in summary(record)
     )
-    assert PLUGIN_PARTS_KEY not in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
+    assert (
+        PLUGIN_PARTS_KEY
+        not in read(load_or_run(run_config([*SMALL, f"results_dir={tmp_path}"]))).provenance
+    )
 
 
 CLAIM = "Claimed by clip-works, not checked by dpbench: Poisson-sampled Gaussian mechanism"
@@ -97,7 +103,7 @@ def test_the_guarantee_of_a_plug_in_is_only_claimed(plugin, overrides, guarantee
     write(plugin, {"clipworks/own.py": OWN, "clipworks/watching.py": WATCHING})
     write(plugin / "clipworks/conf/diagnostics", {"watching.yaml": WATCH})
     write(methods, {"own.yaml": "_target_: clipworks.own.own\n", "sharp.yaml": SHARP})
-    _, run, planned = prepare(overrides)
+    run, planned = prepare(run_config(overrides))
     said = privacy_statement(run, planned)
     assert said["guarantee"] == guarantee
     assert said["why"].startswith(why)
@@ -107,7 +113,7 @@ def test_the_guarantee_of_a_plug_in_is_only_claimed(plugin, overrides, guarantee
 @pytest.mark.slow
 def test_a_claimed_epsilon_is_marked_wherever_it_is_shown(plugin, tmp_path):
     run = ["method=softened", "epochs=1", f"results_dir={tmp_path}"]
-    record = read(load_or_run([*run, "batch_size=512"]))
+    record = read(load_or_run(run_config([*run, "batch_size=512"])))
     epsilon = f"{record.privacy['pld']:.2f} (claimed)"
     assert f" {epsilon} |" in table([str(tmp_path), f"out={tmp_path / 'made'}"])
     assert (tmp_path / "made.csv").read_text().splitlines()[1].endswith(",claimed")
@@ -119,12 +125,13 @@ def test_a_claimed_epsilon_is_marked_wherever_it_is_shown(plugin, tmp_path):
 
 
 def test_a_target_replaces_the_option_and_all_of_its_settings(plugin):
-    config, run = run_of(["model._target_=clipworks.Net", "+model.width=3"])
+    run = run_of(run_config(["model._target_=clipworks.Net", "+model.width=3"]))
+    config = run.config
     assert config["model"] == {"_target_": "clipworks.Net", "width": 3}
     assert config["choices"]["model"] == "clipworks.Net"
     assert run.model.width == 3
     with pytest.raises(UserError, match=r"model\.width is missing"):
-        run_of(["model._target_=clipworks.Net"])
+        run_of(run_config(["model._target_=clipworks.Net"]))
 
 
 @pytest.mark.slow
@@ -179,13 +186,13 @@ def test_only_what_it_declares_is_built(plugin, target):
 def test_a_plug_in_cannot_declare_targets_of_other_packages(plugin):
     write(plugin, {"clipworks/conf/model/shell.yaml": "_target_: os.system\ncommand: 'exit 3'\n"})
     with pytest.raises(UserError, match=r"_target_='os.system' is refused"):
-        run_of(["model=shell"])
+        run_of(run_config(["model=shell"]))
     write(plugin, {"clipworks/conf/model/prod.yaml": "_target_: clipworks.net.math.prod\n"})
     with pytest.raises(UserError, match="cannot be imported"):
-        run_of(["model=prod"])
+        run_of(run_config(["model=prod"]))
     write(plugin, {"clipworks/conf/model/linear.yaml": "_target_: clipworks.net.nn\n"})
     with pytest.raises(UserError, match="its module does not define it"):
-        run_of(["model=linear"])
+        run_of(run_config(["model=linear"]))
 
 
 @pytest.mark.slow
@@ -203,7 +210,7 @@ def test_changed_code_of_it_makes_its_records_stale_and_no_others(plugin):
 @pytest.mark.slow
 def test_the_hash_of_a_run_is_that_of_its_record(plugin, tmp_path):
     config = compose(["model=net", *SMALL])
-    record = read(load_or_run(["model=net", *SMALL, f"results_dir={tmp_path}"]))
+    record = read(load_or_run(run_config(["model=net", *SMALL, f"results_dir={tmp_path}"])))
     assert record.provenance[CHECKSUM_KEY] == code_of(config)
 
 

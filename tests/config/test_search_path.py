@@ -8,6 +8,7 @@ from dpbench.config.compose import compose, options
 from dpbench.config.overrides import expand, grammar
 from dpbench.config.search_path import KEY, as_overrides, searching, split_folders
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from tests.plugin_files import SHARP, write
 
@@ -28,7 +29,8 @@ def test_the_flag_is_an_override_for_other_processes(folder, flags):
     assert expand(["method=sharp,sgd", *as_overrides(added)]) == [
         [f"method={name}", *as_overrides(added)] for name in ("sharp", "sgd")
     ]
-    config, run = run_of(["method=sharp", *as_overrides(added)])
+    run = run_of(run_config(["method=sharp", *as_overrides(added)]))
+    config = run.config
     assert (config["choices"]["method"], run.method.clip.constant) == ("sharp", 0.001)
 
 
@@ -100,4 +102,4 @@ def test_its_files_declare_nothing(tmp_path, target, way_out):
     added = write(tmp_path / "added", {"method/x.yaml": f"_target_: {target}\n"})
     refusal = f"is refused: no file in conf/method names it; {re.escape(way_out)}"
     with pytest.raises(UserError, match=refusal):
-        run_of(["method=x", *as_overrides([added])])
+        run_of(run_config(["method=x", *as_overrides([added])]))

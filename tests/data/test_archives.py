@@ -14,6 +14,7 @@ from dpbench.data.cifar import Cifar100
 from dpbench.data.fetch import download
 from dpbench.data.imagenet32 import ImageNet32
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import read
 from dpbench.system.errors import UserError
 
@@ -89,7 +90,9 @@ def imagenet(tmp_path, monkeypatch):
 def run_in(tmp_path, monkeypatch):
     """run_in(dataset): the record of one epoch on what lies in, or is downloaded to, `data`."""
     monkeypatch.setenv("DPBENCH_DATA", str(tmp_path / "data"))
-    return lambda *words: read(load_or_run([*words, *SMALL, f"results_dir={tmp_path / 'out'}"]))
+    return lambda *words: read(
+        load_or_run(run_config([*words, *SMALL, f"results_dir={tmp_path / 'out'}"]))
+    )
 
 
 @pytest.mark.slow

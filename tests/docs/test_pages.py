@@ -32,6 +32,7 @@ from dpbench.config.overrides import expand
 from dpbench.config.search_path import groups
 from dpbench.config.settings import split_settings
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.reproduce.target import target_of
 from dpbench.search.request import parse
 from dpbench.system.validate import key_values
@@ -170,7 +171,7 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     assert program == "dpbench"
     if verb in ("run", "epsilon"):
         for overrides in expand([a for a in arguments if a != "-m"]):
-            prepare(overrides)
+            prepare(run_config(overrides))
     elif verb == "audit":
         assert prepare_audit(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
     elif verb == "search":
@@ -178,7 +179,7 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     elif verb == "challenge":
         check_entry(split_settings(verb, challenge.DEFAULTS, arguments)[1])
     elif verb == "reproduce":
-        prepare(next(target_of(arguments[0], arguments[1:]).cells()))
+        prepare(run_config(next(target_of(arguments[0], arguments[1:]).cells())))
     elif verb == "verify":
         key_values(verb, verify.DEFAULTS, [a for a in arguments if "=" in a])
     else:

@@ -8,11 +8,10 @@ from types import ModuleType
 
 import pytest
 
-from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
 from dpbench.execution import sweep as sweeps
-from dpbench.execution.configuration import launcher_of
 from dpbench.execution.prepare import build
+from dpbench.execution.run_config import RunConfig
 from dpbench.records.reading import load
 
 PAGE = (Path(__file__).parents[2] / "docs" / "clusters.md").read_text()
@@ -25,9 +24,9 @@ def test_its_commands_are_sweeps(command):
     runs = expand(shlex.split(command))
     assert len(runs) > 1
     for run in runs:
-        config = compose(run)
-        assert build(config).seed in (0, 1, 2)
-        assert launcher_of(config)
+        config = RunConfig.composed(run)
+        assert build(config.plain).seed in (0, 1, 2)
+        assert config.launcher
 
 
 @pytest.mark.slow

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from dpbench.execution import load_or_run as runs
-from dpbench.execution.configuration import finished_record
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records.code import CHECKSUM_KEY
 from dpbench.system.errors import UserError
 from dpbench.training import evaluation, plan, provenance, trainer
@@ -61,7 +61,7 @@ def asked(tmp_path):
 def interrupted(asked, steps, before):
     steps.until = before
     with pytest.raises(Interrupted):
-        load_or_run(asked, quiet=True)
+        load_or_run(run_config(asked), quiet=True)
     steps.until = None
 
 
@@ -78,11 +78,11 @@ def files(folder: Path) -> list[str]:
 def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_path):
     interrupted(asked, steps, before=3)
     interrupted(asked, steps, before=6)
-    path = load_or_run(asked, quiet=True)
+    path = load_or_run(run_config(asked), quiet=True)
     assert steps == list(range(8))
     assert json.loads(path.read_text())["provenance"]["resumed"] == 2
     assert files(tmp_path) == [f"runs/{path.name}"]
-    whole = load_or_run([*USUAL, f"results_dir={tmp_path / 'whole'}"], quiet=True)
+    whole = load_or_run(run_config([*USUAL, f"results_dir={tmp_path / 'whole'}"]), quiet=True)
     assert measured(path) == measured(whole)
     assert json.loads(whole.read_text())["provenance"]["resumed"] == 0
 
@@ -90,9 +90,9 @@ def test_the_same_command_goes_on_where_the_last_one_ended(asked, steps, tmp_pat
 @pytest.mark.slow
 def test_a_resumed_run_is_reported(asked, steps, capsys):
     interrupted(asked, steps, before=3)
-    load_or_run(asked)
+    load_or_run(run_config(asked))
     assert "dpbench: resumed after step 3 of 8.\n" in capsys.readouterr().err
-    load_or_run([*asked, "again=true"])
+    load_or_run(run_config([*asked, "again=true"]))
     assert "resumed" not in capsys.readouterr().err
 
 
@@ -101,15 +101,15 @@ def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps
     with monkeypatch.context() as patch:
         patch.setattr(evaluation, "predict", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            load_or_run(asked, quiet=True)
-    load_or_run(asked, quiet=True)
+            load_or_run(run_config(asked), quiet=True)
+    load_or_run(run_config(asked), quiet=True)
     assert steps == list(range(8))
 
 
 @pytest.mark.slow
 def test_again_is_from_the_start(asked, steps, tmp_path):
     interrupted(asked, steps, before=3)
-    load_or_run([*asked, "again=true"], quiet=True)
+    load_or_run(run_config([*asked, "again=true"]), quiet=True)
     assert steps == [*range(3), *range(8)]
     assert len(files(tmp_path)) == 1
 
@@ -120,21 +120,21 @@ def test_null_writes_none_and_yet_goes_on_from_what_there_is(asked, steps, tmp_p
     interrupted(never, steps, before=3)
     assert files(tmp_path) == []
     interrupted(asked, steps, before=2)
-    load_or_run(never, quiet=True)
+    load_or_run(run_config(never), quiet=True)
     assert steps == [*range(3), *range(8)]
 
 
 def test_a_finished_run_is_looked_up_before_any_accountant_is_asked(asked, monkeypatch):
-    path = load_or_run(asked, quiet=True)
+    path = load_or_run(run_config(asked), quiet=True)
     monkeypatch.setattr(runs, "plan", lambda run: pytest.fail("it was planned"))
-    assert load_or_run(asked, quiet=True) == path
+    assert load_or_run(run_config(asked), quiet=True) == path
     with pytest.raises(pytest.fail.Exception, match="it was planned"):
-        load_or_run([*asked, "seed=1"], quiet=True)
+        load_or_run(run_config([*asked, "seed=1"]), quiet=True)
 
 
 def test_short_runs_write_none(asked, steps, monkeypatch):
     monkeypatch.setattr(runs.Checkpoints, "save", lambda *_: pytest.fail("it was put away"))
-    load_or_run([*asked, "checkpoint_minutes=10"], quiet=True)
+    load_or_run(run_config([*asked, "checkpoint_minutes=10"]), quiet=True)
     assert len(steps) == 8
 
 
@@ -149,9 +149,11 @@ def test_short_runs_write_none(asked, steps, monkeypatch):
 def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, other, why):
     interrupted(asked, steps, before=3)
     with pytest.warns(UserWarning, match=why):
-        path = load_or_run([*asked, other], quiet=True)
+        path = load_or_run(run_config([*asked, other]), quiet=True)
     assert steps == [*range(3), *range(8)]
-    whole = load_or_run([*USUAL, other, f"results_dir={tmp_path / 'whole'}"], quiet=True)
+    whole = load_or_run(
+        run_config([*USUAL, other, f"results_dir={tmp_path / 'whole'}"]), quiet=True
+    )
     assert measured(path) == measured(whole)
 
 
@@ -160,7 +162,7 @@ def test_other_code_starts_anew(asked, steps, monkeypatch):
     interrupted(asked, steps, before=3)
     monkeypatch.setattr(trainer, "imported_code_of", lambda config: "other")
     with pytest.warns(UserWarning, match=f"instead of {CHECKSUM_KEY}=other"):
-        load_or_run(asked, quiet=True)
+        load_or_run(run_config(asked), quiet=True)
     assert steps == [*range(3), *range(8)]
 
 
@@ -168,7 +170,7 @@ def test_other_code_starts_anew(asked, steps, monkeypatch):
 def test_a_change_of_code_that_the_run_does_not_reach_costs_no_work(asked, steps, monkeypatch):
     interrupted(asked, steps, before=3)
     monkeypatch.setattr(provenance, "code", lambda: "other")
-    load_or_run(asked, quiet=True)
+    load_or_run(run_config(asked), quiet=True)
     assert steps == [*range(8)]
 
 
@@ -206,14 +208,14 @@ FORGERIES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):
-    whole = load_or_run([*USUAL, f"results_dir={tmp_path / 'whole'}"], quiet=True)
+    whole = load_or_run(run_config([*USUAL, f"results_dir={tmp_path / 'whole'}"]), quiet=True)
     steps.clear()
     interrupted(asked, steps, before=3)
     forge(tmp_path, FORGERIES[name])
     with pytest.warns(
         UserWarning, match="000003.ckpt does not belong to this run .*: it is ignored"
     ):
-        path = load_or_run(asked, quiet=True)
+        path = load_or_run(run_config(asked), quiet=True)
     assert steps == [*range(3), *range(2, 8)]
     assert measured(path) == measured(whole)
 
@@ -221,8 +223,8 @@ def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):
 @pytest.mark.slow
 def test_another_seed_is_another_run(asked, steps):
     interrupted(asked, steps, before=3)
-    load_or_run([*asked, "seed=1"], quiet=True)
-    load_or_run(asked, quiet=True)
+    load_or_run(run_config([*asked, "seed=1"]), quiet=True)
+    load_or_run(run_config(asked), quiet=True)
     assert steps == [*range(3), *range(8), *range(3, 8)]
 
 
@@ -234,11 +236,11 @@ def test_a_record_that_another_process_made_meanwhile_is_not_made_again(
 
     def late(*arguments):
         monkeypatch.setattr(runs, "locked_checkpoints", claimed)
-        load_or_run(asked, quiet=True)
+        load_or_run(run_config(asked), quiet=True)
         return claimed(*arguments)
 
     monkeypatch.setattr(runs, "locked_checkpoints", late)
-    load_or_run(asked, quiet=True)
+    load_or_run(run_config(asked), quiet=True)
     assert steps == list(range(8))
     assert len(files(tmp_path)) == 1
 
@@ -246,25 +248,27 @@ def test_a_record_that_another_process_made_meanwhile_is_not_made_again(
 @pytest.mark.parametrize("minutes", ["0", "-1", "often", "true", "nan"])
 def test_minutes_that_are_none_are_refused(tmp_path, minutes):
     with pytest.raises(UserError, match="checkpoint_minutes must be a positive number"):
-        load_or_run([*USUAL, f"checkpoint_minutes={minutes}", f"results_dir={tmp_path}"])
+        load_or_run(
+            run_config([*USUAL, f"checkpoint_minutes={minutes}", f"results_dir={tmp_path}"])
+        )
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_the_place_of_the_checkpoints_is_refused_before_any_work(asked, steps, tmp_path):
     (tmp_path / "checkpoints").write_text("in the way")
     with pytest.raises(UserError, match=r"checkpoints.* cannot be written"):
-        load_or_run(asked, quiet=True)
+        load_or_run(run_config(asked), quiet=True)
     assert steps == []
 
 
 def test_parts_left_beside_a_record_are_removed(asked, steps, tmp_path):
     """It was killed after it had saved the record."""
-    path = load_or_run(asked, quiet=True)
+    path = load_or_run(run_config(asked), quiet=True)
     left = tmp_path / "checkpoints" / path.stem
     left.mkdir(parents=True)
     (left / "lock").write_text("process 1 on nowhere")
     (left / "000001.ckpt").write_bytes(b"")
-    assert load_or_run(asked, quiet=True) == path
+    assert load_or_run(run_config(asked), quiet=True) == path
     assert steps == list(range(8))
     assert files(tmp_path) == [f"runs/{path.name}"]
 
@@ -277,14 +281,14 @@ def test_trackers_that_were_interrupted_after_the_record_are_completed(asked, st
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tracking, "finish", stop)
         with pytest.raises(KeyboardInterrupt):
-            load_or_run(tracked, quiet=True)
+            load_or_run(run_config(tracked), quiet=True)
     (log,) = tmp_path.glob("tracking/csv/*.csv")
     assert "test/accuracy" not in log.read_text()
-    assert finished_record(tracked) is None
-    path = load_or_run(tracked, quiet=True)
+    assert run_config(tracked).is_unfinished()
+    load_or_run(run_config(tracked), quiet=True)
     assert "test/accuracy" in log.read_text()
     assert steps == list(range(8))
-    assert finished_record(tracked) == path
+    assert not run_config(tracked).is_unfinished()
 
 
 def test_a_checkpoint_that_cannot_be_removed_is_a_warning_and_the_record_is_there(
@@ -300,7 +304,7 @@ def test_a_checkpoint_that_cannot_be_removed_is_a_warning_and_the_record_is_ther
 
     monkeypatch.setattr(os, "unlink", refused)
     with pytest.warns(UserWarning, match=r"cannot be removed \(No space left on device\)"):
-        path = load_or_run([*asked, "checkpoint_minutes=null"], quiet=True)
+        path = load_or_run(run_config([*asked, "checkpoint_minutes=null"]), quiet=True)
     assert path.exists()
 
 
@@ -313,7 +317,7 @@ def test_a_full_disk_ends_no_run(asked, steps, monkeypatch, tmp_path):
     monkeypatch.setattr("dpbench.training.checkpoints.replace_file", refused)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("default")
-        path = load_or_run(asked, quiet=True)
+        path = load_or_run(run_config(asked), quiet=True)
     assert ["No space left on device" in str(one.message) for one in said] == [True]
     assert steps == list(range(8))
     assert files(tmp_path) == [f"runs/{path.name}"]

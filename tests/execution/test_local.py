@@ -9,6 +9,7 @@ import pytest
 
 from dpbench.execution.launcher import Failure
 from dpbench.execution.local import Local, workers
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import load
 
 SMALL = ["model=logistic", "batch_size=512", "method=sgd"]
@@ -25,8 +26,9 @@ def test_a_run_whose_process_is_killed_fails_alone(tmp_path):
 
     killer = threading.Thread(target=kill_the_first)
     killer.start()
+    both = [run_config([*fixed, f"epochs={epochs}"]) for epochs in (100000, 1)]
     with workers(1) as attempts:
-        outcomes = dict(attempts([[*fixed, "epochs=100000"], [*fixed, "epochs=1"]], False))
+        outcomes = dict(attempts(both, False))
     killer.join()
     assert isinstance(outcomes[0], Failure)
     assert "its process was killed (exit code -9)" in outcomes[0].reason
@@ -38,7 +40,7 @@ def test_a_run_whose_process_is_killed_fails_alone(tmp_path):
 def test_running_processes_are_stopped_at_the_end(tmp_path):
     forever = [*SMALL, f"results_dir={tmp_path}", "epochs=100000"]
     with workers(2) as attempts:
-        results = attempts([[*forever, f"seed={seed}"] for seed in range(3)], False)
+        results = attempts([run_config([*forever, f"seed={seed}"]) for seed in range(3)], False)
 
         def watch():
             with suppress(RuntimeError):  # the block may end before the last run is submitted
@@ -54,6 +56,7 @@ def test_running_processes_are_stopped_at_the_end(tmp_path):
 def test_one_job_is_this_process(tmp_path, monkeypatch):
     monkeypatch.setattr("dpbench.execution.local.workers", lambda jobs: pytest.fail("others"))
     with Local().start(1, tmp_path) as attempts:
-        ((number, path),) = attempts([[*SMALL, "epochs=1", f"results_dir={tmp_path}"]], True)
+        run = run_config([*SMALL, "epochs=1", f"results_dir={tmp_path}"])
+        ((number, path),) = attempts([run], True)
     assert number == 0
     assert load(path)

@@ -9,6 +9,7 @@ from dpbench.config.compose import compose, options
 from dpbench.config.literals import literal
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.rerun import CommandBuilder, overrides_of, record_named
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.records.reading import read
 from dpbench.records.record import Record
@@ -126,7 +127,7 @@ def test_a_value_in_hydras_grammar_is_read_back(value):
 def made(tmp_path):
     """The path of a record that was made with an engine and in parts that are no defaults."""
     overrides = ["epochs=1", "model=logistic", "engine=loop", "physical_batch_size=100"]
-    return load_or_run([*overrides, f"results_dir={tmp_path / 'results'}"], quiet=True)
+    return load_or_run(run_config([*overrides, f"results_dir={tmp_path / 'results'}"]), quiet=True)
 
 
 @pytest.mark.parametrize("by", ["path", "digest"])

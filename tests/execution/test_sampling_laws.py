@@ -7,6 +7,7 @@ import pytest
 from dpbench.config.compose import compose
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.privacy.accountants import pld
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
@@ -19,7 +20,7 @@ TRUNCATED = ["sampler=truncated", "batch_limit=330"]
 
 
 def planned(*overrides: str):
-    _, run, whole = prepare(["privacy=noise1", "privacy.accountant=pld", *overrides])
+    run, whole = prepare(run_config(["privacy=noise1", "privacy.accountant=pld", *overrides]))
     return whole, privacy_statement(run, whole)
 
 
@@ -27,7 +28,9 @@ def planned(*overrides: str):
 @pytest.mark.parametrize("law", [ALLOCATION, TRUNCATED])
 def test_a_run_has_the_epsilon_of_its_own_law_and_verify_recounts_it(law, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = load_or_run([*law, "privacy=noise1", "epochs=1", "results_dir=results"], quiet=True)
+    path = load_or_run(
+        run_config([*law, "privacy=noise1", "epochs=1", "results_dir=results"]), quiet=True
+    )
     record = load(path)
     assert record is not None
     assert record.privacy["guarantee"] == "proven"

@@ -8,7 +8,7 @@ import pytest
 from dpbench.config.compose import compose
 from dpbench.config.search_path import as_overrides
 from dpbench.execution import sweep as sweeps
-from dpbench.execution.configuration import launcher_of
+from dpbench.execution.run_config import RunConfig, run_config
 from dpbench.execution.slurm import Slurm, SlurmTask
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
@@ -54,9 +54,10 @@ def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(
 
 
 def test_a_task_out_of_time_hands_in_the_same_again():
-    again = SlurmTask().checkpoint(["seed=3"], True)
+    run = RunConfig(("seed=3",), {})
+    again = SlurmTask().checkpoint(run, True)
     assert isinstance(again.function, SlurmTask)
-    assert (again.args, again.kwargs) == ((["seed=3"], True), {})
+    assert (again.args, again.kwargs) == ((run, True), {})
 
 
 @pytest.fixture
@@ -81,7 +82,7 @@ def false_slurm(tmp_path, monkeypatch):
 def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path):
     place = Slurm("slurm", "short", minutes=90, gpus=1, cpus=3, memory_gb=7, at_once=2, requeues=2)
     with place.start(1, tmp_path / "launched") as attempts:
-        outcomes = dict(attempts([["seed=0"], ["seed=1"]], False))
+        outcomes = dict(attempts([run_config([f"seed={seed}"]) for seed in (0, 1)], False))
     assert len(outcomes) == 2
     assert all("of the cluster failed" in outcome.reason for outcome in outcomes.values())
     script = (tmp_path / "script").read_text()
@@ -107,8 +108,8 @@ def test_the_script_has_what_a_cluster_wants(false_slurm, tmp_path, monkeypatch)
         *("launcher.constraint='a100|h100'", "launcher.setup=[module load cuda,'echo $HOME; ls']"),
         "launcher.parameters={reservation:ours,exclude:'node[3-7]',exclusive:true}",
     ]
-    with launcher_of(compose(asked)).start(1, tmp_path / "launched") as attempts:
-        list(attempts([["seed=0"]], False))
+    with run_config(asked).launcher.start(1, tmp_path / "launched") as attempts:
+        list(attempts([run_config(["seed=0"])], False))
     lines = (tmp_path / "script").read_text().splitlines()
     for line in (
         "#SBATCH --account=ml",
@@ -160,16 +161,16 @@ def test_tasks_are_cancelled_when_the_sweep_is_interrupted_but_not_by_a_closed_t
     sbatch = tmp_path / "bin" / "sbatch"
     sbatch.write_text(sbatch.read_text().replace("job 12", "job 34"))
     with pytest.raises(KeyboardInterrupt), place.start(1, tmp_path / "launched") as attempts:
-        list(attempts([["seed=0"], ["seed=1"]], False))
+        list(attempts([run_config([f"seed={seed}"]) for seed in (0, 1)], False))
     (tmp_path / "cancelled").touch(exist_ok=True)
     assert sorted((tmp_path / "cancelled").read_text().split()) == cancelled
 
 
 def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    config = compose(SMALL)
+    config = run_config(SMALL)
     with pytest.raises(UserError, match=r"found no sbatch"):
-        launcher_of(config).start(1, tmp_path).__enter__()
+        config.launcher.start(1, tmp_path).__enter__()
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from dpbench.cli import commands
 from dpbench.config.compose import compose
 from dpbench.data.digits import Digits
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.models.logistic import Logistic
 from dpbench.records.reading import load
 from dpbench.records.trained_model import model_path, serialised
@@ -32,7 +33,7 @@ def made(tmp_path):
     """made(*overrides): the record of a small run, and the path of its model."""
 
     def make(*overrides):
-        path = load_or_run([*SMALL, *overrides, f"results_dir={tmp_path}"], quiet=True)
+        path = load_or_run(run_config([*SMALL, *overrides, f"results_dir={tmp_path}"]), quiet=True)
         record = load(path)
         return record, model_path(tmp_path, path.stem, record.config["noise"])
 

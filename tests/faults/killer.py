@@ -19,6 +19,7 @@ from pathlib import Path
 
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.training import plan
 from dpbench.training.loop import Training
 
@@ -32,7 +33,7 @@ def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda
         plan.statement = brief
         _notes_steps(log)
         prepare()
-        load_or_run(overrides, quiet=True)
+        load_or_run(run_config(overrides), quiet=True)
         os._exit(0)
     except BaseException:
         traceback.print_exc()
@@ -128,5 +129,5 @@ CALLS = {call.__name__: call for call in (at_a_call, at_random, at_once, the_fir
 if __name__ == "__main__":
     overrides, *others = json.loads(sys.argv[2])
     # Imports what is imported late, once for all processes.
-    prepare(overrides)[1].load(Path("/nowhere"))
+    prepare(run_config(overrides))[0].load(Path("/nowhere"))
     print(json.dumps(CALLS[sys.argv[1]](overrides, *others)))

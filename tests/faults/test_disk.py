@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from dpbench.training import plan
 from dpbench.training.loop import Training
@@ -55,7 +56,7 @@ def run(folder: Path) -> str:
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            load_or_run(asked(folder), quiet=True)
+            load_or_run(run_config(asked(folder)), quiet=True)
         except UserError as error:
             return str(error)
     return "\n".join(str(one.message) for one in warned)

@@ -28,6 +28,7 @@ from dpbench.dashboard.command import report
 from dpbench.dashboard.tables import tables
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.execution.track import track
 from dpbench.records.collect import collect
 from dpbench.records.digest import digest_of_scientific, scientific
@@ -254,7 +255,7 @@ def read_preparation(path):
 
 
 def read_option(path):
-    prepare(["method=mine", *SMALL[:3], *as_overrides([path.parents[1]])])
+    prepare(run_config(["method=mine", *SMALL[:3], *as_overrides([path.parents[1]])]))
 
 
 def read_table(path):
@@ -311,7 +312,7 @@ def results(tmp_path_factory):
     from dpbench.reproduce.command import reproduce
 
     folder = tmp_path_factory.mktemp("whole")
-    load_or_run([*SMALL, f"results_dir={folder}", "save_model=true"], quiet=True)
+    load_or_run(run_config([*SMALL, f"results_dir={folder}", "save_model=true"]), quiet=True)
     small = ["epochs=1", "model=logistic", "table.methods=[sgd]", "table.seeds=[0]"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

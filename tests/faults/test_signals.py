@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.execution.attempt import attempt
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import load
 from dpbench.system.interrupts import RESUME_HINT
 
@@ -24,7 +25,7 @@ SAID = f"dpbench: {RESUME_HINT}"
 
 def make(*overrides):
     """A run that nobody interrupts, in this process."""
-    outcome = attempt([*overrides])
+    outcome = attempt(run_config(overrides))
     assert isinstance(outcome, Path), outcome
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.metrics.last_epochs import last_epochs_metrics
 from dpbench.records.frames import frame
 from dpbench.records.reading import load, parse
@@ -79,5 +80,5 @@ def test_committed_records_have_it_where_they_have_the_curves():
 @pytest.mark.parametrize("epochs", [9, 10])
 def test_a_run_with_curves_has_it_from_ten_epochs_on(tmp_path, epochs):
     asked = ["dataset=digits", "model=logistic", "batch_size=512", "diagnostics=curves"]
-    record = load(load_or_run([*asked, f"epochs={epochs}", f"results_dir={tmp_path}"]))
+    record = load(load_or_run(run_config([*asked, f"epochs={epochs}", f"results_dir={tmp_path}"])))
     assert ("test/mce_last10" in record.measured) == (epochs == 10)

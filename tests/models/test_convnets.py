@@ -10,6 +10,7 @@ from torch.nn.utils import parameters_to_vector
 
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.models.resnet9 import Residual, ResNet9
 from dpbench.models.sample_convnet import SampleConvNet
 from dpbench.models.scattering_cnn import ScatteringCnn
@@ -73,7 +74,7 @@ def test_images_of_other_sizes_pass_through(model, shape):
     ],
 )
 def test_the_networks_on_scattering_features_have_the_layers_of_their_paper(overrides, kinds):
-    _, run, planned = prepare([*overrides.split(), "normalization=private"])
+    run, planned = prepare(run_config([*overrides.split(), "normalization=private"]))
     network = run.model.build(run.dataset.shape, run.dataset.classes)
     assert list(map(type, network)) == kinds
     assert planned.noise_multiplier > 0

@@ -15,6 +15,7 @@ from safetensors.torch import save_file
 from dpbench.config.compose import compose
 from dpbench.data.fetch.weights import tensors_of, verified_checksum, weights_file
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.models.bert import Bert
 from dpbench.models.timm_network import TimmNetwork
 from dpbench.records.digest import digest
@@ -234,7 +235,7 @@ def test_a_run_says_the_checksum_of_its_weights(file, tmp_path):
         *("model.revision=null", f"model.weights={file}", "epochs=1", "batch_size=256"),
         *("model.train=last_block_and_head", f"results_dir={tmp_path / 'results'}"),
     ]
-    path = load_or_run(tiny, quiet=True)
+    path = load_or_run(run_config(tiny), quiet=True)
     record = load(path)
     assert record.provenance["weights"] == record.config["model"]["checksum"] == sha256(file)
     assert str(file) not in json.dumps(json.loads(path.read_text()))

@@ -9,6 +9,7 @@ import pytest
 from dpbench.cli.main import main
 from dpbench.config.compose import compose
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records import code
 from dpbench.records.code import CHECKSUM_KEY, STALE_RECORD, code_of, is_stale
 from dpbench.records.reading import read
@@ -126,4 +127,7 @@ def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
 
 
 def test_a_run_by_hand_has_no_checksum(tmp_path):
-    assert CHECKSUM_KEY in read(load_or_run([*SMALL, f"results_dir={tmp_path}"])).provenance
+    assert (
+        CHECKSUM_KEY
+        in read(load_or_run(run_config([*SMALL, f"results_dir={tmp_path}"]))).provenance
+    )

@@ -3,6 +3,7 @@
 import pytest
 
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import load, parse
 from dpbench.system.paths import PACKAGE
 
@@ -13,7 +14,9 @@ CELL = ["+table=misalignment_table5", "method=dpsgd_global_adapt", "seed=0", "th
 @pytest.mark.slow
 @pytest.mark.data
 def test_a_cell_of_table_5_is_made_again(data_folder, tmp_path):
-    again = load(load_or_run([*CELL, f"results_dir={tmp_path}", f"data_dir={data_folder}"]))
+    again = load(
+        load_or_run(run_config([*CELL, f"results_dir={tmp_path}", f"data_dir={data_folder}"]))
+    )
     (committed,) = (
         record
         for line in COMMITTED.read_text(encoding="utf-8").splitlines()

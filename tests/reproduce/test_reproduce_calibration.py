@@ -14,6 +14,7 @@ from dpbench.clipping.choice import CLIPS, STYLES
 from dpbench.config.compose import compose, options
 from dpbench.data import mnist
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.metrics.temperature import CAVEAT
 from dpbench.privacy.accountants import rdp
 from dpbench.records.digest import digest
@@ -123,13 +124,13 @@ def test_the_systems_are_every_clip_and_optimiser_once():
 
 @pytest.mark.parametrize("arm", ["small_r", "dpsgd_jl", "dpsgld", *FEDERATED])
 def test_all_private_systems_have_the_same_epsilon(arm):
-    _, run, planned = prepare(["+table=calibration_systems", f"table.arm={arm}"])
+    run, planned = prepare(run_config(["+table=calibration_systems", f"table.arm={arm}"]))
     assert rdp(planned.ledger, run.privacy.delta) == pytest.approx(1.46, rel=5e-3)
 
 
 def test_without_clipping_there_is_no_epsilon_and_no_warning():
     for arm in ("unclipped", "batch"):
-        _, run, planned = prepare(["+table=calibration_systems", f"table.arm={arm}"])
+        run, planned = prepare(run_config(["+table=calibration_systems", f"table.arm={arm}"]))
         said = privacy_statement(run, planned)
         assert (said["guarantee"], said["rdp"], said["gdp"]) == ("none", None, None)
 
@@ -308,8 +309,8 @@ EPSILONS = {  # RDP, PLD and the paper's GDP, of the plan; then as printed
 @pytest.mark.parametrize("dataset", EPSILONS)
 def test_every_printed_epsilon_recounted(dataset):
     name, rdp, pld, gdp, printed = EPSILONS[dataset]
-    _, run, planned = prepare(
-        [f"+table=calibration_{name}", f"dataset={dataset}", "table.arm=large_r"]
+    run, planned = prepare(
+        run_config([f"+table=calibration_{name}", f"dataset={dataset}", "table.arm=large_r"])
     )
     said = privacy_statement(run, planned)
     assert [said["rdp"], said["pld"], said["gdp"]] == pytest.approx([rdp, pld, gdp], abs=2e-3)

@@ -16,6 +16,7 @@ from scipy.stats import chisquare
 
 from dpbench.data.custom.checksums import checksum
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.mechanism.streams import CipherStream, secure
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import rdp
@@ -110,7 +111,10 @@ def test_a_page_says_what_of_the_data_no_epsilon_covers(tmp_path):
     assert known not in pages
     assert str(table) not in pages
     (line,) = [line for line in text.splitlines() if line.startswith("To train on all examples")]
-    assert prepare(shlex.split(line.partition(": dpbench run ")[2]))[1].dataset.name == "mine"
+    assert (
+        prepare(run_config(shlex.split(line.partition(": dpbench run ")[2])))[0].dataset.name
+        == "mine"
+    )
 
 
 def test_the_page_shows_the_epsilons_of_search_and_trial(finished):
@@ -119,7 +123,7 @@ def test_the_page_shows_the_epsilons_of_search_and_trial(finished):
     (record, *_) = records(folder).values()
     assert record.privacy["rdp"] == pytest.approx(row["rdp/trial"])
     assert record.privacy["pld"] == pytest.approx(row["epsilon/trial"])
-    ledger = prepare(["epochs=1", *SMALL[1:3], "validation=0.2", SMALL[4]])[2].ledger
+    ledger = prepare(run_config(["epochs=1", *SMALL[1:3], "validation=0.2", SMALL[4]]))[1].ledger
     both = selection_costs([ledger], Repetitions("negative_binomial", 4.0), row["delta"])
     for cost, what in zip(both, ("trial", "search"), strict=True):
         found = row[f"epsilon/{what}"], row[f"rdp/{what}"]
@@ -145,7 +149,7 @@ def test_the_command_that_trains_on_all_examples_can_be_given(finished):
     _, text = finished
     (line,) = [line for line in text.splitlines() if line.startswith("To train on all examples")]
     words = line.partition(": dpbench run ")[2].split()
-    _, run, _ = prepare(words)
+    run, _ = prepare(run_config(words))
     assert run.score_noise_multiplier is None
     assert not any(word.startswith("seed=") for word in words)
     assert not run.zero_out
@@ -178,7 +182,7 @@ def test_trials_are_calibrated_to_the_epsilon_of_the_whole_search(target, candid
     planned = plan_trials(parse([*words, *more]))
     assert 0.99 * target < planned.search.epsilon <= target
     for candidate in planned.candidates:
-        _, run, plan = prepare(planned.request.trial_run(candidate, "t"))
+        run, plan = prepare(planned.request.trial_run(candidate, "t"))
         assert rdp(plan.ledger, run.privacy.delta) <= planned.trial.rdp
     ledgers = set(planned.ledgers)
     assert len(ledgers) == (2 if candidates else 1)

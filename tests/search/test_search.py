@@ -9,6 +9,7 @@ from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
 from dpbench.execution import load_or_run as runs
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.search.command import search
@@ -79,7 +80,7 @@ def test_a_trial_is_a_plain_run_with_a_validation_split(folder, tmp_path):
     rows = pd.read_csv(tmp_path / "search" / "some.csv")
     chosen = f"optimizer.lr={rows['optimizer.lr'][0]}"
     elsewhere = tmp_path / "elsewhere"
-    plain = load_or_run([*SMALL, chosen, "validation=0.25", f"results_dir={elsewhere}"])
+    plain = load_or_run(run_config([*SMALL, chosen, "validation=0.25", f"results_dir={elsewhere}"]))
     assert plain.name == name
     of_search, of_run = (load(path / "runs" / name) for path in (tmp_path, elsewhere))
     assert (of_search.metrics, of_search.history) == (of_run.metrics, of_run.history)
@@ -112,11 +113,11 @@ def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeyp
     asked = [*SMALL, "N=4", LR, "name=some", folder]
     made = []
 
-    def killed(overrides, *rest):
+    def killed(run, *rest):
         if len(made) == 2:
             raise KeyboardInterrupt
-        made.append(overrides)
-        return load_or_run(overrides, *rest)
+        made.append(run)
+        return load_or_run(run, *rest)
 
     monkeypatch.setattr(runs, "load_or_run", killed)
     with pytest.raises(KeyboardInterrupt):

@@ -11,6 +11,7 @@ from dp_accounting.rdp import RdpAccountant
 from dpbench.clipping import Abadi
 from dpbench.config.compose import compose
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.mechanism.schedules import UNCHANGED, Cosine, Linear, Pieces, Schedules
 from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dpsgd import dpsgd
@@ -81,15 +82,15 @@ def test_a_scheduled_bound_moves_clip_and_noise_together(step_of, batch_of, vari
 
 
 def test_a_scheduled_bound_costs_nothing():
-    said = [prepare([*more, "epochs=2"])[2] for more in ([], ["schedule=bound_switch"])]
+    said = [prepare(run_config([*more, "epochs=2"]))[1] for more in ([], ["schedule=bound_switch"])]
     assert said[0].ledger == said[1].ledger
     assert said[1].schedule.bound_at(0.95) == 200
 
 
 def test_factors_of_one_cost_the_same_but_are_a_run_of_their_own():
-    said = [prepare([*more, "epochs=2"]) for more in ([], ["schedule=custom"])]
-    assert said[0][2].ledger == said[1][2].ledger
-    assert digest(said[0][0]) != digest(said[1][0])
+    said = [prepare(run_config([*more, "epochs=2"])) for more in ([], ["schedule=custom"])]
+    assert said[0][1].ledger == said[1][1].ledger
+    assert digest(said[0][0].config) != digest(said[1][0].config)
 
 
 @pytest.mark.parametrize("end", [1e-14, 1e14])
@@ -98,7 +99,7 @@ def test_a_schedule_that_takes_a_bound_beyond_its_limits_is_refused_beforehand(e
     with pytest.raises(
         UserError, match=r"clipping bound \(method.bound\) must be a number from 1e-12 to 1e\+12"
     ):
-        prepare(["schedule=custom", moved])
+        prepare(run_config(["schedule=custom", moved]))
 
 
 def test_a_schedule_that_stays_at_one_is_none(step_of, batch_of):
@@ -149,7 +150,7 @@ def test_a_scheduled_bound_does_not_pile_up_in_an_adaptive_clip(step_of, batch_o
 
 @pytest.mark.slow
 def test_a_ledger_with_two_sigmas_is_their_composition():
-    _, _, planned = prepare([*TWO_SIGMAS, "epochs=2", "privacy.noise_multiplier=0.8"])
+    _, planned = prepare(run_config([*TWO_SIGMAS, "epochs=2", "privacy.noise_multiplier=0.8"]))
     (first, times), (second, rest) = planned.ledger.entries
     rate = first.sampling.rate
     assert [r.mechanism.noise_multiplier for s in (first, second) for r in s.releases] == [0.8, 1.6]
@@ -166,9 +167,10 @@ def test_a_ledger_with_two_sigmas_is_their_composition():
 
 @pytest.mark.slow
 def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
-    config, run, planned = prepare(
-        [*TWO_SIGMAS, "epochs=2", "model=logistic", f"data_dir={tmp_path}"]
+    run, planned = prepare(
+        run_config([*TWO_SIGMAS, "epochs=2", "model=logistic", f"data_dir={tmp_path}"])
     )
+    config = run.config
     heard = fit(run, tmp_path, quiet=True).privacy["ledger"]
     sigmas = [e["releases"][0]["mechanism"]["noise_multiplier"] for e in heard]
     assert sigmas == [1.0, 2.0]
@@ -177,20 +179,20 @@ def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
 
 
 def test_relative_counts_follow_the_noise(no_statement):
-    _, _, planned = prepare([*TWO_SIGMAS, "epochs=2", "method=dpsgd_f"])
+    _, planned = prepare(run_config([*TWO_SIGMAS, "epochs=2", "method=dpsgd_f"]))
     counts = [step.releases[1].mechanism.noise_multiplier for step, _ in planned.ledger.entries]
     assert counts == [10.0, 20.0]
 
 
 def test_an_epsilon_is_met_by_the_whole_schedule(no_statement):
-    _, run, planned = prepare([*TWO_SIGMAS[1:], "privacy=eps3", "dataset=dutch"])
+    run, planned = prepare(run_config([*TWO_SIGMAS[1:], "privacy=eps3", "dataset=dutch"]))
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == [planned.noise_multiplier, 2 * planned.noise_multiplier]
     assert 2.97 <= rdp(planned.ledger, run.privacy.delta) <= 3
 
 
 def test_falling_noise_falls_in_four_stairs(no_statement):
-    _, _, planned = prepare(["schedule=noise_falls", "privacy=noise1", "epochs=2"])
+    _, planned = prepare(run_config(["schedule=noise_falls", "privacy=noise1", "epochs=2"]))
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == pytest.approx([1.2, 16 / 15, 14 / 15, 0.8])
 
@@ -198,21 +200,21 @@ def test_falling_noise_falls_in_four_stairs(no_statement):
 def test_noise_with_a_value_for_each_step_is_refused_with_a_way_out():
     linear = "schedule.noise={_target_:dpbench.mechanism.schedules.Linear,start:1.0,end:2.0}"
     with pytest.raises(UserError, match=r"more than 100 values.*Stairs"):
-        prepare(["schedule=custom", linear, "epochs=20"])
+        prepare(run_config(["schedule=custom", linear, "epochs=20"]))
 
 
 @pytest.mark.parametrize("method", ["dpsgd_quantile", "sgd"])
 def test_a_bound_that_no_schedule_can_move_is_refused_before_the_training(method, tmp_path):
     asked = [f"method={method}", "schedule=bound_switch", f"data_dir={tmp_path / 'nowhere'}"]
     if method == "sgd":
-        assert prepare(asked)  # nothing is clipped, whatever the bound
+        assert prepare(run_config(asked))  # nothing is clipped, whatever the bound
         return
     with pytest.raises(UserError, match=r"has no schedule; leave schedule\.bound 1"):
-        prepare(asked)
+        prepare(run_config(asked))
 
 
 def test_the_ledger_of_the_first_steps_is_what_they_cost():
-    _, _, planned = prepare([*TWO_SIGMAS, "epochs=2"])
+    _, planned = prepare(run_config([*TWO_SIGMAS, "epochs=2"]))
     half, *_ = planned.ledger.entries
     assert planned.ledger.first(half[1]) == Ledger((half,))
     assert planned.ledger.first(planned.steps) == planned.ledger

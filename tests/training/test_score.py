@@ -10,6 +10,7 @@ from scipy.stats import kstest, norm
 
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.mechanism.streams import CipherStream
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.ledger import GaussianMechanism
@@ -24,7 +25,7 @@ SCORED = [*SMALL, "score_noise_multiplier=4"]
 
 
 def ledger(overrides):
-    return prepare(overrides)[2].ledger
+    return prepare(run_config(overrides))[1].ledger
 
 
 def test_one_example_changes_the_number_of_right_answers_by_at_most_the_sensitivity():
@@ -52,7 +53,7 @@ def test_the_noise_has_the_scale_in_the_ledger(scale):
 
 
 def adjacency(overrides):
-    _, run, planned = prepare(overrides)
+    run, planned = prepare(run_config(overrides))
     return privacy_statement(run, planned)["adjacency"]
 
 
@@ -72,7 +73,9 @@ def test_outputs_that_are_not_finite_have_a_score_like_any_other():
 
 
 def test_a_run_with_a_score_is_the_same_run_and_its_ledger_has_one_release_more(tmp_path):
-    plain, scored = (load(load_or_run([*o, f"results_dir={tmp_path}"])) for o in (SMALL, SCORED))
+    plain, scored = (
+        load(load_or_run(run_config([*o, f"results_dir={tmp_path}"]))) for o in (SMALL, SCORED)
+    )
     assert scored.metrics.keys() - plain.metrics.keys() == {NOISY_ACCURACY}
     exact, noisy = (scored.metrics[name] for name in ("validation/accuracy", NOISY_ACCURACY))
     assert 0 < abs(exact - noisy) < 6 * 4 / 287
@@ -88,7 +91,7 @@ def test_a_run_with_a_score_is_the_same_run_and_its_ledger_has_one_release_more(
 @pytest.mark.slow
 def test_a_target_epsilon_is_met_with_the_score(no_statement):
     scores = ([], ["score_noise_multiplier=4"])
-    plain, scored = (prepare([*PLAIN, "privacy=eps3", *score])[2] for score in scores)
+    plain, scored = (prepare(run_config([*PLAIN, "privacy=eps3", *score]))[1] for score in scores)
     assert scored.noise_multiplier > plain.noise_multiplier
     from dpbench.privacy.accountants import rdp
 
@@ -97,7 +100,7 @@ def test_a_target_epsilon_is_met_with_the_score(no_statement):
 
 def test_trials_of_one_configuration_differ_in_noise_alone(tmp_path):
     runs = [[*SCORED, f"trial=a-{k}", f"results_dir={tmp_path}"] for k in (1, 2)]
-    one, two = (load(load_or_run(run)) for run in runs)
+    one, two = (load(load_or_run(run_config(run))) for run in runs)
     assert one.digest != two.digest
     assert one.privacy["ledger"] == two.privacy["ledger"]
     assert one.metrics["train_set/loss"] != two.metrics["train_set/loss"]
@@ -113,7 +116,8 @@ def test_a_run_that_diverged_has_a_score_too(tmp_path, monkeypatch):
     monkeypatch.setattr(Training, "diverged", property(lambda self: True))
     overrides = ["epochs=3", *SMALL[1:], f"results_dir={tmp_path}"]
     plain, scored = (
-        load(load_or_run([*overrides, *more])) for more in ([], ["score_noise_multiplier=4"])
+        load(load_or_run(run_config([*overrides, *more])))
+        for more in ([], ["score_noise_multiplier=4"])
     )
     assert plain.privacy["steps"] == 9  # all planned ones, as it ended early
     assert scored.privacy["steps"] == 9 + 1
@@ -136,4 +140,4 @@ def test_a_run_that_diverged_has_a_score_too(tmp_path, monkeypatch):
 )
 def test_a_score_that_cannot_be_accounted_for_is_refused(overrides, says):
     with pytest.raises(UserError, match=says):
-        prepare([*SCORED, *overrides])
+        prepare(run_config([*SCORED, *overrides]))

@@ -15,6 +15,7 @@ from dpbench.data.dataset import Split
 from dpbench.data.digits import Digits
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.mechanism.streams import CipherStream
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism
@@ -159,7 +160,7 @@ def test_channels_without_variance_are_zero():
 
 @pytest.mark.slow
 def test_the_ledger_of_a_run_has_them_once_and_epsilon_pays(tmp_path):
-    plain, measured = (load(load_or_run([*o, f"results_dir={tmp_path}"])) for o in BOTH)
+    plain, measured = (load(load_or_run(run_config([*o, f"results_dir={tmp_path}"]))) for o in BOTH)
     assert measured.privacy["ledger"][:-1] == plain.privacy["ledger"]
     last = measured.privacy["ledger"][-1]
     assert (last["times"], last["sampling"]["rate"], len(last["releases"])) == (1, 1.0, 4)
@@ -170,7 +171,7 @@ def test_the_ledger_of_a_run_has_them_once_and_epsilon_pays(tmp_path):
 
 @pytest.mark.slow
 def test_a_target_epsilon_is_met_with_them(no_statement):
-    plain, measured = (prepare([*o, *TARGET])[2] for o in BOTH)
+    plain, measured = (prepare(run_config([*o, *TARGET]))[1] for o in BOTH)
     assert measured.noise_multiplier > plain.noise_multiplier
     assert 2.98 < pld(measured.ledger, 1e-5) <= 3
 
@@ -233,4 +234,4 @@ def test_a_run_with_secure_noise_goes_on_with_the_constants_it_began_with(tmp_pa
 )
 def test_unsupported_runs_are_refused_before_data_are_read(overrides, message):
     with pytest.raises(UserError, match=message):
-        prepare([*MEASURED, *overrides])
+        prepare(run_config([*MEASURED, *overrides]))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dpbench.data.dataset import Split
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.sampling import poisson_indices
 from dpbench.mechanism.streams import seeded
@@ -171,7 +172,8 @@ def their_epsilon(accountant, ledger):
 @pytest.mark.slow
 def test_a_target_epsilon_is_met_with_the_fit_and_other_accountants_agree(no_statement):
     plain, fitted = (
-        prepare([*o, "privacy=eps3", "privacy.accountant=pld"])[2] for o in (SMALL, FITTED)
+        prepare(run_config([*o, "privacy=eps3", "privacy.accountant=pld"]))[1]
+        for o in (SMALL, FITTED)
     )
     assert fitted.noise_multiplier > plain.noise_multiplier
     assert 2.98 < pld(fitted.ledger, DELTA) <= 3
@@ -190,7 +192,7 @@ def test_a_target_epsilon_is_met_with_the_fit_and_other_accountants_agree(no_sta
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
-    return load(load_or_run([*FITTED, f"results_dir={folder}"]))
+    return load(load_or_run(run_config([*FITTED, f"results_dir={folder}"])))
 
 
 @pytest.mark.slow
@@ -214,7 +216,7 @@ def test_a_record_has_both_models_and_an_epsilon_that_follows(record):
 def test_a_run_that_diverges_is_verified_with_what_it_released(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(Training, "diverged", property(lambda self: True))
-        diverged = load(load_or_run([*FITTED, f"results_dir={tmp_path}"]))
+        diverged = load(load_or_run(run_config([*FITTED, f"results_dir={tmp_path}"])))
     assert diverged.status == "diverged"
     assert math.isnan(diverged.metrics["test/ece"])
     assert [entry["times"] for entry in diverged.privacy["ledger"]] == [8, 50]  # as planned
@@ -223,7 +225,7 @@ def test_a_run_that_diverges_is_verified_with_what_it_released(tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_training_reads_nothing_of_the_part_nor_the_fit_of_the_test_set(record, tmp_path):
-    _, run, _ = prepare(FITTED)
+    run, _ = prepare(run_config(FITTED))
 
     def metrics(change):
         data = run.load(tmp_path)
@@ -262,8 +264,8 @@ def test_a_run_that_ends_before_or_within_the_fit_goes_on_to_the_same_bits(
     with monkeypatch.context() as patch:
         patch.setattr("dpbench.training.temperature.poisson_indices", interrupted)
         with pytest.raises(how):
-            load_or_run(overrides)
-    again = load(load_or_run(overrides))
+            load_or_run(run_config(overrides))
+    again = load(load_or_run(run_config(overrides)))
     assert again.provenance["resumed"] == 1
     assert again.metrics == record.metrics
     assert again.privacy == record.privacy
@@ -286,12 +288,12 @@ def test_a_run_that_ends_before_or_within_the_fit_goes_on_to_the_same_bits(
 )
 def test_impossible_fits_are_refused_before_data_are_read(overrides, message, tmp_path):
     with pytest.raises(UserError, match=message):
-        prepare([*FITTED, *overrides])
+        prepare(run_config([*FITTED, *overrides]))
 
 
 def test_a_private_search_pays_for_it_beside_the_score(no_statement):
     scored = [*FITTED, "validation=0.2", "score_noise_multiplier=10"]
-    entries = prepare(scored)[2].ledger.entries
+    entries = prepare(run_config(scored))[1].ledger.entries
     assert [step.releases[0].what for step, _ in entries] == [
         "gradient sum",
         "right answers on the validation split",
@@ -306,7 +308,7 @@ def test_the_calibration_error_of_dp_sgd_on_dutch_falls_by_three(parameters, dat
     overrides = ["dataset=dutch", "model=logistic", "privacy=eps3", "epochs=5"]
     fit = ["temperature=private", f"temperature.parameters={parameters}"]
     folders = [f"data_dir={data_folder}", f"results_dir={tmp_path}"]
-    found = load(load_or_run([*overrides, *fit, *folders]))
+    found = load(load_or_run(run_config([*overrides, *fit, *folders])))
     assert found.privacy["rdp"] <= 3
     assert 3 * found.metrics["test/ece"] < found.metrics["test/ece_unscaled"]
     assert found.metrics["test/nll"] < found.metrics["test/nll_unscaled"]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose
-from dpbench.execution.configuration import trackers_of
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import RunConfig, run_config
 from dpbench.execution.track import track
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
@@ -61,10 +61,8 @@ def tell(monkeypatch, tmp_path):
     """tell(tracker, *overrides): the record of a run that the tracker hears of."""
 
     def make(tracker, *overrides):
-        monkeypatch.setattr(
-            "dpbench.execution.load_or_run.trackers_of", lambda config: {"notes": tracker}
-        )
-        return load(load_or_run([*SMALL, f"results_dir={tmp_path}", *overrides]))
+        monkeypatch.setattr(RunConfig, "trackers", {"notes": tracker})
+        return load(load_or_run(run_config([*SMALL, f"results_dir={tmp_path}", *overrides])))
 
     return make
 
@@ -179,7 +177,7 @@ TEMPERED = ["temperature=private", "temperature.share=0.3"]
 def test_a_finished_record_is_told_like_its_run(overrides, tell, tmp_path, monkeypatch):
     live, later = Notes(), Notes()
     tell(live, *overrides)
-    monkeypatch.setattr("dpbench.execution.track.trackers_of", lambda config: {"notes": later})
+    monkeypatch.setattr(RunConfig, "trackers", {"notes": later})
     assert track([f"results_dir={tmp_path}"]) == "1 run logged."
     assert sorted(later.duties()) == sorted(live.duties())
     assert later.calls[0] == live.calls[0]
@@ -192,7 +190,7 @@ def test_records_are_selected_by_their_settings_and_logged_once(tell, tmp_path, 
     tell(Notes())
     tell(Notes(), "method=sgd")
     notes = Notes()
-    monkeypatch.setattr("dpbench.execution.track.trackers_of", lambda config: {"notes": notes})
+    monkeypatch.setattr(RunConfig, "trackers", {"notes": notes})
     folder = f"results_dir={tmp_path}"
     assert track([folder, "method=sgd"]) == "1 run logged."
     ((_, sgd),) = [call for call in notes.calls if call[0] == "start"]
@@ -231,20 +229,18 @@ def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tel
 def test_a_failing_tracker_does_not_affect_the_others(monkeypatch, tmp_path):
     sound = Notes()
     both = {"broken": Notes(fails_at="start"), "sound": sound}
-    monkeypatch.setattr("dpbench.execution.load_or_run.trackers_of", lambda config: both)
+    monkeypatch.setattr(RunConfig, "trackers", both)
     with pytest.warns(UserWarning, match="tracker=broken failed"):
-        load_or_run([*SMALL, f"results_dir={tmp_path}"])
+        load_or_run(run_config([*SMALL, f"results_dir={tmp_path}"]))
     assert sound.duties() == ["start", *["log"] * 3, "figure", "finish"]
 
 
 def test_a_tracker_that_is_not_installed_says_what_to_install(monkeypatch, tmp_path):
     tracker = Notes()
     tracker.start = lambda about: (_ for _ in ()).throw(ImportError("No module named 'wandb'"))
-    monkeypatch.setattr(
-        "dpbench.execution.load_or_run.trackers_of", lambda config: {"wandb": tracker}
-    )
+    monkeypatch.setattr(RunConfig, "trackers", {"wandb": tracker})
     with pytest.warns(UserWarning, match=r"pip install 'dpbench-suite\[tracking\]'"):
-        load_or_run([*SMALL, f"results_dir={tmp_path}"])
+        load_or_run(run_config([*SMALL, f"results_dir={tmp_path}"]))
 
 
 def test_a_run_that_goes_on_is_told_from_its_beginning():
@@ -271,7 +267,7 @@ def table_of(folder):
 def tracked(tmp_path):
     """A run that is put away after each step, and the table that it leaves when nothing ends it."""
     small = [*SMALL, "method=sgd", "checkpoint_minutes=1e-9", "tracker=csv"]
-    load_or_run([*small, f"results_dir={tmp_path / 'whole'}"])
+    load_or_run(run_config([*small, f"results_dir={tmp_path / 'whole'}"]))
     return [*small, f"results_dir={tmp_path / 'ended'}"], table_of(tmp_path / "whole")
 
 
@@ -282,8 +278,8 @@ def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_pa
     with monkeypatch.context() as patch:
         patch.setattr(f"dpbench.training.{where}", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            load_or_run(overrides)
-    load_or_run(overrides)
+            load_or_run(run_config(overrides))
+    load_or_run(run_config(overrides))
     assert table_of(tmp_path / "ended") == whole
 
 
@@ -297,9 +293,9 @@ def test_a_run_that_ends_before_its_trackers_finish_is_tracked_later(
         # As a process that is killed, which removes no lock.
         patch.setattr(lock, "_remove", lambda *_: None)
         with pytest.raises(ZeroDivisionError):
-            load_or_run(overrides)
+            load_or_run(run_config(overrides))
     assert table_of(tmp_path / "ended") != whole
-    load_or_run(overrides)
+    load_or_run(run_config(overrides))
     assert table_of(tmp_path / "ended") == whole
     assert not (tmp_path / "ended" / "checkpoints").exists()
 
@@ -312,11 +308,11 @@ def test_a_table_is_logged_by_trackers_that_support_it(tmp_path):
 
 
 def test_several_trackers_can_be_chosen_and_set():
-    config = compose(["tracker=[csv,wandb]", "tracker.wandb.project=mine"])
-    chosen = trackers_of(config)
+    config = RunConfig.composed(["tracker=[csv,wandb]", "tracker.wandb.project=mine"])
+    chosen = config.trackers
     assert list(chosen) == ["csv", "wandb"]
     assert (chosen["wandb"].project, chosen["wandb"].mode) == ("mine", "offline")
-    assert digest(config) == digest(compose([]))
-    assert trackers_of(compose([])) == {}
+    assert config.digest == digest(compose([]))
+    assert RunConfig.composed([]).trackers == {}
     with pytest.raises(UserError, match="tracker=wand is unknown: did you mean wandb"):
         compose(["tracker=[csv,wand]"])

@@ -7,6 +7,7 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
 from dpbench.verify.records import (
@@ -24,7 +25,9 @@ SMALL = ["epochs=2", "model=logistic", "batch_size=256", "threads=1"]
 
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
-    return read(load_or_run([*SMALL, f"results_dir={tmp_path_factory.mktemp('results')}"]))
+    return read(
+        load_or_run(run_config([*SMALL, f"results_dir={tmp_path_factory.mktemp('results')}"]))
+    )
 
 
 def changed(record: Record, part: str, **values) -> Record:
@@ -149,7 +152,7 @@ def test_a_record_as_it_was_made_is_sound(record):
 def test_warnings_of_plans_are_not_repeated(tmp_path):
     weak = [*SMALL, "privacy.delta=0.01", f"results_dir={tmp_path}"]
     with pytest.warns(UserWarning, match="is above 1/n"):
-        made = read(load_or_run(weak))
+        made = read(load_or_run(run_config(weak)))
     _planned.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

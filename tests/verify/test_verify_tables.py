@@ -7,6 +7,7 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record
 from dpbench.reproduce.published import published_target
@@ -215,7 +216,7 @@ def test_records_without_their_page_or_numbers_are_a_problem_in_one_sentence(tmp
 @pytest.fixture(scope="module")
 def record(tmp_path_factory):
     results = tmp_path_factory.mktemp("results")
-    return read(load_or_run(["epochs=1", "model=logistic", f"results_dir={results}"]))
+    return read(load_or_run(run_config(["epochs=1", "model=logistic", f"results_dir={results}"])))
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from dpbench.audit.exposure.membership import (
 )
 from dpbench.audit.exposure.white_box import WhiteBox, play_white_box
 from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
-from dpbench.execution.configuration import data_folder
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.record import Record
@@ -97,10 +97,11 @@ def _rows_of(
 ) -> Iterator[ExposureRow]:
     """Both attacks on one method: for all examples, and for the groups of the table."""
     (condition,) = target.conditions
-    config, run = run_of([*next(target.cells_of(condition, method)), "mislabelled=null"])
+    config = run_config([*next(target.cells_of(condition, method)), "mislabelled=null"])
+    run = run_of(config)
     white = None
     if run.method.private:
-        white = play_white_box(run, data_folder(config), canaries, quiet=True)
+        white = play_white_box(run, config.data_folder, canaries, quiet=True)
     black = black_box(records)
     for name in (ALL_GROUPS, *map(str, target.table.groups)):
         group = None if name == ALL_GROUPS else run.dataset.groups.index(name)

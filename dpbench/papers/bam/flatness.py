@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.func import functional_call, grad, jacrev
 
 from dpbench.data.dataset import Batch
-from dpbench.execution.configuration import data_folder
-from dpbench.execution.prepare import build
+from dpbench.execution.prepare import run_of
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.penalised import penalised
 from dpbench.gradients.vmap import Vmap
@@ -69,7 +68,7 @@ class DescentResult:
 def flatness(target: Target) -> dict[str, bytes]:
     """The files of the target by suffix; nothing is trained privately."""
     setup = target.computed_by(FlatnessSettings)
-    run, folder = build(target.config), data_folder(target.config)
+    run, folder = run_of(target.config), target.config.data_folder
     results = []
     seeds = target.table.seeds
     with counting("descents", 2 * len(seeds)) as count:

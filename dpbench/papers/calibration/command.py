@@ -3,8 +3,7 @@ without private training."""
 
 import torch
 
-from dpbench.execution.configuration import data_folder
-from dpbench.execution.prepare import build
+from dpbench.execution.prepare import run_of
 from dpbench.papers.calibration.laboratory import FlowSettings, examine
 from dpbench.papers.calibration.report import (
     RULE,
@@ -26,7 +25,7 @@ from dpbench.tables.table import Table
 def measured(target: Target) -> dict[str, bytes]:
     """The files by suffix: the table as Markdown, CSV and LaTeX."""
     setup, printed = target.computed_by(FlowSettings), _printed(target)
-    run, folder = build(target.config), data_folder(target.config)
+    run, folder = run_of(target.config), target.config.data_folder
     if target.config["threads"]:
         torch.set_num_threads(target.config["threads"])
     findings = []

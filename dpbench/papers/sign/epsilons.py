@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.privacy.accountants import lower_bound, note, pld, rdp
 from dpbench.privacy.statement import Statement
 from dpbench.records.epsilon import legend, rounded_down, rounded_up
@@ -73,7 +74,7 @@ def claim(runs: Sequence[Epsilons]) -> str:
 
 def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], Epsilons, Statement]:
     """The line of a planned run, its epsilons, and its privacy statement."""
-    _, run, planned = prepare(overrides)
+    run, planned = prepare(run_config(overrides))
     delta, step = run.privacy.delta, planned.step
     spent = Epsilons(*(spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound)))
     line = (

@@ -1,6 +1,7 @@
 """Runs on a table of people, by whether they are rich."""
 
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 
 
 def settings(path, *more):
@@ -8,5 +9,5 @@ def settings(path, *more):
 
 
 def data_of(path, *more, seed=0):
-    _, run = run_of(settings(path, *more))
+    run = run_of(run_config(settings(path, *more)))
     return run.dataset, run.dataset.load(path.parent / "unread", seed)

@@ -14,6 +14,7 @@ from dpbench.data.custom.column_types import plain, structure
 from dpbench.data.custom.hub import labels
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError
 
 N = 48
@@ -128,7 +129,7 @@ def test_every_type_from_every_source_is_read_or_refused(column, source, written
         assert column in str(refusal.value)
         assert "\n" not in str(refusal.value)
         return
-    dataset = run_of([*asked, "model=logistic"])[1].dataset
+    dataset = run_of(run_config([*asked, "model=logistic"])).dataset
     inputs = dataset.load(None, 0).train.inputs
     assert dataset.shape == (expected,) == inputs.shape[1:]
     assert len(dataset.preparation(0).numbers) == (expected == NUMBER)
@@ -145,9 +146,9 @@ def test_the_saved_preparation_prepares_rows_alike(source, written, no_cache, tm
     drop = [f"'{name}'" for name in FRAME if name not in (*names, "y", *NOT_IN.get(source, ()))]
     small = ["model=logistic", "epochs=1", "batch_size=16", "save_model=true"]
     asked = [*written(source), f"dataset.drop=[{','.join(drop)}]", *small]
-    record = load_or_run([*asked, f"results_dir={tmp_path}"], quiet=True)
+    record = load_or_run(run_config([*asked, f"results_dir={tmp_path}"]), quiet=True)
     prepare = load_preparation(tmp_path / "models" / f"{record.stem}.preparation.json")
-    dataset = run_of(asked)[1].dataset
+    dataset = run_of(run_config(asked)).dataset
     data, order = dataset.load(None, 0), np.concatenate(dataset.order(0))
     inputs = torch.cat([data.train.inputs, data.test.inputs])
     assert torch.equal(prepare(dataset.read())[order], inputs)
@@ -192,7 +193,9 @@ def test_lists_are_categories_if_they_are_said_to_be(tmp_path, no_cache):
     features = {}
     for source in ("csv", "parquet"):
         asked = [*write(frame, source, tmp_path), "dataset.categorical=[v]"]
-        features[source] = run_of([*asked, "model=logistic"])[1].dataset.preparation(0).categories
+        features[source] = (
+            run_of(run_config([*asked, "model=logistic"])).dataset.preparation(0).categories
+        )
     assert features["csv"] == features["parquet"] == {"v": ("[1, 2]", "[3]")}
 
 

@@ -9,6 +9,7 @@ from dpbench.config.compose import compose
 from dpbench.data.custom.hub import labels
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
 from dpbench.system.errors import UserError
@@ -19,7 +20,8 @@ def settings(folder, *more):
 
 
 def test_folders_are_classes_and_groups(pets):
-    config, run = run_of(settings(pets))
+    run = run_of(run_config(settings(pets)))
+    config = run.config
     data = run.dataset.load(pets, 0)
     assert config["choices"]["dataset"] == "images:pets"
     assert "folder" not in scientific(config)["dataset"]
@@ -33,14 +35,14 @@ def test_folders_are_classes_and_groups(pets):
 
 
 def test_they_can_be_grey(pets):
-    _, run = run_of(settings(pets, "dataset.channels=1"))
+    run = run_of(run_config(settings(pets, "dataset.channels=1")))
     assert run.dataset.load(pets, 0).train.inputs.shape[1:] == run.dataset.shape == (1, 8, 8)
 
 
 @pytest.mark.slow
 def test_a_run_on_them_is_like_any_other(pets, tmp_path):
     small = ["model=logistic", "epochs=1", "batch_size=8", f"results_dir={tmp_path}"]
-    record = read(load_or_run(settings(pets, *small)))
+    record = read(load_or_run(run_config(settings(pets, *small))))
     assert "test/accuracy/dog" in record.metrics
 
 
@@ -54,11 +56,11 @@ def test_folders_in_the_shape_of_cifar100_are_trained_on(tmp_path):
             pixels = draw.integers(0, 256, (32, 32, 3), dtype=np.uint8)
             Image.fromarray(pixels).save(tmp_path / "train" / name / f"{number:04d}.png")
     words = settings(tmp_path / "train", "dataset.size=32", "dataset.test_share=0.5")
-    _, run = run_of(words)
+    run = run_of(run_config(words))
     assert (run.dataset.classes, run.dataset.shape) == (100, (3, 32, 32))
     assert run.dataset.load(tmp_path / "train", 0).train.targets.unique().numel() == 100
     small = ["model=logistic", "epochs=1", "batch_size=64", f"results_dir={tmp_path / 'out'}"]
-    record = read(load_or_run([*words, *small]))
+    record = read(load_or_run(run_config([*words, *small])))
     assert "test/accuracy/class_99" in record.metrics
 
 
@@ -96,10 +98,13 @@ def litter(pets):
 
 
 def test_hidden_and_system_files_are_not_read(pets):
-    before, whole = digest(compose(settings(pets))), run_of(settings(pets))[1].dataset.load(pets, 0)
+    before, whole = (
+        digest(compose(settings(pets))),
+        run_of(run_config(settings(pets))).dataset.load(pets, 0),
+    )
     litter(pets)
     assert digest(compose(settings(pets))) == before
-    read_again = run_of(settings(pets))[1].dataset.load(pets, 0)
+    read_again = run_of(run_config(settings(pets))).dataset.load(pets, 0)
     assert torch.equal(read_again.train.inputs, whole.train.inputs)
 
 
@@ -133,7 +138,7 @@ def test_sixteen_bits_are_the_same_picture_as_eight(pets, tmp_path):
         deep = tmp_path / "deep" / path.relative_to(pets)
         deep.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(np.asarray(grey).astype("uint16") * 257).save(deep)
-    both = [run_of(settings(folder))[1].dataset for folder in (pets, tmp_path / "deep")]
+    both = [run_of(run_config(settings(folder))).dataset for folder in (pets, tmp_path / "deep")]
     eight, sixteen = (data.load(pets, 0).train for data in both)
     assert torch.equal(eight.inputs, sixteen.inputs)
 
@@ -141,7 +146,7 @@ def test_sixteen_bits_are_the_same_picture_as_eight(pets, tmp_path):
 def test_a_cut_image_is_named(pets):
     image = pets / "dog" / "3.png"
     image.write_bytes(image.read_bytes()[:60])
-    _, run = run_of(settings(pets))
+    run = run_of(run_config(settings(pets)))
     with pytest.raises(UserError, match=r"dog/3.png is not an image, or is truncated: replace it"):
         run.dataset.load(pets, 0)
 
@@ -154,7 +159,7 @@ def test_folders_without_images_or_classes_are_refused(pets):
         compose(settings(pets / "cat"))
     (pets / "owl").rmdir()
     with pytest.raises(UserError, match=r"dataset\.channels must be 3 or 1, got 4"):
-        run_of(settings(pets, "dataset.channels=4"))
+        run_of(run_config(settings(pets, "dataset.channels=4")))
 
 
 def test_splits_are_not_taken_for_classes(tmp_path):
@@ -167,8 +172,9 @@ def test_splits_are_not_taken_for_classes(tmp_path):
 
 @pytest.mark.slow
 def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
-    _, run = run_of(settings(pets))
-    config, other = run_of(["dataset=hub_images", f"dataset.path={pets}", "dataset.size=8"])
+    run = run_of(run_config(settings(pets)))
+    other = run_of(run_config(["dataset=hub_images", f"dataset.path={pets}", "dataset.size=8"]))
+    config = other.config
     assert config["dataset"]["groups"] == ["cat", "dog"]
     ours, theirs = run.dataset.load(pets, 0), other.dataset.load(pets, 0)
     assert sorted(ours.train.targets.tolist() + ours.test.targets.tolist()) == sorted(

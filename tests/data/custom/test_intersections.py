@@ -10,6 +10,7 @@ import torch
 from dpbench.config.compose import compose
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.rerun import CommandBuilder
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
 from dpbench.system.errors import UserError
@@ -68,7 +69,7 @@ def test_a_table_too_small_for_intersections_is_refused(people):
 @pytest.mark.slow
 def test_metrics_are_per_intersection_and_the_record_has_its_command(crowd, tmp_path):
     small = ["model=logistic", "epochs=1", "batch_size=64", f"results_dir={tmp_path}"]
-    record = read(load_or_run(settings(crowd, "dataset.group=[sex,town]", *small)))
+    record = read(load_or_run(run_config(settings(crowd, "dataset.group=[sex,town]", *small))))
     assert {"test/accuracy/f & Bonn", "test/loss/others", "test/accuracy_gap"} <= {*record.metrics}
     assert not np.isnan(record.metrics["test/equalized_odds_difference"])
     assert digest(compose(shlex.split(CommandBuilder()(record.config))[2:])) == record.digest

@@ -9,6 +9,7 @@ from dpbench import load_preparation
 from dpbench.config.compose import compose
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from tests.data.custom.tables import data_of, settings
 
@@ -25,7 +26,7 @@ def gaps(people):
 
 def inputs_in_order(path, *more):
     """The inputs of all rows, in the order of the file, and the training rows' numbers."""
-    _, run = run_of(settings(path, *more))
+    run = run_of(run_config(settings(path, *more)))
     train, test = run.dataset.order(0)
     data = run.dataset.load(path, 0)
     order = np.argsort(np.concatenate([train, test]))
@@ -77,7 +78,7 @@ def test_infinity_is_no_missing_value(gaps):
 def test_new_rows_are_prepared_as_those_of_the_run(gaps, tmp_path, missing):
     words = [*settings(gaps, f"dataset.missing={missing}"), "model=logistic", "epochs=1"]
     words += ["batch_size=16", "save_model=true", f"results_dir={tmp_path}"]
-    load_or_run(words, quiet=True)
+    load_or_run(run_config(words), quiet=True)
     prepare = load_preparation(next(tmp_path.rglob("*.preparation.json")))
     inputs, _ = inputs_in_order(gaps, f"dataset.missing={missing}")
     assert torch.equal(prepare(pd.read_csv(gaps)), inputs)

@@ -11,6 +11,7 @@ import torch
 from dpbench import load_model, load_preparation, model_file
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
 
@@ -23,7 +24,7 @@ def kept(people, tmp_path):
 
     def make(*overrides):
         words = ["dataset=csv", f"dataset.file={people}", "save_model=true", *SMALL, *overrides]
-        path = load_or_run([*words, f"results_dir={tmp_path}"], quiet=True)
+        path = load_or_run(run_config([*words, f"results_dir={tmp_path}"]), quiet=True)
         record = load(path)
         beside = model_file(record, tmp_path).with_suffix(".preparation.json")
         return record, beside, pd.read_csv(people)
@@ -87,7 +88,9 @@ def test_metrics_and_predictions_of_a_regression_have_the_unit_of_its_target(
     model = load_model(path.with_name(path.name.replace(".preparation.json", ".pt")))
     with torch.no_grad():
         predicted = prepare.predictions(model(prepare(frame))).numpy()
-    _, test = run_of(["dataset=csv", f"dataset.file={people}", *SMALL, *more])[1].dataset.order(4)
+    _, test = run_of(
+        run_config(["dataset=csv", f"dataset.file={people}", *SMALL, *more])
+    ).dataset.order(4)
     errors = (predicted - frame["wage"].to_numpy())[test]
     assert record.metrics["test/mae"] == pytest.approx(np.abs(errors).mean(), rel=1e-5)
     assert record.metrics["test/mse"] == pytest.approx(np.square(errors).mean(), rel=1e-5)
@@ -157,7 +160,7 @@ def test_columns_constant_in_training_are_0_everywhere(kept, people, normal):
     """0.2 in a test row became 7e15 where all training rows have 0.1, and the loss 1e14."""
     frame = pd.read_csv(people)
     asked = ["dataset=csv", f"dataset.file={people}", "dataset.target=rich", *SMALL]
-    test_row = int(run_of(asked)[1].dataset.order(0)[1][0])
+    test_row = int(run_of(run_config(asked)).dataset.order(0)[1][0])
     constant_but_for(frame, {test_row: normal + 0.1}, normal).to_csv(people, index=False)
     says = f"column unit has .* in row {test_row + 1}, farther from the .*: taken as {normal:g}"
     with pytest.warns(UserWarning, match=says):
@@ -185,11 +188,11 @@ def test_a_value_farther_than_any_training_row_can_be_is_taken_as_the_nearest(ke
 def test_no_training_row_is_ever_changed_however_far_it_is(people):
     """Of n rows of which one differs, that one is (n - 1)/sqrt(n) deviations away, the most."""
     asked = ["dataset=csv", f"dataset.file={people}", "dataset.target=rich"]
-    train = run_of(asked)[1].dataset.order(0)[0]
+    train = run_of(run_config(asked)).dataset.order(0)[0]
     frame = pd.read_csv(people)
     for value in (1e-9, 1.0, 1e30):
         constant_but_for(frame, {train[0]: value}, 0.0).to_csv(people, index=False)
-        data = run_of(asked)[1].dataset.load(people, 0)
+        data = run_of(run_config(asked)).dataset.load(people, 0)
         assert data.train.inputs[0, 2].item() == pytest.approx(47 / 48**0.5)
 
 

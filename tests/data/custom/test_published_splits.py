@@ -7,6 +7,7 @@ import torch
 from dpbench.config.compose import compose
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import scientific
 from dpbench.records.reading import read
 from dpbench.system.errors import UserError
@@ -27,7 +28,7 @@ def of_parts(path, *more):
 
 
 def loaded(words, seed=3):
-    _, run = run_of(words)
+    run = run_of(run_config(words))
     return run.dataset, run.dataset.load("unread", seed)
 
 
@@ -75,7 +76,9 @@ def test_folders_train_and_test_are_the_split(pets, tmp_path):
     assert (dataset.classes, dataset.groups, dataset.train_size) == (2, ("cat", "dog"), 30)
     assert data.test.targets.tolist() == [0] * 5 + [1] * 5
     small = ["model=logistic", "epochs=1", "batch_size=8", f"results_dir={tmp_path}"]
-    assert "test/accuracy/dog" in read(load_or_run([*words, *small], quiet=True)).metrics
+    assert (
+        "test/accuracy/dog" in read(load_or_run(run_config([*words, *small]), quiet=True)).metrics
+    )
     (tmp_path / "split" / "test" / "cow").mkdir()
     with pytest.raises(UserError, match=r"same class folders in train and test, .* has cow"):
         compose(words)

@@ -14,6 +14,7 @@ from dpbench.config.settings import SCIENTIFIC
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, run_of
 from dpbench.execution.rerun import CommandBuilder
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
 from dpbench.system.errors import UserError
@@ -122,7 +123,7 @@ def test_a_changed_file_is_another_run_and_a_moved_one_is_not(people, tmp_path):
 
 
 def test_a_file_that_changes_before_it_is_read_is_refused(people):
-    _, run = run_of(settings(people))
+    run = run_of(run_config(settings(people)))
     people.write_text(people.read_text().replace("Bonn", "Kiel"))
     with pytest.raises(UserError, match=r"give the original data, or leave out dataset.checksum"):
         run.dataset.load(people.parent, 0)
@@ -134,14 +135,14 @@ def test_a_group_without_test_examples_has_a_warning_and_no_numbers(people, tmp_
     assert 2 in data_of(people, *asked[3:])[1].train.groups
     small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
     with pytest.warns(UserWarning, match="^no test example is in group x: its accuracy and all ga"):
-        record = read(load_or_run([*asked, *small]))
+        record = read(load_or_run(run_config([*asked, *small])))
     assert np.isnan([record.metrics[f"test/accuracy{name}"] for name in ("/x", "_gap")]).all()
 
 
 @pytest.mark.slow
 def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_path, capsys):
     small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
-    record = read(load_or_run(settings(people, "dataset.group=sex", *small)))
+    record = read(load_or_run(run_config(settings(people, "dataset.group=sex", *small))))
     assert "test/accuracy/f" in record.metrics
     people.unlink()
     assert [line for line in contradictions(record) if "uncommitted" not in line] == []
@@ -310,7 +311,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
 )
 def test_settings_that_do_not_fit_are_one_sentence(people, more, sentence):
     with pytest.raises(UserError) as told:
-        run_of(settings(people, *more))
+        run_of(run_config(settings(people, *more)))
     assert sentence in str(told.value)
 
 
@@ -350,7 +351,8 @@ def test_without_a_file_it_says_what_to_set():
 def test_a_table_by_the_datasets_library_is_the_same_as_by_its_file(people, no_cache):
     direct, data = data_of(people, "dataset.group=sex")
     asked = ["dataset=hub", f"dataset.path='{people}'", "dataset.target=rich", "dataset.group=sex"]
-    config, run = run_of(asked)
+    run = run_of(run_config(asked))
+    config = run.config
     assert config["choices"]["dataset"] == "hub:people_of"
     assert "path" not in scientific(config)["dataset"]
     assert (run.dataset.shape, run.dataset.checksum) == (direct.shape, direct.checksum)

@@ -11,6 +11,7 @@ from dpbench.config.compose import compose
 from dpbench.data.tokens import Tokens
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
@@ -108,7 +109,7 @@ def test_a_run_on_texts_says_what_it_was_made_of_and_no_path(reviews, tokenizer,
         *MODEL,
         *("epochs=2", "batch_size=8", f"results_dir={tmp_path / 'results'}", "save_model=true"),
     ]
-    path = load_or_run(arguments, quiet=True)
+    path = load_or_run(run_config(arguments), quiet=True)
     record = load(path)
     assert record.config["dataset"]["vocabulary"] == len(WORDS)
     assert record.config["dataset"]["tokenizer_checksum"].startswith("sha256:")
@@ -169,4 +170,4 @@ def test_impossible_texts_are_one_sentence(
 
 def test_a_model_without_texts_is_refused(reviews, tokenizer):
     with pytest.raises(UserError, match="has texts of 11 tokens and this model takes no texts"):
-        prepare([*settings(reviews, tokenizer), "model=mlp"])
+        prepare(run_config([*settings(reviews, tokenizer), "model=mlp"]))

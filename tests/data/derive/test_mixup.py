@@ -14,6 +14,7 @@ from dpbench.data.dataset import Batch
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.mixup import MAX_ALPHA, MIN_ALPHA, SelfMixup
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.gradients import make_engine
 from dpbench.models.architecture import cross_entropy
 from dpbench.records.digest import digest
@@ -136,10 +137,10 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(seed, mixed, alp
 
 def test_the_account_is_that_of_the_run_without_mixtures():
     asked = ["dataset=mnist", "model=cnn_tanh", "augmentation.views=3", "privacy.epsilon=3"]
-    plain = prepare([*asked, "augmentation=shifts_flips"])
-    mixed = prepare([*asked, "augmentation=dp_mix_self", "augmentation.mixed=2"])
-    assert plain[2].noise_multiplier == mixed[2].noise_multiplier
-    assert digest(plain[0]) != digest(mixed[0])
+    plain = prepare(run_config([*asked, "augmentation=shifts_flips"]))
+    mixed = prepare(run_config([*asked, "augmentation=dp_mix_self", "augmentation.mixed=2"]))
+    assert plain[1].noise_multiplier == mixed[1].noise_multiplier
+    assert digest(plain[0].config) != digest(mixed[0].config)
 
 
 def test_the_option_has_sixteen_plain_and_eighteen_mixed_views():

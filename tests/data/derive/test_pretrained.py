@@ -21,6 +21,7 @@ from dpbench.data.derive.pretrained import AT_ONCE, Pretrained, one_by_one
 from dpbench.data.digits import Digits
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.system.errors import Unavailable, UserError
@@ -243,7 +244,7 @@ def test_missing_or_wrong_weights_are_one_sentence(more, says, weights, monkeypa
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     more = [o.replace("weights=W", f"weights={weights}") for o in more]
     with pytest.raises((UserError, Unavailable), match=says) as told:
-        prepare(overrides(*more))
+        prepare(run_config(overrides(*more)))
     assert "\n" not in str(told.value)
 
 
@@ -261,7 +262,7 @@ def test_without_network_the_hub_is_one_sentence(monkeypatch, tmp_path):
 def test_a_run_is_named_by_the_weights_and_says_that_they_are_public(weights, tmp_path):
     given = [f"features.weights={weights}", f"features.backbone={BACKBONE}"]
     words = overrides(*given, f"results_dir={tmp_path / 'r'}", f"data_dir={tmp_path / 'd'}")
-    record = load(load_or_run(words))
+    record = load(load_or_run(run_config(words)))
     assert any("taken to be public: not covered by epsilon" in n for n in record.privacy["notes"])
     assert record.config["features"]["checksum"].startswith("sha256:")
     copy = tmp_path / "copy.safetensors"

@@ -14,6 +14,7 @@ from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.scattering import Scattering
 from dpbench.data.digits import Digits
 from dpbench.execution.prepare import build, prepare
+from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError
 
@@ -133,7 +134,7 @@ def test_they_name_the_run_and_without_them_runs_are_named_as_before():
 )
 def test_invalid_settings_are_refused_before_data_are_read(overrides, message):
     with pytest.raises(UserError, match=message):
-        prepare(["features=scattering", *overrides])
+        prepare(run_config(["features=scattering", *overrides]))
 
 
 def test_a_missing_library_is_named(monkeypatch):

@@ -6,6 +6,7 @@ import io
 import pytest
 
 from dpbench.execution.prepare import prepare
+from dpbench.execution.run_config import run_config
 from dpbench.papers.recount.printed import read_printed
 from dpbench.privacy.entries import joint_entries
 from dpbench.system.errors import UserError
@@ -60,7 +61,7 @@ def test_every_printed_epsilon_of_our_papers_is_there():
 )
 def test_an_epsilon_of_our_papers_has_the_setting_of_our_runs(name, run):
     method = [] if "+table=sign_table2" not in run else ["method=dp_signlosgd"]
-    _, _, planned = prepare([*run, *method])
+    _, planned = prepare(run_config([*run, *method]))
     ((rate, joint, steps, *_),) = joint_entries(PRINTED[name].ledger)
     ((planned_rate, planned_joint, planned_steps, *_),) = joint_entries(planned.ledger)
     assert (rate, steps) == (pytest.approx(planned_rate), planned_steps)

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 from dpbench.records.trackers import RunInfo
@@ -24,7 +25,7 @@ def tracked(tmp_path):
 
     def make(name, *overrides):
         small = ["epochs=2", "model=logistic", "batch_size=512", f"results_dir={tmp_path}"]
-        return load(load_or_run([*small, f"tracker={name}", *overrides]))
+        return load(load_or_run(run_config([*small, f"tracker={name}", *overrides])))
 
     return make
 
