@@ -33,24 +33,36 @@ def rules(table: TableFile, choices: Mapping[str, str]) -> Iterator[Rule]:
 
 
 def values(table: TableFile, choices: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-    """The values that the table's rules set, in order, and then those of its search.
+    """The values that the table's rules and their searches set, in order, and then those of the
+    table's own search.
 
     A search that has not been made sets nothing: it may be the one that is about to run.
     """
     for rule in rules(table, choices):
         yield rule.set
-    if table.tuned:
-        yield settings_of_search(search_of(table, choices, table.arm)) or {}
+        yield _choice(rule.tuned, choices, table.arm)
+    yield _choice(table.tuned, choices, table.arm)
 
 
-def search_of(table: TableFile, choices: Mapping[str, Any], arm: object) -> str:
-    """The name of the search in `tuned`, with options for `{GROUP}` and the arm for `{arm}`."""
+def _choice(tuned: str, choices: Mapping[str, str], arm: object) -> Mapping[str, Any]:
+    chosen = settings_of_search(search_name(tuned, choices, arm)) if tuned else None
+    return chosen or {}
+
+
+def searches(table: TableFile, choices: Mapping[str, str]) -> list[str]:
+    """The names of the searches whose choices the table's rules take for these choices."""
+    named = filter(None, (rule.tuned for rule in rules(table, choices)))
+    return [search_name(tuned, choices, table.arm) for tuned in named]
+
+
+def search_name(tuned: str, choices: Mapping[str, object], arm: object) -> str:
+    """The name of a search, with options for `{GROUP}` and the arm for `{arm}`."""
     try:
-        return table.tuned.format_map({**choices, "arm": arm})
+        return tuned.format_map({**choices, "arm": arm})
     except (KeyError, ValueError, IndexError) as error:
         raise UserError(
             "table.tuned must be the name of a search, in which {GROUP} stands for an option and "
-            f"{{arm}} for the row, got {table.tuned!r}."
+            f"{{arm}} for the row, got {tuned!r}."
         ) from error
 
 

@@ -35,6 +35,9 @@ class Rule(Part, frozen=True):
     """options in place of the defaults; the command line takes precedence"""
     set: dict[str, Any] = {}
     """values merged into the configuration; the command line takes precedence"""
+    tuned: str = ""
+    """the search whose choice is merged into the configuration, `results/search/NAME.csv`, with
+    `{GROUP}` for an option"""
 
 
 class Scale(Part, frozen=True):

@@ -12,7 +12,7 @@ from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.compose import options
 from dpbench.config.plugins import published_files
-from dpbench.config.rules import ARM, search_of, table_of
+from dpbench.config.rules import ARM, search_name, searches, table_of
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
 from dpbench.config.table_file import Scale, TableFile
 from dpbench.config.tuned import chose_an_edge, settings_of_search
@@ -178,8 +178,8 @@ class Target:
         if not self.table.tuned:
             return {}
         return {
-            row_name(condition.label, arm): search_of(
-                self.table, {**self.config["choices"], **dict(condition.values)}, arm
+            row_name(condition.label, arm): search_name(
+                self.table.tuned, {**self.config["choices"], **dict(condition.values)}, arm
             )
             for arm, condition in itertools.product(self.table.methods, self.conditions)
         }
@@ -278,13 +278,23 @@ def _check_names(table: TableFile) -> None:
 
 def _check_searches(target: Target) -> None:
     """UserError where a row would be trained with default settings, since its search is missing."""
-    for row, search in target.searches.items():
+    for row, search in [*target.searches.items(), *_searches_of_rules(target)]:
         if settings_of_search(search) is None:
             raise UserError(
                 f"{target.name} takes the settings of {row} from the search {search}, which is not "
                 f"in results/search/: make it by dpbench search name={search}, and copy its CSV "
                 "file there."
             )
+
+
+def _searches_of_rules(target: Target) -> Iterator[tuple[str, str]]:
+    """The name of a row, and of a search that one of its rules names."""
+    if not any(rule.tuned for rule in target.table.settings) or not target.table.seeds:
+        return
+    for condition, method in itertools.product(target.conditions, target.table.methods):
+        config = compose(next(target.cells_of(condition, method)))
+        for search in searches(table_of(config["table"]), config["choices"]):
+            yield row_name(condition.label, method), search
 
 
 def _scale(name: str, table: TableFile, arguments: Sequence[str]) -> tuple[str, Scale]:

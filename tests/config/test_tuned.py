@@ -55,6 +55,16 @@ def test_a_table_without_its_search_is_refused_and_a_search_of_it_is_not(made):
     compose(["+table=frontier_table1", "table.arm=dp_mf", "dataset=adult", "seed=4"])
 
 
+def test_a_rule_takes_what_a_search_chose(made, tmp_path):
+    (tmp_path / "sign_table1-adult-mlp-dpsgd.csv").write_text("trial,method.bound,n\n1,2.5,1\n")
+    run = ["+table=sign_table1", "dataset=adult"]
+    assert compose([*run, "method=dpsgd", "seed=3"])["method"]["bound"] == 2.5
+    with pytest.raises(
+        UserError, match="dpsgd_coordinate from the search sign_table1-adult-mlp-dp"
+    ):
+        target_of("sign_table1", ["dataset=adult", "table.methods=[dpsgd,dpsgd_coordinate]"])
+
+
 def test_a_place_holder_that_is_no_option_is_refused():
     with pytest.raises(UserError, match=r"table.tuned .* got 'x-\{nonsense\}'"):
         compose(["+table=frontier_table1", "table.arm=bam", 'table.tuned="x-{nonsense}"'])
