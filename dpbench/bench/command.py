@@ -12,7 +12,7 @@ import torch
 from dpbench.bench import cases, contenders, report, whole_commands
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
-from dpbench.bench.environment import environment, load_average
+from dpbench.bench.environment import environment, load_average, processor_name
 from dpbench.bench.timing import measure
 from dpbench.bench.whole_commands import COMMANDS, Command
 from dpbench.system.errors import UserError
@@ -39,8 +39,8 @@ class BenchRequest:
 
     @property
     def file(self) -> Path:
-        """The CSV file of all measurements of the suite on the device."""
-        return self.out / f"{self.suite}_{self.device}.csv"
+        """The CSV file of all measurements of the suite on this kind of processor."""
+        return self.out / f"{self.suite}_{processor_name(self.device)}.csv"
 
     def cases(self) -> list[Case]:
         """The cases, in their order; UserError for an unknown one."""

@@ -20,7 +20,8 @@ from dpbench.system.memory import reset_peak, resident, retain_freed_memory
 Make = Callable[[Case, torch.device], Stepper]
 
 WARM_UP = 3
-REPEAT_SECONDS = 0.1
+VISIT_SECONDS = 0.02
+"""What a contender runs at once, unless a single step takes longer."""
 PATIENCE = 600.0
 """Seconds to wait for the result of a call."""
 GRACE = 10.0
@@ -69,16 +70,16 @@ class TimedStepper:
         return observe(self._stepper, self._case.batch_size)
 
     def warm_up(self) -> int:
-        """Time warm-up steps, and choose the number of steps per repeat by them."""
+        """Time warm-up steps, and choose the number of steps per visit by them."""
         reset_peak(self._device)  # without the memory of the check
         seconds = self._run(1)
-        if seconds < REPEAT_SECONDS:
+        if seconds < VISIT_SECONDS:
             seconds = self._run(WARM_UP)
-        self._steps = max(1, math.ceil(REPEAT_SECONDS / seconds))
+        self._steps = max(1, math.ceil(VISIT_SECONDS / seconds))
         return self._steps
 
-    def repeat(self) -> float:
-        """Seconds per step of one repeat."""
+    def visit(self) -> float:
+        """Seconds per step of one visit."""
         return self._run(self._steps)
 
     def memory(self) -> int | None:

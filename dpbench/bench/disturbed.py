@@ -15,7 +15,7 @@ a superset."""
 
 
 def disturbed(data: pd.DataFrame) -> set[str]:
-    """The cases whose plain step was disturbed, such as by another process: no ratio is shown."""
+    """The cases whose plain step was disturbed, such as by another process."""
     plain = data[data["contender"] == BASELINE]
     varies = plain.loc[plain["ms_max"] > VARIES * plain["ms_min"], "case"]
     ours = data[data["contender"].str.startswith("ours_")]

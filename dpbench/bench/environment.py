@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import re
 from pathlib import Path
 
 import torch
@@ -17,6 +18,13 @@ def environment(device: str) -> str:
     installed = [f"{name} {number}" for name in PACKAGES if (number := installed_version(name))]
     python = f"Python {platform.python_version()}"
     return "; ".join([*_machine(device), python, *installed, f"dpbench {commit() or 'unknown'}"])
+
+
+def processor_name(device: str) -> str:
+    """The first two words of what steps are timed on, for names of files: amd_epyc."""
+    full = torch.cuda.get_device_name() if device == "cuda" else _processor()
+    words = re.findall(r"[a-z0-9]+", re.sub(r"\((r|tm)\)", " ", full.lower()))
+    return "_".join(words[:2])
 
 
 def load_average() -> float:

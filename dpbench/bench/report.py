@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
-from dpbench.bench.disturbed import IMPLAUSIBLE, VARIES, undisturbed
+from dpbench.bench.disturbed import IMPLAUSIBLE, VARIES, disturbed
 from dpbench.bench.timing import Timing
 from dpbench.system.errors import UserError, print_message
 from dpbench.tables.grid import Grid
@@ -47,7 +47,7 @@ def _row(case: Case, timed: Timing, baseline: Timing) -> dict:
         **spread("ratio", timed.ratios(baseline)),
         "memory_mib": None if timed.memory is None else timed.memory / 2**20,
         "repeats": len(timed.seconds),
-        "steps_per_repeat": timed.steps,
+        "steps_per_repeat": timed.steps_per_repeat,
         "check": timed.check.message if timed.check else "",
         "error": timed.check.error if timed.check else None,
         "reason": timed.reason,
@@ -111,7 +111,7 @@ def render(path: Path, markdown: Callable[[pd.DataFrame], str], picture: str) ->
 
 def markdown(data: pd.DataFrame) -> str:
     """Ratios of all cases in one table, then each case with its times, memory and reasons."""
-    data = undisturbed(data)
+    data = data.assign(shown=_ratios(data))
     head = [
         "# Time of one training step",
         "One step is forward, per-example gradients, clipping to norm 1, sum, Gaussian noise of "
@@ -120,7 +120,7 @@ def markdown(data: pd.DataFrame) -> str:
         "of the time over that of `plain` in the same turn. Memory is the peak: on a GPU all that "
         "was allocated, on a CPU what the process grew by over model and data (coarse). The check "
         "compares the clipped sum, and the size of the noise, with the float64 loop engine. A case "
-        f"has no ratios if its plain step took over {VARIES:g} times its least, "
+        f"is disturbed if its plain step took over {VARIES:g} times its least, "
         f"or a step of ours took less than {IMPLAUSIBLE:g} of it: something else was running.",
         bullets(environment_lines(data)),
         "## Ratio to the plain step",
@@ -138,11 +138,19 @@ def environment_lines(data: pd.DataFrame) -> Iterable[str]:
         yield f"{names}: {environment}" if several else str(environment)
 
 
+def _ratios(data: pd.DataFrame) -> list[str]:
+    """The ratio of each row as text."""
+    marked = disturbed(data)
+    return [
+        "—" if pd.isna(row.ratio) else "disturbed" if row.case in marked else f"{row.ratio:.2f}"
+        for row in data.itertuples()
+    ]
+
+
 def _overview(data: pd.DataFrame) -> str:
-    ratios = data.pivot(index="contender", columns="case", values="ratio")
+    ratios = data.pivot(index="contender", columns="case", values="shown").fillna("—")
     ratios = ratios.reindex(data["contender"].unique())[data["case"].unique()]
-    cells = [(name, *map(_ratio, values)) for name, *values in ratios.itertuples()]
-    return grid_lines(Grid("", ("", *ratios.columns), tuple(cells)))
+    return grid_lines(Grid("", ("", *ratios.columns), tuple(ratios.itertuples())))
 
 
 def _case(name: str, data: pd.DataFrame) -> str:
@@ -150,6 +158,8 @@ def _case(name: str, data: pd.DataFrame) -> str:
     title = f"## {name}\n\nBatch size {first.batch_size}, {first['dtype']}"
     if not pd.isna(first.parameters):
         title += f", {first.parameters:,.0f} parameters"
+    if not pd.isna(first.get("load")):
+        title += f", load average {first['load']:g}"
     header = ("contender", "ms per step", "ratio", "memory, MiB", "check")
     cells = tuple((row.contender, *_cells(row)) for row in data.itertuples())
     return f"{title}.\n\n{grid_lines(Grid('', header, cells))}"
@@ -160,8 +170,4 @@ def _cells(row) -> list[str]:
         return ["—", "—", "—", row.reason]
     time = f"{row.ms:.3g} ({row.ms_min:.3g} to {row.ms_max:.3g})"
     memory = "—" if pd.isna(row.memory_mib) else f"{row.memory_mib:.0f}"
-    return [time, _ratio(row.ratio), memory, row.check]
-
-
-def _ratio(value: float) -> str:
-    return "—" if pd.isna(value) else f"{value:.2f}"
+    return [time, row.shown, memory, row.check]

@@ -1,8 +1,12 @@
-"""Times contenders in turns (A B C, A B C, ...), each in its own process."""
+"""Times contenders in turns (A B C, A B C, ...), each in its own process.
+
+In a turn each is visited several times, so that a machine that slows down slows all of them.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import fmean
 
 import numpy as np
 
@@ -13,6 +17,9 @@ from dpbench.bench.contenders import Contender
 from dpbench.bench.ours import reference
 from dpbench.system.errors import print_message
 
+VISITS = 5
+"""Visits of a contender in one turn; a single one if a step takes longer than a visit."""
+
 Reference = np.ndarray | ContenderError
 """The update [D] that a step must agree with, or why it is not available."""
 
@@ -21,16 +28,26 @@ Reference = np.ndarray | ContenderError
 class Timing:
     """The measurements of one contender on one case; `reason` says why there are none.
 
-    seconds: per step, one entry per repeat. memory: bytes, see `TimedStepper.memory`.
+    steps: per visit. turns: seconds per step, of the visits in each repeat. memory: bytes, see
+    `TimedStepper.memory`.
     """
 
     contender: str
     parameters: int | None = None
     check: Verdict | None = None
     steps: int | None = None
-    seconds: list[float] = field(default_factory=list)
+    turns: list[list[float]] = field(default_factory=list)
     memory: int | None = None
     reason: str = ""
+
+    @property
+    def seconds(self) -> list[float]:
+        """Per step, one entry per repeat."""
+        return [fmean(visits) for visits in self.turns]
+
+    @property
+    def steps_per_repeat(self) -> int | None:
+        return self.steps * len(self.turns[0]) if self.steps and self.turns else None
 
     def ratios(self, baseline: "Timing") -> list[float]:
         """The times over the baseline's times in the same turn."""
@@ -53,14 +70,22 @@ def measure(
             prepare = partial(_prepare, expected[contender.method], contender.noisy)
             _attempt(running, results[name], prepare)
         for _ in range(repeats):
-            for name in list(running):
-                _attempt(running, results[name], _repeat)
+            _turn(running, results)
         for name in list(running):
             _attempt(running, results[name], _finish)
     finally:
         for worker in running.values():
             worker.close()
     return list(results.values())
+
+
+def _turn(running: dict[str, ContenderProcess], results: dict[str, Timing]) -> None:
+    for name in running:
+        results[name].turns.append([])
+    for visit in range(VISITS):
+        for name in list(running):
+            if visit == 0 or results[name].steps != 1:
+                _attempt(running, results[name], _visit)
 
 
 def _attempt(
@@ -72,7 +97,7 @@ def _attempt(
     try:
         action(running[result.contender], result)
     except ContenderError as reason:
-        result.reason, result.seconds = str(reason), []
+        result.reason, result.turns = str(reason), []
         running.pop(result.contender).close()
 
 
@@ -86,8 +111,8 @@ def _prepare(expected: Reference, noisy: bool, worker: ContenderProcess, result:
     result.steps = worker.call("warm_up")
 
 
-def _repeat(worker: ContenderProcess, result: Timing) -> None:
-    result.seconds.append(worker.call("repeat"))
+def _visit(worker: ContenderProcess, result: Timing) -> None:
+    result.turns[-1].append(worker.call("visit"))
 
 
 def _finish(worker: ContenderProcess, result: Timing) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.bench import cases, contenders
+from dpbench.bench import cases, contenders, environment
 from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.command import bench, parse
+from dpbench.bench.environment import processor_name
 from dpbench.bench.report import read
 from dpbench.bench.timing import measure
 from dpbench.cli.main import main
@@ -129,6 +130,19 @@ def test_contenders_are_timed_in_processes_of_their_own():
     assert "not installed" in timed["fastdp"].reason
 
 
+@pytest.mark.parametrize(
+    ("full", "short"),
+    [
+        ("AMD EPYC 7R13 Processor", "amd_epyc"),
+        ("Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz", "intel_xeon"),
+        ("NVIDIA H100 80GB HBM3", "nvidia_h100"),
+    ],
+)
+def test_files_are_named_after_the_kind_of_processor(full, short, monkeypatch):
+    monkeypatch.setattr(environment, "_processor", lambda: full)
+    assert parse(["device=cpu", "suite=depth"]).file.name == f"depth_{short}.csv"
+
+
 @pytest.mark.slow
 def test_the_command_writes_numbers_table_and_picture_without_hydra(tmp_path):
     blocked = "import sys; sys.modules.update(dict.fromkeys(['hydra', 'omegaconf', 'opacus']))"
@@ -141,12 +155,13 @@ def test_the_command_writes_numbers_table_and_picture_without_hydra(tmp_path):
         capture_output=True,
         text=True,
     )
+    stem = f"step_{processor_name('cpu')}"
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {f"step_cpu.{kind}" for kind in ("csv", "md", "png")}
-    data = read(tmp_path / "step_cpu.csv").set_index("contender")
+    assert names == {f"{stem}.{kind}" for kind in ("csv", "md", "png")}
+    data = read(tmp_path / f"{stem}.csv").set_index("contender")
     assert data["check"].to_dict() == {"plain": "ok", "ours_ghost": "ok", "fastdp": ""}
     assert "not installed" in data.loc["fastdp", "reason"]
-    assert done.stdout.strip() == (tmp_path / "step_cpu.md").read_text().strip()
+    assert done.stdout.strip() == (tmp_path / f"{stem}.md").read_text().strip()
 
 
 FREED_BEFORE = """
