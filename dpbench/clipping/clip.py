@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
@@ -35,8 +35,7 @@ def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
     return factors.where(factors >= MIN_FACTOR, 0)
 
 
-@dataclass(frozen=True)
-class Sensitivity:
+class Sensitivity(NamedTuple):
     """How far one example can move a clip's sum.
 
     bound: the L2 distance that scales the noise; a scalar. caveat: one sentence on why it is no

@@ -38,8 +38,7 @@ class Layerwise(Clip):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        return replace(
-            self.clip.sensitivity,
+        return self.clip.sensitivity._replace(
             parts=self.layers,
             composition=APART if self.separate_noise else TOGETHER,
             noise_by_part=self.separate_noise,

@@ -77,7 +77,7 @@ class NormalisedQuantile(Quantile):
 
     @property
     def sensitivity(self) -> Sensitivity:
-        return replace(self.clip.sensitivity, bound=1.0)
+        return self.clip.sensitivity._replace(bound=1.0)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         factors = super().factors(norms, groups) / self.clip.sensitivity.bound
