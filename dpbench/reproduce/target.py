@@ -292,7 +292,7 @@ def _searches_of_rules(target: Target) -> Iterator[tuple[str, str]]:
     if not any(rule.tuned for rule in target.table.settings) or not target.table.seeds:
         return
     for condition, method in itertools.product(target.conditions, target.table.methods):
-        config = compose(next(target.cells_of(condition, method)))
+        config = run_config(next(target.cells_of(condition, method)))
         for search in searches(table_of(config["table"]), config["choices"]):
             yield row_name(condition.label, method), search
 
