@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from dpbench.clipping import Problem
-from dpbench.data.derive.users import Users
+from dpbench.data.derive.users import Users, units_of
 from dpbench.mechanism.gradient import ReleasedState
 
 START = ReleasedState(0, 1, None)
@@ -32,4 +32,5 @@ def problem(
     steps: int = 1,
     cycle: int = 1,
 ) -> Problem:
-    return Problem(dataset or Made(), users, layers, size, steps, cycle)
+    dataset = dataset or Made()
+    return Problem(dataset, units_of(dataset, users), layers, size, steps, cycle)

@@ -2,33 +2,27 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from dpbench.data.dataset import Dataset
-from dpbench.data.derive.users import Units, Users, units_of
+from dpbench.data.derive.users import Units
 from dpbench.system.errors import UserError
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A data set and its users, if any, the parameters to train on it, and for how long.
+    """A data set and its privacy units, the parameters to train on it, and for how long.
 
     layers: the names of the trained layers; size: the number of trained parameters. steps: of the
     run, where an example has a turn in every cycle-th.
     """
 
     dataset: Dataset
-    users: Users | None
+    units: Units
     layers: tuple[str, ...]
     size: int
     steps: int
     cycle: int
-
-    @cached_property
-    def units(self) -> Units:
-        """What one sum adds up and the guarantee protects: examples, or users."""
-        return units_of(self.dataset, self.users)
 
 
 class Part:

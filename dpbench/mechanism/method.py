@@ -127,7 +127,7 @@ class Method:
         )
 
     def _check(self, problem: Problem) -> None:
-        if problem.users:
+        if problem.units.name == "user":
             self._check_users()
         elif self.users_only:
             raise Inapplicable(

@@ -66,7 +66,7 @@ def plan(run: Run) -> Plan:
     steps = _steps(run, sampler)
     layers = tuple(layer.name for layer in layout.layers)
     cycle = sampler.steps_per_epoch
-    method = run.method.bind(Problem(run.dataset, run.users, layers, len(layout), steps, cycle))
+    method = run.method.bind(Problem(run.dataset, units, layers, len(layout), steps, cycle))
     once = _released_once(run)
     if method.private:
         run.privacy.warn_if_weak(units)

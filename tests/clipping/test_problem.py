@@ -1,20 +1,12 @@
-"""What parts are bound to, and parts that were written for an earlier version."""
+"""Parts that were written for an earlier version."""
 
 import pytest
 
 from dpbench.clipping import Abadi, ByNorm, Clip
-from dpbench.data.derive.users import iid
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Plain
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.system.errors import UserError
-from tests.problems import Made, problem
-
-
-def test_the_units_of_a_problem_are_its_examples_or_its_users():
-    assert problem(Made(train_size=7)).units.number == 7
-    users = problem(users=iid(20, 0.0)).units
-    assert (users.name, users.number) == ("user", 20)
 
 
 @pytest.mark.parametrize(
