@@ -12,7 +12,7 @@ import torch
 from dpbench.bench import cases, contenders, report, whole_commands
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
-from dpbench.bench.environment import environment, load_average, processor_name
+from dpbench.bench.environment import environment, load_per_core, processor_name
 from dpbench.bench.timing import measure
 from dpbench.bench.whole_commands import COMMANDS, Command
 from dpbench.system.errors import UserError
@@ -88,7 +88,7 @@ def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
             request.file, {case.name: [*by_name] for case, by_name in measurements}
         )
     for case, by_name in measurements if request.repeats else ():
-        load = load_average()
+        load = load_per_core()
         timed = measure(case, by_name, request.repeats, request.device)
         yield report.rows(case, timed, environment(request.device), load)
 

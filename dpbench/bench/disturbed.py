@@ -13,13 +13,17 @@ IMPLAUSIBLE = 0.9
 """A case is disturbed if a step of ours takes less than this share of the plain one, of which it is
 a superset."""
 
+BUSY = 1.5
+"""A case is disturbed if more processes than this ran by core in the minute before it."""
+
 
 def disturbed(data: pd.DataFrame) -> set[str]:
     """The cases whose plain step was disturbed, such as by another process."""
     plain = data[data["contender"] == BASELINE]
     varies = plain.loc[plain["ms_max"] > VARIES * plain["ms_min"], "case"]
     ours = data[data["contender"].str.startswith("ours_")]
-    return {*varies, *ours.loc[ours["ratio"] < IMPLAUSIBLE, "case"]}
+    busy = data[data["load"] > BUSY] if "load" in data else data[:0]
+    return {*varies, *ours.loc[ours["ratio"] < IMPLAUSIBLE, "case"], *busy["case"]}
 
 
 def undisturbed(data: pd.DataFrame) -> pd.DataFrame:

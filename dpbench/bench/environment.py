@@ -27,9 +27,9 @@ def processor_name(device: str) -> str:
     return "_".join(words[:2])
 
 
-def load_average() -> float:
-    """The number of processes that ran or waited in the last minute, before a measurement."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
+def load_per_core() -> float:
+    """The number of processes that ran or waited in the last minute, by core."""
+    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else math.nan
 
 
 def _machine(device: str) -> list[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
-from dpbench.bench.disturbed import IMPLAUSIBLE, VARIES, disturbed
+from dpbench.bench.disturbed import BUSY, IMPLAUSIBLE, VARIES, disturbed
 from dpbench.bench.timing import Timing
 from dpbench.system.errors import UserError, print_message
 from dpbench.tables.grid import Grid
@@ -26,7 +26,7 @@ COLUMNS = (
 def rows(case: Case, timed: list[Timing], environment: str, load: float) -> pd.DataFrame:
     """One row per contender: median, minimum and maximum over the repeats.
 
-    A ratio is a time over the baseline's time in the same repeat. load: the machine's load average.
+    A ratio is a time over the baseline's time in the same repeat. load: by core, before the measurement.
     """
     (baseline,) = (t for t in timed if t.contender == BASELINE)
     data = [
@@ -121,7 +121,8 @@ def markdown(data: pd.DataFrame) -> str:
         "was allocated, on a CPU what the process grew by over model and data (coarse). The check "
         "compares the clipped sum, and the size of the noise, with the float64 loop engine. A case "
         f"is disturbed if its plain step took over {VARIES:g} times its least, "
-        f"or a step of ours took less than {IMPLAUSIBLE:g} of it: something else was running.",
+        f"a step of ours took less than {IMPLAUSIBLE:g} of it, or over {BUSY:g} processes a core "
+        "ran before it.",
         bullets(environment_lines(data)),
         "## Ratio to the plain step",
         _overview(data),
@@ -159,7 +160,7 @@ def _case(name: str, data: pd.DataFrame) -> str:
     if not pd.isna(first.parameters):
         title += f", {first.parameters:,.0f} parameters"
     if not pd.isna(first.get("load")):
-        title += f", load average {first['load']:g}"
+        title += f", load {first['load']:g} a core"
     header = ("contender", "ms per step", "ratio", "memory, MiB", "check")
     cells = tuple((row.contender, *_cells(row)) for row in data.itertuples())
     return f"{title}.\n\n{grid_lines(Grid('', header, cells))}"
