@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.audit.request import DEFAULTS, prepare_audit
-from dpbench.config import compose as config
 from dpbench.config.overrides import expand
-from dpbench.config.search_path import groups
+from dpbench.config.search_path import groups, options
 from dpbench.config.settings import split_settings
 from dpbench.dashboard.command import parse as parse_report
 from dpbench.execution.prepare import prepare
@@ -79,12 +78,12 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":
-        assert arguments[0] in config.options("table")
+        assert arguments[0] in options("table")
         prepare(run_config([f"+table={arguments[0]}", *arguments[1:]]))
     elif verb == "report":
         assert parse_report(arguments)[1].suffix == ".html"
     else:
-        known = config.options("dataset") if verb == "data" else groups()
+        known = options("dataset") if verb == "data" else groups()
         assert verb in ("data", "list")
         assert set(arguments) <= set(known)
 

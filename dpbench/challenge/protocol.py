@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpbench.config.compose import options
+from dpbench.config.search_path import options
 from dpbench.config.settings import key_of
 from dpbench.config.table_file import Challenge
 from dpbench.records.collect import RECORDS, StoredRecord, records_in

@@ -184,7 +184,7 @@ def challenge(arguments: list[str]) -> None:
 
 def data(arguments: list[str]) -> None:
     """Download and check the named data sets, or all."""
-    from dpbench.config.compose import options
+    from dpbench.config.search_path import options
     from dpbench.config.settings import split_settings
     from dpbench.execution.prepare import run_of
     from dpbench.execution.run_config import run_config
@@ -214,8 +214,7 @@ def data(arguments: list[str]) -> None:
 
 def listing(arguments: list[str]) -> None:
     """Print the configuration groups with their options, or what each option of some groups is."""
-    from dpbench.config.compose import options
-    from dpbench.config.search_path import EXPERIMENTS, SPACES, description, groups
+    from dpbench.config.search_path import EXPERIMENTS, SPACES, description, groups, options
 
     everything = sorted([*groups(), SPACES, EXPERIMENTS])
     for group in arguments:

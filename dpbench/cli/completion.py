@@ -8,8 +8,8 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from dpbench.cli.registry import COMMANDS
-from dpbench.config.compose import compose, options
-from dpbench.config.search_path import EXPERIMENTS, groups, names_in
+from dpbench.config.compose import compose
+from dpbench.config.search_path import EXPERIMENTS, groups, options
 from dpbench.system.validate import one_of
 
 CONFIG_DIR = "--config-dir"
@@ -85,7 +85,7 @@ def words(name: str) -> list[str]:
 @functools.cache
 def _overrides() -> tuple[str, ...]:
     """The options and keys of a run."""
-    added = {"table": options("table"), "experiment": names_in(EXPERIMENTS)}
+    added = {"table": options("table"), "experiment": options(EXPERIMENTS)}
     named = (f"+{group}={name}" for group, names in added.items() for name in names)
     return (*_options(), *_keys(compose([])), *named, CONFIG_DIR)
 

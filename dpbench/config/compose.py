@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import cast
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -24,15 +23,14 @@ from omegaconf.errors import (
 )
 
 from dpbench.config import buildable, search_path
-from dpbench.config.composition import composed
+from dpbench.config.chosen_options import composed
 from dpbench.config.interpolations import check_expansion
 from dpbench.config.overrides import grammar, parse, sentence
 from dpbench.config.plugins import plugin_of
 from dpbench.config.rules import chosen_by_table, table_of, values
-from dpbench.config.search_path import Folders, groups
+from dpbench.config.search_path import Folders, groups, options
 from dpbench.config.settings import PATHS, SETTINGS
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.paths import conf_folder
 from dpbench.system.validate import one_of, quoted, shown
 
 BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
@@ -203,19 +201,6 @@ def _replaced(overrides: list[Override]) -> dict[str, str]:
         for override in overrides
         if override.key_or_group in targets and plugin_of(str(override.value()))
     }
-
-
-def options(group: str) -> list[str]:
-    """The names of the options in a configuration group."""
-    folder = conf_folder() / group
-    changed_at = folder.stat().st_mtime_ns if folder.exists() else 0
-    return list(_options(search_path.folders(), group, changed_at))
-
-
-@functools.cache
-def _options(folders: Folders, group: str, changed_at: int) -> tuple[str, ...]:
-    with grammar():
-        return tuple(GlobalHydra.instance().config_loader().get_group_options(group))
 
 
 def _several_runs(override: Override) -> str:

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from dpbench.config.added_files import check_file
 from dpbench.config.interpolations import refuse_resolvers
 from dpbench.config.literals import literal
-from dpbench.config.search_path import EXPERIMENTS, file_of, names_in
+from dpbench.config.search_path import EXPERIMENTS, file_of, options
 from dpbench.config.settings import PATHS, SETTINGS, key_of
 from dpbench.config.yaml_files import broken_files_named
 from dpbench.system.errors import UserError, first_line
@@ -41,7 +41,7 @@ def with_experiment(arguments: Sequence[str]) -> list[str]:
 
 def overrides_of(name: str) -> list[str]:
     """The overrides of an experiment: its options, then its values."""
-    path = file_of(EXPERIMENTS, one_of(KEY, name, names_in(EXPERIMENTS)))
+    path = file_of(EXPERIMENTS, one_of(KEY, name, options(EXPERIMENTS)))
     assert path is not None
     check_file(path)
     try:
@@ -53,8 +53,8 @@ def overrides_of(name: str) -> list[str]:
     if not isinstance(settings, dict):
         raise UserError(f"{path} must be a mapping of settings.")
     values = cast(dict[str, Any], settings)
-    options = [*_options(path, values.pop("defaults", []))]
-    return [*options, *_values(path, values)]
+    chosen = [*_options(path, values.pop("defaults", []))]
+    return [*chosen, *_values(path, values)]
 
 
 def _options(path: Path, defaults: Any) -> Iterator[str]:

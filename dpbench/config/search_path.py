@@ -120,11 +120,10 @@ def file_of(group: str, option: str) -> Path | None:
     return next((path for path in paths if path.is_file()), None)
 
 
-def names_in(group: str) -> list[str]:
-    """The names of the files in a folder of options, whichever folder they are in."""
-    return sorted(
-        {path.stem for folder, _ in folders() for path in (folder / group).glob("*.yaml")}
-    )
+def options(group: str) -> list[str]:
+    """The names of the options in a configuration group; also of search spaces and experiments."""
+    check_folders(searched := folders())
+    return sorted({path.stem for folder, _ in searched for path in (folder / group).glob("*.yaml")})
 
 
 def description(group: str, option: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.config import buildable
+from dpbench.config.chosen_options import option_node
 from dpbench.config.compose import compose
-from dpbench.config.composition import option_node
 from dpbench.config.literals import is_plain_key, literal
 from dpbench.config.search_path import groups
 from dpbench.config.settings import ADDED_TO_METHODS, NAMED_GROUPS, OFF_VALUES, SCIENTIFIC

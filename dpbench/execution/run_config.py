@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.config import buildable
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
+from dpbench.config.search_path import options
 from dpbench.config.settings import check_compute, check_numbers, key_of
 from dpbench.data.fetch.folder import default_folder
 from dpbench.execution.launcher import Launcher

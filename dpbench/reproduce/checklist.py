@@ -13,8 +13,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from dpbench.config.compose import options
 from dpbench.config.names import method_name
+from dpbench.config.search_path import options
 from dpbench.config.settings import CORRECTED
 from dpbench.config.tuned import trials_of
 from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test

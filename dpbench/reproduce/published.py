@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from dpbench.config.compose import options
+from dpbench.config.search_path import options
 from dpbench.records.reading import parse
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target, target_of

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
-from dpbench.config.compose import options
 from dpbench.config.plugins import published_files
 from dpbench.config.rules import ARM, search_name, searches, table_of
+from dpbench.config.search_path import options
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
 from dpbench.config.table_file import Scale, TableFile
 from dpbench.config.tuned import chose_an_edge, settings_of_search

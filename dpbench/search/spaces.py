@@ -1,8 +1,8 @@
 """The search spaces in conf/search: for each method, what its paper tunes and on which scale."""
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
 from dpbench.config.overrides import split_ranges
-from dpbench.config.search_path import SPACES, file_of
+from dpbench.config.search_path import SPACES, file_of, options
 from dpbench.config.settings import key_of
 from dpbench.config.yaml_files import read_settings
 from dpbench.system.errors import UserError

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from dpbench.config.compose import options
+from dpbench.config.search_path import options
 from dpbench.records.collect import RECORDS, StoredRecord, collect, no_records
 from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable

@@ -64,8 +64,7 @@ def test_list_says_what_the_options_of_a_group_are(command, tmp_path):
 
 
 def test_every_option_says_what_it_is():
-    from dpbench.config.compose import options
-    from dpbench.config.search_path import description, groups
+    from dpbench.config.search_path import description, groups, options
 
     assert all(description(group, option) for group in groups() for option in options(group))
 

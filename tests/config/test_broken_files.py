@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.config.chosen_options import option_node
 from dpbench.config.compose import compose
-from dpbench.config.composition import option_node
 from dpbench.config.search_path import as_overrides
 from dpbench.data.digits import Digits
 from dpbench.execution.prepare import build, run_of
@@ -77,7 +77,7 @@ def test_a_broken_table_is_one_sentence(tmp_path, text, sentence):
 
 def test_a_broken_file_is_left_to_hydra_where_options_are_read_alone(tmp_path, monkeypatch):
     write(tmp_path, {"method/mine.yaml": "a: [1\n"})
-    monkeypatch.setattr("dpbench.config.composition.conf_folder", lambda: tmp_path)
+    monkeypatch.setattr("dpbench.config.chosen_options.conf_folder", lambda: tmp_path)
     assert option_node.__wrapped__("method", "mine") is None
 
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
 from dpbench.config.overrides import expand
-from dpbench.config.search_path import groups
+from dpbench.config.search_path import groups, options
 from dpbench.execution.prepare import build, prepare
 from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest

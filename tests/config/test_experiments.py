@@ -4,7 +4,7 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.config.experiments import overrides_of, with_experiment
-from dpbench.config.search_path import names_in, searching
+from dpbench.config.search_path import options, searching
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
@@ -98,6 +98,6 @@ def test_one_experiment_is_named_by_its_name(arguments, said):
         with_experiment(arguments)
 
 
-@pytest.mark.parametrize("name", names_in("experiment"))
+@pytest.mark.parametrize("name", options("experiment"))
 def test_every_experiment_composes(name):
     assert compose(with_experiment([f"+experiment={name}"]))["epochs"] > 0

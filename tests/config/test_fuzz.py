@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
 from dpbench.config.overrides import grammar
-from dpbench.config.search_path import groups
+from dpbench.config.search_path import groups, options
 from dpbench.execution.prepare import build, prepare
 from dpbench.execution.run_config import RunConfig, check_execution, run_config
 from dpbench.system.errors import UserError

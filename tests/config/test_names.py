@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpbench.config.compose import options
 from dpbench.config.names import method_name
+from dpbench.config.search_path import options
 
 
 def test_each_method_has_a_name_of_its_own():

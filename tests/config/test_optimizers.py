@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
+from dpbench.config.search_path import options
 from dpbench.execution.prepare import build
 from dpbench.methods.dpsat import dpsat
 from dpbench.methods.dpsgd import dpsgd

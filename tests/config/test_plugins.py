@@ -10,8 +10,9 @@ import torch
 import dpbench
 from dpbench.cli.summary import summary
 from dpbench.config import buildable
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
 from dpbench.config.plugins import GROUP, plugins
+from dpbench.config.search_path import options
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare, run_of
 from dpbench.execution.rerun import CommandBuilder

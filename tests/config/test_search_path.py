@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
 from dpbench.config.overrides import expand, grammar
-from dpbench.config.search_path import KEY, as_overrides, searching, split_folders
+from dpbench.config.search_path import KEY, as_overrides, options, searching, split_folders
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
+from dpbench.config.search_path import options
 from dpbench.execution.prepare import build
 
 CARDS = Path(__file__).parents[2] / "docs" / "methods"

@@ -27,9 +27,8 @@ from dpbench.audit.request import DEFAULTS, prepare_audit
 from dpbench.challenge import command as challenge
 from dpbench.challenge.entry import check_entry
 from dpbench.cli.main import main
-from dpbench.config import compose as config
 from dpbench.config.overrides import expand
-from dpbench.config.search_path import groups
+from dpbench.config.search_path import groups, options
 from dpbench.config.settings import split_settings
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
@@ -183,7 +182,7 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
     elif verb == "verify":
         key_values(verb, verify.DEFAULTS, [a for a in arguments if "=" in a])
     else:
-        known = {"data": config.options("dataset"), "list": groups()}[verb]
+        known = {"data": options("dataset"), "list": groups()}[verb]
         assert set(arguments) <= set(known)
 
 

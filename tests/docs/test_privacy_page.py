@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
+from dpbench.config.search_path import options
 from dpbench.execution.prepare import build
 
 ROOT = Path(__file__).parents[2]

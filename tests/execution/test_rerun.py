@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli.main import main
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
 from dpbench.config.literals import literal
+from dpbench.config.search_path import options
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.rerun import CommandBuilder, overrides_of, record_named
 from dpbench.execution.run_config import run_config

@@ -13,7 +13,7 @@ import yaml
 
 from dpbench.clipping import CLIPS, STYLES
 from dpbench.config import buildable
-from dpbench.config.compose import options
+from dpbench.config.search_path import options
 from dpbench.data.derive.users import iid
 from dpbench.mechanism.gradient import Gradient
 from dpbench.mechanism.method import Method

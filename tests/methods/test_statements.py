@@ -7,7 +7,8 @@ import pytest
 
 from dpbench.clipping import Abadi, Unclipped
 from dpbench.clipping.clip import CountQuery
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
+from dpbench.config.search_path import options
 from dpbench.execution.prepare import build
 from dpbench.mechanism.method import Inapplicable, Method
 from dpbench.mechanism.update import Plain

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from msgspec import convert
 
-from dpbench.config.compose import options
+from dpbench.config.search_path import options
 from dpbench.config.table_file import ClaimEntry, Statistic
 from dpbench.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
 from dpbench.reproduce.target import target_of

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from transformers import BertForSequenceClassification
 
 from dpbench.clipping.choice import CLIPS, STYLES
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
+from dpbench.config.search_path import options
 from dpbench.data import mnist
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config

@@ -4,9 +4,9 @@ import pandas as pd
 import pytest
 
 from dpbench.config.buildable import settings_of
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
 from dpbench.config.overrides import split_ranges
-from dpbench.config.search_path import SPACES, file_of, searching
+from dpbench.config.search_path import SPACES, file_of, options, searching
 from dpbench.config.settings import leaves
 from dpbench.config.space import Interval
 from dpbench.search.command import search

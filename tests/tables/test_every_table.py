@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from dpbench.config.compose import options
+from dpbench.config.search_path import options
 from dpbench.metrics.paired import is_paired
 from dpbench.reproduce.render import printed_numbers
 from dpbench.reproduce.target import target_of

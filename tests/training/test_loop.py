@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from dpbench.config.compose import compose, options
+from dpbench.config.compose import compose
+from dpbench.config.search_path import options
 from dpbench.data.dataset import Data, Split
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.diagnostics.bias import BiasDiagnostics

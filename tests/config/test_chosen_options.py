@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from dpbench.config import composition, search_path
-from dpbench.config.compose import compose, options
-from dpbench.config.composition import Composition, by_hydra, composed, option_node
+from dpbench.config import chosen_options, search_path
+from dpbench.config.chosen_options import Composition, by_hydra, composed, option_node
+from dpbench.config.compose import compose
 from dpbench.config.overrides import grammar, parse
-from dpbench.config.search_path import groups
+from dpbench.config.search_path import groups, options
 
 GROUPS = sorted({*groups()} - {"table"})
 
@@ -105,7 +105,7 @@ def test_an_option_is_what_hydra_composes(group):
     "text", ["defaults: [other]\n", "# @package _global_\n", "a: ${b}\n", "- a\n", None]
 )
 def test_what_only_hydra_can_compose_is_left_to_it(tmp_path, monkeypatch, text):
-    monkeypatch.setattr(composition, "conf_folder", lambda: tmp_path)
+    monkeypatch.setattr(chosen_options, "conf_folder", lambda: tmp_path)
     (tmp_path / "method").mkdir()
     if text is not None:
         (tmp_path / "method/odd.yaml").write_text(text)
