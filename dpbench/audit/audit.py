@@ -17,8 +17,10 @@ from dpbench.audit.inference import (
     strongest_attack,
 )
 from dpbench.audit.memory import play_memory
+from dpbench.audit.releases import play_normalization, play_temperature
 from dpbench.audit.steps import play_steps
 from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.privacy.accountants import pld
 from dpbench.privacy.guarantee import BOUNDS
 from dpbench.records.epsilon import REFUTED, rounded_down, rounded_up
 from dpbench.records.record import CANARIES, COVERED, Record
@@ -112,6 +114,8 @@ GAMES = {
     "step": lambda run, canaries, quiet: play_steps(run, canaries),
     "memory": lambda run, canaries, quiet: play_memory(run, canaries),
     "cut": lambda run, canaries, quiet: play_cut(run, canaries),
+    "normalization": lambda run, canaries, quiet: play_normalization(run, canaries),
+    "temperature": lambda run, canaries, quiet: play_temperature(run, canaries),
 }
 
 
@@ -127,7 +131,8 @@ def audit(
 
     nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
     canaries in one run, "step" for one canary in `canaries` independent steps, "memory" for one
-    canary in each of `canaries` runs on all of the data, "cut" for one in full batches.
+    canary in each of `canaries` runs on all of the data, "cut" for one in full batches;
+    "normalization" and "temperature" for one in each of so many such releases.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
@@ -143,7 +148,9 @@ def judge(game: Game, nominal: NominalEpsilon, confidence: float) -> Audit:
     return Audit(game, scores, nominal, proven, confidence, verdict)
 
 
-def _nominal(game: RunGame) -> NominalEpsilon:
+def _nominal(game: Game) -> NominalEpsilon:
+    if not isinstance(game, RunGame):
+        return NominalEpsilon(pld(game.ledger, game.delta), "PLD", proven=True)
     statement = privacy_statement(game.run, game.planned, game.ledger)
     if statement["guarantee"] in BOUNDS and statement["pld"] not in (None, math.inf):
         return NominalEpsilon(statement["pld"], "PLD", proven=True)
@@ -163,7 +170,7 @@ def _verdict(game: Game, scores: Scores, nominal: NominalEpsilon) -> str:
 
 
 def record_of(result: Audit) -> Record:
-    """The audited run as a record for the report, without metrics."""
+    """The audited run as a record for the report, without metrics; of a `RunGame`."""
     game = result.game
     assert isinstance(game, RunGame)
     run = game.run

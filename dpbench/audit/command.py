@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dpbench.audit.audit import GAMES, Audit, audit, record_of
 from dpbench.audit.code.door import audit_code, is_of_code
+from dpbench.audit.game import RunGame
 from dpbench.audit.request import DEFAULTS, FOR_CONTENDERS, contender_audit, prepare_audit
 from dpbench.audit.row import HEAD, row_of
 from dpbench.config.settings import split_settings
@@ -40,6 +41,8 @@ def _of_run(arguments: list[str]) -> str:
     folder = Path(run.config["results_dir"])
     check_writable(folder)
     result = audit(run, canaries, nominal, confidence, game)
+    if not isinstance(result.game, RunGame):
+        return _page(result, {"attacked": result.game.attacked, **result.plain})
     path = record_of(result).save(folder)
     summary = {"method": run.method.name, **result.plain, "record": str(path)}
     return _page(result, summary)

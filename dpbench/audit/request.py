@@ -28,6 +28,15 @@ CANARIES, CANARIES_OF_SIGNS = 100_000, 2**15
 STEPS, RUNS = 5_000, 1_000
 """Default numbers of steps and of runs with one canary."""
 
+OF_GAMES = {
+    "step": STEPS,
+    "cut": STEPS,
+    "normalization": STEPS,
+    "memory": RUNS,
+    "temperature": RUNS,
+}
+"""Default numbers by game, except for the game of a run."""
+
 FOR_CONTENDERS = {"run": 20_000, "step": STEPS, "bits": STEPS}
 """Default numbers by game for contenders, which materialise the gradients of a batch."""
 
@@ -69,8 +78,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     check_auditable(run)
     shared = run.method.clip.sensitivity.per_coordinate
     of_run = CANARIES_OF_SIGNS if shared else CANARIES
-    default = {"step": STEPS, "cut": STEPS, "memory": RUNS}.get(game, of_run)
-    count = spelled_integer(canaries) if canaries else default
+    count = spelled_integer(canaries) if canaries else OF_GAMES.get(game, of_run)
     count = integer("canaries", count, least=100, most=MAX_CANARIES)
     size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)
     # A learning rate that determines the noise stays: the model moves, but not its gradients.

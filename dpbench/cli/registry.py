@@ -115,7 +115,8 @@ _ALL = (
         "audit",
         "[KEY=VALUE ...]",
         "attack a run's epsilon with canaries and report a lower bound; canaries=N, "
-        "claim=EPSILON, game=run|step|memory|cut, contender=NAME for another library; "
+        "claim=EPSILON, game=run|step|memory|cut|normalization|temperature, "
+        "contender=NAME for another library; "
         "step=MODULE:FACTORY or training=MODULE:FACTORY for private training code of your "
         "own (docs/audit_your_code.md)",
         "dpbench.cli.commands:audit",

@@ -193,6 +193,19 @@ def test_a_canary_that_takes_a_place_holds_and_is_refuted_as_a_poisson_sample(mo
     profiles.cache_clear()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("game", "trials"),
+    [("normalization", 600), pytest.param("temperature", 200, marks=pytest.mark.long)],
+)
+def test_a_release_beside_the_steps_holds_and_is_refuted_with_a_tenth_of_the_noise(
+    game, trials, monkeypatch
+):
+    assert not is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
+    less_noise(0.1)(monkeypatch)
+    assert is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
+
+
 def less_noise(by: float):
     def mutate(patch):
         add = Gaussian.add

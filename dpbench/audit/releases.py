@@ -1,0 +1,80 @@
+"""Attacks on what a run releases beside its steps: the constants of a private normalization, and a
+private temperature. Each trial calls the code that runs call, with the canary or without it."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from dpbench.audit.game import Game
+from dpbench.audit.inference import Scores
+from dpbench.data.dataset import Split
+from dpbench.mechanism.streams import Stream
+from dpbench.privacy.ledger import Ledger
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import generator
+from dpbench.training.run import Run
+from dpbench.training.statistics import PrivateNormalization
+from dpbench.training.temperature import PrivateTemperature
+
+COMPANIONS = 2000
+"""Images of one pixel of -1 or 1, so many that they alone decide the medians of norms: 1."""
+
+HUGE = 1e4
+"""The canary's pixel, or the size of its logits."""
+
+
+def play_normalization(run: Run, trials: int) -> Game:
+    """Measure mean and mean square of a channel `trials` times, with the noise multiplier of a run.
+
+    The canary adds to both sums as much as the medians allow, of which the attacker knows all other
+    summands.
+    """
+    multiplier = _multiplier(run)
+    normalization = PrivateNormalization(multiplier, 16 * multiplier)
+    pixels = torch.ones(COMPANIONS + 1)
+    pixels[:COMPANIONS:2] = -1
+    pixels[-1] = HUGE
+    images, labels = pixels.view(-1, 1, 1, 1), torch.zeros(len(pixels), dtype=torch.long)
+    data = {True: Split(images, labels, labels), False: Split(images[:-1], labels[1:], labels[1:])}
+
+    def score(canary: bool, stream: Stream) -> float:
+        made = normalization.measured(data[canary], COMPANIONS, stream)
+        squares = made.variance + made.mean.square()
+        return float(COMPANIONS * (made.mean + squares - 1))
+
+    return _played("normalization", run, trials, Ledger().after(normalization.step), score)
+
+
+def play_temperature(run: Run, trials: int) -> Game:
+    """Fit a temperature `trials` times, in ten steps, with the noise multiplier of a run.
+
+    The canary is alone, certain and wrong: every gradient of its loss has the norm of the bound.
+    """
+    fit = PrivateTemperature(1, 0.1, 0.5, 10, 0.01, 1.0, _multiplier(run))
+    logits, wrong = torch.tensor([[HUGE, -HUGE]]), torch.ones(1, dtype=torch.long)
+    data = {True: Split(logits, wrong, wrong), False: Split(logits[:0], wrong[:0], wrong[:0])}
+
+    def score(canary: bool, stream: Stream) -> float:
+        return fit.fitted(data[canary], 1, stream.derived).log_temperature.item()
+
+    return _played("temperature", run, trials, Ledger().after(fit.step, fit.steps), score)
+
+
+def _multiplier(run: Run) -> float:
+    multiplier = run.privacy.noise_multiplier
+    if not isinstance(multiplier, float | int):
+        raise UserError("this game needs a number as privacy.noise_multiplier.")
+    return multiplier
+
+
+def _played(
+    what: str, run: Run, trials: int, ledger: Ledger, score: Callable[[bool, Stream], float]
+) -> Game:
+    """The game of independent trials, each scored with the canary or without it."""
+    draw = generator(run.seed, "canary's coins", torch.device("cpu"))
+    included = torch.rand(trials, generator=draw) < 0.5
+    stream = run.stream("noise", torch.device("cpu"))
+    scores = [score(coin, stream.derived(str(k))) for k, coin in enumerate(included.tolist())]
+    attack = Scores(np.array(scores), included.numpy())
+    return Game(what, f"private {what}", (attack,), ledger, run.privacy.delta, run.seed)
