@@ -8,13 +8,12 @@ from dpbench.audit.audit import GAMES, Audit, audit, record_of
 from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
 from dpbench.audit.request import DEFAULTS, FOR_CONTENDERS, contender_audit, prepare_audit
-from dpbench.audit.row import HEAD, row_of
+from dpbench.audit.row import audit_grid
 from dpbench.config.settings import split_settings
 from dpbench.records.epsilon import REFUTED
 from dpbench.system.files import check_writable
 from dpbench.system.validate import fraction, number, one_of, spelled_number
-from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.page import Block, Page
 
 
 def run_audit(arguments: list[str]) -> tuple[str, bool]:
@@ -49,5 +48,5 @@ def _of_run(arguments: list[str]) -> str:
 
 
 def _page(result: Audit, summary: Mapping[str, object]) -> str:
-    grid = grid_lines(Grid("", HEAD, (row_of(result),)))
-    return f"{grid}\n\n{result.sentence}\n\n{json.dumps(summary)}"
+    blocks: list[Block] = [audit_grid("", [result]), result.sentence, json.dumps(summary)]
+    return Page("", blocks).markdown.rstrip()

@@ -1,33 +1,25 @@
-"""An audit as a row of a table."""
+"""Audits as rows of a grid."""
+
+from collections.abc import Callable, Iterable
 
 from dpbench.audit.audit import Audit
+from dpbench.tables.grid import Grid, grid_of
 
-HEAD = (
-    "method",
-    "attacked",
-    "canaries",
-    "steps",
-    "claimed",
-    "by",
-    "audited (own family)",
-    "audited (GDP)",
-    "audited (one run)",
-    "audited / claimed",
-    "verdict",
-)
+COLUMNS: dict[str, Callable[[Audit], str]] = {
+    "method": lambda a: a.game.attacked,
+    "attacked": lambda a: a.game.name,
+    "canaries": lambda a: str(len(a.scores.values)),
+    "steps": lambda a: str(a.game.ledger.steps),
+    "claimed": lambda a: f"{a.nominal.epsilon:.3f}",
+    "by": lambda a: a.nominal.source,
+    "audited (own family)": lambda a: f"{a.bounds.family:.3f}",
+    "audited (GDP)": lambda a: f"{a.bounds.gdp:.3f}",
+    "audited (one run)": lambda a: f"{a.bounds.one_run:.3f}",
+    "audited / claimed": lambda a: f"{a.ratio:.2f}",
+    "verdict": lambda a: a.verdict,
+}
 
 
-def row_of(result: Audit) -> tuple[str, ...]:
-    """The cells of one audit."""
-    bounds = result.bounds
-    return (
-        result.game.attacked,
-        result.game.name,
-        str(len(result.scores.values)),
-        str(result.game.ledger.steps),
-        f"{result.nominal.epsilon:.3f}",
-        result.nominal.source,
-        *(f"{epsilon:.3f}" for epsilon in (bounds.family, bounds.gdp, bounds.one_run)),
-        f"{result.ratio:.2f}",
-        result.verdict,
-    )
+def audit_grid(heading: str, audits: Iterable[Audit]) -> Grid:
+    """A grid with a row for each audit."""
+    return grid_of(heading, COLUMNS, audits)

@@ -23,7 +23,7 @@ from dpbench.audit.request import (
     contender_audit,
     prepare_audit,
 )
-from dpbench.audit.row import HEAD, row_of
+from dpbench.audit.row import COLUMNS, audit_grid
 from dpbench.config.buildable import settings_of
 from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.execution.run_config import run_config
@@ -37,8 +37,6 @@ from dpbench.system.errors import Unavailable
 from dpbench.system.files import check_writable, write_atomically
 from dpbench.system.progress import counting
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
-from dpbench.tables.tidy import csv_text
 from dpbench.training.provenance import code, installed_version
 
 RULES = (
@@ -123,10 +121,10 @@ def audit_table(target: Target) -> dict[str, bytes]:
     answers = _in_processes(partial(_load_or_attack, folder, again), tasks, target.config["jobs"])
     made = [row for answer in answers if not isinstance(answer, str) for row in answer]
     missing = [answer for answer in answers if isinstance(answer, str)]
-    grid = Grid("", HEAD, tuple(row.cells for row in made))
+    grid = Grid("", tuple(COLUMNS), tuple(row.cells for row in made))
     return {
         "md": _page(target, made, grid, missing),
-        "csv": csv_text(grid.head, grid.rows).encode(),
+        "csv": grid.csv.encode(),
         **images(titled(_picture(made), target.title)),
     }
 
@@ -180,7 +178,7 @@ def _row(result: Audit) -> AuditRow:
     nominal, game = result.nominal, result.game
     label = f"{game.attacked}, {game.name}, {nominal.source.partition(' (')[0]}"
     epsilons = nominal.epsilon, result.bounds.family
-    return AuditRow(row_of(result), label, *epsilons, result.verdict == REFUTED)
+    return AuditRow(audit_grid("", [result]).rows[0], label, *epsilons, result.verdict == REFUTED)
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
@@ -227,7 +225,7 @@ def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequenc
         target.table.paper,
         f"- {len(rows)} claims attacked, {refuted} refuted.",
         image(target),
-        grid_lines(grid),
+        grid,
         "## Rules and notes",
         *RULES,
         *target.table.notes,

@@ -13,7 +13,7 @@ from dpbench.bench.disturbed import BUSY, IMPLAUSIBLE, VARIES, disturbed
 from dpbench.bench.timing import Timing
 from dpbench.system.errors import UserError, print_message
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import bullets, document, grid_lines
+from dpbench.tables.page import Block, Page
 
 COLUMNS = (
     *("case", "contender", "parameters", "batch_size", "dtype"),
@@ -26,7 +26,7 @@ COLUMNS = (
 def rows(case: Case, timed: list[Timing], environment: str, load: float) -> pd.DataFrame:
     """One row per contender: median, minimum and maximum over the repeats.
 
-    A ratio is a time over the baseline's time in the same repeat. load: by core, before the measurement.
+    A ratio is a time over the baseline's time in the same repeat. load: by core, before it.
     """
     (baseline,) = (t for t in timed if t.contender == BASELINE)
     data = [
@@ -112,8 +112,7 @@ def render(path: Path, markdown: Callable[[pd.DataFrame], str], picture: str) ->
 def markdown(data: pd.DataFrame) -> str:
     """Ratios of all cases in one table, then each case with its times, memory and reasons."""
     data = data.assign(shown=_ratios(data))
-    head = [
-        "# Time of one training step",
+    blocks: list[Block] = [
         "One step is forward, per-example gradients, clipping to norm 1, sum, Gaussian noise of "
         "multiplier 1, and the SGD update; `plain` is forward, backward and update. Milliseconds "
         "are medians over the repeats (least to largest); a ratio is the median over the repeats "
@@ -123,12 +122,12 @@ def markdown(data: pd.DataFrame) -> str:
         f"is disturbed if its plain step took over {VARIES:g} times its least, "
         f"a step of ours took less than {IMPLAUSIBLE:g} of it, or over {BUSY:g} processes a core "
         "ran before it.",
-        bullets(environment_lines(data)),
-        "## Ratio to the plain step",
+        [*environment_lines(data)],
         _overview(data),
     ]
-    parts = [_case(name, rows) for name, rows in data.groupby("case", sort=False)]
-    return document(*head, *parts)
+    for name, rows in data.groupby("case", sort=False):
+        blocks += _case(name, rows)
+    return Page("Time of one training step", blocks).markdown
 
 
 def environment_lines(data: pd.DataFrame) -> Iterable[str]:
@@ -148,13 +147,14 @@ def _ratios(data: pd.DataFrame) -> list[str]:
     ]
 
 
-def _overview(data: pd.DataFrame) -> str:
+def _overview(data: pd.DataFrame) -> Grid:
     ratios = data.pivot(index="contender", columns="case", values="shown").fillna("—")
     ratios = ratios.reindex(data["contender"].unique())[data["case"].unique()]
-    return grid_lines(Grid("", ("", *ratios.columns), tuple(ratios.itertuples())))
+    head = ("", *ratios.columns)
+    return Grid("Ratio to the plain step", head, tuple(ratios.itertuples()))
 
 
-def _case(name: str, data: pd.DataFrame) -> str:
+def _case(name: str, data: pd.DataFrame) -> list[Block]:
     first = data.iloc[0]
     title = f"## {name}\n\nBatch size {first.batch_size}, {first['dtype']}"
     if not pd.isna(first.parameters):
@@ -163,7 +163,7 @@ def _case(name: str, data: pd.DataFrame) -> str:
         title += f", load {first['load']:g} a core"
     header = ("contender", "ms per step", "ratio", "memory, MiB", "check")
     cells = tuple((row.contender, *_cells(row)) for row in data.itertuples())
-    return f"{title}.\n\n{grid_lines(Grid('', header, cells))}"
+    return [f"{title}.", Grid("", header, cells)]
 
 
 def _cells(row) -> list[str]:

@@ -14,7 +14,7 @@ import pandas as pd
 from dpbench.bench.report import environment_lines, spread
 from dpbench.system.errors import print_message
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import bullets, document, grid_lines
+from dpbench.tables.page import Block, Page
 
 BASELINE = "import torch"
 
@@ -135,9 +135,8 @@ def markdown(data: pd.DataFrame) -> str:
     """One table of all commands."""
     head = ("command", "seconds", "CPU seconds", "over `import torch`", "repeats")
     cells = tuple((row.case, *_cells(row)) for row in data.itertuples())
-    times = grid_lines(Grid("", head, cells))
-    title = "# Time of whole commands"
-    return document(title, EXPLANATION, bullets(environment_lines(data)), times)
+    blocks: list[Block] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
+    return Page("Time of whole commands", blocks).markdown
 
 
 def _cells(row) -> list[str]:

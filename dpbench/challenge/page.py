@@ -22,7 +22,7 @@ from dpbench.records.record import Record
 from dpbench.search.report import at_edge
 from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import NO_VALUE, Grid, interval_text, number
-from dpbench.tables.markdown import bullets, document, section
+from dpbench.tables.page import Block, Page
 from dpbench.tables.sweep.cells import Runs
 
 NOTE = (
@@ -41,20 +41,20 @@ def render(entry: Entry, outcomes: Sequence[Outcome]) -> str:
         dict(zip(protocol.target.labels, outcomes, strict=True)),
     )
     compared = _compared(entry, by_label, baselines)
-    parts = []
+    parts: list[Block] = []
     for label, outcome in by_label.items():
         of_label = {row: pair for (under, row), pair in compared.items() if under == label}
         grid = _grid(entry, label, outcome, baselines[label], of_label)
-        parts += [section(grid), bullets(_choice(outcome))]
+        parts += [grid, [*_choice(outcome)]]
     records = [record for outcome in outcomes for record in outcome.tested]
-    return document(
-        f"# {protocol.target.title}: {entry.name}",
+    blocks = [
         _protocol(entry),
         *parts,
         f"{NOTE} {legend(record.statement for record in records)}",
         f"Made by `{shlex.join(entry.words)}`. To recount it from its records, add "
         f"`recount={entry.stem}.{RECORDS}`.",
-    )
+    ]
+    return Page(f"{protocol.target.title}: {entry.name}", blocks).markdown
 
 
 def _compared(

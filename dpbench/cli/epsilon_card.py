@@ -7,7 +7,7 @@ from dpbench.config.names import method_name
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.epsilon import Terms, epsilon_or_reason, marked, rounded_up
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import bullets, document, grid_lines
+from dpbench.tables.page import Block, Page
 
 ATTACKS = {
     "membership_advantage": "advantage of telling whether an example was trained on",
@@ -22,13 +22,14 @@ def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) ->
     choices, attacks = config["choices"], more["attacks"] or {}
     epsilons = Grid("", ("epsilon", "by"), tuple(_epsilons(said, more["replace_one"])))
     bounds = [(text, f"{100 * attacks[name]:.3g}%") for name, text in ATTACKS.items() if attacks]
-    return document(
-        f"# {method_name(choices['method'])} on {choices['dataset']}, {choices['model']}",
-        grid_lines(epsilons),
+    title = f"{method_name(choices['method'])} on {choices['dataset']}, {choices['model']}"
+    blocks: list[Block] = [
+        epsilons,
         f"**{said['guarantee']}**: {said['why']}",
-        grid_lines(Grid("", ("an attack", "achieves at most"), tuple(bounds))) if bounds else "",
-        bullets([*_facts(said), *said["notes"]]),
-    )
+        Grid("", ("an attack", "achieves at most"), tuple(bounds)) if bounds else "",
+        [*_facts(said), *said["notes"]],
+    ]
+    return Page(title, blocks).markdown
 
 
 def _epsilons(said: Statement, replace_one: float | None) -> Iterator[tuple[str, str]]:

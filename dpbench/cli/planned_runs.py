@@ -9,7 +9,7 @@ from dpbench.mechanism.method import Inapplicable
 from dpbench.privacy.statement import UPPER_BOUNDS, Statement
 from dpbench.records.epsilon import Terms, epsilon_or_reason, legend, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.page import Page
 from dpbench.training.plan import privacy_statement
 
 HEAD = ("steps", "sampling rate", "noise multiplier", "epsilon (RDP)", "epsilon (PLD)", "delta")
@@ -28,7 +28,7 @@ def planned_runs(overrides: list[str]) -> str:
         for run, said in zip(runs, stated, strict=True)
     )
     terms = legend(said for said in stated if not isinstance(said, str))
-    return "\n\n".join(filter(None, (grid_lines(Grid("", (*keys, *HEAD), tuple(rows))), terms)))
+    return Page("", [Grid("", (*keys, *HEAD), tuple(rows)), terms]).markdown.rstrip()
 
 
 def _values(overrides: list[str], keys: list[str]) -> list[str]:

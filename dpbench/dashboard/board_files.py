@@ -4,9 +4,8 @@ from collections.abc import Mapping
 
 from dpbench.dashboard.values import delta_text, gap_text, value_text
 from dpbench.records.epsilon import rounded_up
-from dpbench.tables.grid import NO_VALUE, Grid
+from dpbench.tables.grid import NO_VALUE, Grid, csv_text
 from dpbench.tables.latex import tabular
-from dpbench.tables.tidy import csv_text
 
 ENDS = ("mean", "low", "high")
 GAP = ("difference", "difference_half", "difference_n")

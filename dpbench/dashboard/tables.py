@@ -13,7 +13,7 @@ from dpbench.system.files import files_in
 from dpbench.system.paths import benchmarks_folder, conf_folder
 from dpbench.tables.conditions import row_name
 from dpbench.tables.header import HEAD
-from dpbench.tables.markdown import command_of
+from dpbench.tables.page import command_of
 from dpbench.tables.published import read_published, without_comments
 
 NOT_RUN = "not run"

@@ -18,7 +18,6 @@ from dpbench.reproduce.target import Target, target_of
 from dpbench.search.budget import budgets, expected_best, shares
 from dpbench.tables.conditions import Condition, row_name
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -58,10 +57,7 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
         target,
         f"{target.table.paper}.",
         image(target),
-        *(
-            f"## {_label(metric)}, in percent\n\n{grid_lines(_grid(data, metric, costs))}"
-            for metric in setup.metrics
-        ),
+        *(_grid(data, metric, costs) for metric in setup.metrics),
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
@@ -123,7 +119,8 @@ def _grid(data: pd.DataFrame, metric: str, costs: dict[str, dict[int, float]]) -
         for arm, points in of_condition.groupby("arm", sort=False):
             cells = {point.trials: _cell(point) for point in points.itertuples()}
             lines.append((str(condition), str(arm), *(cells.get(c, "") for c in counts)))
-    return Grid("", ("condition", "method", *map(str, counts)), tuple(lines))
+    head = ("condition", "method", *map(str, counts))
+    return Grid(f"{_label(metric)}, in percent", head, tuple(lines))
 
 
 def _label(metric: str) -> str:

@@ -33,8 +33,7 @@ from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid
 from dpbench.tables.latex import tabular
-from dpbench.tables.markdown import document, grid_lines
-from dpbench.tables.tidy import csv_text
+from dpbench.tables.page import Page
 
 DEFAULTS = {
     **{"method": "", "baseline": "dpsgd", "metric": "test/accuracy"},
@@ -198,8 +197,8 @@ def checklist(arguments: Sequence[str]) -> str:
     found = _of_table(target_of(name, []), folder) if is_table else _of_folder(folder)
     grid = _grid(name, found, given)
     texts = (
-        document(f"# Checklist: {name}", grid_lines(grid), RULES),
-        csv_text(grid.head, grid.rows),
+        Page(f"Checklist: {name}", [grid, RULES]).markdown,
+        grid.csv,
         tabular(f"Checklist: {name}", grid) + "\n",
     )
     for suffix, text in zip(SUFFIXES, texts, strict=True):

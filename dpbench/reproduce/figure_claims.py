@@ -23,7 +23,7 @@ from dpbench.tables.claims.grids import (
 )
 from dpbench.tables.claims.quantities import MINUS, Quantity
 from dpbench.tables.columns import Column
-from dpbench.tables.markdown import bullets, section
+from dpbench.tables.page import Block
 from dpbench.tables.runs import Row
 from dpbench.tables.summary import claims_line
 
@@ -74,15 +74,14 @@ def judge_figure(
     ]
 
 
-def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[str], list[str]]:
-    """The paragraphs on claims at the beginning and at the end of a figure's page."""
+def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[Block], list[Block]]:
+    """The blocks on claims at the beginning and at the end of a figure's page."""
     if not judged:
         return [], []
     over = {item.claim.over for item in judged}
     rules = [RULE, SERIES_RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
     lines = [claims_line(judged), chance_line(judged), power_line(judged)]
-    before = [bullets(filter(None, lines)), section(claims_grid(judged))]
-    return before, [section(comparisons_grid(judged)), *rules]
+    return [[*filter(None, lines)], claims_grid(judged)], [comparisons_grid(judged), *rules]
 
 
 def _columns(target: Target, claim: Claim) -> list[Column]:

@@ -2,7 +2,7 @@
 
 from dpbench.reproduce.target import Target
 from dpbench.tables.edition import PAPER_SCALE
-from dpbench.tables.markdown import document, made_by
+from dpbench.tables.page import Block, Page
 
 NOT_PRIVATE = (
     "Drawn from private data without accounting for it; nothing here is released privately."
@@ -10,10 +10,9 @@ NOT_PRIVATE = (
 """On the page of a picture whose numbers no epsilon covers."""
 
 
-def page(target: Target, *parts: str) -> bytes:
-    """The page under the target's title, with its command at the end. parts: paragraphs, lists and
-    tables in Markdown."""
-    return document(f"# {target.title}", *parts, made_by(target.command)).encode()
+def page(target: Target, *blocks: Block) -> bytes:
+    """The page under the target's title, with its command at the end."""
+    return Page(target.title, blocks, target.command).markdown.encode()
 
 
 def image(target: Target) -> str:

@@ -16,7 +16,7 @@ from dpbench.tables.claims.grids import gap_text
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid, number
-from dpbench.tables.markdown import document, section
+from dpbench.tables.page import Page
 
 HEAD = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "margin", "seeds", "hours")
 NEVER = f"more than {MOST_SEEDS}"
@@ -49,16 +49,16 @@ def power_page(target: Target, power: float) -> str:
     plans = list(_plans(judged_claims(target, records), power))
     costs = _seconds(target, records)
     grid = Grid("Undecided comparisons", HEAD, tuple(_line(plan, costs) for plan in plans))
-    return document(
-        f"# {target.title}: seeds for a power of {100 * power:g}%",
+    blocks = [
         _total(plans, costs),
-        section(grid) if plans else "",
+        grid if plans else "",
         "Seeds: the least number that shows a gap, or that it is smaller than the margin, with "
         f"this probability, if the true gap and spread are those measured, at {100 * LEVEL:g}% "
         "divided by the number of comparisons of the claim. Few seeds measure a spread badly: plan "
         "for more, and fix the number before looking. Hours: of the runs of both rows that are "
         "missing, at the seconds of those recorded.",
-    )
+    ]
+    return Page(f"{target.title}: seeds for a power of {100 * power:g}%", blocks).markdown
 
 
 def _records(target: Target) -> list[Record]:

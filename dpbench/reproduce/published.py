@@ -8,7 +8,7 @@ from dpbench.records.reading import parse
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target, target_of
 from dpbench.system.errors import UserError
-from dpbench.tables.markdown import command_of
+from dpbench.tables.page import command_of
 
 
 def published_target(page: Path) -> Target:

@@ -28,9 +28,8 @@ from dpbench.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.reproduce.target import BUDGET, Target
 from dpbench.tables.claims.comparisons import JudgedClaim
 from dpbench.tables.conditions import conditions_of, row_name
-from dpbench.tables.files import table_files
-from dpbench.tables.markdown import section
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
+from dpbench.tables.page import Block
 from dpbench.tables.paper_layout import paper_files
 from dpbench.tables.privacy import privacy_grid
 from dpbench.tables.published import PublishedTable, read_epsilon, read_published
@@ -90,7 +89,7 @@ def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim
 
 def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, bytes]:
     table = _built(target, records, not_run)
-    return table_files(table, to_csv(table)) | claims_file(table.claims)
+    return table.files(to_csv(table)) | claims_file(table.claims)
 
 
 def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
@@ -150,7 +149,7 @@ def _figure(
         *before,
         image(target),
         NOT_PRIVATE,
-        *map(section, drawn.grids),
+        *drawn.grids,
         *_reasons(target, not_run.reasons),
         *remarks(target, records),
         *_privacy(target, records, not_run.statements),
@@ -178,7 +177,9 @@ def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
     return [f"No runs of {'; '.join(rows)}: {reason}" for reason, rows in by_reason.items()]
 
 
-def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statement]) -> list[str]:
+def _privacy(
+    target: Target, records: list[Record], planned: Mapping[str, Statement]
+) -> list[Block]:
     """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
     if target.table.epsilon is UNSET:
         return []
@@ -190,7 +191,7 @@ def _privacy(target: Target, records: list[Record], planned: Mapping[str, Statem
     ]
     printed, file = _printed_epsilons(target), target.table
     grid = privacy_grid(rows, printed, file.baseline, planned, file.claimed_by)
-    return [section(grid), *_terms(records, planned)]
+    return [grid, *_terms(records, planned)]
 
 
 def printed_numbers(target: Target) -> PublishedTable:

@@ -12,7 +12,7 @@ from dpbench.search.planned_trials import PlannedTrials
 from dpbench.search.private import PrivateSelection
 from dpbench.search.request import SearchRequest
 from dpbench.tables.grid import NO_VALUE, Grid
-from dpbench.tables.markdown import document, grid_lines
+from dpbench.tables.page import Block, Page
 
 OF_THE_FILE = ("dataset.checksum", "dataset.file", "dataset.folder", "dataset.path")
 """Settings that the page leaves out: whoever has all of a file but one row could guess that row and
@@ -39,7 +39,7 @@ def render(selected: PrivateSelection) -> dict[str, str]:
     """The texts by suffix: the same search gives the same bytes."""
     csv = pd.DataFrame([_row(selected)])
     return {
-        "md": document(*_parts(selected)),
+        "md": _page(selected).markdown,
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
 
@@ -81,23 +81,23 @@ def describe_law(request: SearchRequest) -> str:
     return f"{kind or f'truncated negative binomial of shape {shape:g}'} with mean {mean:g}"
 
 
-def _parts(selected: PrivateSelection) -> list[str]:
+def _page(selected: PrivateSelection) -> Page:
     planned, request = selected.planned, selected.planned.request
     choices = request.config["choices"]
     ranges = ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
     fixed = " ".join(f"`{o}`" for o in request.settings if key_of(o) not in OF_THE_FILE)
     count = len(planned.candidates)
-    return [
-        f"# Private search: {choices['dataset']}",
+    blocks: list[Block] = [
         f"Each trial is one of {count} candidates (draw={request.draw}) of {ranges}, drawn "
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
         f"{describe_law(request)}, and not released.",
-        grid_lines(_grid(planned)),
+        _grid(planned),
         *planned.claims,
         _chosen(selected),
         *NOTES,
         *([f"On the data: {' '.join(planned.notes)}"] if planned.notes else []),
     ]
+    return Page(f"Private search: {choices['dataset']}", blocks)
 
 
 def _grid(planned: PlannedTrials) -> Grid:

@@ -15,7 +15,7 @@ from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, 
 from dpbench.system.validate import spelled_number
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import document, grid_lines
+from dpbench.tables.page import Block, Page
 
 NOTES = (
     "Validation examples are drawn from the training set by the seed of a run; no test metric was "
@@ -51,7 +51,7 @@ def render(
     chosen = [trial for trial in last or ordered if not trial.failures][:1]
     csv = pd.DataFrame([*(_row(trial) | FINAL for trial in last), *map(_row, ordered)])
     return {
-        "md": document(*_parts(request, ordered, last, chosen)),
+        "md": _page(request, ordered, last, chosen).markdown,
         "csv": csv.to_csv(index=False, lineterminator="\n"),
     }
 
@@ -62,18 +62,17 @@ def _ordered(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
     return [*best, *(trial for trial in trials if trial.failures)]
 
 
-def _parts(
+def _page(
     request: SearchRequest,
     ordered: Sequence[Trial],
     finals: Sequence[Trial],
     chosen: Sequence[Trial],
-) -> list[str]:
+) -> Page:
     choices = request.config["choices"]
     keys = [range_.key for range_ in request.space.ranges]
     fixed = [g for g in NAMED_GROUPS if g not in keys]
     count = counted(len(ordered), "trial")
-    return [
-        f"# Search: {', '.join(choices[group] for group in fixed)}",
+    blocks: list[Block] = [
         f"{count} (by={request.by}, draw={request.draw}) of "
         + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
         + f", each with seed {', '.join(request.seeds)}"
@@ -81,34 +80,34 @@ def _parts(
         f"Rule `{request.rule}`: {RULES[request.rule].description}. "
         "Spread: standard deviation over seeds.",
         *(_finals(request, keys, finals) if finals else ()),
-        grid_lines(_grid(keys, ordered)),
+        _grid(keys, ordered),
         _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
         *(at_edge(chosen[0], ordered, request.space.ranges) if chosen else ()),
         *_luck(request, ordered),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *NOTES,
     ]
+    return Page(f"Search: {', '.join(choices[group] for group in fixed)}", blocks)
 
 
-def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) -> list[str]:
+def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) -> list[Block]:
     seeds = ", ".join(request.final_seeds)
     return [
         f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
         "the choice is made: the best of many trials with one seed is partly the luckiest.",
-        grid_lines(_grid(keys, finals)),
+        _grid(keys, finals),
         "## All trials",
     ]
 
 
-def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
+def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
     """What fewer trials would have found, where trials are independent and have an accuracy."""
     values = [trial.mean(ACCURACY) for trial in trials if not trial.failures]
     if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
         return []
     cells = [(str(k), f"{100 * expected_best(values, k):.2f}") for k in budgets(len(values))]
-    grid = Grid("", ("trials", "expected best validation accuracy (%)"), tuple(cells))
     return [
-        f"## Fewer trials\n\n{grid_lines(grid)}",
+        Grid("Fewer trials", ("trials", "expected best validation accuracy (%)"), tuple(cells)),
         "The mean over all ways to draw so many of these trials (Dodge et al. 2019): compare "
         "methods at equal numbers.",
     ]

@@ -1,12 +1,18 @@
 """A grid of text cells, and how numbers are formatted in it."""
 
+import csv
+import io
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dpbench.metrics.paired_t import PairedTest
 from dpbench.tables.cells import Cell
 
 NO_VALUE = "-"
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -19,6 +25,24 @@ class Grid:
     heading: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def csv(self) -> str:
+        """The grid as a CSV file."""
+        return csv_text(self.head, self.rows)
+
+
+def csv_text(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A CSV file of a header and lines of as many texts."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *lines])
+    return text.getvalue()
+
+
+def grid_of(heading: str, columns: Mapping[str, Callable[[T], str]], items: Iterable[T]) -> Grid:
+    """The grid with a row for each item. columns: by head, the text of an item."""
+    rows = tuple(tuple(text(item) for text in columns.values()) for item in items)
+    return Grid(heading, tuple(columns), rows)
 
 
 def number(value: float, digits: int | None) -> str:

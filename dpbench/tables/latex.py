@@ -1,10 +1,9 @@
-"""A table as LaTeX, for the booktabs package."""
+"""Grids as LaTeX, for the booktabs package."""
 
 import re
 from collections.abc import Sequence
 
 from dpbench.tables.grid import Grid
-from dpbench.tables.table import Table
 
 GREEK = r"\varepsilon \delta \sigma \mu \alpha \beta \gamma \eta \lambda \rho"
 SIGNS = r"\pm \approx \le \ge \times \to \uparrow \downarrow - \infty \cdot"
@@ -33,13 +32,6 @@ BOLD = re.compile(r"^\*\*(.*)\*\*$")
 SPECIAL = re.compile("|".join(map(re.escape, ESCAPES)))
 
 
-def to_latex(table: Table) -> str:
-    """The whole table as LaTeX: the same runs always give the same text."""
-    blocks = [_block(table, grid) for grid in table.grids]
-    before, after = map(escape, table.summary), map(escape, [*table.rules, *table.notes])
-    return "\n\n".join([*before, *blocks, *after]) + "\n"
-
-
 def escape(text: str) -> str:
     """Text with LaTeX's special characters escaped, in one pass so that escapes stay intact."""
     return SPECIAL.sub(lambda match: ESCAPES[match[0]], text)
@@ -61,10 +53,6 @@ def tabular(caption: str, grid: Grid) -> str:
         r"\end{table}",
     ]
     return "\n".join(lines)
-
-
-def _block(table: Table, grid: Grid) -> str:
-    return tabular(" ".join([f"{table.title}. {grid.heading}.", *table.introduction]), grid)
 
 
 def _line(texts: Sequence[str], width: int) -> str:

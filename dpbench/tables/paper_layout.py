@@ -14,12 +14,11 @@ from dpbench.system.validate import one_of
 from dpbench.tables.cells import Cell
 from dpbench.tables.columns import Column
 from dpbench.tables.edition import Edition
-from dpbench.tables.grid import NO_VALUE, Grid, number
+from dpbench.tables.grid import NO_VALUE, Grid, csv_text, number
 from dpbench.tables.latex import escape
-from dpbench.tables.markdown import grid_lines
+from dpbench.tables.page import Page
 from dpbench.tables.published import Published
 from dpbench.tables.table import Table
-from dpbench.tables.tidy import csv_text
 
 LONG = 40
 """Tables with more rows are longtables."""
@@ -184,7 +183,7 @@ def _markdown(table: PaperTable) -> str:
         first = [row.condition if row.condition != before else ""] if table.has_conditions else []
         rows.append((*first, row.method, *(cell.text("**{}**") for cell in row.cells)))
         before = row.condition
-    return f"{table.caption}\n\n{grid_lines(Grid('', table.head, tuple(rows)))}\n"
+    return Page("", [table.caption, Grid("", table.head, tuple(rows))]).markdown
 
 
 def _csv(cells: Sequence[Cell]) -> str:

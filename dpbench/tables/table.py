@@ -16,6 +16,7 @@ from dpbench.tables.claims.quantities import printed_table, quantity
 from dpbench.tables.edition import PAPER_SCALE, Edition
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
+from dpbench.tables.page import Block, Page
 from dpbench.tables.privacy import TIGHTEST_COLUMN, privacy_grid
 from dpbench.tables.published import PublishedTable, check_covered
 from dpbench.tables.runs import Row, rows_of
@@ -25,7 +26,7 @@ from dpbench.tables.verdict import rule, scores_line
 
 @dataclass(frozen=True)
 class Table:
-    """The content that renderers write: title, introduction, grids and notes.
+    """A table of runs or measurements, and what its files say of it.
 
     summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts;
     command: the one that makes the table; foot: grids of the page alone, after the notes.
@@ -42,6 +43,23 @@ class Table:
     claims: tuple[JudgedClaim, ...] = ()
     command: str = ""
     foot: tuple[Grid, ...] = ()
+
+    @property
+    def page(self) -> Page:
+        rules = ["## Rules and notes", *self.rules, self.notes] if self.rules or self.notes else []
+        blocks: list[Block] = [*self.introduction, self.summary, *self.grids, *rules, *self.foot]
+        return Page(self.title, blocks, self.command)
+
+    @property
+    def latex(self) -> str:
+        """The page for a paper: the introduction is in the captions."""
+        page = Page(self.title, [self.summary, *self.grids, self.rules, self.notes])
+        return page.latex(" ".join(self.introduction)) + "\n"
+
+    def files(self, csv: str) -> dict[str, bytes]:
+        """By suffix. csv: the text of the CSV file, whose columns differ between tables."""
+        texts = {"md": self.page.markdown, "csv": csv, "tex": self.latex}
+        return {suffix: text.encode() for suffix, text in texts.items()}
 
 
 def build_table(

@@ -1,12 +1,11 @@
 """A table as tidy CSV, for other programs."""
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dpbench.tables.cells import Cell
 from dpbench.tables.claims.comparisons import Comparison, JudgedClaim
+from dpbench.tables.grid import csv_text
 from dpbench.tables.header import HEAD
 from dpbench.tables.table import Table
 
@@ -42,13 +41,6 @@ def claims_csv(judged: Sequence[JudgedClaim]) -> str:
 def claims_file(judged: Sequence[JudgedClaim]) -> dict[str, bytes]:
     """The file of `claims_csv` by suffix; none without claims."""
     return {"claims.csv": claims_csv(judged).encode()} if judged else {}
-
-
-def csv_text(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A CSV file of a header and lines of as many texts."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *lines])
-    return text.getvalue()
 
 
 def _numbers(c: Comparison) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.tables.grid import Grid, number
-from dpbench.tables.latex import ESCAPES, escape, to_latex
-from dpbench.tables.markdown import grid_lines, to_markdown
+from dpbench.tables.latex import ESCAPES, escape
+from dpbench.tables.page import Page
 from dpbench.tables.published import Published
 from dpbench.tables.tidy import claims_csv, to_csv
 from tests.latex import assert_compiles
@@ -93,7 +93,7 @@ def table(build):
 
 
 def test_markdown(build):
-    text = to_markdown(table(build))
+    text = table(build).page.markdown
     assert text.startswith(MARKDOWN)
     assert text.endswith("- The test set is also the validation set.\n- One note.\n")
     assert "Cells: with m = 2 margins of the column (acc_a, pi_ab 1), reproduced if" in text
@@ -125,7 +125,7 @@ def test_csv_has_no_dust_of_floating_point(build, run):
 
 
 def test_latex(build):
-    text = to_latex(table(build))
+    text = table(build).latex
     assert TABULAR in text
     assert text.count(r"\begin{tabular}") == len(table(build).grids)
     assert text.endswith("One note.\n")
@@ -152,13 +152,14 @@ def test_every_latex_file_compiles(tmp_path):
 
 
 def test_bars_and_line_breaks_stay_within_their_cell():
-    text = grid_lines(Grid("x", ("a", "b"), (("|d|", "two\nlines"),)))
+    text = Page("", [Grid("", ("a", "b"), (("|d|", "two\nlines"),))]).markdown.strip()
     assert text.splitlines()[-1] == r"| \|d\| | two lines |"
 
 
 def test_a_short_row_is_filled_up():
     assert (
-        grid_lines(Grid("x", ("a", "b", "c"), (("1", "why"),))).splitlines()[-1] == "| 1 | why |  |"
+        Page("", [Grid("", ("a", "b", "c"), (("1", "why"),))]).markdown.splitlines()[-1]
+        == "| 1 | why |  |"
     )
 
 

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 
 from dpbench.system.errors import UserError
-from dpbench.tables.latex import to_latex
-from dpbench.tables.markdown import to_markdown
 from dpbench.tables.privacy import NO_PROOF
 from dpbench.tables.published import Published
 from dpbench.tables.tidy import to_csv
@@ -71,7 +69,7 @@ def test_an_impossible_method_shows_its_reason(build):
     assert line(table, "Ours", "fair") == ("fair", "not possible: it needs two classes.")
     assert cell(table, "fair", "acc_a").verdict == "not possible"
     assert not any("fair" in note for note in table.notes)
-    assert r"\multicolumn{3}{l}{not possible: it needs two classes.}" in to_latex(table)
+    assert r"\multicolumn{3}{l}{not possible: it needs two classes.}" in table.latex
 
 
 def test_a_diverged_run_makes_the_mean_nan_and_is_named(build, run, runs):
@@ -208,7 +206,7 @@ def test_a_cell_shows_the_weakest_guarantee_and_the_largest_epsilon(build, run, 
     assert line(build([*runs[:3], weaker]), "Privacy", "dpsgd")[8] == "approximate"
 
 
-@pytest.mark.parametrize("render", [to_markdown, to_csv, to_latex])
+@pytest.mark.parametrize("render", [lambda t: t.page.markdown, to_csv, lambda t: t.latex])
 def test_the_order_of_the_runs_does_not_change_a_byte(build, run, runs, render):
     more = [*runs, run("fair", 0, 0.8), run("fair", 1, 0.1, variant="paper")]
     texts = set()
@@ -218,7 +216,7 @@ def test_the_order_of_the_runs_does_not_change_a_byte(build, run, runs, render):
     assert len(texts) == 1
 
 
-@pytest.mark.parametrize("render", [to_markdown, to_csv, to_latex])
+@pytest.mark.parametrize("render", [lambda t: t.page.markdown, to_csv, lambda t: t.latex])
 def test_every_verdict_is_among_the_known_ones(build, render):
     verdicts = {c.verdict for c in build(published=PRINTED).cells}
     assert verdicts <= {"reproduced", "close", "differs", "undecided", "missing", "-"}

@@ -15,8 +15,8 @@ from dpbench.reproduce.render import render
 from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
 from dpbench.system.paths import PACKAGE
-from dpbench.tables.markdown import document, made_by
 from dpbench.tables.not_run import NotRun
+from dpbench.tables.page import Page
 from dpbench.verify.command import verify
 from dpbench.verify.records import contradictions
 from dpbench.verify.tables import conflicting_records, unsupported_lines
@@ -159,7 +159,7 @@ def test_impossible_and_planned_rows_need_no_record(tmp_path):
 )
 def test_the_target_of_a_page_is_that_of_the_command_at_its_end(words, epsilons, seeds, tmp_path):
     made, page = target_of("bam_table1", words), tmp_path / "bam_table1-part.md"
-    page.write_text(document("# Table 1", "A paper.", made_by(made.command)))
+    page.write_text(Page("Table 1", ["A paper."], made.command).markdown)
     target = published_target(page)
     found = [dict(condition.values)["privacy.epsilon"] for condition in target.conditions]
     assert found == epsilons
@@ -172,7 +172,7 @@ def test_the_target_of_a_page_is_that_of_the_command_at_its_end(words, epsilons,
 )
 def test_a_page_without_its_command_is_refused(end, tmp_path):
     page = tmp_path / "bam_table1.md"
-    page.write_text(document("# Table 1", end))
+    page.write_text(Page("Table 1", [end]).markdown)
     with pytest.raises(UserError, match="does not end with its command"):
         published_target(page)
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from dpbench.audit.audit import Audit
 from dpbench.audit.code.finding import FLAGGED, Finding
 from dpbench.audit.code.task import Claim
-from dpbench.audit.row import HEAD, row_of
+from dpbench.audit.row import audit_grid
 from dpbench.privacy.accountants import pld
 from dpbench.records.epsilon import REFUTED, rounded_up
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import document, made_by, section
+from dpbench.tables.page import Block, Page
 
 NOT_REFUTED = "not refuted"
 
@@ -50,13 +50,12 @@ class Report:
     @property
     def page(self) -> str:
         """The page in Markdown."""
-        parts = [f"# Audit of {self.name}", self._summary, section(self._claims)]
-        checks = ((name, *finding) for name, finding in self.findings.items())
-        parts.append(section(Grid("Checks", ("check", "result", "why"), tuple(checks))))
+        checks = tuple((name, *finding) for name, finding in self.findings.items())
+        blocks: list[Block] = [self._summary, self._claims]
+        blocks.append(Grid("Checks", ("check", "result", "why"), checks))
         if self.attack:
-            attacked = Grid("Attack", HEAD, (row_of(self.attack),))
-            parts += [section(attacked), self.attack.sentence]
-        return document(*parts, RULES, made_by(self.command))
+            blocks += [audit_grid("Attack", [self.attack]), self.attack.sentence]
+        return Page(f"Audit of {self.name}", [*blocks, RULES], self.command).markdown
 
     def _repr_markdown_(self) -> str:
         return self.page

@@ -18,8 +18,6 @@ from dpbench.records.record import Record
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import NO_VALUE, Grid
-from dpbench.tables.markdown import bullets, grid_lines
-from dpbench.tables.tidy import csv_text
 
 HEAD = (
     *("method", "group", "accuracy", "accuracy lost", "claimed"),
@@ -52,11 +50,11 @@ def exposure_figure(target: Target) -> dict[str, bytes]:
     canaries = target.computed_by(ExposureSettings).canaries
     records = shadow_runs(target)
     rows = exposure_rows(target, records, canaries)
-    lines = list(_lines(rows, target.table.baseline))
+    grid = Grid("", HEAD, tuple(_lines(rows, target.table.baseline)))
     terms = legend(record.statement for runs in records.values() for record in runs)
     return {
-        "md": _page(target, rows, Grid("", HEAD, tuple(lines)), terms),
-        "csv": csv_text(HEAD, lines).encode(),
+        "md": _page(target, rows, grid, terms),
+        "csv": grid.csv.encode(),
         **images(titled(_picture(rows), target.title)),
         RECORDS: records_text(records).encode(),
     }
@@ -101,9 +99,9 @@ def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid, terms: str) -
         f"{target.table.paper} Runs of each method: {len(target.table.seeds)}. "
         f"Scale: {target.scale_label}.",
         *target.part,
-        bullets(_findings(rows, target.table.baseline)),
+        [*_findings(rows, target.table.baseline)],
         image(target),
-        grid_lines(grid),
+        grid,
         "## Rules and notes",
         *RULES,
         terms,

@@ -25,8 +25,6 @@ from dpbench.reproduce.target import Target
 from dpbench.system.progress import counting
 from dpbench.system.validate import Count, Positive
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import bullets, grid_lines
-from dpbench.tables.tidy import csv_text
 from dpbench.training.run import Run
 
 PLAIN, AWARE = "L", "L_BAO"
@@ -139,21 +137,20 @@ def _files(
 ) -> dict[str, bytes]:
     lemma, flat = verdicts(results)
     lines = tuple((r.minimised, str(r.seed), *(f"{x:.4g}" for x in _numbers(r))) for r in results)
+    grid = Grid("", HEAD, lines)
     text = page(
         target,
         f"{target.table.paper}. {own_scale(target)}, on {setup.examples} examples of "
         f"{target.config['choices']['dataset']}; seeds: {target.table.seeds}; {setup.steps} "
         f"steps of {setup.lr:g}; lambda: {setup.weight:g}.",
-        bullets(
-            [
-                f"Lemma 3, L_BAO is an upper bound of L_Z: {lemma}.",
-                f"Minimising L_BAO leads to a flatter minimum (Appendix B): {flat}.",
-            ]
-        ),
-        grid_lines(Grid("", HEAD, lines)),
-        bullets(target.table.notes),
+        [
+            f"Lemma 3, L_BAO is an upper bound of L_Z: {lemma}.",
+            f"Minimising L_BAO leads to a flatter minimum (Appendix B): {flat}.",
+        ],
+        grid,
+        target.table.notes,
     )
-    return {"md": text, "csv": csv_text(HEAD, lines).encode()}
+    return {"md": text, "csv": grid.csv.encode()}
 
 
 def _numbers(r: DescentResult) -> tuple[float, ...]:

@@ -23,7 +23,6 @@ from dpbench.tables.claims.quantities import quantity
 from dpbench.tables.columns import Column
 from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import section
 from dpbench.tables.runs import Row
 from dpbench.tables.tidy import claims_file
 
@@ -80,7 +79,7 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
         f"{target.table.paper}. {own_scale(target)}, seeds {target.table.seeds}.",
         *before,
         image(target),
-        section(_grid(gaps)),
+        _grid(gaps),
         NOT_PRIVATE,
         *after,
         *target.table.notes,

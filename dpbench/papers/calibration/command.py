@@ -17,7 +17,6 @@ from dpbench.papers.calibration.report import (
 from dpbench.reproduce.page import own_scale
 from dpbench.reproduce.target import Target
 from dpbench.system.progress import counting
-from dpbench.tables.files import table_files
 from dpbench.tables.published import read_published
 from dpbench.tables.table import Table
 
@@ -50,7 +49,7 @@ def measured(target: Target) -> dict[str, bytes]:
         cells=(),
         command=target.command,
     )
-    return table_files(table, to_csv(checked))
+    return table.files(to_csv(checked))
 
 
 def _printed(target: Target):

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from dpbench.papers.calibration.laboratory import FINER, Finding
 from dpbench.papers.calibration.properties import TOLERANCE
 from dpbench.tables.counts import counted, tally
-from dpbench.tables.grid import Grid
+from dpbench.tables.grid import Grid, csv_text
 from dpbench.tables.published import PublishedTable
-from dpbench.tables.tidy import csv_text
 
 STATIONARY = 0.05
 """A loss above zero is stationary if its range in the last quarter of the steps is at most this

@@ -25,7 +25,6 @@ from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, Fraction, Positive, integer
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -115,7 +114,7 @@ def sampling_laws(target: Target) -> dict[str, bytes]:
         "expected size.",
         _misreported(data),
         image(target),
-        grid_lines(_grid(data)),
+        _grid(data),
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")

@@ -22,10 +22,8 @@ from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted, tally
-from dpbench.tables.files import table_files
-from dpbench.tables.grid import NO_VALUE, Grid
+from dpbench.tables.grid import NO_VALUE, Grid, grid_of
 from dpbench.tables.table import Table
-from dpbench.tables.tidy import csv_text
 
 RULES = (
     "RDP and PLD, rounded up, are upper bounds of what the setting spends, were its batches "
@@ -55,11 +53,48 @@ WORDS = {
 }
 """The verdicts, as they read for one and for several."""
 
-HEAD = (
-    *("claim", "setting", "steps", "rate", "noise multiplier", "sampler", "delta", "printed"),
-    *("RDP", "PLD", "GDP", "Edgeworth", "own", "shuffled, at most", "verdict", "evidence"),
-)
 STATEMENT_HEAD = ("source", "where", "statement", "what holds", "shown by")
+
+
+def _text(epsilon: float | None, write: Callable[[float], str]) -> str:
+    return NO_VALUE if epsilon is None else write(epsilon)
+
+
+def _given(value: float | None) -> str:
+    return NO_VALUE if value is None else f"{value:.4g}"
+
+
+def _nearest(epsilon: float | None) -> str:
+    return _text(epsilon, "{:.2f}".format)
+
+
+COLUMNS: dict[str, Callable[[Recount], str]] = {
+    "claim": lambda r: r.entry.id,
+    "setting": lambda r: r.entry.setting,
+    "steps": lambda r: str(r.entry.steps or NO_VALUE),
+    "rate": lambda r: _given(r.entry.rate),
+    "noise multiplier": lambda r: _given(r.entry.noise_multiplier),
+    "sampler": lambda r: r.entry.sampler,
+    "delta": lambda r: f"{r.entry.delta:.3g}",
+    "printed": lambda r: r.entry.printed,
+    "RDP": lambda r: _text(r.rdp, rounded_up),
+    "PLD": lambda r: _text(r.pld, rounded_up),
+    "GDP": lambda r: _nearest(r.gdp),
+    "Edgeworth": lambda r: _nearest(r.edgeworth),
+    "own": lambda r: _nearest(r.own),
+    "shuffled, at most": lambda r: _text(r.unamplified, rounded_up),
+    "verdict": lambda r: r.ruling,
+    "evidence": lambda r: r.entry.evidence,
+}
+WHERE: dict[str, Callable[[Recount], str]] = {
+    "source": lambda r: r.entry.source,
+    "where": lambda r: r.entry.where,
+}
+REMARKS: dict[str, Callable[[Recount], str]] = {
+    "by": lambda r: r.entry.accountant,
+    "note": lambda r: " ".join(filter(None, (r.reason, r.entry.note))),
+}
+"""What the CSV file has before and after the columns of the page."""
 
 
 def recounted_epsilons(target: Target) -> dict[str, bytes]:
@@ -68,7 +103,9 @@ def recounted_epsilons(target: Target) -> dict[str, bytes]:
     printed = read_printed(path)
     with counting("epsilons", len(printed)) as count:
         recounts = recount(printed, count)
-    return table_files(_table(target, recounts, path), _csv(recounts))
+    return _table(target, recounts, path).files(
+        grid_of("", WHERE | COLUMNS | REMARKS, recounts).csv
+    )
 
 
 def summary(recounts: Sequence[Recount]) -> list[str]:
@@ -85,7 +122,7 @@ def summary(recounts: Sequence[Recount]) -> list[str]:
 def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:
     sources = dict.fromkeys(item.entry.source for item in recounts)
     grids = [
-        Grid(source, HEAD, tuple(_row(item) for item in recounts if item.entry.source == source))
+        grid_of(source, COLUMNS, (r for r in recounts if r.entry.source == source))
         for source in sources
     ]
     return Table(
@@ -110,29 +147,6 @@ def _notes(recounts: Sequence[Recount]) -> Iterable[str]:
     return (f"{', '.join(names)}: {text}" for text, names in ids.items())
 
 
-def _row(item: Recount) -> tuple[str, ...]:
-    entry = item.entry
-    given = (entry.rate, entry.noise_multiplier)
-    return (
-        entry.id,
-        entry.setting,
-        str(entry.steps or NO_VALUE),
-        *(NO_VALUE if value is None else f"{value:.4g}" for value in given),
-        entry.sampler,
-        f"{entry.delta:.3g}",
-        entry.printed,
-        *(_text(value, rounded_up) for value in (item.rdp, item.pld)),
-        *(_text(value, "{:.2f}".format) for value in (item.gdp, item.edgeworth, item.own)),
-        _text(item.unamplified, rounded_up),
-        item.ruling,
-        entry.evidence,
-    )
-
-
-def _text(epsilon: float | None, write: Callable[[float], str]) -> str:
-    return NO_VALUE if epsilon is None else write(epsilon)
-
-
 def _statements(path: Path) -> Grid:
     """Statements on privacy in the sources, without an epsilon, that do not hold."""
     with path.open(encoding="utf-8", newline="") as file:
@@ -140,18 +154,3 @@ def _statements(path: Path) -> Grid:
     if not rows or tuple(rows[0]) != STATEMENT_HEAD:
         raise UserError(f"{path.name} must have the columns {', '.join(STATEMENT_HEAD)}.")
     return Grid("Statements without an epsilon", STATEMENT_HEAD, tuple(map(tuple, rows[1:])))
-
-
-def _csv(recounts: Sequence[Recount]) -> str:
-    """One row for each printed epsilon, with its place in its source."""
-    rows = (
-        (
-            item.entry.source,
-            item.entry.where,
-            *_row(item),
-            item.entry.accountant,
-            " ".join(filter(None, (item.reason, item.entry.note))),
-        )
-        for item in recounts
-    )
-    return csv_text(["source", "where", *HEAD, "by", "note"], rows)

@@ -11,8 +11,6 @@ from dpbench.records.epsilon import legend, rounded_down, rounded_up
 from dpbench.reproduce.page import page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import bullets, grid_lines
-from dpbench.tables.tidy import csv_text
 from dpbench.training.plan import privacy_statement
 
 
@@ -48,15 +46,16 @@ def sign_epsilons(target: Target) -> dict[str, bytes]:
         for overrides in target.cells_of(condition, method)
     ]
     lines, spent, stated = zip(*rows, strict=True)
+    grid = Grid("", HEAD, lines)
     text = page(
         target,
         f"{target.table.paper}. Scale: {target.scale_label}. Epsilons of planned runs.",
-        f"- {claim(spent)}",
-        grid_lines(Grid("", HEAD, lines)),
+        [claim(spent)],
+        grid,
         legend(stated),
-        bullets(target.table.notes),
+        target.table.notes,
     )
-    return {"md": text, "csv": csv_text(HEAD, lines).encode()}
+    return {"md": text, "csv": grid.csv.encode()}
 
 
 def claim(runs: Sequence[Epsilons]) -> str:

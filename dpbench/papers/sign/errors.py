@@ -24,7 +24,6 @@ from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.system.validate import Count, Fraction, Positive, integer, number
 from dpbench.tables.grid import Grid
-from dpbench.tables.markdown import grid_lines
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,7 +107,7 @@ def sign_errors(target: Target) -> dict[str, bytes]:
         f"{paper}. Scale: {target.scale_label}. One release at epsilon {setup.epsilon:g}, delta "
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
         image(target),
-        grid_lines(_error_grid(data, setup.table_signals)),
+        _error_grid(data, setup.table_signals),
         f"Epsilon: {USUAL}, without sampling.",
         *target.table.notes,
     )

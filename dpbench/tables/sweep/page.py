@@ -12,9 +12,9 @@ from dpbench.metrics.registry import parse_name
 from dpbench.records.epsilon import Terms, marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.system.validate import is_number
-from dpbench.tables.grid import NO_VALUE, Grid, number
+from dpbench.tables.grid import NO_VALUE, Grid, csv_text, number
 from dpbench.tables.latex import tabular
-from dpbench.tables.markdown import document, grid_lines, section
+from dpbench.tables.page import Page
 from dpbench.tables.privacy import TIGHTEST_COLUMN
 from dpbench.tables.sweep.cells import (
     Key,
@@ -24,7 +24,6 @@ from dpbench.tables.sweep.cells import (
     value_of,
 )
 from dpbench.tables.sweep.differences import Differences
-from dpbench.tables.tidy import csv_text
 
 EQUAL_BUDGETS = 1.05
 """The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
@@ -78,12 +77,11 @@ class SweepTable:
 
     @property
     def markdown(self) -> str:
-        compared = [section(grid) for grid in self._compared]
-        return document(f"# {self.title}", grid_lines(self.grid), *compared, self._note)
+        return Page(self.title, [self.grid, *self._compared, self._note]).markdown
 
     @property
     def latex(self) -> str:
-        tables = [tabular(f"{self.title}. {self._note}", self.grid)]
+        tables = [Page(self.title, [self.grid]).latex(self._note)]
         tables += [tabular(grid.heading, grid) for grid in self._compared]
         return "\n\n".join(tables) + "\n"
 

@@ -6,7 +6,6 @@ from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import evidence
 from dpbench.tables.claims.quantities import PrintedNumber, Quantity
 from dpbench.tables.columns import Column
-from dpbench.tables.markdown import to_markdown
 from dpbench.tables.published import Published
 from dpbench.tables.runs import Row
 from dpbench.tables.table import build_table
@@ -214,7 +213,7 @@ def test_a_claim_is_also_judged_by_the_printed_numbers(build, run, runs):
 
 def test_the_page_begins_with_what_the_verdicts_come_to(build, run, runs):
     more = [*runs, run("fair", 0, 0.65), run("fair", 1, 0.69)]
-    text = to_markdown(build(more, published=PRINTED, published_runs=2))
+    text = build(more, published=PRINTED, published_runs=2).page.markdown
     assert "- 1 claim: 1 does not hold (fair).\n" in text
     opening = "\n\n0 of 2 printed numbers are reproduced, 2 undecided, none differs; 2 seeds.\n\n"
     assert opening in text
