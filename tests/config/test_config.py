@@ -157,7 +157,7 @@ def with_each_override(runs):
 def trained(name):
     """The target of a table, unless it trains nothing that could be planned."""
     wanted = target_of(name, [])
-    if "bench" in wanted.table or not wanted.table.seeds:
+    if wanted.table.bench or not wanted.table.seeds:
         pytest.skip("it is timed or computed, and trains nothing")
     if name == "audit":
         pytest.skip("its runs are on canaries: tests/audit")
@@ -167,10 +167,9 @@ def trained(name):
 def plan_all(runs, nowhere):
     for overrides in runs:
         run, planned = prepare(run_config([*overrides, nowhere]))
-        config = run.config
         assert planned.steps > 0
         if "paper" in str(overrides):
-            assert config["method"]["variant"] == "paper"
+            assert run.config["method"]["variant"] == "paper"
 
 
 @pytest.mark.filterwarnings("ignore:privacy.delta=8e-07 is above")  # ImageNet32 in bam_table1
@@ -196,11 +195,11 @@ def test_a_scale_says_what_it_shrinks_and_does(name, scale):
     assert wanted.scale.description.strip(" .") == wanted.scale.description != ""
     assert wanted.changes == ()
     assert wanted.stem == f"{name}-{scale}"
-    if "bench" in wanted.table:
+    if wanted.table.bench:
         assert wanted.table.bench != paper.table.bench
         return
-    computed = ("compute", "methods") if "compute" in paper.table else ()
-    if any(wanted.table[key] != paper.table[key] for key in computed):
+    computed = ("compute", "methods") if paper.table.compute else ()
+    if any(getattr(wanted.table, key) != getattr(paper.table, key) for key in computed):
         return
     if {*wanted.table.seeds} < {*paper.table.seeds}:
         return
