@@ -64,8 +64,8 @@ def test_a_claim_is_judged_by_the_statistic_that_it_names(over, gap):
 def test_every_statistic_is_computed_and_said_where_it_is_not_plain(over):
     assert STATISTICS[over](np.array([2.0, 2.0])) == (0 if over == "change" else 2)
     claim = {"larger": ["a"], "than": [0], "in": ["s"], "over": over}
-    _, after = claims_blocks(judged(toy(claim), [run("a", 0, s=[1.0])]))
-    said = [rule for rule in after if rule.startswith(f"{over.capitalize()} of a series: ")]
+    _, (_, *rules) = claims_blocks(judged(toy(claim), [run("a", 0, s=[1.0])]))
+    said = [rule for rule in rules if rule.startswith(f"{over.capitalize()} of a series: ")]
     assert len(said) == (over in ("first", "last", "change"))
 
 
