@@ -57,6 +57,9 @@ CANARIES_OF_METHODS, CANARIES_OF_OTHERS = {"dpsgd": 100_000, "dp_fedavg": 10_000
 """Numbers of canaries that do not share coordinates, by method: many for the baseline, and few
 where all updates of a batch are trained."""
 
+STEPS_OF_METHODS = {"dp_signlosgd": 20_000}
+"""Numbers of steps, by method: more than usual where epsilon is small."""
+
 ATTACKED = ("torch", "numpy", "opacus", "jax", "jax_privacy")
 """The packages whose versions are part of an audit's digest."""
 
@@ -193,7 +196,8 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
     if (stated := first.of_paper) is not None:
         yield first.against(stated)
     if not run.method.users_only and run.method.noise.bands == 1:
-        single, steps = prepare_audit(list(overrides), str(STEPS), "step")
+        number = STEPS_OF_METHODS.get(run.method.name, STEPS)
+        single, steps = prepare_audit(list(overrides), str(number), "step")
         yield audit(single, steps, game="step", quiet=True)
 
 
