@@ -27,7 +27,7 @@ class Batch:
     users: Tensor | None = None
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return self.targets.shape[0]  # a third of the time of len
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         """The batch with a function applied to each of its tensors."""
@@ -74,7 +74,7 @@ class Split:
     normalize: Callable[[Tensor], Tensor] | None = None
 
     def __len__(self) -> int:
-        return len(self.targets)
+        return self.targets.shape[0]  # a third of the time of len
 
     @property
     def device(self) -> torch.device:
