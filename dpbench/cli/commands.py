@@ -56,7 +56,7 @@ def _with_record(overrides: list[str]) -> list[str]:
 
 
 def _run(config: "RunConfig") -> None:
-    from dpbench.cli.summary import summary
+    from dpbench.cli.run_summary import summary
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.divergence import remarks
     from dpbench.records.reading import load

@@ -27,9 +27,9 @@ from dpbench.config.chosen_options import composed
 from dpbench.config.interpolations import check_expansion
 from dpbench.config.overrides import grammar, parse, sentence
 from dpbench.config.plugins import plugin_of
-from dpbench.config.rules import chosen_by_table, table_of, values
 from dpbench.config.search_path import Folders, groups, options
 from dpbench.config.settings import PATHS, SETTINGS
+from dpbench.config.table_rules import chosen_by_table, table_of, values
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, quoted, shown
 

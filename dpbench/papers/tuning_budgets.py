@@ -15,7 +15,7 @@ from dpbench.metrics.registry import parse_name
 from dpbench.privacy.private_selection import Repetitions, selection_costs
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target, target_of
-from dpbench.search.budget import budgets, expected_best, shares
+from dpbench.search.expected_best import budgets, expected_best, shares
 from dpbench.tables.conditions import Condition, row_name
 from dpbench.tables.grid import Grid
 

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.plugins import published_files
-from dpbench.config.rules import ARM, search_name, searches, table_of
 from dpbench.config.search_path import options
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
 from dpbench.config.table_file import Scale, TableFile
+from dpbench.config.table_rules import ARM, search_name, searches, table_of
 from dpbench.config.tuned import chose_an_edge, settings_of_search
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run_config import RunConfig, run_config

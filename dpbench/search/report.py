@@ -9,7 +9,7 @@ from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Bound
 from dpbench.records.epsilon import largest_epsilon, marked, rounded_up
-from dpbench.search.budget import budgets, expected_best
+from dpbench.search.expected_best import budgets, expected_best
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.system.validate import spelled_number

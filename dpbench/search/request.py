@@ -20,7 +20,7 @@ from dpbench.records.digest import digest
 from dpbench.records.publish import without_seed_and_checksum
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
-from dpbench.search.spaces import with_space
+from dpbench.search.space_files import with_space
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import (
     integer,

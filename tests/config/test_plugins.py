@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import dpbench
-from dpbench.cli.summary import summary
+from dpbench.cli.run_summary import summary
 from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.config.plugins import GROUP, plugins

@@ -13,7 +13,7 @@ from dpbench.search.command import search
 from dpbench.search.report import at_edge
 from dpbench.search.request import parse
 from dpbench.search.selection import Trial
-from dpbench.search.spaces import ranges_of, with_space
+from dpbench.search.space_files import ranges_of, with_space
 from dpbench.system.errors import UserError
 
 PRIVATE = [name for name in options("method") if name not in ("sgd", "signsgd")]

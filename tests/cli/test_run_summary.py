@@ -6,7 +6,7 @@ import re
 import pytest
 
 from dpbench.cli.main import main
-from dpbench.cli.summary import summary
+from dpbench.cli.run_summary import summary
 from dpbench.records.record import Record
 
 

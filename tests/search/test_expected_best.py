@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.search.budget import budgets, expected_best
 from dpbench.search.command import search
+from dpbench.search.expected_best import budgets, expected_best
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=7), st.data())
