@@ -74,7 +74,7 @@ class Split:
     normalize: Callable[[Tensor], Tensor] | None = None
 
     def __len__(self) -> int:
-        return self.targets.shape[0]  # a third of the time of len
+        return len(self.targets)
 
     @property
     def device(self) -> torch.device:
