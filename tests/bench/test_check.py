@@ -52,7 +52,7 @@ def test_a_step_without_noise_clips_as_the_others_and_is_not_taken_for_one_with(
 def test_a_contender_that_forgets_to_clip_is_named(expected):
     wrong = ours(CASE, CPU, "vmap")
     wrong.step.method = replace(wrong.step.method, clip=Unclipped())
-    wrong.step.clip = Unclipped(sensitivity=1.0)
+    wrong.step.clip = Unclipped(1.0)
     assert "WRONG: the sum is off" in judged(wrong, expected)
 
 
