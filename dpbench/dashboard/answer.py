@@ -13,7 +13,7 @@ from dpbench.metrics.paired_t import (
     judge,
     paired_test,
 )
-from dpbench.metrics.registry import Metric, parse_name
+from dpbench.metrics.registry import parse_name
 from dpbench.records.epsilon import rounded_up
 from dpbench.tables.counts import counted, tally
 
@@ -28,17 +28,21 @@ def verdicts(metric: str, baseline: BySeed, others: Sequence[BySeed]) -> list[Ve
     known = parse_name(metric).metric
     if known is None or known.better is None:
         return [None] * len(others)
-    tests = [_test(metric, known, values, baseline) for values in others]
+    tests = [compare(metric, values, baseline) for values in others]
     judged = iter(judge([test for test in tests if test]))
     return [next(judged) if test else None for test in tests]
 
 
-def _test(metric: str, known: Metric, values: BySeed, baseline: BySeed) -> PairedTest | None:
-    pairs = [(value, baseline[seed]) for seed, value in values.items() if seed in baseline]
-    if not pairs or not all(math.isfinite(number) for pair in pairs for number in pair):
+def compare(metric: str, values: BySeed, others: BySeed) -> PairedTest | None:
+    """The test of a difference paired by seed, positive where the first is better; None without a
+    common seed, or where a value is not finite."""
+    name = parse_name(metric)
+    known = name.metric
+    pairs = [(value, others[seed]) for seed, value in values.items() if seed in others]
+    if known is None or not pairs or not all(math.isfinite(x) for pair in pairs for x in pair):
         return None
     ours, theirs = (sum(column) / len(pairs) for column in zip(*pairs, strict=True))
-    margin = parse_name(metric).margin.at(known.factor * max(abs(ours), abs(theirs)))
+    margin = name.margin.at(known.factor * max(abs(ours), abs(theirs)))
     gaps = [known.factor * (value - other) for value, other in pairs]
     return paired_test(gaps, margin).scaled(known.sign)
 

@@ -1,6 +1,6 @@
 """A board as files: CSV with plain numbers, and LaTeX with the few columns of a paper's table."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dpbench.dashboard.values import delta_text, gap_text, value_text
 from dpbench.records.epsilon import rounded_up
@@ -36,6 +36,11 @@ def _csv_line(board: dict, row: dict) -> list[str]:
         values = cell or {}
         fields += [values.get(end) for end in ENDS]
         fields += values.get("gap") or [None] * len(GAP)
+    return csv_fields(fields)
+
+
+def csv_fields(fields: Iterable[object]) -> list[str]:
+    """Values as the fields of a line, empty where there is none."""
     return ["" if field is None else marked(str(field)) for field in fields]
 
 

@@ -1,5 +1,6 @@
 """A board as the page draws it: a sentence, a table whose cells are texts, notes, and files."""
 
+import math
 from collections.abc import Mapping
 
 from dpbench.dashboard.answer import answer
@@ -27,11 +28,12 @@ column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands
 
 def board_view(board: dict, names: Mapping[str, str]) -> dict:
     """A board as the page's JSON. names: of methods, for display."""
-    budget = _budget(board)
+    budget = budget_text(board)
     return {
         "facet": board["facet"],
+        "facets": [board["facet"]],
         "budget": budget,
-        "ranked": sum(row["rank"] is not None for row in board["rows"]),
+        "weight": weight(sum(row["rank"] is not None for row in board["rows"]), board),
         "answer": answer(board, names),
         "caption": f"Methods on {board['facet']}, {budget}",
         "head": _head(board, names),
@@ -44,7 +46,16 @@ def board_view(board: dict, names: Mapping[str, str]) -> dict:
     }
 
 
-def _budget(board: dict) -> str:
+USUAL = 3.0
+"""The epsilon of the board that the page opens with, among those that say as much."""
+
+
+def weight(count: int, board: dict) -> float:
+    """How much a board says: by its ranks, then by how near the usual epsilon it is."""
+    return count - (0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5)
+
+
+def budget_text(board: dict) -> str:
     if board["low"] is None:
         return "no epsilon"
     ends = dict.fromkeys((rounded_up(board["low"]), rounded_up(board["high"])))
@@ -68,7 +79,7 @@ def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
         {"text": rank, "sort": row["rank"]},
         _method(row, names),
         *(metrics[:1] or [{"text": DASH}]),
-        {"text": "", "whiskers": _whiskers(row, board), "sort": forest and forest["mean"]},
+        {"text": "", "whiskers": whiskers(row, board), "sort": forest and forest["mean"]},
         _standing(row),
         *metrics[1:],
         _epsilon(row),
@@ -103,7 +114,7 @@ def _metric(cell: dict | None, percent: bool, row: dict) -> Cell:
     }
 
 
-def _whiskers(row: dict, board: dict) -> dict | None:
+def whiskers(row: dict, board: dict) -> dict | None:
     """A mean and its interval as shares of the axis that the column shares, and in words."""
     forest, (low, high) = row["forest"], board["span"]
     if forest is None:

@@ -1,146 +1,26 @@
-"""The first view of the page: for a data set and a budget, one ranked row per method."""
+"""A contest as a board: one ranked row per method, with intervals, standings and verdicts."""
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from dpbench.dashboard.answer import verdicts
-from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
+from dpbench.dashboard.choice import Group, sign_of
+from dpbench.dashboard.contests import ECE, WORST, Candidate, Contest
 from dpbench.dashboard.metrics import metric_entry
-from dpbench.dashboard.run_row import ReportedRun, seven_digits
+from dpbench.dashboard.run_row import seven_digits
 from dpbench.metrics.students_t import Estimate, estimate, paired
-from dpbench.metrics.worst_group import WORST_GROUP, value_of
 
-SAME_BUDGET = 1.15
-"""Epsilons on one board differ by at most this factor: with equal noise multipliers, methods with
-noisy counts have slightly larger ones."""
-
-BASELINES = ("dpsgd", "sgd")
-"""Methods to compare the others with: the first of these on the board."""
-
-ECE = "test/ece"
-WORST = "worst group"
 ACCURACY = "test/accuracy"
 
-NOT_PRIVATE = "not private"
 
-
-class Budget(NamedTuple):
-    """The lowest and the highest epsilon on a board, and the delta of all."""
-
-    low: float
-    high: float
-    delta: float | None
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """The group of runs that represents a method, and how it was chosen.
-
-    alike: all groups with the same setting, whose budgets may differ slightly.
-    """
-
-    method: str
-    group: Group
-    chosen: str
-    alike: tuple[Group, ...]
-
-    @cached_property
-    def values(self) -> dict[str, dict[str, float]]:
-        """The metrics of the board by seed; none if a run diverged."""
-        if self.group.diverged:
-            return {}
-        metric = ranked_by([self.group])
-        names = [name for name in (metric, ECE) if name is not None]
-        worst = {r.row["seed"]: value_of(r.metrics, WORST_GROUP) for r in self.group.runs}
-        return {name: self.group.by_seed(name) for name in names} | {
-            WORST: {seed: value for seed, value in worst.items() if not math.isnan(value)}
-        }
-
-
-def boards(runs: Sequence[ReportedRun]) -> tuple[list[dict], set[str]]:
-    """The boards as the page's JSON, and the names of all groups with a candidate's setting."""
-    by_facet: dict[str, list[ReportedRun]] = defaultdict(list)
-    for run in runs:
-        if run.row["dataset"] is not None:
-            by_facet[run.row["facet"]].append(run)
-    found, best = [], set()
-    for facet in sorted(by_facet):
-        for budget, candidates in _budgets(by_facet[facet]):
-            found.append(_board(facet, budget, candidates))
-            best |= {group.name for candidate in candidates for group in candidate.alike}
-    return found, best
-
-
-def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Candidate]]]:
-    """The budget of each board, and the candidates on it."""
-    tested = groups_of(run for run in runs if not run.validated)
-    validated = groups_of(run for run in runs if run.validated)
-    private = sorted(
-        (float(group.epsilon), place)
-        for place, group in enumerate(tested)
-        if not isinstance(group.epsilon, str)
-    )
-    others = [group for group in tested if isinstance(group.epsilon, str)]
-    if not private and others:
-        yield None, _candidates(others, validated)
-    for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
-        budgets = {group.first.budget for group in groups}
-        protocols = {group.first.row["protocol"] for group in groups}
-        beside = [
-            other
-            for other in others
-            if other.first.budget in budgets
-            or (other.epsilon == NOT_PRIVATE and other.first.row["protocol"] in protocols)
-        ]
-        yield budget, _candidates([*groups, *beside], validated)
-
-
-def _clusters(
-    private: list[tuple[float, int]], groups: Sequence[Group]
-) -> Iterator[tuple[Budget, list[Group]]]:
-    """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
-    by_delta: dict[float | None, list[tuple[float, int]]] = defaultdict(list)
-    for epsilon, place in private:
-        by_delta[groups[place].first.delta].append((epsilon, place))
-    for delta, pairs in by_delta.items():
-        while pairs:
-            most = pairs[0][0] * SAME_BUDGET
-            inside = [pair for pair in pairs if pair[0] <= most]
-            pairs = pairs[len(inside) :]
-            yield Budget(inside[0][0], inside[-1][0], delta), [groups[place] for _, place in inside]
-
-
-def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
-    """One candidate per method."""
-    tested, tried = _by_method(groups), _by_method(validated)
-    return [_candidate(method, tested[method], tried[method]) for method in sorted(tested)]
-
-
-def _candidate(method: str, tested: list[Group], tried: list[Group]) -> Candidate:
-    group, chosen = choose(tested, tried)
-    alike = tuple(other for other in tested if other.first.setting == group.first.setting)
-    return Candidate(method, group, chosen, alike)
-
-
-def _by_method(groups: Iterable[Group]) -> defaultdict[str, list[Group]]:
-    by_method = defaultdict(list)
-    for group in groups:
-        by_method[group.first.row["method"]].append(group)
-    return by_method
-
-
-def _board(facet: str, budget: Budget | None, candidates: list[Candidate]) -> dict:
-    metric = ranked_by([candidate.group for candidate in candidates])
-    ranked = sorted(candidates, key=lambda c: _place(c, metric))
-    baseline = _baseline(candidates)
+def board(contest: Contest) -> dict:
+    """The rows of a contest as plain data, best first."""
+    ranked, baseline, metric = contest.ranked, contest.baseline, contest.metric
+    budget = contest.budget
     columns = [metric] if metric else []
-    columns += [name for name in (WORST, ECE) if _measured(name, candidates)]
+    columns += [name for name in (WORST, ECE) if _measured(name, ranked)]
     rows = [_row(c, columns, baseline, ranked[0]) for c in ranked]
     if baseline is not None and columns:
         _judge(rows, ranked, columns[0], baseline)
@@ -149,13 +29,13 @@ def _board(facet: str, budget: Budget | None, candidates: list[Candidate]) -> di
         rank += row["ranked"]
         row["rank"] = rank if row.pop("ranked") else None
     return {
-        "facet": facet,
+        "facet": contest.facet,
         "low": budget and seven_digits(budget.low),
         "high": budget and seven_digits(budget.high),
         "delta": budget and budget.delta,
-        "columns": [_column(name) for name in columns],
+        "columns": [column_of(name) for name in columns],
         "baseline": baseline and baseline.method,
-        "span": _span([row["forest"] for row in rows if row["forest"]]),
+        "span": span([row["forest"] for row in rows if row["forest"]]),
         "rows": rows,
     }
 
@@ -164,26 +44,9 @@ def _measured(name: str, candidates: Iterable[Candidate]) -> bool:
     return any(candidate.values.get(name) for candidate in candidates)
 
 
-def _column(name: str) -> dict:
+def column_of(name: str) -> dict:
     entry = metric_entry(ACCURACY if name == WORST else name)
     return entry | {"name": name} | ({"label": WORST} if name == WORST else {})
-
-
-def _baseline(candidates: Sequence[Candidate]) -> Candidate | None:
-    by_method = {candidate.method: candidate for candidate in candidates}
-    return next((by_method[name] for name in BASELINES if name in by_method), None)
-
-
-def _is_ranked(candidate: Candidate) -> bool:
-    """Whether the method has an epsilon; others are not comparable, and have no rank."""
-    return not isinstance(candidate.group.epsilon, str)
-
-
-def _place(candidate: Candidate, metric: str | None) -> tuple:
-    """Methods with an epsilon first, the best mean first, those without a mean last."""
-    mean = candidate.group.mean(metric) if metric else None
-    value = -sign_of(str(metric)) * mean.mean if mean else 0.0
-    return not _is_ranked(candidate), mean is None, value, candidate.method
 
 
 def _row(
@@ -205,7 +68,7 @@ def _row(
         "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
         "verdict": None,
         "standing": _standing(candidate, columns[0], best) if columns else "unranked",
-        "ranked": bool(columns) and _is_ranked(candidate) and means[columns[0]] is not None,
+        "ranked": bool(columns) and candidate.has_epsilon and means[columns[0]] is not None,
         "ms": _milliseconds(group),
         "machine": row["machine"],
         "audit": _audit(group),
@@ -225,7 +88,7 @@ def _cell(
         "mean": seven_digits(mean.mean),
         "n": mean.n,
         **_interval(candidate, name, mean),
-        "gap": _rounded(gap),
+        "gap": rounded(gap),
     }
 
 
@@ -234,22 +97,25 @@ def _forest(cell: dict, candidate: Candidate, baseline: Candidate | None) -> dic
     its interval on a board without one."""
     if baseline is None:
         return {key: cell[key] for key in ("mean", "low", "high")}
-    if candidate is baseline:
-        return {"mean": 0.0, "low": None, "high": None}
-    if cell["gap"] is None:
+    return gap_forest((0.0, None, 0) if candidate is baseline else cell["gap"])
+
+
+def gap_forest(gap: Sequence | None) -> dict | None:
+    """A difference, as `rounded` gives it, with the ends of its interval."""
+    if gap is None:
         return None
-    mean, half, _ = cell["gap"]
-    ends = (None, None) if half is None else (mean - half, mean + half)
-    return {"mean": mean, **dict(zip(("low", "high"), ends, strict=True))}
+    mean, half, _ = gap
+    low, high = (None, None) if half is None else (mean - half, mean + half)
+    return {"mean": mean, "low": low, "high": high}
 
 
 def _judge(
     rows: Sequence[dict], ranked: Sequence[Candidate], metric: str, baseline: Candidate
 ) -> None:
     """Put the verdicts on the methods with an epsilon against a baseline with one into the rows."""
-    if not _is_ranked(baseline):
+    if not baseline.has_epsilon:
         return
-    places = [i for i, c in enumerate(ranked) if _is_ranked(c) and c is not baseline]
+    places = [i for i, c in enumerate(ranked) if c.has_epsilon and c is not baseline]
     values = [ranked[i].values.get(metric, {}) for i in places]
     judged = verdicts(metric, baseline.values.get(metric, {}), values)
     for place, verdict in zip(places, judged, strict=True):
@@ -265,12 +131,12 @@ def _interval(candidate: Candidate, name: str, mean: Estimate) -> dict:
         if not isinstance(ends, list | tuple):
             return {"low": None, "high": None, "over": None}
         low, high, over = *ends, "test examples"
-    if _column(name)["percent"]:
+    if column_of(name)["percent"]:
         low, high = max(low, 0.0), min(high, 1.0)
     return {"low": seven_digits(low), "high": seven_digits(high), "over": over}
 
 
-def _rounded(mean: Estimate | None) -> list | None:
+def rounded(mean: Estimate | None) -> list | None:
     """Mean, half width and number, for the page."""
     if mean is None:
         return None
@@ -280,7 +146,7 @@ def _rounded(mean: Estimate | None) -> list | None:
 
 def _standing(candidate: Candidate, metric: str, best: Candidate) -> str:
     """Whether a method is significantly behind the first, by differences paired by seed."""
-    if not _is_ranked(candidate) or not candidate.values.get(metric):
+    if not candidate.has_epsilon or not candidate.values.get(metric):
         return "unranked"
     if candidate is best:
         return "first"
@@ -306,7 +172,7 @@ FENCE = 5.0
 interval, do not set the scale."""
 
 
-def _span(cells: Sequence[dict]) -> list[float]:
+def span(cells: Sequence[dict]) -> list[float]:
     """The ends of the axis for means and intervals, which a few outliers do not stretch."""
     if not cells:
         return [0.0, 0.0]

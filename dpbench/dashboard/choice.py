@@ -51,7 +51,7 @@ class Group:
     @property
     def table(self) -> str | None:
         """The paper's table that the records belong to, if any."""
-        match = PAPER.match(self.first.row["source"])
+        match = PAPER.match(self.first.source)
         return match[1] if match else None
 
 

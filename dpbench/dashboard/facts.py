@@ -10,23 +10,23 @@ from dpbench.records.record import Record
 from dpbench.tables.grid import number
 
 
-def facts(stored: StoredRecord, statement: dict, cost: dict) -> list[tuple[str, str]]:
+def facts(stored: StoredRecord, statement: dict, cost: dict) -> dict[str, str]:
     """statement: from `privacy.statement`. cost: of the row, in milliseconds per step."""
     guarantee = ". ".join(filter(None, (statement["guarantee"], statement["why"])))
     epsilons = epsilon_texts(statement)
     audit = statement["audit"]
-    return [
-        ("epsilon", "; ".join(f"{SHOWN[name]}: {text}" for name, text in epsilons.items())),
-        ("guarantee", guarantee),
-        ("on the data", statement["notes"] or DASH),
-        ("δ", delta_text(statement["delta"])),
-        ("adjacency", statement["adjacency"]),
-        ("holds in arithmetic", statement["arithmetic"]),
-        ("status", _status(stored.record)),
-        ("time", _time(cost, statement["steps"])),
-        ("audit", f"at least {bound_text(audit)}" if audit else "none"),
-        ("file", stored.source),
-    ]
+    return {
+        "epsilon": "; ".join(f"{SHOWN[name]}: {text}" for name, text in epsilons.items()),
+        "guarantee": guarantee,
+        "on the data": statement["notes"] or DASH,
+        "δ": delta_text(statement["delta"]),
+        "adjacency": statement["adjacency"],
+        "holds in arithmetic": statement["arithmetic"],
+        "status": _status(stored.record),
+        "time": _time(cost, statement["steps"]),
+        "audit": f"at least {bound_text(audit)}" if audit else "none",
+        "file": stored.source,
+    }
 
 
 def epsilon_texts(statement: dict) -> dict[str, str]:

@@ -27,14 +27,15 @@ class ReportedRun:
     row: the page's JSON except the metrics; data set and model are None for an audit, which has
     canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
     settings, for any seed, split and budget. validated: whether a validation split was evaluated.
-    delta: of its epsilons. budget: the target epsilon or the noise multiplier. intervals: those of
-    metrics over the test examples.
+    source: the record's file. delta: of its epsilons. budget: the target epsilon or the noise
+    multiplier. intervals: those of metrics over the test examples.
     """
 
     row: dict
     metrics: dict[str, float]
     setting: str
     validated: bool
+    source: str
     delta: float | None
     budget: str
     intervals: dict[str, tuple[float, float]]
@@ -55,6 +56,7 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
         metrics=record.measured,
         setting=names["setting"],
         validated=config.get("validation") is not None,
+        source=stored.source,
         delta=statement["delta"],
         budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
@@ -82,7 +84,6 @@ def _row(stored: StoredRecord, statement: dict) -> dict:
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
         "facts": facts(stored, statement, cost),
-        "source": stored.source,
     }
 
 

@@ -4,10 +4,14 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 
 from dpbench.dashboard import controls, metrics, privacy
+from dpbench.dashboard.across import across, studies
+from dpbench.dashboard.across_view import across_view
 from dpbench.dashboard.board_view import board_view
-from dpbench.dashboard.boards import boards
+from dpbench.dashboard.boards import board
+from dpbench.dashboard.contests import Contest, contests
 from dpbench.dashboard.differing_settings import differences
 from dpbench.dashboard.run_row import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.sweeps import all_settings, swept_settings
@@ -67,6 +71,7 @@ class Summary:
     def data(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
         ranked, best = self.boards()
+        over = [across_view(across(study), self._methods) for study in studies(self.contests)]
         names = metrics.sorted_names({name for run in self._runs for name in run.metrics})
         rows = sorted(self._rows(names, best), key=_sort_key)
         entries = [metrics.metric_entry(name) for name in names]
@@ -83,7 +88,7 @@ class Summary:
             "filters": controls.filters(rows, self._methods, swept),
             "settings": all_settings(self._groups),
             "latex": ESCAPES,
-            "boards": [board_view(board, self._methods) for board in ranked],
+            "boards": over + [board_view(one, self._methods) for one in ranked],
             "rows": rows,
             "tables": [table_view(table, self._methods) for table in tables],
             "unreadable": [[entry.source, entry.reason] for entry in unreadable],
@@ -91,7 +96,13 @@ class Summary:
 
     def boards(self) -> tuple[list[dict], set[str]]:
         """The boards, and the names of all groups with the setting of a method on one of them."""
-        return boards(self._runs)
+        best = {g.name for one in self.contests for c in one.candidates for g in c.alike}
+        return [board(one) for one in self.contests], best
+
+    @cached_property
+    def contests(self) -> list[Contest]:
+        """The contests of all runs; to be asked for after the last record."""
+        return contests(self._runs)
 
     def _lead(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> list[str]:
         """What the page has, as counts."""

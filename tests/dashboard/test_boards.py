@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from dpbench.dashboard.answer import answer
-from dpbench.dashboard.boards import boards
+from dpbench.dashboard.contests import contests
 from dpbench.dashboard.summarise import Summary
 from dpbench.metrics.students_t import estimate, paired
 from dpbench.records.collect import StoredRecord
@@ -258,4 +258,4 @@ def test_the_largest_audit_counts(record_of):
 
 
 def test_no_runs_have_no_boards():
-    assert boards([]) == ([], set())
+    assert contests([]) == []

@@ -3,6 +3,7 @@
 import itertools
 import shutil
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.latex import assert_compiles
 
 pytestmark = pytest.mark.slow
 
+DIGITS = "#" + urlencode({"board": "digits · mlp", "budget": "ε 1.00 at δ = 1e-05"})
 COMMITTED = Path(__file__).parents[2] / "results/tables"
 
 
@@ -30,7 +32,7 @@ def board(window):
 
 
 def test_the_first_view_ranks_the_methods_at_a_budget(path, opened):
-    window = opened(path, "#board=digits+%C2%B7+mlp".replace("+", "%20"), pictures=False)
+    window = opened(path, DIGITS, pictures=False)
     assert board(window) == {
         "DPSGD-F": ("1", "first", "66.0 %"),
         "DP-SGD": ("2", "behind", "64.0 %"),
@@ -49,7 +51,7 @@ def test_the_first_view_ranks_the_methods_at_a_budget(path, opened):
 def test_the_first_view_of_real_results_fits(opened, real_page, tmp_path, width):
     window = opened(real_page, viewport={"width": width, "height": 1000}, color_scheme="light")
     assert window.evaluate("document.documentElement.scrollWidth") == width
-    assert len(board(window)) >= 5
+    assert window.locator("#part-board tbody tr").count() >= 5
     table = window.locator("#part-board table")
     assert table.bounding_box()["y"] < 1000
     if width >= 1280:
@@ -211,7 +213,7 @@ def test_a_table_never_shows_nan(record_of, folder_of, opened):
 
 
 def test_the_headings_of_the_board_sort(path, opened):
-    window = opened(path, "#board=digits%20%C2%B7%20mlp", pictures=False)
+    window = opened(path, DIGITS, pictures=False)
     window.locator("#part-board th button", has_text="accuracy").click()
     assert list(board(window)) == ["DP-SGD", "DPSGD-F", "DP-SGD (global)", "SGD"]
     window.locator("#part-board th button", has_text="accuracy").click()
@@ -220,6 +222,21 @@ def test_the_headings_of_the_board_sort(path, opened):
     window.locator("#part-board th button", has_text="method").click()
     assert list(board(window)) == ["DP-SGD", "DP-SGD (global)", "DPSGD-F", "SGD"]
     assert board(window)["DPSGD-F"][:2] == ("1", "first")
+
+
+def test_the_page_opens_with_several_tasks_and_a_sorted_heading_keeps_the_focus(real_page, opened):
+    window = opened(real_page, pictures=False)
+    assert window.locator("select[name=board]").input_value() == "several tasks"
+    assert " tasks, 3 seeds: of 5 other methods" in window.inner_text("#part-board .answer")
+    ranks = window.locator("#part-board tbody td:first-child").all_inner_texts()
+    heading = window.locator("#part-board th button", has_text="ranks")
+    for _ in range(2):
+        heading.focus()
+        window.keyboard.press("Enter")
+    assert window.evaluate("document.activeElement.textContent") == "ranks ▼"
+    assert window.locator("#part-board tbody td:first-child").all_inner_texts() == ranks[::-1]
+    window.locator("select[name=board]").select_option("dutch · logistic_squashed")
+    assert window.inner_text("#part-board .answer").startswith("At ε 2.06, dutch")
 
 
 RANGES = """
@@ -301,7 +318,7 @@ def test_a_record_without_room_still_shows_its_metrics(record_of, page_of, opene
 
 
 def test_the_first_view_begins_with_a_sentence_and_differences_from_the_baseline(path, opened):
-    window = opened(path, "#board=digits%20%C2%B7%20mlp", pictures=False)
+    window = opened(path, DIGITS, pictures=False)
     said = window.inner_text("#part-board .answer")
     assert said.startswith("At ε 1.00, digits · mlp, 3 seeds: of 1 other method, 1 is better than")
     assert window.locator("#part-board th", has_text="less DP-SGD").count() == 1

@@ -1,17 +1,16 @@
 // The first view: for one data set and budget, a ranked row per method, as Python wrote it.
 
-/** The chosen board of the data sets that pass the filters; else the one that ranks the most. */
+/** The chosen board of the data sets that pass the filters; else the one that says most. */
 function boardPart(rows) {
-  const facets = [...new Set(rows.map((row) => row.facet))].sort(byNumber);
-  const boards = data.boards.filter((board) => facets.includes(board.facet));
+  const shown = new Set(rows.map((row) => row.facet));
+  const boards = data.boards.filter(({ facets }) => facets.every((facet) => shown.has(facet)));
   const some = boards.filter((board) => !view.board || board.facet === view.board);
-  const most = Math.max(...some.map((board) => board.ranked));
+  const most = Math.max(...some.map((board) => board.weight));
   const board =
-    some.find((one) => one.budget === view.budget) ?? some.find((one) => one.ranked === most);
+    some.find((one) => one.budget === view.budget) ?? some.find((one) => one.weight === most);
   if (!board) return [empty("No method has been tested among the selected runs.")];
   const budgets = boards.filter((one) => one.facet === board.facet).map((one) => one.budget);
-  const shown = facets.filter((facet) => boards.some((one) => one.facet === facet));
-  fillChosen("board", shown, board.facet);
+  fillChosen("board", [...new Set(boards.map((one) => one.facet))], board.facet);
   fillChosen("budget", budgets, board.budget);
   const lines = board.rows.filter(({ method }) => !view.method || view.method.includes(method));
   const table = sortable(board.head, lines, board.caption).node;

@@ -34,7 +34,7 @@ function recordElement(row) {
   const node = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
   records ??= unpacked("records").then(JSON.parse);
   records.then(({ [row.id]: record }) => {
-    const missing = `Not whole in this page; it is in ${row.source}.`;
+    const missing = `Not whole in this page; it is in ${row.facts.file}.`;
     node.textContent = record ? indented(record) : missing;
   });
   return node;
@@ -47,7 +47,7 @@ function detail(row) {
   const metrics = data.metrics
     .filter((metric) => measured(metric)(row) !== null)
     .map((metric) => `${metric.name} ${valueText(measured(metric)(row), metric)}`);
-  const facts = [...row.facts, ["metrics", metrics.join(", ") || "none"]];
+  const facts = { ...row.facts, metrics: metrics.join(", ") || "none" };
   const close = button("Close", () => choose({ run: "" }), { className: "close" });
   return [
     make("header", make("h2", { id: "detail-title" }, row.name), close),
@@ -56,7 +56,7 @@ function detail(row) {
     compareControl(row, pinned),
     ...(pinned ? comparison([row, pinned]) : []),
     row.command ? commandLine(row.command) : empty(`No command: ${row.no_command}`),
-    make("dl", facts.flatMap(term)),
+    make("dl", Object.entries(facts).flatMap(term)),
     pinned ? "" : lossCurves([row]),
     make("h3", "Record"),
     recordElement(row),
@@ -91,7 +91,7 @@ function compareControl(row, pinned) {
 function comparison(rows) {
   const values = (row) => {
     const metrics = data.metrics.map((one) => [one.title, valueText(measured(one)(row), one)]);
-    const facts = row.facts.filter(([name]) => name !== "file");
+    const facts = Object.entries(row.facts).filter(([name]) => name !== "file");
     const own = [
       ["data set · model", row.facet],
       ["method", data.methods[row.method]],

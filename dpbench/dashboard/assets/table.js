@@ -64,12 +64,17 @@ function sortable(head, lines, caption, paged = false) {
     const from = shown.page * LINES_PER_PAGE;
     const some = paged ? all.slice(from, from + LINES_PER_PAGE) : all;
     const table = grid(head.map(sortButton), some, caption);
+    const { key } = node.contains(document.activeElement) ? document.activeElement.dataset : {};
     node.replaceChildren(table, paged ? pager(all.length, shown.page, show) : "");
+    node.querySelector(`[data-key="${key}"]`)?.focus(); // which replacing it takes away
   };
   const sortButton = (text, i) => {
     const down = shown.column === i && !shown.down;
     const sign = shown.column !== i ? "" : shown.down ? " ▼" : " ▲";
-    return button(`${text}${sign}`, () => show({ column: i, down }), { className: "sort" });
+    return button(`${text}${sign}`, () => show({ column: i, down }), {
+      className: "sort",
+      "data-key": i,
+    });
   };
   show({});
   return { node, search: (words) => show({ words }), chosen: () => selected(lines, shown) };
@@ -78,7 +83,7 @@ function sortable(head, lines, caption, paged = false) {
 function pager(count, page, show) {
   const last = Math.max(0, Math.ceil(count / LINES_PER_PAGE) - 1);
   const turn = (text, to) =>
-    button(text, () => show({ page: to }), { disabled: to < 0 || to > last });
+    button(text, () => show({ page: to }), { disabled: to < 0 || to > last, "data-key": text });
   const from = count ? page * LINES_PER_PAGE + 1 : 0;
   const said = `${from} to ${Math.min(count, (page + 1) * LINES_PER_PAGE)} of ${count}`;
   return make("div.pager", turn("Previous", page - 1), make("span", said), turn("Next", page + 1));

@@ -1,0 +1,183 @@
+"""The first view: methods over several tasks at one budget, by paired differences and ranks.
+
+A task is a data set with a model.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+
+from dpbench.dashboard.answer import BySeed, compare
+from dpbench.dashboard.boards import column_of, gap_forest, rounded, span
+from dpbench.dashboard.choice import sign_of
+from dpbench.dashboard.contests import SAME_BUDGET, Contest
+from dpbench.metrics.paired_t import LEVEL, judge
+from dpbench.metrics.students_t import estimate, paired
+
+FEWEST_METHODS = 3
+
+
+@dataclass(frozen=True)
+class Study:
+    """Contests at about one epsilon and one delta, by one metric, with the same baseline."""
+
+    contests: tuple[Contest, ...]
+
+    @cached_property
+    def methods(self) -> list[str]:
+        """The methods of every contest that have a seed in common in all, the best first."""
+        common = set.intersection(*(set(one.comparable) for one in self.contests))
+        means = {m: estimate([*self.by_seed(m).values()]) for m in sorted(common)}
+        found = {method: mean.mean for method, mean in means.items() if mean}
+        return sorted(found, key=lambda method: -self.sign * found[method])
+
+    @property
+    def metric(self) -> str:
+        return str(self.contests[0].metric)
+
+    @property
+    def sign(self) -> int:
+        return sign_of(self.metric)
+
+    @property
+    def baseline(self) -> str:
+        return str(_baseline(self.contests[0]))
+
+    def by_seed(self, method: str) -> dict[str, float]:
+        """The mean over the tasks for each seed that all of them have."""
+        values = [one.comparable[method] for one in self.contests]
+        seeds = [seed for seed in values[0] if all(seed in others for others in values)]
+        return {seed: math.fsum(one[seed] for one in values) / len(values) for seed in seeds}
+
+    def mean_rank(self, method: str) -> float:
+        """The mean over the tasks of the rank among these methods, ties halved."""
+        return math.fsum(self._rank(method, one) for one in self.contests) / len(self.contests)
+
+    def _rank(self, method: str, contest: Contest) -> float:
+        means = {m: sum(v.values()) / len(v) for m, v in contest.comparable.items()}
+        gaps = [round(self.sign * (means[other] - means[method]), 12) for other in self.methods]
+        return 0.5 + sum(gap > 0 for gap in gaps) + 0.5 * sum(gap == 0 for gap in gaps)
+
+
+def studies(contests: Sequence[Contest]) -> Iterator[Study]:
+    """The studies of at least two tasks and three methods.
+
+    The contest with the most methods is joined by those that share at least half of them.
+    """
+    rest = [c for c in contests if c.budget and _baseline(c) in c.comparable]
+    rest.sort(key=lambda contest: -len(contest.comparable))
+    while rest:
+        first = rest[0]
+        study = Study(tuple(c for c in rest if _is_alike(c, first)))
+        rest = [c for c in rest if not _is_alike(c, first)]
+        has_baseline = study.baseline in study.methods
+        if len(study.contests) > 1 and has_baseline and len(study.methods) >= FEWEST_METHODS:
+            yield study
+
+
+def _baseline(contest: Contest) -> str | None:
+    return contest.baseline.method if contest.baseline else None
+
+
+def _is_alike(contest: Contest, first: Contest) -> bool:
+    ours, theirs = contest.budget, first.budget
+    if not ours or not theirs:
+        return False
+    near = max(ours.high, theirs.high) <= SAME_BUDGET * min(ours.low, theirs.low)
+    terms = [(c.metric, _baseline(c)) for c in (contest, first)]
+    shared = len(contest.comparable.keys() & first.comparable.keys())
+    same = ours.delta == theirs.delta and terms[0] == terms[1]
+    return near and same and 2 * shared >= len(first.comparable)
+
+
+def across(study: Study) -> dict:
+    """A study as plain data, as of a board: its rows are means over the tasks."""
+    values = {method: study.by_seed(method) for method in study.methods}
+    budgets = [one.budget for one in study.contests if one.budget]
+    verdicts = _verdicts(study, values)
+    ranges = _ranges(study.metric, values)
+    rows: list[dict] = [
+        {
+            "method": method,
+            "id": _first_run(study, method),
+            "seeds": len(by_seed),
+            "mean": estimate([*by_seed.values()]),
+            "gap": rounded(paired(by_seed, values[study.baseline])),
+            "forest": _forest(study, method, values),
+            "gaps": [_gap(one, method, study.baseline) for one in study.contests],
+            "verdict": verdicts.get(method),
+            "ranks": ranges[method],
+            "mean_rank": study.mean_rank(method),
+        }
+        for method, by_seed in values.items()
+    ]
+    return {
+        "facet": f"{len(study.contests)} tasks",
+        "facets": [one.facet for one in study.contests],
+        "low": min(budget.low for budget in budgets),
+        "high": max(budget.high for budget in budgets),
+        "delta": budgets[0].delta,
+        "columns": [column_of(study.metric)],
+        "baseline": study.baseline,
+        "critical_difference": critical_difference(len(rows), len(study.contests)),
+        "span": span([row["forest"] for row in rows if row["forest"]]),
+        "rows": rows,
+    }
+
+
+def _forest(study: Study, method: str, values: Mapping[str, BySeed]) -> dict | None:
+    if method == study.baseline:
+        return gap_forest((0.0, None, 0))
+    return gap_forest(rounded(paired(values[method], values[study.baseline])))
+
+
+def _first_run(study: Study, method: str) -> str:
+    candidates = study.contests[0].candidates
+    return next(c.group.first.row["id"] for c in candidates if c.method == method)
+
+
+def _gap(contest: Contest, method: str, baseline: str) -> list | None:
+    if method == baseline:
+        return None
+    return rounded(paired(contest.comparable[method], contest.comparable[baseline]))
+
+
+def _verdicts(study: Study, values: Mapping[str, BySeed]) -> dict[str, str]:
+    """The verdict on each method against the baseline, corrected for their number."""
+    others = [method for method in study.methods if method != study.baseline]
+    tests = {m: compare(study.metric, values[m], values[study.baseline]) for m in others}
+    found = {method: test for method, test in tests.items() if test}
+    return dict(zip(found, judge([*found.values()]), strict=True))
+
+
+def _ranges(metric: str, values: Mapping[str, BySeed]) -> dict[str, tuple[int, int]]:
+    """The first and the last rank that each method may have: it is behind those that are shown to
+    be better, and ahead of those that are shown to be worse, by all pairs, corrected."""
+    pairs = {
+        pair: compare(metric, *map(values.__getitem__, pair)) for pair in combinations(values, 2)
+    }
+    found = {pair: test for pair, test in pairs.items() if test}
+    judged = dict(zip(found, judge([*found.values()]), strict=True))
+    decided = [pair if v == "better" else pair[::-1] for pair, v in judged.items() if v in SHOWN]
+    return {
+        method: (
+            1 + sum(worse == method for _, worse in decided),
+            len(values) - sum(better == method for better, _ in decided),
+        )
+        for method in values
+    }
+
+
+SHOWN = ("better", "worse")
+
+
+def critical_difference(methods: int, tasks: int) -> float:
+    """The least difference of two mean ranks that shows one method to be better on other tasks of
+    their kind: Nemenyi's test after Demšar 2006, "Statistical Comparisons of Classifiers over
+    Multiple Data Sets", section 3.2.2."""
+    from scipy.stats import studentized_range
+
+    quantile = studentized_range.ppf(1 - LEVEL, methods, math.inf) / math.sqrt(2)
+    return float(quantile) * math.sqrt(methods * (methods + 1) / (6 * tasks))

@@ -1,0 +1,118 @@
+"""A comparison over several tasks as the page draws it."""
+
+from collections.abc import Mapping
+
+from dpbench.dashboard.answer import answer
+from dpbench.dashboard.board_files import csv_fields
+from dpbench.dashboard.board_view import Cell, budget_text, weight, whiskers
+from dpbench.dashboard.metrics import arrowed
+from dpbench.dashboard.values import DASH, delta_text, gap_text, with_unit
+from dpbench.tables.counts import counted
+from dpbench.tables.grid import Grid, number
+from dpbench.tables.latex import tabular
+from dpbench.tables.tidy import csv_text
+
+
+def across_view(board: dict, names: Mapping[str, str]) -> dict:
+    """A board of `across` as the page's JSON, like that of `board_view`."""
+    count = counted(len(board["rows"]), "method")
+    budget = f"{budget_text(board)}, {board['facet']}, {count}"
+    (column,) = board["columns"]
+    head = [
+        *("ranks", "method", arrowed(column["label"], column["better"])),
+        *(f"less {names[board['baseline']]}", "verdict", "mean rank", *board["facets"]),
+    ]
+    rows = [_cells(row, board, names) for row in board["rows"]]
+    return {
+        "facet": "several tasks",
+        "facets": board["facets"],
+        "budget": budget,
+        "weight": weight(len(board["rows"]) * len(board["facets"]), board),
+        "answer": answer(board, names),
+        "caption": f"Methods at {budget}",
+        "head": head,
+        "rows": [
+            {
+                "method": row["method"],
+                "kind": "tied" if row["ranks"][0] == 1 else "",
+                "cells": cells,
+            }
+            for row, cells in zip(board["rows"], rows, strict=True)
+        ],
+        "notes": _notes(board, names),
+        "files": {"csv": _csv(board), "tex": _tex(board, head, rows)},
+    }
+
+
+def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
+    percent = board["columns"][0]["percent"]
+    gap = [("gap", gap_text(row["gap"][:2], percent))] if row["verdict"] else []
+    first, last = row["ranks"]
+    return [
+        {
+            "text": str(first) if first == last else f"{first} to {last}",
+            "sort": first + last / 1000,
+        },
+        {
+            "text": names[row["method"]],
+            "method": row["method"],
+            "run": row["id"],
+            "lines": [("sub", counted(row["seeds"], "seed"))],
+        },
+        {"text": with_unit(row["mean"].mean, percent), "sort": row["mean"].mean, "lines": gap},
+        {
+            "text": "",
+            "whiskers": whiskers(row, board),
+            "sort": row["forest"] and row["forest"]["mean"],
+        },
+        {"text": row["verdict"] or DASH},
+        {"text": number(row["mean_rank"], 1), "sort": row["mean_rank"]},
+        *(
+            {"text": gap_text(gap[:2], percent) if gap else DASH, "sort": gap[0] if gap else 0}
+            for gap in row["gaps"]
+        ),
+    ]
+
+
+def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
+    count, distance = len(board["facets"]), board["critical_difference"]
+    return [
+        f"Means over {', '.join(board['facets'])}. Differences to {names[board['baseline']]} are "
+        "paired by seed, and by task in the columns on the right.",
+        "Ranks: behind the methods that are shown to be better on these tasks, ahead of those "
+        "shown to be worse, by all pairs, corrected for their number. Methods that share ranks are "
+        "tied.",
+        f"The critical difference of mean ranks is {number(distance, 1)} (Nemenyi's test, 95%): "
+        f"with {count} tasks, a smaller one says nothing about other tasks.",
+    ]
+
+
+def _csv(board: dict) -> str:
+    head = ("data", "delta", "method", "first_rank", "last_rank", "mean_rank", "seeds", "verdict")
+    parts = ("difference", "difference_half", "difference_n")
+    lines = (
+        csv_fields(
+            [
+                *(board["facet"], board["delta"], row["method"], *row["ranks"]),
+                *(row["mean_rank"], row["seeds"], row["verdict"]),
+                *(row["gap"] or [None] * len(parts)),
+                *(field for gap in row["gaps"] for field in gap or [None] * len(parts)),
+            ]
+        )
+        for row in board["rows"]
+    )
+    data = ("all", *board["facets"])
+    return csv_text((*head, *(f"{name}, {part}" for name in data for part in parts)), lines)
+
+
+def _tex(board: dict, head: list[str], rows: list[list[Cell]]) -> str:
+    """The table of the page without its pictures."""
+    picture = 3
+    texts = [
+        [" ".join([cell["text"], *(text for kind, text in cell.get("lines", ()) if kind == "gap")])
+         for i, cell in enumerate(row) if i != picture]
+        for row in rows
+    ]  # fmt: skip
+    caption = f"{', '.join(board['facets'])}, δ = {delta_text(board['delta'])}."
+    heads = tuple(text for i, text in enumerate(head) if i != picture)
+    return tabular(caption, Grid("", heads, tuple(map(tuple, texts))))

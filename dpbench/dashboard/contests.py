@@ -1,0 +1,169 @@
+"""Who is compared: the methods tested on one data set and model at about the same budget."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
+from dpbench.dashboard.run_row import ReportedRun
+from dpbench.metrics.worst_group import WORST_GROUP, value_of
+from dpbench.records.epsilon import NOT_PRIVATE
+
+SAME_BUDGET = 1.15
+"""Epsilons that are compared differ by at most this factor: with equal noise multipliers, methods
+with noisy counts have slightly larger ones."""
+
+BASELINES = ("dpsgd", "sgd")
+"""Methods to compare the others with: the first of these in a contest."""
+
+ECE = "test/ece"
+WORST = "worst group"
+
+
+class Budget(NamedTuple):
+    """The lowest and the highest epsilon in a contest, and the delta of all."""
+
+    low: float
+    high: float
+    delta: float | None
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The group of runs that represents a method, and how it was chosen.
+
+    alike: all groups with the same setting, whose budgets may differ slightly.
+    """
+
+    method: str
+    group: Group
+    chosen: str
+    alike: tuple[Group, ...]
+
+    @property
+    def has_epsilon(self) -> bool:
+        """Whether the method can be ranked; those without an epsilon are not comparable."""
+        return not isinstance(self.group.epsilon, str)
+
+    @cached_property
+    def values(self) -> dict[str, dict[str, float]]:
+        """The metrics of a board by seed; none if a run diverged."""
+        if self.group.diverged:
+            return {}
+        metric = ranked_by([self.group])
+        names = [name for name in (metric, ECE) if name is not None]
+        worst = {r.row["seed"]: value_of(r.metrics, WORST_GROUP) for r in self.group.runs}
+        return {name: self.group.by_seed(name) for name in names} | {
+            WORST: {seed: value for seed, value in worst.items() if not math.isnan(value)}
+        }
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The candidates on one data set and model, at one budget or without any epsilon."""
+
+    facet: str
+    budget: Budget | None
+    candidates: tuple[Candidate, ...]
+
+    @cached_property
+    def metric(self) -> str | None:
+        """The metric that ranks."""
+        return ranked_by([candidate.group for candidate in self.candidates])
+
+    @property
+    def baseline(self) -> Candidate | None:
+        by_method = {candidate.method: candidate for candidate in self.candidates}
+        return next((by_method[name] for name in BASELINES if name in by_method), None)
+
+    @property
+    def ranked(self) -> list[Candidate]:
+        """Methods with an epsilon first, the best mean first, those without a mean last."""
+        return sorted(self.candidates, key=self._place)
+
+    def _place(self, candidate: Candidate) -> tuple:
+        mean = candidate.group.mean(self.metric) if self.metric else None
+        value = -sign_of(str(self.metric)) * mean.mean if mean else 0.0
+        return not candidate.has_epsilon, mean is None, value, candidate.method
+
+    @cached_property
+    def comparable(self) -> dict[str, Mapping[str, float]]:
+        """The metric by seed of each method with an epsilon that measured it."""
+        values = {
+            c.method: c.values.get(self.metric or "") for c in self.candidates if c.has_epsilon
+        }
+        return {method: by_seed for method, by_seed in values.items() if by_seed}
+
+
+def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
+    """The contests by data set and model, then by budget."""
+    by_facet: dict[str, list[ReportedRun]] = defaultdict(list)
+    for run in runs:
+        if run.row["dataset"] is not None:
+            by_facet[run.row["facet"]].append(run)
+    return [
+        Contest(facet, budget, tuple(candidates))
+        for facet in sorted(by_facet)
+        for budget, candidates in _budgets(by_facet[facet])
+    ]
+
+
+def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Candidate]]]:
+    """The budget of each contest, and its candidates."""
+    tested = groups_of(run for run in runs if not run.validated)
+    validated = groups_of(run for run in runs if run.validated)
+    private = sorted(
+        (float(group.epsilon), place)
+        for place, group in enumerate(tested)
+        if not isinstance(group.epsilon, str)
+    )
+    others = [group for group in tested if isinstance(group.epsilon, str)]
+    if not private and others:
+        yield None, _candidates(others, validated)
+    for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
+        budgets = {group.first.budget for group in groups}
+        protocols = {group.first.row["protocol"] for group in groups}
+        beside = [
+            other
+            for other in others
+            if other.first.budget in budgets
+            or (other.epsilon == NOT_PRIVATE and other.first.row["protocol"] in protocols)
+        ]
+        yield budget, _candidates([*groups, *beside], validated)
+
+
+def _clusters(
+    private: list[tuple[float, int]], groups: Sequence[Group]
+) -> Iterator[tuple[Budget, list[Group]]]:
+    """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
+    by_delta: dict[float | None, list[tuple[float, int]]] = defaultdict(list)
+    for epsilon, place in private:
+        by_delta[groups[place].first.delta].append((epsilon, place))
+    for delta, pairs in by_delta.items():
+        while pairs:
+            most = pairs[0][0] * SAME_BUDGET
+            inside = [pair for pair in pairs if pair[0] <= most]
+            pairs = pairs[len(inside) :]
+            yield Budget(inside[0][0], inside[-1][0], delta), [groups[place] for _, place in inside]
+
+
+def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
+    """One candidate per method."""
+    tested, tried = _by_method(groups), _by_method(validated)
+    return [_candidate(method, tested[method], tried[method]) for method in sorted(tested)]
+
+
+def _candidate(method: str, tested: list[Group], tried: list[Group]) -> Candidate:
+    group, chosen = choose(tested, tried)
+    alike = tuple(other for other in tested if other.first.setting == group.first.setting)
+    return Candidate(method, group, chosen, alike)
+
+
+def _by_method(groups: Iterable[Group]) -> defaultdict[str, list[Group]]:
+    by_method = defaultdict(list)
+    for group in groups:
+        by_method[group.first.row["method"]].append(group)
+    return by_method
