@@ -3,20 +3,16 @@
 import math
 from collections.abc import Mapping
 
-from dpbench.dashboard.tables import NOT_RUN
 from dpbench.dashboard.values import DASH
-from dpbench.tables.claims.comparisons import FAILS, HOLDS, ON_AVERAGE
-from dpbench.tables.verdict import DIFFERS, NOTHING_PUBLISHED, REPRODUCED, UNDECIDED
-
-MARKS = {
-    REPRODUCED: ("good", "✓"),
-    DIFFERS: ("bad", "✗"),
-    HOLDS: ("good", "✓"),
-    ON_AVERAGE: ("near", "✓"),
-    FAILS: ("bad", "✗"),
-    UNDECIDED: ("near", "?"),
-}
-"""The class and the sign of each verdict on a number or a claim."""
+from dpbench.tables.verdict_words import (
+    DIFFERS,
+    NOT_RUN,
+    NOTHING_PUBLISHED,
+    REPRODUCED,
+    UNDECIDED,
+    counted_verdict,
+    look_of,
+)
 
 DECIMALS = 3
 """Of our numbers where nothing was printed."""
@@ -30,7 +26,7 @@ def table_view(table: dict, names: Mapping[str, str]) -> dict:
         "title": table["title"],
         "command": table["command"],
         "run": NOT_RUN not in table["verdicts"],
-        "tally": [(n, _mark(v)[0], _counted(v, n)) for v, n in verdicts.items()],
+        "tally": [(n, look_of(v).kind, counted_verdict(n, v)) for v, n in verdicts.items()],
         "claims": [(*_marked(one["verdict"]), one["statement"]) for one in table["claims"]],
         "head": ["", *table["columns"]],
         "rows": [
@@ -46,23 +42,15 @@ def table_view(table: dict, names: Mapping[str, str]) -> dict:
 def reproduced(tables: list[dict]) -> tuple[int, int]:
     """How many of how many judged numbers of all tables are reproduced."""
     counts = [table["verdicts"] for table in tables]
-    total = {name: sum(one.get(name, 0) for one in counts) for name in (*MARKS,)}
-    return total[REPRODUCED], total[REPRODUCED] + total[DIFFERS] + total[UNDECIDED]
-
-
-def _mark(verdict: str) -> tuple[str, str]:
-    return MARKS.get(verdict, ("none", "·"))
+    judged = (REPRODUCED, DIFFERS, UNDECIDED)
+    done, *others = (sum(one.get(verdict, 0) for one in counts) for verdict in judged)
+    return done, done + sum(others)
 
 
 def _marked(verdict: str) -> tuple[str, str]:
     """The class of a verdict, and the verdict after its sign."""
-    kind, sign = _mark(verdict)
-    return kind, f"{sign} {verdict}"
-
-
-def _counted(verdict: str, number: int) -> str:
-    """`1 differs`, `2 differ`."""
-    return f"{number} {'differ' if verdict == DIFFERS and number > 1 else verdict}"
+    look = look_of(verdict)
+    return look.kind, f"{look.sign} {verdict}"
 
 
 def _cell(cell: dict) -> dict:

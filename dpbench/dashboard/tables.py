@@ -15,8 +15,8 @@ from dpbench.tables.conditions import row_name
 from dpbench.tables.header import HEAD
 from dpbench.tables.page import command_of
 from dpbench.tables.published import read_published, without_comments
+from dpbench.tables.verdict_words import NOT_RUN
 
-NOT_RUN = "not run"
 OTHER_COLUMNS = ("method", "column", "value", "spread", "delta")
 
 

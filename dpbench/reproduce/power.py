@@ -11,12 +11,13 @@ from dpbench.records.record import Record
 from dpbench.reproduce.render import judged_claims
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
-from dpbench.tables.claims.comparisons import UNDECIDED, Comparison, JudgedClaim
+from dpbench.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.tables.claims.grids import gap_text
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid, number
 from dpbench.tables.page import Page
+from dpbench.tables.verdict_words import UNDECIDED
 
 HEAD = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "margin", "seeds", "hours")
 NEVER = f"more than {MOST_SEEDS}"

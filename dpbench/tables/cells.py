@@ -10,7 +10,8 @@ from dpbench.tables.columns import Column
 from dpbench.tables.edition import STANDARD_ERROR, Edition
 from dpbench.tables.published import Published, PublishedTable
 from dpbench.tables.runs import Row
-from dpbench.tables.verdict import IMPOSSIBLE, MISSING, Distance, judge
+from dpbench.tables.verdict import Distance, judge
+from dpbench.tables.verdict_words import IMPOSSIBLE, MISSING
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from dpbench.tables.conditions import row_name
 from dpbench.tables.edition import Edition
 from dpbench.tables.grid import Grid
 from dpbench.tables.published import Published, PublishedTable
-from dpbench.tables.verdict import MARGINS, REPRODUCED, judge
+from dpbench.tables.verdict import MARGINS, judge
+from dpbench.tables.verdict_words import REPRODUCED
 
 RULE = (
     "Constants: how many of a column's cells would be reproduced if every row had 0, or the mean "

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from dpbench.metrics.paired import is_paired
 from dpbench.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
-from dpbench.tables.claims.comparisons import FAILS, HOLDS, UNDECIDED, Evidence
+from dpbench.tables.claims.comparisons import Evidence
 from dpbench.tables.claims.quantities import PrintedNumber, quantity
 from dpbench.tables.columns import Column
 from dpbench.tables.edition import Edition
 from dpbench.tables.grid import Grid
+from dpbench.tables.verdict_words import FAILS, HOLDS, UNDECIDED
 
 HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")
 RULE = (

@@ -4,11 +4,20 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from dpbench.tables.cells import Cell
-from dpbench.tables.claims.comparisons import FAILS, HOLDS, JudgedClaim
+from dpbench.tables.claims.comparisons import JudgedClaim
 from dpbench.tables.claims.grids import count_verdicts
 from dpbench.tables.constants import ConstantBaseline
 from dpbench.tables.counts import counted
-from dpbench.tables.verdict import DIFFERS, NOT_JUDGED, OTHER_SCALE, REPRODUCED, UNDECIDED
+from dpbench.tables.verdict_words import (
+    DIFFERS,
+    FAILS,
+    HOLDS,
+    NOT_JUDGED,
+    OTHER_SCALE,
+    REPRODUCED,
+    UNDECIDED,
+    counted_verdict,
+)
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:
@@ -52,8 +61,8 @@ def _differing(cells: Sequence[Cell]) -> str:
     """`3 differ (fairlens 2, sgd 1)`."""
     rows = Counter(cell.row for cell in cells)
     named = ", ".join(f"{row} {count}" for row, count in rows.most_common())
-    verb = "differs" if len(cells) == 1 else "differ"
-    return f"{len(cells)} {verb} ({named})" if cells else "none differs"
+    counted = counted_verdict(len(cells), DIFFERS)
+    return f"{counted} ({named})" if cells else f"none {DIFFERS}"
 
 
 def _range(seeds: set[int]) -> str:

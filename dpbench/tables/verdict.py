@@ -9,16 +9,15 @@ from dpbench.metrics.paired_t import LEVEL
 from dpbench.tables.columns import Column
 from dpbench.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Edition
 from dpbench.tables.published import Published
-
-REPRODUCED = "reproduced"
-DIFFERS = "differs"
-UNDECIDED = "undecided"
-NOTHING_PUBLISHED = "-"
-MISSING = "missing"
-IMPOSSIBLE = "not possible"
-NO_NUMBER = "no number"
-OTHER_SCALE = "other scale"
-NOT_JUDGED = "not judged"
+from dpbench.tables.verdict_words import (
+    DIFFERS,
+    NO_NUMBER,
+    NOT_JUDGED,
+    NOTHING_PUBLISHED,
+    OTHER_SCALE,
+    REPRODUCED,
+    UNDECIDED,
+)
 
 MARGINS = 2
 """How many of a column's margins a mean may lie from print: other seeds, code and hardware make

@@ -13,7 +13,7 @@ from dpbench.reproduce.render import TEXTS, texts
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
 from dpbench.tables.privacy import AS_PLANNED
-from dpbench.tables.verdict import IMPOSSIBLE
+from dpbench.tables.verdict_words import IMPOSSIBLE
 from dpbench.verify.records import equal
 
 VERDICTS = re.compile(r"\d+ of \d+ printed|Not the paper's runs:|- (\d+ claims?|Constants|Order):")

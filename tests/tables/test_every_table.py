@@ -12,11 +12,11 @@ from dpbench.metrics.paired import is_paired
 from dpbench.reproduce.render import printed_numbers
 from dpbench.reproduce.target import target_of
 from dpbench.system.paths import conf_folder
-from dpbench.tables.claims.comparisons import FAILS, HOLDS
 from dpbench.tables.conditions import row_name
 from dpbench.tables.constants import constants
 from dpbench.tables.counts import counted
 from dpbench.tables.table import build_table
+from dpbench.tables.verdict_words import FAILS, HOLDS
 
 COLUMNS = re.compile(r"@table\.columns|^  columns:", re.MULTILINE)
 TABLES = [

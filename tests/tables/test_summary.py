@@ -4,7 +4,7 @@ from dpbench.tables.cells import Cell
 from dpbench.tables.claims.grids import count_verdicts
 from dpbench.tables.published import Published
 from dpbench.tables.summary import opening
-from dpbench.tables.verdict import DIFFERS
+from dpbench.tables.verdict_words import DIFFERS
 
 
 def test_a_row_under_a_condition_is_named_once(toy):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpbench.audit.audit import Audit
+from dpbench.audit.audit import NOT_REFUTED, Audit
 from dpbench.audit.code.finding import FLAGGED, Finding
 from dpbench.audit.code.task import Claim
 from dpbench.audit.row import audit_grid
@@ -11,8 +11,6 @@ from dpbench.privacy.accountants import pld
 from dpbench.records.epsilon import REFUTED, rounded_up
 from dpbench.tables.grid import Grid
 from dpbench.tables.page import Block, Page
-
-NOT_REFUTED = "not refuted"
 
 RULES = (
     "Refuted: what is claimed is false. Flagged: something is wrong or wasteful, but the claim may "

@@ -8,8 +8,9 @@ from dpbench.papers.recount.printed import SHUFFLED, PrintedEpsilon
 from dpbench.privacy.accountants import claimed, edgeworth, gdp, pld_of_reals, rdp_of_reals
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
+from dpbench.tables.verdict_words import HOLDS
 
-HOLDS, TOO_SMALL, LOOSE = "holds", "too small", "loose"
+TOO_SMALL, LOOSE = "too small", "loose"
 NOT_FOLLOWING, UNKNOWN = "does not follow", "cannot be recounted"
 
 OF_REALS = {"rdp": rdp_of_reals, "pld": pld_of_reals, "gdp": gdp, "edgeworth": edgeworth}

@@ -7,7 +7,6 @@ from pathlib import Path
 from dpbench.papers.recount.printed import read_printed
 from dpbench.papers.recount.recount import (
     FOLLOWS,
-    HOLDS,
     LOOSE,
     LOOSE_MARGIN,
     NOT_FOLLOWING,
@@ -24,6 +23,7 @@ from dpbench.system.progress import counting
 from dpbench.tables.counts import counted, tally
 from dpbench.tables.grid import NO_VALUE, Grid, grid_of
 from dpbench.tables.table import Table
+from dpbench.tables.verdict_words import FORMS, HOLDS
 
 RULES = (
     "RDP and PLD, rounded up, are upper bounds of what the setting spends, were its batches "
@@ -45,7 +45,7 @@ RULES = (
     "itself.",
 )
 WORDS = {
-    HOLDS: (HOLDS, "hold"),
+    HOLDS: FORMS[HOLDS],
     TOO_SMALL: (f"is {TOO_SMALL}", f"are {TOO_SMALL}"),
     LOOSE: (f"is {LOOSE}", f"are {LOOSE}"),
     NOT_FOLLOWING: (NOT_FOLLOWING, "do not follow"),

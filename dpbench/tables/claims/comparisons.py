@@ -10,12 +10,7 @@ from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.tables.conditions import row_name
 from dpbench.tables.runs import Row
-
-HOLDS = "holds"
-ON_AVERAGE = "holds on average"
-FAILS = "does not hold"
-UNDECIDED = "undecided"
-NOT_RUN = "not run"
+from dpbench.tables.verdict_words import FAILS, HOLDS, NOT_RUN, ON_AVERAGE, UNDECIDED
 
 
 @dataclass(frozen=True)

@@ -4,27 +4,11 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from dpbench.metrics.paired_t import LEVEL
-from dpbench.tables.claims.comparisons import (
-    FAILS,
-    HOLDS,
-    NOT_RUN,
-    ON_AVERAGE,
-    UNDECIDED,
-    Comparison,
-    JudgedClaim,
-)
+from dpbench.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted, tally
 from dpbench.tables.grid import NO_VALUE, Grid, interval_text, number, signed
-
-WORDS = {
-    HOLDS: (HOLDS, "hold"),
-    ON_AVERAGE: (ON_AVERAGE, "hold on average"),
-    FAILS: (FAILS, "do not hold"),
-    UNDECIDED: (UNDECIDED, UNDECIDED),
-    NOT_RUN: (NOT_RUN, NOT_RUN),
-}
-"""The verdicts on claims, as they read for one and for several."""
+from dpbench.tables.verdict_words import FAILS, FORMS, NOT_RUN
 
 AT_EDGE = ": the row that loses was tuned at the edge of its range"
 
@@ -82,7 +66,7 @@ def _without_print(grid: Grid, column: int) -> Grid:
 
 def count_verdicts(verdicts: Iterable[str], failed: Sequence[str] = ()) -> str:
     """The counts of verdicts: `5 hold, 1 does not hold (ece), 2 undecided`. failed: their names."""
-    return tally(verdicts, WORDS, {FAILS: ", ".join(failed)})
+    return tally(verdicts, FORMS, {FAILS: ", ".join(failed)})
 
 
 def chance_line(judged: Sequence[JudgedClaim]) -> str:

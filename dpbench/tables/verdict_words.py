@@ -1,0 +1,53 @@
+"""The verdicts on numbers beside print and on claims: each word once, and how it is shown."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dpbench.metrics.paired_t import UNDECIDED
+
+REPRODUCED = "reproduced"
+DIFFERS = "differs"
+NOTHING_PUBLISHED = "-"
+MISSING = "missing"
+IMPOSSIBLE = "not possible"
+NO_NUMBER = "no number"
+OTHER_SCALE = "other scale"
+NOT_JUDGED = "not judged"
+
+HOLDS = "holds"
+ON_AVERAGE = "holds on average"
+FAILS = "does not hold"
+NOT_RUN = "not run"
+
+
+class Look(NamedTuple):
+    """A verdict as it reads for several, and its class and its sign in the report."""
+
+    several: str
+    kind: str = "none"
+    sign: str = "·"
+
+
+LOOKS = {
+    REPRODUCED: Look(REPRODUCED, "good", "✓"),
+    DIFFERS: Look("differ", "bad", "✗"),
+    HOLDS: Look("hold", "good", "✓"),
+    ON_AVERAGE: Look("hold on average", "near", "✓"),
+    FAILS: Look("do not hold", "bad", "✗"),
+    UNDECIDED: Look(UNDECIDED, "near", "?"),
+    NOT_RUN: Look(NOT_RUN),
+}
+"""In the order in which verdicts are counted."""
+
+FORMS: Mapping[str, tuple[str, str]] = {word: (word, look.several) for word, look in LOOKS.items()}
+"""Each verdict as it reads for one and for several, for `tally`."""
+
+
+def look_of(verdict: str) -> Look:
+    """How a verdict is shown; plainly, if it is none of LOOKS."""
+    return LOOKS.get(verdict, Look(verdict))
+
+
+def counted_verdict(number: int, verdict: str) -> str:
+    """`1 differs`, `2 differ`."""
+    return f"{number} {verdict if number == 1 else look_of(verdict).several}"
