@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from dpbench.dashboard.values import delta_text, gap_text, value_text
-from dpbench.records.epsilon import rounded_up
+from dpbench.dashboard.values import delta_text, epsilon_text, gap_text, value_text
 from dpbench.tables.grid import NO_VALUE, Grid, csv_text
 from dpbench.tables.latex import tabular
 
@@ -84,8 +83,3 @@ def _mean(cell: dict | None, percent: bool) -> str:
 
 def _gap(cell: dict | None, percent: bool) -> str:
     return gap_text(cell["gap"][:2], percent) if cell and cell["gap"] else NO_VALUE
-
-
-def epsilon_text(epsilon: float | str) -> str:
-    """An epsilon rounded up, or the reason why there is none."""
-    return epsilon if isinstance(epsilon, str) else rounded_up(epsilon)

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 
 from dpbench.dashboard.answer import answer
-from dpbench.dashboard.board_files import board_files, epsilon_text
+from dpbench.dashboard.board_files import board_files
 from dpbench.dashboard.metrics import arrowed
 from dpbench.dashboard.privacy import bound_text
-from dpbench.dashboard.values import DASH, delta_text, gap_text, value_text, with_unit
+from dpbench.dashboard.values import DASH, delta_text, epsilon_text, gap_text, value_text, with_unit
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.records.epsilon import rounded_up
 from dpbench.tables.counts import counted

@@ -1,5 +1,6 @@
-"""Values of metrics as text, in their units: how the page and its files round."""
+"""Values as text: how the page and its files round."""
 
+from dpbench.records.epsilon import rounded_up
 from dpbench.tables.grid import number, signed
 
 DASH = "–"
@@ -29,3 +30,8 @@ def gap_text(gap: tuple[float, float | None], percent: bool) -> str:
 def delta_text(delta: float | None) -> str:
     """A delta in three significant digits."""
     return DASH if delta is None else f"{delta:.3g}"
+
+
+def epsilon_text(epsilon: float | str) -> str:
+    """An epsilon rounded up, or the reason why there is none."""
+    return epsilon if isinstance(epsilon, str) else rounded_up(epsilon)
