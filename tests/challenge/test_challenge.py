@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from dpbench.challenge import protocol as protocols
 from dpbench.challenge.command import challenge
@@ -136,7 +137,9 @@ def identity(version: str) -> str:
     chosen = ["method.bound=1", "optimizer.lr=0.5"]
     tested = [scientific(compose(run)) for run in protocol.tested(request, chosen)]
     baselines = [digest(compose(cell)) for cell in protocol.target.cells()]
-    text = json.dumps([vars(protocol.rules), request.identity, tested, baselines], sort_keys=True)
+    text = json.dumps(
+        [structs.asdict(protocol.rules), request.identity, tested, baselines], sort_keys=True
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
