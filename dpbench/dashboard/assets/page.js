@@ -201,7 +201,7 @@ function start() {
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  at("filters").open = matchMedia("(min-width: 60rem)").matches;
+  for (const id of ["filters", "contained"]) at(id).open = matchMedia("(min-width: 60rem)").matches;
   apply();
 }
 
