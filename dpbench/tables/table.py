@@ -1,6 +1,6 @@
 """Builds a table, ready to be rendered."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -62,6 +62,16 @@ class Table:
         return {suffix: text.encode() for suffix, text in texts.items()}
 
 
+COMPARED: dict[str, Callable[[Cell], str]] = {
+    "method": lambda cell: cell.row,
+    "column": lambda cell: cell.column.name,
+    "ours": mean_and_spread,
+    "published": grid.published_text,
+    "difference": grid.difference,
+    "verdict": lambda cell: cell.verdict,
+}
+
+
 def build_table(
     edition: Edition,
     runs: pd.DataFrame,
@@ -102,7 +112,7 @@ def build_table(
     grids = [
         claim_grids.claims_grid(judged),
         _main(edition, rows, cells, not_run.reasons, privacy),
-        _comparison(cells if published else []),
+        grid.grid_of("Ours and published", COMPARED, cells if published else []),
         ordering.order_grid(order),
         constants.constants_grid(judged_constants),
         claim_grids.comparisons_grid(judged),
@@ -173,22 +183,6 @@ def _main(
         for row in rows
     ]
     return Grid("Ours", ("method", *names, f"epsilon ({TIGHTEST_COLUMN})"), tuple(lines))
-
-
-def _comparison(cells: Sequence[Cell]) -> Grid:
-    head = ("method", "column", "ours", "published", "difference", "verdict")
-    lines = [
-        (
-            cell.row,
-            cell.column.name,
-            mean_and_spread(cell),
-            grid.published_text(cell),
-            grid.difference(cell),
-            cell.verdict,
-        )
-        for cell in cells
-    ]
-    return Grid("Ours and published", head, tuple(lines))
 
 
 def _notes_on_tuning(edition: Edition) -> Iterable[str]:

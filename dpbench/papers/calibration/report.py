@@ -1,12 +1,12 @@
 """Table 1 and Theorem 3 of Bu et al. (calibration): the paper's claims beside our measurements."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpbench.papers.calibration.laboratory import FINER, Finding
 from dpbench.papers.calibration.properties import TOLERANCE
 from dpbench.tables.counts import counted, tally
-from dpbench.tables.grid import Grid, csv_text
+from dpbench.tables.grid import Grid, grid_of
 from dpbench.tables.published import PublishedTable
 from dpbench.tables.verdict_words import FORMS, HOLDS
 
@@ -148,50 +148,17 @@ def _is_stationary(losses: Sequence[float]) -> bool:
 
 def grids(checked: Sequence[PropertyClaim], findings: Sequence[Finding]) -> list[Grid]:
     """The paper's table with our verdicts, all measured numbers, and statistics of each flow."""
-    return [_main(checked), _numbers(checked), _flows(findings)]
+    measured = grid_of("The worst that was seen", MEASURED, checked)
+    return [_main(checked), measured, grid_of("Along each flow", ALONG, findings)]
 
 
 def _main(checked: Sequence[PropertyClaim]) -> Grid:
     rows: dict[str, list[str]] = {}
     for claim in checked:
-        rows.setdefault(claim.label, []).append(f"{_yes_no(claim.guaranteed)}: {claim.verdict}")
+        rows.setdefault(claim.label, []).append(f"{_yes_no(claim)}: {claim.verdict}")
     lines = tuple((label, *texts) for label, texts in rows.items())
     names = dict.fromkeys(claim.name for claim in checked)
     return Grid("What the theorems guarantee, and our verdict", ("clipping", *names), lines)
-
-
-def _numbers(checked: Sequence[PropertyClaim]) -> Grid:
-    head = ("clipping", "property", "paper", "worst seen", "of", "verdict")
-    lines = [
-        (c.label, c.name, _yes_no(c.guaranteed), f"{c.worst:.2g}", UNITS[c.name], c.verdict)
-        for c in checked
-    ]
-    return Grid("The worst that was seen", head, tuple(lines))
-
-
-def _flows(findings: Sequence[Finding]) -> Grid:
-    head = (
-        *("clipping", "seed", "steps", "first loss", "last loss", "risen in", "clipped"),
-        *("least eigenvalue of H / |H|", "largest imaginary part / |M|"),
-        *("noise, lr", f"noise, lr/{FINER}"),
-    )
-    return Grid("Along each flow", head, tuple(map(_line, findings)))
-
-
-def _line(finding: Finding) -> tuple[str, ...]:
-    flow, cosines = finding.flow, finding.flow.cosines
-    return (
-        finding.label,
-        "by hand" if finding.seed is None else str(finding.seed),
-        str(len(flow.losses) - 1),
-        f"{flow.losses[0]:.3g}",
-        f"{flow.losses[-1]:.3g}",
-        f"{sum(cosine < -TOLERANCE for cosine in cosines) / len(cosines):.1%}",
-        f"{sum(flow.clipped) / len(flow.clipped):.0%}",
-        f"{min(kernel.eigenvalue for kernel in flow.unclipped):.1g}",
-        f"{max(kernel.imaginary for kernel in flow.kernels):.1g}",
-        *(f"{distance:.2g}" for distance in finding.noise),
-    )
 
 
 def summary(checked: Sequence[PropertyClaim]) -> str:
@@ -203,14 +170,47 @@ def summary(checked: Sequence[PropertyClaim]) -> str:
 
 def to_csv(checked: Sequence[PropertyClaim]) -> str:
     """One line per claim."""
-    return csv_text(
-        ("clipping", "property", "published", "worst", "unit", "verdict"),
-        (
-            (c.label, c.name, _yes_no(c.guaranteed), f"{c.worst:.6g}", UNITS[c.name], c.verdict)
-            for c in checked
-        ),
-    )
+    return grid_of("", IN_CSV, checked).csv
 
 
-def _yes_no(guaranteed: bool) -> str:
-    return "yes" if guaranteed else "no"
+def _share_risen(finding: Finding) -> float:
+    cosines = finding.flow.cosines
+    return sum(cosine < -TOLERANCE for cosine in cosines) / len(cosines)
+
+
+def _yes_no(claim: PropertyClaim) -> str:
+    return "yes" if claim.guaranteed else "no"
+
+
+MEASURED: dict[str, Callable[[PropertyClaim], str]] = {
+    "clipping": lambda c: c.label,
+    "property": lambda c: c.name,
+    "paper": _yes_no,
+    "worst seen": lambda c: f"{c.worst:.2g}",
+    "of": lambda c: UNITS[c.name],
+    "verdict": lambda c: c.verdict,
+}
+IN_CSV: dict[str, Callable[[PropertyClaim], str]] = {
+    "clipping": lambda c: c.label,
+    "property": lambda c: c.name,
+    "published": _yes_no,
+    "worst": lambda c: f"{c.worst:.6g}",
+    "unit": lambda c: UNITS[c.name],
+    "verdict": lambda c: c.verdict,
+}
+ALONG: dict[str, Callable[[Finding], str]] = {
+    "clipping": lambda f: f.label,
+    "seed": lambda f: "by hand" if f.seed is None else str(f.seed),
+    "steps": lambda f: str(len(f.flow.losses) - 1),
+    "first loss": lambda f: f"{f.flow.losses[0]:.3g}",
+    "last loss": lambda f: f"{f.flow.losses[-1]:.3g}",
+    "risen in": lambda f: (
+        f"{sum(c < -TOLERANCE for c in f.flow.cosines) / len(f.flow.cosines):.1%}"
+    ),
+    "clipped": lambda f: f"{sum(f.flow.clipped) / len(f.flow.clipped):.0%}",
+    "least eigenvalue of H / |H|": lambda f: f"{min(k.eigenvalue for k in f.flow.unclipped):.1g}",
+    "largest imaginary part / |M|": lambda f: f"{max(k.imaginary for k in f.flow.kernels):.1g}",
+    "noise, lr": lambda f: f"{f.noise[0]:.2g}",
+    f"noise, lr/{FINER}": lambda f: f"{f.noise[1]:.2g}",
+}
+"""Grids by column: of the paper's claims, on the page and as CSV, and of flows."""
