@@ -81,7 +81,7 @@ def test_an_attack_is_named_by_what_it_attacks_and_not_by_how_it_is_executed():
     assert len(names) == 1
     # The last two are what is composed anyway, where an audit would choose something else.
     as_composed = [("batch_size=256",), ("optimizer.lr=0.5",)]
-    composed = table.compose(list(words))
+    composed = table.run_config(words)
     assert (composed["batch_size"], composed["optimizer"]["lr"]) == (256, 0.5)
     others = [("epochs=1",), ("privacy.epsilon=3",), ("method=doppler",), *as_composed]
     names |= {table.AuditTask(words + more).digest for more in others}
