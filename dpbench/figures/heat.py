@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.config.table_file import Heat
 from dpbench.figures.formats import titled
-from dpbench.metrics.registry import REGISTRY, parse_name
+from dpbench.metrics.registry import REGISTRY, Metric, parse_name
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.tables.conditions import setting
@@ -34,7 +34,7 @@ def heat_points(records: Iterable[Record], heat: Heat) -> pd.DataFrame:
 
 
 def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
-    """Heat maps, from `heat_points`: panels side by side, cells in percent.
+    """Heat maps, from `heat_points`: panels side by side, cells in the metric's unit.
 
     Cells are means over the seeds, from dark for the worst to bright for the best; NaN, as after a
     diverged run, is an empty cell that says so.
@@ -45,33 +45,46 @@ def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
     figure = Figure(figsize=(0.8 + 4.0 * len(panels), 4.4), layout="constrained")
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, (panel, metric) in zip(axes, panels.items(), strict=True):
-        _cells(axis, _means(data, panel), REGISTRY[parse_name(metric).base].better == "lower")
-        axis.set_title(f"{panel} (%)", fontsize=10)
+        kind = _metric(metric)
+        _cells(axis, _means(data, panel, kind), kind)
+        axis.set_title(_heading(panel, kind), fontsize=10)
         axis.set_xlabel(heat.x)
     axes[0].set_ylabel(heat.y)
     return titled(figure, title)
 
 
 def heat_grids(data: pd.DataFrame, heat: Heat) -> tuple[Grid, ...]:
-    """The numbers of every map in percent, from `heat_points`, in increasing order of settings."""
+    """The numbers of every map, from `heat_points`, in increasing order of settings."""
     corner = f"{heat.y}, and {heat.x}"
-    return tuple(_grid(_means(data, panel), f"{panel} (%)", corner) for panel in heat.panels)
+    return tuple(_grid(data, panel, _metric(name), corner) for panel, name in heat.panels.items())
 
 
-def _grid(means: pd.DataFrame, heading: str, corner: str) -> Grid:
+def _grid(data: pd.DataFrame, panel: str, metric: Metric, corner: str) -> Grid:
+    means = _means(data, panel, metric)
     head = (corner, *(f"{value:g}" for value in means.columns))
-    rows = tuple((f"{at:g}", *(number(v, 1) for v in row)) for at, row in means.iterrows())
-    return Grid(heading, head, rows)
+    rows = tuple(
+        (f"{at:g}", *(number(v, metric.digits) for v in row)) for at, row in means.iterrows()
+    )
+    return Grid(_heading(panel, metric), head, rows)
 
 
-def _means(data: pd.DataFrame, panel: str) -> pd.DataFrame:
-    """Means over the seeds in percent, y by row and x by column; NaN if any run has NaN."""
+def _metric(name: str) -> Metric:
+    return REGISTRY[parse_name(name).base]
+
+
+def _heading(panel: str, metric: Metric) -> str:
+    return f"{panel} (%)" if metric.unit == "percent" else panel
+
+
+def _means(data: pd.DataFrame, panel: str, metric: Metric) -> pd.DataFrame:
+    """Means over the seeds in the unit shown, y by row and x by column; NaN if any run has NaN."""
     cells = data[data["panel"] == panel].groupby(["y", "x"])["value"]
-    return 100 * cells.agg(lambda v: v.mean(skipna=False)).unstack("x")
+    return metric.factor * cells.agg(lambda v: v.mean(skipna=False)).unstack("x")
 
 
-def _cells(axis, grid: pd.DataFrame, lower_is_better: bool) -> None:
+def _cells(axis, grid: pd.DataFrame, metric: Metric) -> None:
     """One map, each cell with its number; settings increase upwards and to the right."""
+    lower_is_better = metric.better == "lower"
     colors = "viridis_r" if lower_is_better else "viridis"
     image = axis.imshow(grid, cmap=colors, origin="lower", aspect="auto")
     axis.set_xticks(range(grid.shape[1]), [f"{value:g}" for value in grid.columns], rotation=45)
@@ -79,7 +92,7 @@ def _cells(axis, grid: pd.DataFrame, lower_is_better: bool) -> None:
     middle = sum(image.get_clim()) / 2
     for row, values in enumerate(grid.to_numpy()):
         for column, value in enumerate(values):
-            text = number(value, 1)
+            text = number(value, metric.digits)
             bright = value != value or (value < middle if lower_is_better else value > middle)
             color = "black" if bright else "white"
             axis.text(column, row, text, ha="center", va="center", color=color, fontsize=8)

@@ -221,7 +221,7 @@ def test_unsupported_settings_are_refused_in_one_sentence(
 @pytest.mark.slow
 def test_a_library_that_is_not_installed_is_a_note_of_the_table(tmp_path):
     rows = '["contender=opacus_hooks canaries=400","contender=fastdp"]'
-    asked = ["table.methods=[]", f"table.compute.contenders={rows}", f"results_dir={tmp_path}"]
+    asked = ["table.methods=[]", f"table.compute.rows={rows}", f"results_dir={tmp_path}"]
     changed = ["epochs=1", "privacy.delta=1e-3", "device=cpu"]  # the last is not for libraries
     page = reproduce("audit", [*asked, *changed])
     assert "- 1 claims attacked, 0 refuted." in page

@@ -52,7 +52,7 @@ def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypatch, tmp_path):
-    row = table.AuditRow(("dpsgd",) * len(table.HEAD), "dpsgd", 2.0, 1.0, False)
+    row = table.AuditRow(("dpsgd",) * len(table.COLUMNS), "dpsgd", 2.0, 1.0, False)
     attacked = []
 
     def attack(task):

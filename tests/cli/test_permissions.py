@@ -56,7 +56,7 @@ CASES = {
         f"{name} of closed runs": ([name, "results_dir=runs_closed"], "runs_closed/runs")
         for name in REPORTED
     },
-    "run into closed results": ([*SMALL, "results_dir=closed"], "closed/checkpoints/"),
+    "run into closed results": ([*SMALL, "results_dir=closed"], "closed/runs"),
     "sweep into closed results": (
         [*SMALL, "-m", "seed=1,2", "results_dir=closed"],
         "closed/sweeps/",

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from dpbench.mechanism import noise
 from dpbench.methods.dicesgd import dicesgd
 from dpbench.methods.disk import disk
 from dpbench.methods.doppler import doppler
@@ -69,6 +70,7 @@ def test_no_step_waits_for_a_gpu(monkeypatch, step_of, batch_of, engine, name, p
     method = (METHODS | WITH_STATE)[name]
     step, batch = step_of(method, engine=engine, physical=physical), batch_of(9)
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
+    monkeypatch.setattr(noise, "_add_on_cpu", noise._add_on_gpu)
     with Waits() as waits:
         step(batch)
         step(batch)  # when what was released before matters

@@ -17,7 +17,7 @@ def trials(tmp_path):
         (tmp_path / "search" / "toy_table1-wine-bam.csv").write_text(text)
         condition = Condition((("dataset", "wine"), ("privacy.epsilon", 3)))
         target = SimpleNamespace(
-            config={"results_dir": str(tmp_path), "choices": {"dataset": "toys"}},
+            config=SimpleNamespace(results=tmp_path, plain={"choices": {"dataset": "toys"}}),
             conditions=[condition],
             table=SimpleNamespace(methods=["dpsgd", "bam"]),
         )
