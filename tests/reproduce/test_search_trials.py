@@ -8,6 +8,14 @@ from dpbench.reproduce.search_trials import search_trials
 from dpbench.tables.conditions import Condition
 
 
+class Config(dict):
+    """What is read of a run's configuration."""
+
+    def __init__(self, results):
+        super().__init__(choices={"dataset": "toys"})
+        self.results = results
+
+
 @pytest.fixture
 def trials(tmp_path):
     """trials(text): those of a figure of two arms on Wine; text: the search of the second."""
@@ -17,7 +25,7 @@ def trials(tmp_path):
         (tmp_path / "search" / "toy_table1-wine-bam.csv").write_text(text)
         condition = Condition((("dataset", "wine"), ("privacy.epsilon", 3)))
         target = SimpleNamespace(
-            config=SimpleNamespace(results=tmp_path, plain={"choices": {"dataset": "toys"}}),
+            config=Config(tmp_path),
             conditions=[condition],
             table=SimpleNamespace(methods=["dpsgd", "bam"]),
         )
