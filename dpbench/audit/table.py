@@ -117,7 +117,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
         for method in target.table.methods
         for overrides in target.cells_of(condition, method)
     ]
-    rows = settings_of(target.table.compute)["rows"]
+    rows = settings_of(target.table.compute or {})["rows"]
     tasks += [_of_row(target, row.split()) for row in rows]
     folder, again = target.config.results / AUDITS, target.config["again"] is True
     check_writable(folder)

@@ -259,7 +259,7 @@ class TableFile(Part, frozen=True, kw_only=True):
     scales: dict[str, Scale] = {}
     """smaller scales by name, selected by `scale=NAME`; the default, `scale=paper`, is the
     paper's"""
-    compute: dict[str, Any] = {}
+    compute: dict[str, Any] | None = None
     """instead of runs: a function of the library, with arguments"""
     bench: dict[str, Any] = {}
     """instead of runs: settings of `dpbench bench`"""

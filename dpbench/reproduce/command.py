@@ -40,8 +40,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     folder = target.config.results
     if target.table.bench:
         return _measure_times(target, folder)
-    if target.table.compute:
-        return _compute(target, folder)
+    if (compute := target.table.compute) is not None:
+        return _compute(target, compute, folder)
     if target.table.figure:
         check_figure(target.table)
     else:
@@ -84,9 +84,9 @@ def _measure_times(target: Target, folder: Path) -> str:
     return f"{target.title}: table, numbers and picture are in {out}."
 
 
-def _compute(target: Target, folder: Path) -> str:
+def _compute(target: Target, node: dict, folder: Path) -> str:
     """A table that needs no private training, computed by the function that its YAML names."""
-    compute = function("table", target.table.compute)
+    compute = function("table", node)
     check_writable(folder / TABLES)
     files = compute(target)
     _write(target, files)

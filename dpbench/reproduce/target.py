@@ -131,7 +131,7 @@ class Target:
 
         Raises UserError for invalid settings.
         """
-        node = {"compute": settings_of(self.table.compute)}
+        node = {"compute": settings_of(self.table.compute or {})}
         settings = buildable.build("table", node)["compute"]
         check_settings(kind, settings, "table.compute.")
         return kind(**settings)

@@ -67,6 +67,10 @@ def plan(run: Run) -> Plan:
     layers = tuple(layer.name for layer in layout.layers)
     cycle = sampler.steps_per_epoch
     method = run.method.bind(Problem(run.dataset, units, layers, len(layout), steps, cycle))
+    if method.whole_batches and run.physical_batch_size not in (None, "auto"):
+        raise UserError(
+            f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
+        )
     once = _released_once(run)
     if method.private:
         run.privacy.warn_if_weak(units)
@@ -103,10 +107,6 @@ def _released_once(run: Run) -> Ledger:
 
 def _sampler(run: Run, units: Units, method: Method) -> Sampler:
     """The sampler of a run; UserError for a method that its batches do not suit."""
-    if method.whole_batches and run.physical_batch_size not in (None, "auto"):
-        raise UserError(
-            f"{method.name} needs each batch in one piece; leave physical_batch_size unset."
-        )
     if run.sampler == "truncated" and has_random_size(run.dataset) and not run.users:
         # Its account needs an upper bound, which half of the draws exceed; and to refuse those by
         # the data would tell two neighbours apart.

@@ -187,6 +187,7 @@ reproduce demo +table.figure={{kind:zzz}}
 reproduce demo +table.figure={{kind:heat}}
 reproduce demo +table.scales={{a:3}} scale=a
 reproduce demo +table.scales={{a:{{description:x}}}} scale=a
+reproduce demo +table.compute={{}}
 reproduce demo +table.bench={{a:3}}
 reproduce sign_fig1 table.compute.points=0
 reproduce sign_fig1 table.compute.points={BIG[:12]}
