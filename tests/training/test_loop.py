@@ -230,7 +230,7 @@ EVERYTHING = [
     [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")]
     + [(name, "parts/step/update") for name in ("doppler", "disk", "dp_adam_bc")]
     + [(name, "parts/step/correlated_noise") for name in ("dp_mf", "dp_mf_blt")]
-    + [("dicesgd", "parts/step/clip"), ("raco", "parts/step/gradient")],
+    + [("dicesgd", "parts/step/clip"), ("raco", "parts/step/seam")],
 )
 def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, path, monkeypatch):
     """So that the tests here see whatever is not put away; some of it is refused even before."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpbench.data.custom import hub, table, texts
+from dpbench.data.custom import csv_files, hub, table, texts
 from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.image_files import images_in
 from dpbench.system.errors import UserError
@@ -71,7 +71,7 @@ def _name(source: str) -> str:
 
 
 def _csv(settings: Settings) -> dict[str, Any]:
-    rows = table.csv_rows(settings)
+    rows = csv_files.csv_rows(settings)
     found = {"checksum": rows.checksum, **_of_table(settings, rows.frame, str(settings["file"]))}
     if rows.test_checksum is not None:
         found |= {"test_checksum": rows.test_checksum, **_test_rows(rows.test_rows)}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from dpbench.data.custom import hub, texts
+from dpbench.data.custom import csv_files, hub, texts
 from dpbench.data.custom.preparation import TablePreparation, prepared_by
 from dpbench.data.custom.rows import Rows
 from dpbench.data.custom.table import (
@@ -21,7 +21,6 @@ from dpbench.data.custom.table import (
     Columns,
     codes,
     columns_of,
-    csv_rows,
     groups_of,
 )
 from dpbench.data.dataset import Data, Split
@@ -154,7 +153,7 @@ class CsvFile(TableRows):
         return super().notes if self.text is None else (self._public,)
 
     def read(self) -> pd.DataFrame:
-        return csv_rows(vars(self)).frame
+        return csv_files.csv_rows(vars(self)).frame
 
     def preparation(self, seed: int) -> TablePreparation | None:
         return super().preparation(seed) if self.text is None else None

@@ -1,0 +1,98 @@
+"""The user's own CSV files: their rows, and those of a test file of the publisher's own."""
+
+import functools
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+from pandas.api.types import is_string_dtype
+from pandas.errors import EmptyDataError, ParserError, ParserWarning
+
+from dpbench.data.custom.checksums import source_path, verified
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.validate import quoted
+
+
+class CsvRows(NamedTuple):
+    """The rows of a CSV file and then those of its test file, with their checksums.
+
+    test_rows, test_checksum: None without a test file.
+    """
+
+    frame: pd.DataFrame
+    checksum: str
+    test_rows: int | None
+    test_checksum: str | None
+
+
+def csv_rows(settings: Mapping[str, Any]) -> CsvRows:
+    """Read the files that settings name; UserError for files that are not tables of one kind, and
+    for others than the expected ones."""
+    frame, checksum = _verified_csv(settings, "file", "checksum")
+    if settings.get("test_file") is None:
+        return CsvRows(frame, checksum, None, None)
+    test, test_checksum = _verified_csv(settings, "test_file", "test_checksum")
+    if different := [*frame.columns.symmetric_difference(test.columns, sort=False)]:
+        raise UserError(
+            f"dataset.test_file={settings['test_file']} and dataset.file={settings['file']} must "
+            f"have the same columns, but only one of them has {quoted(different[0])}."
+        )
+    rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
+    return CsvRows(rows, checksum, len(test), test_checksum)
+
+
+def _verified_csv(settings: Mapping[str, Any], key: str, expected: str) -> tuple[pd.DataFrame, str]:
+    path = source_path(f"dataset.{key}", settings[key], "file")
+    found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
+    return read_csv(path, settings["separator"]), found
+
+
+def read_csv(path: Path, separator: object) -> pd.DataFrame:
+    """The rows of a CSV file; UserError for a file that is not one."""
+    if not isinstance(separator, str) or not separator:
+        raise UserError("dataset.separator must be text, such as ','.")
+    status = path.stat()
+    frame = _read(path, separator, status.st_size, status.st_mtime_ns)
+    if len(frame.columns) == 1:
+        raise UserError(
+            f"{path.name} has a single column, {quoted(frame.columns[0])}: set the separator of "
+            "its values, for instance 'dataset.separator=\";\"'."
+        )
+    return frame
+
+
+@functools.lru_cache(maxsize=2)
+def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
+    """The rows, cached until the file changes: its settings and its data are read separately."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ParserWarning)
+        read = functools.partial(
+            pd.read_csv, path, sep=separator, skipinitialspace=True, index_col=False
+        )
+        try:
+            frame, names = read(low_memory=False), read(header=None, nrows=1, dtype=str).iloc[0]
+            texts = [n for n, name in enumerate(frame) if _has_texts_read_as_missing(frame[name])]
+            if texts:
+                frame[frame.columns[texts]] = read(
+                    usecols=texts, dtype=str, keep_default_na=False, na_values=[""]
+                )
+        except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
+            why = first_line(error, type(error).__name__).rstrip(".")
+            if isinstance(error, UnicodeDecodeError):
+                why = "it is not UTF-8 text; save it as UTF-8"
+            raise UserError(
+                f"dataset.file={path} is not a table of values separated by {separator!r}: {why}."
+            ) from error
+    if (repeated := names[names.duplicated() & names.notna()]).any():
+        raise UserError(
+            f"dataset.file={path} has several columns named {quoted(repeated.iloc[0])}: "
+            "rename or remove all but one."
+        )
+    return frame
+
+
+def _has_texts_read_as_missing(column: pd.Series) -> bool:
+    """Whether a column of text may have the text NA or None, which pandas takes for no value."""
+    return is_string_dtype(column) and bool(column.isna().any())
