@@ -40,7 +40,7 @@ class Pretrained:
 
     backbone: str | None
     package: str | None
-    weights: str | None
+    weights: str | None = None
     hub: str | None
     revision: str | None
     checksum: str | None
