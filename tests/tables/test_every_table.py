@@ -86,7 +86,8 @@ def test_a_table_claims_something_of_rows_that_it_has(name):
     edition, _ = known(name)
     assert edition.claims
     for claim in edition.claims:
-        assert {*claim.rows, *claim.than} <= set(edition.file.methods)
+        rows = {*claim.rows, *(than for than in claim.than if isinstance(than, str))}
+        assert rows <= set(edition.file.methods)
         assert claim.under != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
 
@@ -170,9 +171,6 @@ def test_a_table_of_constants_makes_no_claim_hold(name, constant):
     for one in table.claims:
         # A row that may fall behind by so much does not where all are the same.
         assert one.verdict == (FAILS if one.claim.by >= 0 else HOLDS)
-    assert len(table.claims) == len(edition.file.claims)
-    if not table.claims:  # of a table that claims nothing
-        return
     failed = sum(one.verdict == FAILS for one in table.claims)
     assert table.summary[0].startswith(f"{counted(len(table.claims), 'claim')}: ")
     assert f"{failed} do{'es' * (failed == 1)} not hold" in table.summary[0]
