@@ -50,6 +50,22 @@ def softened(bound: float, constant: float) -> Method:
     return fixed_clip("softened", Softened(bound, constant), "corrected")
 '''
 
+BROKEN_NET = """
+import torch
+from torch import nn
+
+
+class Net:
+    def __init__(self, width):
+        self.width = width
+
+    def build(self, shape, classes):
+        if torch.empty(0).is_meta:
+            return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
+        raise RuntimeError("out of layers")
+"""
+"""A model that can be planned and cannot be trained."""
+
 SHARP = """
 _target_: dpbench.methods.dpsgd.fixed_clip
 name: sharp

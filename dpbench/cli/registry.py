@@ -51,9 +51,9 @@ _ALL = (
         "run",
         "[KEY=VALUE ...]",
         "train once and print the path of the record. With -m a sweep: all combinations of "
-        "a=1,2 b=3,4, in jobs=N processes or on a cluster (launcher=slurm). --cfg job "
-        "prints the configuration (of a part with --package NAME), and --info the options "
-        "chosen, without running anything; record=DIGEST or record=FILE.json runs what a "
+        "a=1,2 b=3,4, in jobs=N processes or on a cluster (launcher=slurm, ray). "
+        "--cfg job prints the configuration (of a part with --package NAME), and --info the "
+        "options chosen, without running anything; record=DIGEST or record=FILE.json runs what a "
         "record is of",
         "dpbench.cli.commands:run",
         "overrides",

@@ -50,7 +50,7 @@ OF_PARSER = re.compile("Lexer|mismatched|extraneous|missing|no viable|token|Erro
 MAY_NAME_VARIABLES = ("data_dir", "results_dir", "tracker")
 
 INSTEAD = {
-    "hydra/launcher": "choose launcher=local or launcher=slurm, and jobs=N for processes",
+    "hydra/launcher": "choose launcher=local, slurm or ray, and jobs=N for processes",
     "hydra.launcher": "set launcher.KEY, and jobs=N for processes",
     "hydra/sweeper": "run -m runs all combinations, and dpbench search searches with by=random|tpe",
     "hydra.sweeper": "run -m runs all combinations, and dpbench search N=TRIALS searches",

@@ -12,7 +12,7 @@ from dpbench.execution.run_config import RunConfig, run_config
 from dpbench.execution.slurm import Slurm, SlurmTask
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
-from tests.plugin_files import write
+from tests.plugin_files import BROKEN_NET, write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,28 +20,12 @@ pytest.importorskip("submitit", reason="the cluster extra brings it")
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd", "launcher=slurm"]
 
-BROKEN = """
-import torch
-from torch import nn
-
-
-class Net:
-    def __init__(self, width):
-        self.width = width
-
-    def build(self, shape, classes):
-        if torch.empty(0).is_meta:
-            return nn.Sequential(nn.Flatten(), nn.Linear(64, classes))
-        raise RuntimeError("out of layers")
-"""
-"""A model that can be planned and cannot be trained."""
-
 
 @pytest.mark.slow
 def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(
     plugin, tmp_path, monkeypatch
 ):
-    write(plugin, {"clipworks/net.py": BROKEN})
+    write(plugin, {"clipworks/net.py": BROKEN_NET})
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{plugin}")
     fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path / 'results'}"]
     fails = [*fixed, "seed=2", "model=net"]
