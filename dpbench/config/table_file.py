@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType, field
 
 from dpbench.config.buildable import TARGET
-from dpbench.metrics.registry import Better
+from dpbench.metrics.metric import Better
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.system.schema import parsed
 from dpbench.system.validate import Count, Share

@@ -1,16 +1,25 @@
 """Chooses the setting that represents a method: the only one, by validation, by paper, or best."""
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from dpbench.dashboard.run_row import ReportedRun
-from dpbench.metrics.registry import REGISTRY
+from dpbench.metrics.registry import added_metrics, parse_name
 from dpbench.metrics.students_t import Estimate, estimate
+from dpbench.metrics.worst_group import WORST_GROUP, value_of
 
 RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
 """Methods are ranked by the first of these metrics that was measured."""
+
+OFFERED = (
+    *RANKED_BY,
+    *("balanced_accuracy", "f1_macro", "auroc", "nll", "ece", "worst_group_accuracy"),
+    *("accuracy_gap", "demographic_parity_difference", "equalized_odds_difference"),
+)
+"""Metrics that methods may be compared by, beside those of plug-ins."""
 
 PAPER = re.compile(r"tables/(\w+)\.records\.jsonl")
 """The records of a table with the paper's settings, whose name has no mark of another scale."""
@@ -36,6 +45,9 @@ class Group:
 
     def by_seed(self, metric: str) -> dict[str, float]:
         """The metric of each run that measured it, by seed."""
+        if metric == WORST_GROUP:
+            worst = {run.row["seed"]: value_of(run.metrics, metric) for run in self.runs}
+            return {seed: value for seed, value in worst.items() if not math.isnan(value)}
         return {r.row["seed"]: r.metrics[metric] for r in self.runs if metric in r.metrics}
 
     def mean(self, metric: str) -> Estimate | None:
@@ -69,9 +81,18 @@ def ranked_by(groups: Sequence[Group], split: str = "test") -> str | None:
     return next((f"{split}/{m}" for m in RANKED_BY if f"{split}/{m}" in measured), None)
 
 
+def offered() -> list[str]:
+    """The metrics of the test split that methods may be compared by, in their order."""
+    added = (name for name, metric in added_metrics().items() if metric.better)
+    return [f"test/{name}" for name in (*OFFERED, *added)]
+
+
 def sign_of(metric: str) -> int:
     """1 if a larger value of the metric is better, else -1."""
-    return REGISTRY[metric.partition("/")[2]].sign
+    known = parse_name(metric).metric
+    if known is None:
+        raise KeyError(metric)
+    return known.sign
 
 
 def choose(candidates: Sequence[Group], validated: Sequence[Group]) -> tuple[Group, str]:

@@ -1,6 +1,7 @@
 """The metrics of the page: their labels, units, and which way is better."""
 
-from dpbench.metrics.registry import REGISTRY, Better, MetricName, parse_name
+from dpbench.metrics.metric import Better
+from dpbench.metrics.registry import MetricName, metrics, parse_name
 
 FIRST_SPLIT = "test"
 
@@ -36,7 +37,7 @@ def arrowed(label: str, better: Better | None) -> str:
 
 def sorted_names(names: set[str]) -> list[str]:
     """Test before validation, in the registry's order, unknown ones last."""
-    order = {base: place for place, base in enumerate(REGISTRY)}
+    order = {base: place for place, base in enumerate(metrics())}
 
     def place(name: str) -> tuple:
         parts = parse_name(name)

@@ -7,7 +7,8 @@ import pandas as pd
 
 from dpbench.config.table_file import Heat
 from dpbench.figures.formats import titled
-from dpbench.metrics.registry import REGISTRY, Metric, parse_name
+from dpbench.metrics.metric import Metric
+from dpbench.metrics.registry import metrics, parse_name
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.tables.conditions import setting
@@ -69,7 +70,7 @@ def _grid(data: pd.DataFrame, panel: str, metric: Metric, corner: str) -> Grid:
 
 
 def _metric(name: str) -> Metric:
-    return REGISTRY[parse_name(name).base]
+    return metrics()[parse_name(name).base]
 
 
 def _heading(panel: str, metric: Metric) -> str:

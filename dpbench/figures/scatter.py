@@ -9,7 +9,8 @@ import pandas as pd
 
 from dpbench.figures.formats import titled
 from dpbench.figures.lines import NamedRecord
-from dpbench.metrics.registry import REGISTRY, Metric, parse_name
+from dpbench.metrics.metric import Metric
+from dpbench.metrics.registry import metrics, parse_name
 from dpbench.metrics.worst_group import value_of
 from dpbench.records.divergence import DIVERGED
 from dpbench.system.errors import UserError
@@ -95,7 +96,7 @@ def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
 
 
 def _metric(name: str) -> Metric:
-    return REGISTRY[parse_name(name).base]
+    return metrics()[parse_name(name).base]
 
 
 def scatter_grid(spec: ScatterFigure, data: pd.DataFrame) -> Grid:

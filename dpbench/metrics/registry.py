@@ -1,77 +1,23 @@
-"""The registry of metrics: label, unit, digits, direction, and the difference that matters."""
+"""All metrics by name: ours, and those of plug-ins."""
 
+import functools
+import re
+import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from importlib.metadata import EntryPoint, entry_points
 
-Better = Literal["higher", "lower"]
-Kind = Literal["utility", "calibration", "fairness", "privacy", "cost"]
+from dpbench.metrics.metric import OTHER_MARGIN, Margin, Metric
+from dpbench.system.errors import first_line
+
+GROUP = "dpbench.metrics"
+"""Entry points of plug-ins: NAME = "package.module:METRIC"."""
+
 NOISY_ACCURACY = "validation/noisy_accuracy"
 """The metric that private searches select by: the only one on validation that epsilon covers."""
 
 WORST = "worst_group_accuracy"
-FACTORS = {"percent": 100, "nats": 1, "": 1}
-"""Factors from recorded values to a unit: records contain fractions."""
-
-
-def sign_of(better: Better | None) -> int:
-    """1 for "higher", -1 for "lower"; ValueError where no direction is better."""
-    if better is None:
-        raise ValueError("neither direction is better")
-    return 1 if better == "higher" else -1
-
-
-@dataclass(frozen=True)
-class Margin:
-    """The largest difference of a metric that does not matter: absolute, and a share of its value.
-
-    absolute: in the unit in which it is shown; relative: a fraction.
-    """
-
-    absolute: float = 0.0
-    relative: float = 0.0
-
-    def __str__(self) -> str:
-        """`0.5`, or `2 %`."""
-        return f"{100 * self.relative:g} %" if self.relative else f"{self.absolute:g}"
-
-    def in_records(self, factor: float) -> "Margin":
-        """The margin in the unit of the records, of which a factor makes that which is shown."""
-        return Margin(self.absolute / factor, self.relative)
-
-    def at(self, value: float) -> float:
-        """The margin around a value, in its unit."""
-        return self.absolute + self.relative * abs(value)
-
-
-OTHER_MARGIN = Margin(relative=0.05)
-"""Of metrics and series that state no margin of their own."""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """How a metric is shown, and the differences of it that matter.
-
-    digits: decimals in its unit; None if they depend on the data. better: the better direction;
-    None if there is none. margin: what a reader would not choose a method for.
-    """
-
-    label: str
-    unit: Literal["percent", "nats", ""]
-    digits: int | None
-    better: Better | None
-    kind: Kind = "utility"
-    margin: Margin = OTHER_MARGIN
-
-    @property
-    def factor(self) -> int:
-        """100 for a fraction shown in percent, else 1."""
-        return FACTORS[self.unit]
-
-    @property
-    def sign(self) -> int:
-        """1 if a larger value is better, -1 if a smaller one is; ValueError if neither is."""
-        return sign_of(self.better)
 
 
 def _accuracy(label: str) -> Metric:
@@ -134,7 +80,44 @@ REGISTRY: Mapping[str, Metric] = {
         "excessive risk gap", "nats", 3, "lower", "fairness", Margin(0.01)
     ),
 }
-"""In display order."""
+"""Ours, in display order."""
+
+
+def metrics() -> Mapping[str, Metric]:
+    """All by name: ours, then those of plug-ins."""
+    return {**REGISTRY, **added_metrics()}
+
+
+def added_metrics() -> Mapping[str, Metric]:
+    """The metrics of packages on Python's path; a warning for each that cannot be used."""
+    return _added(tuple(sys.path))
+
+
+@functools.cache
+def _added(path: tuple[str, ...]) -> Mapping[str, Metric]:
+    found = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+        metric = _loaded(entry)
+        if isinstance(metric, Metric):
+            found[entry.name] = metric
+        else:
+            warnings.warn(f"the metric {entry.name} is ignored: {metric}.", stacklevel=2)
+    return found
+
+
+def _loaded(entry: EntryPoint) -> Metric | str:
+    """The metric of an entry point, or why there is none."""
+    if entry.name in REGISTRY:
+        return "dpbench has one of this name"
+    if not re.fullmatch(r"[a-z]\w*", entry.name):
+        return "its name must be a small letter, then letters, digits and _"
+    try:
+        metric = entry.load()
+    except Exception as error:
+        return f"{entry.value} cannot be imported: {type(error).__name__}: {first_line(error)}"
+    if not isinstance(metric, Metric) or metric.compute is None:
+        return f"{entry.value} is no Metric with a function to compute it"
+    return metric
 
 
 @dataclass(frozen=True)
@@ -148,7 +131,7 @@ class MetricName:
     @property
     def metric(self) -> Metric | None:
         """The metric in the registry; None if it is unknown."""
-        return REGISTRY.get(self.base)
+        return REGISTRY.get(self.base) or added_metrics().get(self.base)
 
     @property
     def margin(self) -> Margin:

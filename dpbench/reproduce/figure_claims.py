@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.config.settings import CORRECTED
-from dpbench.metrics.registry import Margin, parse_name
+from dpbench.metrics.metric import Margin
+from dpbench.metrics.registry import parse_name
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from dpbench.config.table_file import ColumnEntry
-from dpbench.metrics.registry import Better, Margin, parse_name
+from dpbench.metrics.metric import Better, Margin
+from dpbench.metrics.registry import parse_name
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, known_keys, positive, spelled_number
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from dpbench.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
 from dpbench.gradients import Engine
 from dpbench.metrics.registry import NOISY_ACCURACY
-from dpbench.metrics.tasks import FIT, METRICS
+from dpbench.metrics.tasks import FIT, METRICS, measured_by_plugins
 from dpbench.models.predict import predict
 from dpbench.training.loop import Training
 from dpbench.training.run import Run
@@ -57,7 +57,10 @@ def _on_split(
     found, targets, measure = outputs, split.targets, metrics[dataset.task]
     if unit != 1:
         found, targets = unit * outputs.double(), unit * targets.double()
-    return outputs, measure(found, losses, targets, split.groups, dataset.groups)
+    measured = measure(found, losses, targets, split.groups, dataset.groups)
+    if metrics is METRICS:
+        measured |= measured_by_plugins(dataset.task, found, targets, split.groups)
+    return outputs, measured
 
 
 def _scaling(

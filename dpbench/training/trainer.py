@@ -16,6 +16,7 @@ from torch import nn
 from dpbench.data.dataset import Data
 from dpbench.gradients.precision import full_precision_products
 from dpbench.metrics.reliability import reliability
+from dpbench.metrics.tasks import packages_of_metrics
 from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import to_plain
 from dpbench.privacy.statement import Statement
@@ -104,8 +105,9 @@ def _code(config: dict) -> dict:
     """The entries on code in the provenance of a composed run."""
     if not config:
         return {}
-    built = built_by_plugins(config)
-    return {CHECKSUM_KEY: imported_code_of(config), **({PLUGIN_PARTS_KEY: built} if built else {})}
+    parts = {PLUGIN_PARTS_KEY: built_by_plugins(config), "metrics": packages_of_metrics()}
+    named = {key: names for key, names in parts.items() if names}
+    return {CHECKSUM_KEY: imported_code_of(config), **named}
 
 
 EARLY = (

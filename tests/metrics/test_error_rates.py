@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from dpbench.metrics.metric import Margin
 from dpbench.metrics.paired_t import judge, paired_test
-from dpbench.metrics.registry import Margin
 from dpbench.system.paths import conf_folder
 from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.comparisons import Comparison, judged_claim

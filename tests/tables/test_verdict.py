@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.metrics.registry import Margin
+from dpbench.metrics.metric import Margin
 from dpbench.tables.published import Published
 from dpbench.tables.verdict import (
     Distance,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpbench.config.settings import CORRECTED
 from dpbench.figures.formats import images, titled
-from dpbench.metrics.registry import OTHER_MARGIN
+from dpbench.metrics.metric import OTHER_MARGIN
 from dpbench.records.record import Record
 from dpbench.reproduce.figure_claims import claims_blocks
 from dpbench.reproduce.page import NOT_PRIVATE, image, own_scale, page

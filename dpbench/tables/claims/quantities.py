@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.metrics.registry import parse_name, sign_of
+from dpbench.metrics.metric import sign_of
+from dpbench.metrics.registry import parse_name
 from dpbench.system.errors import UserError, nearest
 from dpbench.tables.columns import Column, metric_column
 from dpbench.tables.edition import Edition

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from dpbench.metrics.registry import Margin
+from dpbench.metrics.metric import Margin
 from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import evidence
 from dpbench.tables.claims.quantities import PrintedNumber, Quantity
