@@ -169,7 +169,7 @@ _ALL = (
         "tracker=NAME [results_dir=] [KEY=VALUE ...]",
         "log finished records with these settings to wandb, mlflow, tensorboard or csv; those that "
         "W&B already has are logged only with again=true",
-        "dpbench.execution.track:track",
+        "dpbench.dashboard.track:track",
         "overrides",
     ),
     Command(

@@ -1,6 +1,7 @@
 """`dpbench report [results_dir=...] [out=report.html]`: writes the page that compares records."""
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from dpbench.dashboard.page import page
@@ -8,7 +9,7 @@ from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import RecordTexts
 from dpbench.execution.rerun import CommandBuilder
-from dpbench.records.collect import collect, no_records
+from dpbench.records.collect import StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable
 from dpbench.system.errors import UserError
 from dpbench.system.files import check_replaceable, write_atomically
@@ -39,6 +40,15 @@ def report(arguments: list[str]) -> Path:
     data = summary.data(compared, unreadable)
     write_atomically(out, page(data, texts.finish(), texts.contained()).encode(), setting="out")
     return out
+
+
+def report_of(records: Iterable[StoredRecord]) -> str:
+    """The page that compares these records, without tables of papers."""
+    summary, texts = Summary(CommandBuilder()), RecordTexts()
+    for record in records:
+        summary.add(record)
+        texts.add(record.digest, record.text)
+    return page(summary.data([], []), texts.finish(), texts.contained())
 
 
 def parse(arguments: list[str]) -> tuple[Path, Path]:

@@ -26,10 +26,10 @@ from dpbench.config.compose import compose
 from dpbench.config.search_path import as_overrides
 from dpbench.dashboard.command import report
 from dpbench.dashboard.tables import tables
+from dpbench.dashboard.track import track
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
-from dpbench.execution.track import track
 from dpbench.records.collect import collect
 from dpbench.records.digest import digest_of_scientific, scientific
 from dpbench.records.frames import frame

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dpbench.config.compose import compose
+from dpbench.dashboard.track import track
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.run_config import RunConfig, run_config
-from dpbench.execution.track import track
 from dpbench.privacy.ledger import Ledger
 from dpbench.records.digest import digest
 from dpbench.records.identity import group_of
@@ -179,7 +179,7 @@ def test_a_finished_record_is_told_like_its_run(overrides, tell, tmp_path, monke
     tell(live, *overrides)
     monkeypatch.setattr(RunConfig, "trackers", {"notes": later})
     assert track([f"results_dir={tmp_path}"]) == "1 run logged."
-    assert sorted(later.duties()) == sorted(live.duties())
+    assert sorted(later.duties()) == sorted([*live.duties(), "table"])
     assert later.calls[0] == live.calls[0]
     one, other = rows_of(live), rows_of(later)
     assert one.keys() == other.keys()
@@ -193,6 +193,10 @@ def test_records_are_selected_by_their_settings_and_logged_once(tell, tmp_path, 
     monkeypatch.setattr(RunConfig, "trackers", {"notes": notes})
     folder = f"results_dir={tmp_path}"
     assert track([folder, "method=sgd"]) == "1 run logged."
+    ((_, name, files),) = [call for call in notes.calls if call[0] == "table"]
+    assert (name, files["csv"].count(b"\n")) == ("comparison", 2)
+    assert b"dpsgd" not in files["md"]
+    assert files["html"].startswith(b"<!doctype html>")
     ((_, sgd),) = [call for call in notes.calls if call[0] == "start"]
     assert "sgd" in sgd.tags
     for wrong in ("dataset=mnist", "~dataset"):

@@ -1,6 +1,5 @@
 """Weights & Biases, offline by default; upload by `wandb sync results/tracking/wandb/offline-*`."""
 
-import csv
 import io
 import json
 import os
@@ -106,6 +105,8 @@ class WandbTracker:
         tags = [name[:MAX_TAG], *self.tags]
         run = self._init(folder, name=name, group=name, job_type="table", tags=tags)
         run.log({name: _table(files["csv"].decode())})
+        if "html" in files:  # a panel, in which the page works as in a browser
+            run.log({f"{name}/page": wandb.Html(files["html"].decode(), inject=False)})
         artifact = wandb.Artifact(name, type="table")
         for suffix, content in files.items():
             with artifact.new_file(f"{name}.{suffix}", mode="wb") as file:
@@ -174,11 +175,11 @@ def _check_name(setting: str, name: str) -> None:
 
 
 def _table(text: str):
-    """A CSV text with a header as a W&B table."""
+    """A CSV text with a header as a W&B table, whose numbers can be drawn there."""
+    import pandas as pd
     import wandb
 
-    header, *rows = csv.reader(io.StringIO(text))
-    return wandb.Table(columns=[*header], data=rows)
+    return wandb.Table(dataframe=pd.read_csv(io.StringIO(text)))
 
 
 def _sweep() -> str:

@@ -15,7 +15,7 @@ import yaml
 pytest.importorskip("wandb", reason="the tracking extra brings it")
 
 from dpbench.config.compose import compose
-from dpbench.execution.track import track
+from dpbench.dashboard.track import track
 from dpbench.records.trackers import RunInfo
 from dpbench.records.trackers.tracker import run_info
 from dpbench.records.trackers.wandb import WandbTracker
@@ -211,7 +211,7 @@ def test_a_name_that_wandb_refuses_is_refused_at_once(setting):
 
 def test_a_table_is_an_artifact(tmp_path):
     WandbTracker("dpbench", "offline").table(
-        "some", {"md": b"# Some", "csv": b"a,b\n1,2\n"}, tmp_path
+        "some", {"md": b"# Some", "csv": b"a,b\n1,x\n", "html": b"<p>Better"}, tmp_path
     )
     ((run, _, _, kept),) = offline(tmp_path)
     assert (run.job_type, run.run_group) == ("table", "some")
@@ -222,8 +222,11 @@ def test_a_table_is_an_artifact(tmp_path):
     assert artifact.name == "some"
     (rows,) = tmp_path.glob("wandb/offline-run-*/files/media/table/some*.json")
     table = json.loads(rows.read_text())
-    assert (table["columns"], table["data"]) == (["a", "b"], [["1", "2"]])
-    assert sorted(entry.path for entry in artifact.manifest.contents) == ["some.csv", "some.md"]
+    assert (table["columns"], table["data"]) == (["a", "b"], [[1, "x"]])
+    (page,) = tmp_path.glob("wandb/offline-run-*/files/media/html/some/page*.html")
+    assert page.read_text() == "<p>Better"
+    names = sorted(entry.path for entry in artifact.manifest.contents)
+    assert names == ["some.csv", "some.html", "some.md"]
 
 
 @pytest.mark.slow

@@ -1,21 +1,32 @@
 """`dpbench track tracker=NAME [KEY=VALUE ...]`: finished records, sent to trackers afterwards."""
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
 from dpbench.config.settings import is_scientific, key_of
+from dpbench.dashboard.command import report_of
 from dpbench.execution.run_config import run_config
-from dpbench.records.collect import readable_records
+from dpbench.records.collect import StoredRecord, collect, readable_records
+from dpbench.records.frames import frame
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import sweeps_of
 from dpbench.records.trackers import RunInfo, Tracker, run_info
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted
+from dpbench.tables.grid import Grid
+from dpbench.tables.page import Page
 from dpbench.tables.sweep.cells import filter_records
-from dpbench.training.tracking import Tracking
+from dpbench.training.tracking import Tracking, log_table
+
+COMPARISON = "comparison"
+"""The name at the trackers of what compares the records."""
 
 
 def track(arguments: list[str]) -> str:
     """Log the records of a results folder as their runs would have; returns a sentence on how many.
 
+    What compares them follows as one table: a row for each, and the page of `dpbench report`.
     Scientific settings among the arguments select records, as in `dpbench table`. What a tracker
     has of a run is not logged again, unless again=true. Raises UserError without a tracker, without
     a record, and for a setting or value of none.
@@ -33,6 +44,8 @@ def track(arguments: list[str]) -> str:
             missing = trackers if config["again"] is True else _missing(trackers, info)
             logged += _log(record, missing, info)
             count()
+    if logged:
+        log_table(trackers, COMPARISON, _comparison(config.results, records), config.tracking)
     before = len(records) - logged
     said = f"{counted(logged, 'run')} logged"
     return f"{said}, and {before} before, which again=true repeats." if before else f"{said}."
@@ -47,3 +60,16 @@ def _log(record: Record, trackers: dict[str, Tracker], info: RunInfo) -> bool:
     if trackers:
         Tracking(trackers, info).finish(record)
     return bool(trackers)
+
+
+def _comparison(folder: Path, records: Sequence[Record]) -> Mapping[str, bytes]:
+    """The files that compare records of a folder, by suffix."""
+    rows = frame(records)
+    wanted = {record.digest for record in records}
+    stored = [e for e in collect(folder) if isinstance(e, StoredRecord) and e.digest in wanted]
+    cells = tuple(tuple(map(str, row)) for row in rows.itertuples(index=False))
+    return {
+        "csv": rows.to_csv(index=False).encode(),
+        "md": Page("", [Grid("", (*rows.columns,), cells)]).markdown.encode(),
+        "html": report_of(stored).encode(),
+    }
