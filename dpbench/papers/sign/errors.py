@@ -78,7 +78,7 @@ def error_rates(
     rows = []
     for dimension in dimensions:
         for name, (law, mechanism) in LAWS.items():
-            multiplier = _multiplier(mechanism, dimension, epsilon, delta)
+            multiplier = multiplier_of(mechanism, dimension, epsilon, delta)
             errors = law.sf(np.array(signals) / multiplier)
             rows += [
                 (dimension, name, multiplier, signal, float(error))
@@ -87,9 +87,11 @@ def error_rates(
     return pd.DataFrame(rows, columns=["dimension", "law", "multiplier", "signal", "error"])
 
 
-def _multiplier(
+def multiplier_of(
     mechanism: Callable[[float, int], Mechanism], dimension: int, epsilon: float, delta: float
 ) -> float:
+    """The noise multiplier of one release of d coordinates, without sampling, at epsilon by PLD."""
+
     def ledger_at(multiplier: float) -> Ledger:
         release = Release("sign", mechanism(multiplier, dimension))
         return Ledger().after(Step(Poisson(1.0), (release,)))

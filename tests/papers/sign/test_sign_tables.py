@@ -9,6 +9,12 @@ import pytest
 
 from dpbench.papers.sign.epsilons import Epsilons, claim
 from dpbench.papers.sign.errors import error_rates
+from dpbench.papers.sign.measured import Measured, measured_epsilon
+from dpbench.papers.sign.measured import claim as claim_of_measured
+from dpbench.papers.sign.variance import SignVarianceSettings, clipped_moments, errors_by_variance
+from dpbench.privacy.accountants import ORDERS
+from dpbench.privacy.ledger import CoordinateMechanism
+from dpbench.privacy.sign_note import note_epsilon
 from dpbench.reproduce.command import reproduce
 
 FEW = ["table.compute.dimensions=[1,50]", "table.compute.points=7"]
@@ -85,6 +91,42 @@ def test_a_formula_below_what_is_surely_spent_is_no_upper_bound():
     assert claim([above, between]).endswith("undecided: in 1 of 2 runs it is between the bounds.")
     said = claim([above, between, below])
     assert said.endswith("does not hold: in 1 of 3 runs it is below what is surely spent.")
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(0.1, 0.1), (0.1, 1.0), (0.5, 10.0)])
+def test_the_moments_of_clipped_gradients_are_those_of_draws(mean, deviation):
+    draws = np.random.default_rng(0).normal(mean, deviation, 200_000).clip(-1, 1)
+    of_mean, of_variance = clipped_moments(mean, deviation)
+    assert draws.mean() == pytest.approx(of_mean, abs=4 * draws.std() / 200_000**0.5)
+    assert draws.var() == pytest.approx(of_variance, rel=0.02)
+
+
+def test_accumulation_helps_and_a_large_variance_leaves_the_clip_less_of_the_signal():
+    variances = {"small": 0.1, "large": 10.0}
+    found = errors_by_variance(SignVarianceSettings(2.0, 1e-4, 50, 0.1, variances, [64, 4096]))
+    errors = found.set_index(["variance", "law", "examples"])["error"]
+    for law in ("without noise", "Gaussian", "Laplace", "logistic"):
+        for variance in variances:
+            assert errors[variance, law, 64] > errors[variance, law, 4096]
+        assert errors["large", law, 64] > errors["small", law, 64]
+    draw, noise = np.random.default_rng(0), error_rates(2.0, 1e-4, [50], [0.0])
+    scale = noise.set_index("law")["multiplier"]["Laplace"] * 50**0.5
+    sums = draw.normal(0.1, 10, (20_000, 64)).clip(-1, 1).sum(1) + draw.laplace(0, scale, 20_000)
+    assert (sums < 0).mean() == pytest.approx(errors["large", "Laplace", 64], abs=0.015)
+
+
+def test_what_is_measured_is_the_note_s_where_all_gradients_are_at_the_bound_and_else_less():
+    mechanism, rate, steps, delta = CoordinateMechanism("logistic", 0.5, 30, True), 0.1, 100, 1e-5
+    by_bound = note_epsilon([(rate, mechanism, steps)], delta, ORDERS)
+    largest = np.ones(30)
+    assert measured_epsilon(largest, mechanism, rate, steps, delta) == pytest.approx(by_bound)
+    assert measured_epsilon(largest / 2, mechanism, rate, steps, delta) < 0.8 * by_bound
+
+
+def test_a_measured_loss_below_what_may_be_spent_is_no_bound():
+    above, below = Measured(3, 2, 1), Measured(3, 0.5, 1)
+    assert claim_of_measured([above]).endswith("It is undecided.")
+    assert "in 1 of 2 runs it is below" in claim_of_measured([above, below])
 
 
 @pytest.mark.long
