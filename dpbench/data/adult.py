@@ -22,7 +22,14 @@ ATTRIBUTES: Attributes = {
         name: name
         for name in ("White", "Black", "Asian-Pac-Islander", "Amer-Indian-Eskimo", "Other")
     },
+    "white": {True: "White", False: "non-White"},
+    "age": {
+        **dict.fromkeys(range(25, 61), "25 to 60"),
+        **dict.fromkeys([*range(17, 25), *range(61, 91)], "other ages"),
+    },
 }
+"""Race in two is that of Esipova et al. (appendix B.1), who do not print bounds of ages: these are
+those of the survey by Le Quy et al., 2022."""
 COLUMNS = [
     *("age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation"),
     *("relationship", "race", "sex", "capital-gain", "capital-loss", "hours-per-week"),
@@ -53,7 +60,8 @@ class Adult:
     """98 features of 45,222 people; the groups are men (0) and women (1).
 
     balance_by_sex: keep every woman, and each man with probability 14,695/30,527. test_share: of
-    the remaining rows, after a shuffle. group: what the groups are by, sex or race, or both.
+    the remaining rows, after a shuffle. group: what the groups are by, one or two of
+    ATTRIBUTES.
     Protocol: Esipova et al., ICLR 2023.
     """
 
@@ -123,8 +131,9 @@ def encode(table: pd.DataFrame, group: str | list[str] = "sex") -> Split:
     binary = pd.DataFrame({"race": table["race"] != "White", "sex": table["sex"] == "Female"})
     rest = table.drop(columns=[*NUMERIC, *BINARY, "fnlwgt", "income"])
     features = pd.concat([scores, binary, pd.get_dummies(rest)], axis=1)
+    people = table.assign(white=table["race"] == "White")
     return Split(
         torch.from_numpy(features.to_numpy("float32")),
         torch.from_numpy(table["income"].str.startswith(">50K").to_numpy("int64")),
-        torch.from_numpy(group_numbers(table, group, ATTRIBUTES)),
+        torch.from_numpy(group_numbers(people, group, ATTRIBUTES)),
     )

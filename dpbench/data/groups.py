@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +23,8 @@ OTHERS = "others"
 MOST = 2
 """The most attributes of a published table to intersect: of three, some have six examples."""
 
-Attributes = Mapping[str, Mapping[str, str]]
-"""The attributes of a published table: for each, the names of its groups by value in the file."""
+Attributes = Mapping[str, Mapping[Any, str]]
+"""The attributes of a published table: for each, the name of its group by value of its column."""
 
 
 def attributes_of(group: str | Sequence[str], known: Attributes) -> tuple[str, ...]:
@@ -42,16 +43,24 @@ def attributes_of(group: str | Sequence[str], known: Attributes) -> tuple[str, .
 
 def group_names(group: str | Sequence[str], known: Attributes) -> tuple[str, ...]:
     """The names of all intersections, the last attribute varying fastest."""
-    values = (known[name].values() for name in attributes_of(group, known))
-    return tuple(map(BETWEEN.join, itertools.product(*values)))
+    named = (_named(known[name]) for name in attributes_of(group, known))
+    return tuple(map(BETWEEN.join, itertools.product(*named)))
 
 
 def group_numbers(table: pd.DataFrame, group: str | Sequence[str], known: Attributes) -> np.ndarray:
     """The number of each row's group [n] int64, in the order of `group_names`."""
     names = attributes_of(group, known)
-    places = [{value: place for place, value in enumerate(known[name])} for name in names]
-    codes = [table[name].map(place) for name, place in zip(names, places, strict=True)]
-    return np.ravel_multi_index(codes, [*map(len, places)]).astype("int64")
+    named = [_named(known[name]) for name in names]
+    codes = [
+        table[name].map({value: groups.index(known[name][value]) for value in known[name]})
+        for name, groups in zip(names, named, strict=True)
+    ]
+    return np.ravel_multi_index(codes, [*map(len, named)]).astype("int64")
+
+
+def _named(groups: Mapping[Any, str]) -> list[str]:
+    """The names of an attribute's groups, each once: several values may be of one group."""
+    return [*dict.fromkeys(groups.values())]
 
 
 def intersections(

@@ -51,8 +51,8 @@ def test_groups_by_two_attributes_are_their_intersections(table):
 @pytest.mark.parametrize(
     ("group", "why"),
     [
-        ("age", "dataset.group=age is unknown"),
-        (["sex", "sex"], r"\[sex,sex\] must name one or 2 of sex, race, each once"),
+        ("income", "dataset.group=income is unknown"),
+        (["sex", "sex"], r"\[sex,sex\] must name one or 2 of sex, race, white, age, each once"),
         ([], r"dataset.group=\[\] must name one or 2"),
         (7, "dataset.group must be"),
     ],
@@ -101,6 +101,27 @@ def test_balancing_keeps_every_woman_and_about_as_many_men(data_folder):
     assert women == WOMEN
     assert abs(men - WOMEN) < 2 * (WOMEN * (1 - WOMEN / MEN)) ** 0.5
     assert len(data.test) == int(0.2 * (men + women))
+
+
+@pytest.mark.parametrize(
+    ("group", "names", "numbers"),
+    [
+        ("white", ("White", "non-White"), [0, 1, 0]),
+        ("age", ("25 to 60", "other ages"), [0, 0, 1]),
+        (
+            ["white", "age"],
+            (
+                *("White & 25 to 60", "White & other ages"),
+                *("non-White & 25 to 60", "non-White & other ages"),
+            ),
+            [0, 2, 1],
+        ),
+    ],
+)
+def test_race_and_age_are_in_two_as_in_the_paper(group, names, numbers, table):
+    assert Adult(balance_by_sex=True, test_share=0.2, group=group).groups == names
+    of_one_over_60 = table.assign(age=[25, 60, 61])
+    assert encode(of_one_over_60, group).groups.tolist() == numbers
 
 
 @pytest.mark.data
