@@ -105,7 +105,8 @@ ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
     "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
     "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
-    "dpbench.models.timm_network.TimmNetwork": {"fix": False},
+    "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},
+    "dpbench.models.bert.Bert": {"share": 0.01},
 }
 """By target, settings of data sets and models that were added after the first records, with the
 values those used, at which records leave them out."""

@@ -15,7 +15,7 @@ from dpbench.models.pretrained import attention, loading_weights, planning
 from dpbench.models.trained_parts import adapt, check_train, train_part
 from dpbench.models.weights import check_weights, public_note
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Count, fraction, integer
+from dpbench.system.validate import Count, Share, fraction, integer
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class Bert:
     Inputs are int64 [B, 2, T]: token numbers (0 is padding) and token types; T is at most `length`.
     vocabulary: number of tokens. dropout: in hidden layers and attention. weights: a folder written
     by `save_pretrained`, used instead of the hub; checksum: "sha256:..." of its weights, or None
-    for any. train, lora: see `dpbench.models.trained_parts`; the last block is the last encoder
-    layer and the pooler, the head is the classifier. Source: Devlin et al. 2019; with the sizes of
-    bert-base-cased and three classes 108,312,579 parameters, 7,680,771 of them in the last layer
-    and head, as in the calibration paper (Bu et al.).
+    for any. train, lora, share: see `dpbench.models.trained_parts`; the last block is the last
+    encoder layer and the pooler, the head is the classifier. Source: Devlin et al. 2019; with
+    the sizes of bert-base-cased and three classes 108,312,579 parameters, 7,680,771 of them in the
+    last layer and head, as in the calibration paper (Bu et al.).
 
     Raises UserError if pre-trained weights are not available or have other sizes.
     """
@@ -44,6 +44,7 @@ class Bert:
     dropout: float
     train: str
     lora: Lora | None = None
+    share: Share = 0.01
     weights: str | None = None
     checksum: str | None = None
 
@@ -67,7 +68,7 @@ class Bert:
             )
         net, checksum = self._classifier(classes)
         last = nn.ModuleList([net.bert.encoder.layer[-1], net.bert.pooler])
-        adapt(net, self.train, net.classifier, self.lora)
+        adapt(net, self.train, net.classifier, self.lora, self.share)
         first = net.bert.embeddings.parameters()
         train_part(net, self.train, net.classifier, first, last.parameters())
         return TextClassifier(net, checksum)

@@ -90,12 +90,12 @@ class Lora:
     def _targets(self, net: nn.Module, head: nn.Module) -> Iterator[str]:
         return (
             path
-            for path in _adaptable(net, head)
+            for path in adaptable(net, head)
             if self.targets is None or _last(path) in self.targets
         )
 
 
-def _adaptable(net: nn.Module, head: nn.Module) -> Iterator[str]:
+def adaptable(net: nn.Module, head: nn.Module) -> Iterator[str]:
     """The names of the modules that adapters can be added to."""
     for path, module in net.named_modules():
         linear = isinstance(module, nn.Linear)
@@ -106,7 +106,7 @@ def _adaptable(net: nn.Module, head: nn.Module) -> Iterator[str]:
 
 
 def _names(net: nn.Module, head: nn.Module) -> list[str]:
-    return sorted({_last(path) for path in _adaptable(net, head)})
+    return sorted({_last(path) for path in adaptable(net, head)})
 
 
 def _last(path: str) -> str:

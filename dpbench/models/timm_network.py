@@ -22,7 +22,7 @@ from dpbench.models.supported_layers import with_supported_layers
 from dpbench.models.trained_parts import adapt, check_train, train_part
 from dpbench.models.weights import check_weights, public_note
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Count, one_of
+from dpbench.system.validate import Count, Share, one_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class TimmNetwork:
     `name` on the Hugging Face hub at `revision` (None: the newest). checksum: "sha256:..." of the
     file used, or None for any. Images are resized to `image_size` by bilinear interpolation, grey
     ones are repeated over three channels, and all are normalised: by the constants that timm names
-    if `normalization` is None. train, lora: see `dpbench.models.trained_parts`. Source of vision
+    if `normalization` is None. train, lora, share: see `dpbench.models.trained_parts`. Vision
     transformers: Dosovitskiy et al. 2021. On ten classes the tiny one has 5,526,346 parameters, the
     base one 85,806,346 (last block and head: 7,097,098).
 
@@ -46,6 +46,7 @@ class TimmNetwork:
     image_size: Count
     train: str
     lora: Lora | None = None
+    share: Share = 0.01
     package: str | None = None
     revision: str | None = None
     weights: str | None = None
@@ -69,7 +70,7 @@ class TimmNetwork:
             )
         net, checksum = self._network(classes)
         head = net.get_classifier()
-        adapt(net, self.train, head, self.lora)
+        adapt(net, self.train, head, self.lora, self.share)
         train_part(with_supported_layers(net, self.fix), self.train, head, *_outer_blocks(net))
         config = net.pretrained_cfg
         constants = self.normalization or Normalization(config["mean"], config["std"])

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Iterator
 
 from torch import nn
 
-from dpbench.models.lora import Adapted, Lora
+from dpbench.models.largest_weights import Sparse, train_largest
+from dpbench.models.lora import Adapted, Lora, adaptable
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
 TRAIN = (
     *("head", "biases_and_head", "norms_and_head", "lora"),
-    *("first_layer_and_head", "last_block_and_head", "all"),
+    *("largest_and_head", "first_layer_and_head", "last_block_and_head", "all"),
 )
 
 NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
@@ -23,10 +24,16 @@ def check_train(train: str, lora: Lora | None) -> None:
         raise UserError("model.train=lora needs model.lora: its rank, alpha and targets.")
 
 
-def adapt(net: nn.Module, train: str, head: nn.Module, lora: Lora | None) -> None:
-    """Add adapters to a network if they are what is trained."""
+def adapt(net: nn.Module, train: str, head: nn.Module, lora: Lora | None, share: float) -> None:
+    """Add adapters to a network, or divide its weights, if these are what is trained.
+
+    share: of the weights of linear maps and convolutions, the largest, for `largest_and_head`.
+    """
     if train == "lora" and lora:
         lora.adapt(net, head)
+    elif train == "largest_and_head":
+        layers = {path: net.get_submodule(path) for path in adaptable(net, head)}
+        train_largest(net, layers, share)
 
 
 def train_part(
@@ -44,13 +51,14 @@ def train_part(
     "Differentially private bias-term fine-tuning of foundation models"; normalisations, which are
     called FiLM there, Tobaben et al. 2023, "On the efficacy of differentially private few-shot
     image classification"; adapters, Yu et al. 2022, "Differentially private fine-tuning of language
-    models".
+    models"; largest weights, see `dpbench.models.largest_weights`.
     """
     net.requires_grad_(train == "all")
     chosen: dict[str, Iterable[nn.Parameter]] = {
         "biases_and_head": _biases(net),
         "norms_and_head": _norms(net),
         "lora": _adapters(net),
+        "largest_and_head": _largest(net),
         "first_layer_and_head": first_layer,
         "last_block_and_head": last_block,
     }
@@ -70,3 +78,7 @@ def _norms(net: nn.Module) -> Iterator[nn.Parameter]:
 def _adapters(net: nn.Module) -> Iterator[nn.Parameter]:
     adapted = (module for module in net.modules() if isinstance(module, Adapted))
     return (p for module in adapted for part in module.trained for p in part.parameters())
+
+
+def _largest(net: nn.Module) -> Iterator[nn.Parameter]:
+    return (module.largest for module in net.modules() if isinstance(module, Sparse))

@@ -17,6 +17,7 @@ from dpbench.gradients.parameters import Parameters
 from dpbench.models.architecture import cross_entropy
 from dpbench.models.batch_norm import with_group_norm
 from dpbench.models.bert import Bert
+from dpbench.models.largest_weights import Sparse, train_largest
 from dpbench.models.lora import Adapted, Lora
 from dpbench.models.timm_network import TimmNetwork
 from dpbench.models.trained_parts import TRAIN
@@ -55,7 +56,7 @@ LARGE = {
 def built(architecture, shape, train):
     """A network whose trained parts are away from where they start, as adapters start at 0."""
     with torch.random.fork_rng():
-        torch.manual_seed(0)
+        torch.manual_seed(1)
         model = replace(architecture, train=train).build(shape, CLASSES).eval()
         for parameter in model.parameters():
             if parameter.requires_grad:
@@ -186,6 +187,36 @@ def test_the_first_layer_is_what_comes_before_the_first_block(network, parts):
     first = {n for n in trained(network, "all") if n.startswith(parts)}
     assert first
     assert trained(network, "first_layer_and_head") == first | trained(network, "head")
+
+
+def test_the_largest_weights_are_a_share_of_all_by_magnitude():
+    net = nn.Sequential(nn.Linear(10, 5), nn.Linear(5, 30), nn.Linear(30, 2))
+    net[0].weight.data *= 100  # the largest are all in the first map
+    before = [p.detach().clone() for p in net.parameters()]
+    inputs = torch.rand(3, 10)
+    expected = net(inputs)
+    train_largest(net, {"0": net[0], "1": net[1]}, 0.05)
+    assert torch.allclose(net(inputs), expected)
+    chosen = before[0].flatten().abs().topk(10).indices  # of 50 + 150
+    assert net[0].places.tolist() == sorted(chosen.tolist())
+    assert net[0].largest.shape == (10,)
+    assert isinstance(net[1], nn.Linear)
+
+
+def test_a_step_moves_the_largest_weights_and_no_others():
+    model = replace(VIT, train="largest_and_head", share=0.03).build(IMAGE, CLASSES)
+    layers = [module for module in model.net.modules() if isinstance(module, Sparse)]
+    trained = sum(layer.largest.numel() for layer in layers)
+    everything = sum(
+        module.weight.numel() for module in model.net.modules()
+        if isinstance(module, nn.Linear | nn.Conv2d) and module is not model.net.head
+    )  # fmt: skip
+    assert trained == int(0.03 * everything)
+    batch = batch_of(IMAGE)
+    model(batch.inputs).square().sum().backward()
+    moved = {name for name, p in model.net.named_parameters() if p.grad is not None}
+    assert moved == {n for n in moved if n.endswith(".largest") or n.startswith("head.")}
+    assert all(layer.largest.grad.any() for layer in layers)
 
 
 @pytest.mark.slow
