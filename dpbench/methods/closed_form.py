@@ -18,7 +18,6 @@ from dpbench.mechanism.method import Inapplicable
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system.errors import UserError
-from dpbench.system.validate import positive
 
 GUARANTEE = Guarantee(
     "proven",
@@ -33,11 +32,6 @@ class Scaling(NamedTuple):
 
     bound: float
     constant: float
-
-    def checked(self) -> Self:
-        positive("method.bound", self.bound)
-        positive("method.constant", self.constant)
-        return self
 
     @property
     def length(self) -> float:
@@ -135,9 +129,6 @@ class ClosedForm(Update):
     moments: Tensor | None = field(default=None, compare=False)
     variance: Tensor | None = field(default=None, compare=False)
     steps: Tensor | None = field(default=None, compare=False)
-
-    def __post_init__(self) -> None:
-        positive("method.sharpness", self.sharpness)
 
     def bind(self, problem: Problem) -> Self:
         dataset = problem.dataset

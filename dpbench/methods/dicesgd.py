@@ -11,7 +11,7 @@ from dpbench.clipping.clip import Memory, checked_bound
 from dpbench.gradients import Gradients
 from dpbench.mechanism.method import Method
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.system.validate import fraction
+from dpbench.system.validate import Fraction
 
 GUARANTEE = Guarantee(
     "proven",
@@ -20,7 +20,7 @@ GUARANTEE = Guarantee(
 )
 
 
-def dicesgd(bound: float, error_bound: float, account_share: float) -> Method:
+def dicesgd(bound: float, error_bound: float, account_share: Fraction) -> Method:
     """Clipped gradients plus the clipped error of earlier steps (Zhang et al. 2024).
 
     bound is C1 and error_bound C2, both of sums. account_share: the share s of the noise's variance
@@ -59,7 +59,6 @@ class ErrorFeedback(DelegatingClip):
 
     def __post_init__(self) -> None:
         checked_bound("the bound of the error", self.error_bound)
-        fraction("method.account_share", self.share)
 
     @property
     def memory(self) -> Memory:  # type: ignore[override]

@@ -1,8 +1,9 @@
 """DiSK: a simplified Kalman filter of the released gradients."""
 
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Annotated, Self
 
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.clipping import Bounds, Clip, make_clip
@@ -13,7 +14,7 @@ from dpbench.mechanism.gradient import Gradient, ReleasedState
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.system.validate import fraction, positive
+from dpbench.system.validate import Positive
 
 GUARANTEE = Guarantee(
     "proven",
@@ -22,15 +23,18 @@ GUARANTEE = Guarantee(
 )
 
 
-def disk(bound: Bounds, kappa: float, gamma: float | None, clip: str, style: str) -> Method:
+def disk(
+    bound: Bounds,
+    kappa: Annotated[float, Meta(gt=0, le=1)],
+    gamma: Positive | None,
+    clip: str,
+    style: str,
+) -> Method:
     """DP-SGD with a simplified Kalman filter (Zhang et al. 2025, DiSK).
 
     kappa: the weight of a new noisy mean in the filter. gamma: see `LookAhead`; None for
     (1 - kappa)/kappa, with which a step takes one gradient. bound, clip and style as for `dpsgd`.
     """
-    fraction("method.kappa", kappa, one=True)
-    if gamma is not None:
-        positive("method.gamma", gamma)
     clipping, seam = make_clip(clip, style, bound), LookAhead(kappa, gamma)
     return Method("disk", clipping, GUARANTEE, seam, update=Kalman(kappa))
 

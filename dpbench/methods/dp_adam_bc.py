@@ -1,8 +1,9 @@
 """DP-AdamBC: Adam on private gradients, its second moment corrected for the noise."""
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Annotated, Self
 
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
@@ -11,11 +12,13 @@ from dpbench.mechanism.method import Method
 from dpbench.mechanism.update import Update
 from dpbench.methods.doppler import LowPass
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
-from dpbench.system.validate import fraction, positive
+from dpbench.system.validate import Positive
+
+Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 
 def dp_adam_bc(
-    bound: Bounds, beta1: float, beta2: float, floor: float, clip: str, style: str
+    bound: Bounds, beta1: Decay, beta2: Decay, floor: Positive, clip: str, style: str
 ) -> Method:
     """DP-Adam with bias correction for its noise (Tang et al. 2024, Algorithm 1).
 
@@ -50,7 +53,4 @@ class AdamBC(Update):
 
 def adam_bc(beta1: float, beta2: float, floor: float) -> AdamBC:
     """The update before the first step."""
-    fraction("method.beta1", beta1, zero=True)
-    fraction("method.beta2", beta2, zero=True)
-    positive("method.floor", floor)
     return AdamBC(LowPass((-beta1,), (1 - beta1,)), LowPass((-beta2,), (1 - beta2,)), floor)

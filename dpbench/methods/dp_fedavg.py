@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.clipping import Bounds, Clip, make_clip
@@ -14,17 +16,17 @@ from dpbench.gradients.vmap import Vmap
 from dpbench.mechanism.gradient import Gradient, ReleasedState
 from dpbench.mechanism.method import Method
 from dpbench.methods.dp_fedsgd import federated_method
-from dpbench.system.validate import integer, positive
+from dpbench.system.validate import Count, Positive
 
-MAX_LOCAL_EPOCHS = 100_000
+LocalEpochs = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 def dp_fedavg(
     bound: Bounds,
-    local_epochs: int,
-    local_batch_size: int | None,
-    local_lr: float,
-    cap: float | None,
+    local_epochs: LocalEpochs,
+    local_batch_size: Count | None,
+    local_lr: Positive,
+    cap: Positive | None,
     clip: str = "abadi",
     style: str = "flat",
     variant: str = "corrected",
@@ -36,10 +38,6 @@ def dp_fedavg(
     local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip,
     style and variant as for `dp_fedsgd`.
     """
-    integer("method.local_epochs", local_epochs, most=MAX_LOCAL_EPOCHS)
-    if local_batch_size is not None:
-        integer("method.local_batch_size", local_batch_size)
-    positive("method.local_lr", local_lr)
     seam = LocalTraining(local_epochs, local_batch_size, local_lr)
     return federated_method("dp_fedavg", seam, cap, make_clip(clip, style, bound), variant)
 

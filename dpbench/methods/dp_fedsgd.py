@@ -17,7 +17,7 @@ from dpbench.mechanism.streams import permutation, seeded
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, positive
+from dpbench.system.validate import Count, Positive
 
 GUARANTEE = Guarantee(
     "proven",
@@ -34,11 +34,11 @@ AS_PUBLISHED = Guarantee(
 
 def dp_fedsgd(
     bound: Bounds,
-    cap: float | None,
+    cap: Positive | None,
     clip: str = "abadi",
     style: str = "flat",
     variant: str = "corrected",
-    local_batch_size: int | None = None,
+    local_batch_size: Count | None = None,
 ) -> Method:
     """The gradient of each user's mean loss (McMahan et al. 2018; Bu et al. 2023, Algorithm 4).
 
@@ -48,7 +48,7 @@ def dp_fedsgd(
     """
     seam: Gradient = PerExample()
     if local_batch_size is not None:
-        seam = LocalBatch(integer("method.local_batch_size", local_batch_size))
+        seam = LocalBatch(local_batch_size)
     return federated_method("dp_fedsgd", seam, cap, make_clip(clip, style, bound), variant)
 
 
@@ -83,8 +83,6 @@ def federated_method(
     all users.
     """
     published = as_published(variant)
-    if cap is not None:
-        positive("method.cap", cap)
     if published and cap is not None:
         raise UserError("Algorithm 4 as published has no cap: leave method.cap null.")
     weights = Weights(cap, published)

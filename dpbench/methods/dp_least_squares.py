@@ -9,13 +9,17 @@ from torch import Tensor
 from dpbench.clipping import Abadi
 from dpbench.mechanism.method import Method
 from dpbench.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling, unpacked
-from dpbench.system.validate import positive
+from dpbench.system.validate import Positive
 
 LEAST_RIDGE = 1e-9
 
 
 def dp_least_squares(
-    bound: float, constant: float, second_weight: float, ridge: float, sharpness: float
+    bound: Positive,
+    constant: Positive,
+    second_weight: Positive,
+    ridge: Positive,
+    sharpness: Positive,
 ) -> Method:
     """The last layer by ridge regression of one-hot classes on its clipped inputs (in the manner of
     Mehta et al. 2023, "Differentially private image classification from features").
@@ -26,8 +30,7 @@ def dp_least_squares(
 
     The sensitivity is that of all moments together: |s|^2 <= c^2 r^4 + r^2 where |z| <= r.
     """
-    scaling = Scaling(bound, constant).checked()
-    positive("method.second_weight", second_weight)
+    scaling = Scaling(bound, constant)
     r = scaling.length
     clip = Abadi(math.hypot(second_weight * r**2, r))
     update = LeastSquares(scaling, sharpness, second_weight=second_weight, ridge=ridge)
@@ -47,10 +50,6 @@ class LeastSquares(ClosedForm):
     method = "dp_least_squares"
     second_weight: float = 1.0
     ridge: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        positive("method.ridge", self.ridge)
 
     def solution(self, moments: Tensor, deviation: float) -> Tensor:
         d = _features(len(moments), self.classes)

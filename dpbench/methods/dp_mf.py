@@ -2,9 +2,10 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Annotated, Self
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.clipping import Bounds, make_clip
@@ -15,9 +16,8 @@ from dpbench.mechanism.streams import Stream
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer
 
-MAX_BANDS = 4096
+Bands = Annotated[int, Meta(ge=1, le=4096)]
 
 GUARANTEE = Guarantee(
     "proven",
@@ -26,7 +26,7 @@ GUARANTEE = Guarantee(
 )
 
 
-def dp_mf(bound: Bounds, bands: int, clip: str, style: str) -> Method:
+def dp_mf(bound: Bounds, bands: Bands, clip: str, style: str) -> Method:
     """DP-SGD with correlated noise C^-1 z, where C has `bands` bands (Choquette-Choo et al. 2023).
 
     C is the banded square root of the prefix sum (Kalinin and Lampert 2024). Batches are cyclic
@@ -42,7 +42,6 @@ def dp_mf(bound: Bounds, bands: int, clip: str, style: str) -> Method:
     and there are at most ceil(T/b) turns. A bound or a noise multiplier that changes with t scales
     x_t and z_t alike, so turn i has the multiplier of step i.
     """
-    integer("method.bands", bands, most=MAX_BANDS)
     noise = BandedGaussian(coefficients=banded_square_root(bands))
     return Method("dp_mf", make_clip(clip, style, bound), GUARANTEE, noise=noise)
 

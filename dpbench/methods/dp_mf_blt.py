@@ -3,10 +3,11 @@
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.clipping import Bounds, Problem, make_clip
@@ -17,9 +18,8 @@ from dpbench.mechanism.streams import Stream
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.privacy.toeplitz import encoded, sensitivity
-from dpbench.system.validate import integer
 
-MAX_BUFFERS = 8
+BufferCount = Annotated[int, Meta(ge=1, le=8)]
 
 HORIZON = 2**15
 """The most steps that a matrix is optimised for: of a longer run, the first ones."""
@@ -31,7 +31,7 @@ GUARANTEE = Guarantee(
 )
 
 
-def dp_mf_blt(bound: Bounds, buffers: int, clip: str, style: str) -> Method:
+def dp_mf_blt(bound: Bounds, buffers: BufferCount, clip: str, style: str) -> Method:
     """DP-SGD with noise C^-1 z by a buffered linear Toeplitz matrix C (Dvijotham et al. 2024).
 
     An example is in the batch of one step of a cycle, which is an epoch, and of the same step in
@@ -45,7 +45,6 @@ def dp_mf_blt(bound: Bounds, buffers: int, clip: str, style: str) -> Method:
     on earlier releases (Denisov et al. 2022, Theorem 2.1). A bound that changes with t scales x_t
     and z_t alike.
     """
-    integer("method.buffers", buffers, most=MAX_BUFFERS)
     decays, weights = buffered_square_root(buffers, steps=1000)
     noise = BufferedGaussian(decays=decays, weights=weights)
     return Method("dp_mf_blt", make_clip(clip, style, bound), GUARANTEE, noise=noise)

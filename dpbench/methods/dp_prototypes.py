@@ -8,11 +8,12 @@ from torch import Tensor
 from dpbench.clipping import Abadi
 from dpbench.mechanism.method import Method
 from dpbench.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling
+from dpbench.system.validate import Positive
 
 LEAST_SHARE = 1e-9
 
 
-def dp_prototypes(bound: float, constant: float, sharpness: float) -> Method:
+def dp_prototypes(bound: Positive, constant: Positive, sharpness: Positive) -> Method:
     """The class whose mean of clipped features is nearest (in the manner of Wahdany et al. 2024,
     "Differentially private prototypes for imbalanced transfer learning").
 
@@ -22,7 +23,7 @@ def dp_prototypes(bound: float, constant: float, sharpness: float) -> Method:
 
     The sensitivity is that of sums and sizes together: |y z^T| = |z| <= r.
     """
-    scaling = Scaling(bound, constant).checked()
+    scaling = Scaling(bound, constant)
     update = Prototypes(scaling, sharpness)
     seam = HeadMoments(scaling, 0.0)
     return Method(Prototypes.method, Abadi(scaling.length), GUARANTEE, seam, update=update)

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.clipping import Bounds, Clip, make_clip
@@ -15,9 +17,11 @@ from dpbench.mechanism.method import Method, as_published
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, integer
+from dpbench.system.validate import Fraction
 
-MAX_PROJECTIONS = 100_000
+Projections = Annotated[int, Meta(ge=2, le=100_000)]
+"""At least two: a float32 draw is exactly 0 far more often than a normal variable is nearly 0, and
+with one draw so would be the estimate, which no slack covers."""
 
 SMALLEST_SQUARE = 1e-10
 """The least sum of squared draws that float32 has as often as the chi-squared law says, to a few
@@ -34,7 +38,12 @@ AS_PUBLISHED = Guarantee(
 
 
 def dpsgd_jl(
-    bound: Bounds, projections: int, failure: float, clip: str, style: str, variant: str
+    bound: Bounds,
+    projections: Projections,
+    failure: Fraction,
+    clip: str,
+    style: str,
+    variant: str,
 ) -> Method:
     """DP-SGD with norms from JL projections (Bu et al. 2021, "Fast and memory efficient DP-SGD via
     JL projections"; 2023, Algorithm 2).
@@ -69,10 +78,6 @@ def slack(projections: int, failure: float) -> float:
     few projections."""
     from scipy import stats
 
-    # A float32 draw is exactly 0 far more often than a normal variable is nearly 0. With only one
-    # draw, so would be the estimate, which no slack covers.
-    integer("method.projections", projections, least=2, most=MAX_PROJECTIONS)
-    fraction("method.failure", failure)
     quantile = stats.chi2.ppf(failure, projections)
     if quantile < SMALLEST_SQUARE:
         raise UserError(

@@ -9,10 +9,11 @@ from dpbench.data.derive.users import Units
 from dpbench.mechanism.method import Method
 from dpbench.methods.dpsgld import PLAIN, NoiseFollowingRate, langevin
 from dpbench.system.errors import UserError
+from dpbench.system.validate import NonNegative
 
 
 def dpsghmc(
-    bound: Bounds, prior_precision: float, clip: str = "abadi", style: str = "flat"
+    bound: Bounds, prior_precision: NonNegative, clip: str = "abadi", style: str = "flat"
 ) -> Method:
     """Stochastic gradient Hamiltonian Monte Carlo (Chen et al. 2014, Equation 15; Bu et al. 2023,
     section 4.5: DP heavy ball with a large R).

@@ -15,7 +15,7 @@ from dpbench.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.system.errors import UserError
-from dpbench.system.validate import number, one_of
+from dpbench.system.validate import NonNegative, one_of
 
 LAWS = ("lr", "posterior")
 
@@ -25,7 +25,7 @@ PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "m
 
 def dpsgld(
     bound: Bounds,
-    prior_precision: float,
+    prior_precision: NonNegative,
     law: str,
     clip: str = "abadi",
     style: str = "flat",
@@ -106,7 +106,6 @@ def langevin(
 
     Other arguments as for `dpsgld`.
     """
-    number("method.prior_precision", prior_precision, least=0)
     clipping, update = make_clip(clip, style, bound), Prior(prior_precision)
     return Method(noise_rule.method, clipping, PROVEN, update=update, noise_rule=noise_rule)
 

@@ -20,7 +20,7 @@ from dpbench.mechanism.update import Update
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system import seeds
 from dpbench.system.seeds import torch_state_kept
-from dpbench.system.validate import positive
+from dpbench.system.validate import Positive
 
 GUARANTEE = Guarantee(
     "proven",
@@ -29,7 +29,7 @@ GUARANTEE = Guarantee(
 )
 
 
-def dpzero(bound: float, smoothing: float) -> Method:
+def dpzero(bound: float, smoothing: Positive) -> Method:
     """theta <- theta - lr s u, with s the noisy mean of clipped differences of each example's loss
     (Zhang et al. 2024, "DPZero: private fine-tuning of language models without backpropagation").
 
@@ -39,7 +39,6 @@ def dpzero(bound: float, smoothing: float) -> Method:
     As a private step: the gradient is the difference times v = u/sqrt(D), |v| = 1, and s is the
     part of the noisy sum along v, whose noise has the standard deviation of one coordinate.
     """
-    positive("method.smoothing", smoothing)
     seam, update = TwoPoints(smoothing), AlongDirection()
     return Method("dpzero", Abadi(bound), GUARANTEE, seam, update=update)
 

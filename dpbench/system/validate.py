@@ -30,6 +30,7 @@ MAX_QUOTED = 60
 
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 """Ranges of settings, which are checked where a constructor's settings are read (`typed`)."""

@@ -287,20 +287,6 @@ def test_audits_of_coordinates_are_refused():
 # Refusals
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
-        ({"bound": 0.0}, "bound"),
-        ({"constant": -1.0}, "constant"),
-        ({"second_weight": 0.0}, "second_weight"),
-        ({"ridge": 0.0}, "ridge"),
-    ],
-)
-def test_settings_out_of_range_are_refused(changes, name):
-    with pytest.raises(UserError, match=rf"method\.{name}"):
-        least_squares(**changes)
-
-
 def test_numbers_have_no_classes():
     with pytest.raises(UserError, match="dp_prototypes needs classes, and made has none"):
         dp_prototypes(1.0, 0.5, 1.0).bind(problem(Made(("a",), task="regression")))

@@ -12,7 +12,6 @@ from dpbench.methods.disk import Kalman, disk
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
-from dpbench.system.errors import UserError
 from tests.problems import START, problem
 
 
@@ -111,9 +110,3 @@ def test_epsilon_is_that_of_dpsgd():
         return pld(Ledger().after(Step(Poisson(0.02), method.releases(0.9)), 500), 1e-5)
 
     assert epsilon(made(0.5, 2.0)) == epsilon(dpsgd(1.0, "corrected"))
-
-
-@pytest.mark.parametrize(("kappa", "gamma"), [(0.0, None), (1.1, None), (0.5, 0.0), (0.5, -1.0)])
-def test_settings_out_of_range_are_refused(kappa, gamma):
-    with pytest.raises(UserError, match=r"method\.(kappa|gamma)"):
-        made(kappa, gamma)

@@ -12,7 +12,6 @@ from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.noise import NoNoise
 from dpbench.methods.dp_fedavg import dp_fedavg
 from dpbench.methods.dp_fedsgd import dp_fedsgd
-from dpbench.system.errors import UserError
 
 RELEASED = ReleasedState(0, 1, None)
 LOCAL = [(1, None), (1, 1), (3, 2), (2, 3), (2, None)]
@@ -117,17 +116,3 @@ def test_a_non_finite_example_removes_only_its_user(step_of, users_of):
     step = step_of(method)
     assert step(batch).finite.tolist() == [True, False, True, True, True]
     assert theta(step).isfinite().all()
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ((1.0, 0, None, 0.1, None), "method.local_epochs must be a whole number"),
-        ((1.0, 1, 0, 0.1, None), "method.local_batch_size must be a whole number"),
-        ((1.0, 1, None, 0, None), "method.local_lr must be a positive"),
-        ((1.0, 1, None, 0.1, 0), "method.cap must be a positive"),
-    ],
-)
-def test_local_settings_that_cannot_be_are_refused(settings, said):
-    with pytest.raises(UserError, match=said):
-        dp_fedavg(*settings)

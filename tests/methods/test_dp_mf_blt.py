@@ -299,12 +299,6 @@ def test_a_step_declares_its_matrix_to_the_ledger():
     assert Buffers(method.noise.decays, method.noise.weights) == optimal(2, 60, 20)
 
 
-@pytest.mark.parametrize("buffers", [0, 9, 1.5])
-def test_numbers_of_buffers_out_of_range_are_refused(buffers):
-    with pytest.raises(UserError, match=r"method\.buffers"):
-        made(buffers)
-
-
 @pytest.mark.parametrize(("size", "batch"), [(400, 20), (410, 40), (30, 30), (1500, 64)])
 def test_each_example_is_in_one_batch_of_each_epoch_at_the_same_place(stream_of, size, batch):
     sampler, stream = PoissonSampler(size, batch, "example", None), stream_of(7)

@@ -231,17 +231,6 @@ def test_a_failing_sensitivity_adds_at_most_its_probability_to_delta(removing, f
         assert moved <= RATE * failure * (1 + 1e-9) + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [({"projections": 0}, "method.projections"), ({"projections": 1}, "method.projections"),
-     ({"failure": 1.0}, "method.failure"),
-     ({"failure": 0.0}, "method.failure"), ({"projections": 2.5}, "method.projections")],
-)  # fmt: skip
-def test_values_that_make_no_estimate_are_refused(changes, sentence):
-    with pytest.raises(UserError, match=sentence):
-        jl(**changes)
-
-
 def test_an_example_that_is_not_finite_stays_so():
     rows = made().stack().clone()
     rows[1, 3] = torch.inf

@@ -307,9 +307,3 @@ def test_an_optimiser_that_is_not_heavy_ball_is_refused(optimizer):
 def test_a_schedule_that_the_noise_cannot_follow_is_refused(schedule, said):
     with pytest.raises(UserError, match=said):
         plan(run_of(dpsghmc(1.0, 1.0), schedule=schedule))
-
-
-@pytest.mark.parametrize("precision", [-1, math.nan, math.inf, "1", True])
-def test_a_prior_that_is_none_is_refused(precision):
-    with pytest.raises(UserError, match="prior_precision must be a number of at least 0"):
-        dpsghmc(1.0, precision)

@@ -218,12 +218,6 @@ def test_a_schedule_that_the_noise_cannot_follow_is_refused(schedule, said):
         plan(run_of(dpsgld(1.0, 1.0, "lr"), schedule=schedule))
 
 
-@pytest.mark.parametrize("precision", [-1, math.nan, math.inf, "1", True])
-def test_a_prior_that_is_none_is_refused(precision):
-    with pytest.raises(UserError, match="prior_precision must be a number of at least 0"):
-        dpsgld(1.0, precision, "lr")
-
-
 def test_an_unknown_law_is_refused_with_the_nearest():
     with pytest.raises(UserError, match="did you mean posterior"):
         dpsgld(1.0, 1.0, "posterio")

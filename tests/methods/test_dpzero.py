@@ -119,12 +119,6 @@ def test_dropout_draws_the_same_on_both_sides_and_anew_in_each_step(batch_of):
     assert not torch.equal(ahead, later)
 
 
-@pytest.mark.parametrize("smoothing", [0, -1e-3, float("inf"), "x"])
-def test_a_smoothing_that_is_no_length_is_refused(smoothing):
-    with pytest.raises(UserError, match=r"method\.smoothing"):
-        dpzero(1.0, smoothing)
-
-
 def test_an_attack_that_would_see_nothing_is_refused():
     with pytest.raises(UserError, match="dpzero moves along one random direction"):
         prepare_audit(["method=dpzero"])
