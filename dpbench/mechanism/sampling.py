@@ -6,6 +6,7 @@ The law is a property of the sampler, so that ledger and batches cannot disagree
 import math
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any, Protocol
 
 import torch
@@ -15,6 +16,9 @@ from dpbench.mechanism.streams import Stream, permutation, uniforms
 from dpbench.privacy.ledger import Allocation, Poisson, Sampling, Shuffled, TruncatedPoisson
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
+
+TOGETHER = 2**16
+"""Draws of Poisson batches that are computed together: as many as fit in a cache."""
 
 RARE = 1e-12
 """The probability per step of truncating a batch, at which the suggested limit hardly matters."""
@@ -75,11 +79,13 @@ class PoissonSampler:
         self.steps_per_epoch = cycle * round(1 / rate)
 
     def batches(self, size: int, stream: Stream) -> Iterator[Tensor]:
+        if self.cycle == 1:
+            while True:
+                yield from poisson_batches(size, self.rate, self.steps_per_epoch, stream)
         members = self._members(size, stream)
         while True:
             for group in members:
-                picks = poisson_indices(len(group), self.rate, stream)
-                yield picks if self.cycle == 1 else group[picks]
+                yield group[poisson_indices(len(group), self.rate, stream)]
 
     def _members(self, size: int, stream: Stream) -> list[Tensor]:
         """The units whose turn it is, by place in the cycle.
@@ -87,8 +93,6 @@ class PoissonSampler:
         The place of a unit depends only on the stream's key and the unit's index: it is the same in
         all epochs, and reveals nothing about the place of another.
         """
-        if self.cycle == 1:
-            return [torch.arange(size)]
         places = stream.derived("places in the cycle").bits(size) % self.cycle
         return [(places == place).nonzero().flatten() for place in range(self.cycle)]
 
@@ -101,12 +105,41 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
     """
     if rate == 1:
         return torch.arange(size)
-    chunk = int(size * rate + 6 * math.sqrt(size * rate) + 6)  # nearly always enough
+    chunk = _usual_draws(size, rate)
     picks = torch.full((1,), -1.0, dtype=torch.float64)
     while picks[-1] < size:
-        gaps = uniforms(stream, chunk).log_().div_(math.log1p(-rate)).ceil_()
-        picks = torch.cat([picks, picks[-1] + gaps.cumsum(0)])
+        picks = torch.cat([picks, picks[-1] + _gaps(chunk, rate, stream).cumsum(0)])
     return picks[(picks >= 0) & (picks < size)].long()
+
+
+def poisson_batches(size: int, rate: float, number: int, stream: Stream) -> Iterator[Tensor]:
+    """`poisson_indices`, `number` times in a row: the same bits, mostly computed together.
+
+    For a batch of a few hundred examples, the calls take longer than the numbers.
+    """
+    chunk = _usual_draws(size, rate)
+    together = max(1, TOGETHER // chunk) if rate < 1 else 1
+    for first in range(0, number, together):
+        several = min(together, number - first)
+        before = stream.state_dict()
+        if several > 1:
+            picks = _gaps(several * chunk, rate, stream).view(several, chunk).cumsum(1).sub_(1)
+            if picks[:, -1].min() >= size:
+                sizes = (picks < size).sum(1).tolist()
+                yield from (row[:n] for row, n in zip(picks.long(), sizes, strict=True))
+                continue
+            stream.load_state_dict(before)  # one of them takes more draws than usual
+        yield from (poisson_indices(size, rate, stream) for _ in range(several))
+
+
+def _usual_draws(size: int, rate: float) -> int:
+    """The number of draws that is nearly always enough for a batch."""
+    return int(size * rate + 6 * math.sqrt(size * rate) + 6)
+
+
+def _gaps(number: int, rate: float, stream: Stream) -> Tensor:
+    """The gaps between picks [number], geometric, whole numbers in float64."""
+    return uniforms(stream, number).log_().div_(math.log1p(-rate)).ceil_()
 
 
 class ShuffledSampler:
@@ -168,7 +201,9 @@ class TruncatedSampler:
                 f"the data set has more {self.unit}s than the declared {self.size}, which the "
                 "account of truncated batches relies on: use sampler=poisson."
             )
-        return (self._cut(batch, stream) for batch in self._whole.batches(size, stream))
+        # One by one, as what is cut is drawn from the same stream.
+        rate = self._whole.rate
+        return (self._cut(poisson_indices(size, rate, stream), stream) for _ in count())
 
     def _cut(self, batch: Tensor, stream: Stream) -> Tensor:
         if len(batch) <= self.limit:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
+from dpbench.mechanism import sampling
 from dpbench.mechanism.sampling import (
     SAMPLERS,
     AllocationSampler,
@@ -91,6 +92,22 @@ def test_the_first_and_the_last_of_many_examples_are_drawn_like_all_others():
     rows = inclusion(sampler, steps, 5000)
     for part in (rows, rows[:, :200], rows[:, -200:]):
         assert binomial_p(part.sum(), part.numel(), 1 / 50) > 1e-3
+
+
+@pytest.mark.parametrize("draws", [0, 30, 10_000])
+def test_batches_that_are_computed_together_have_the_bits_of_those_drawn_one_by_one(
+    draws, monkeypatch
+):
+    """Also where some of them need more draws than usual, which moves all that follow."""
+    monkeypatch.setattr(sampling, "TOGETHER", draws)
+    usual = sampling._usual_draws
+    monkeypatch.setattr(sampling, "_usual_draws", lambda n, rate: usual(n, rate) // 3)
+    together, alone = stream(3), stream(3)
+    for size, batch in [(SIZE, BATCH), (SIZE, 3), (3, 2)] * 20:
+        rate = poisson_rate(size, batch)
+        for picks in sampling.poisson_batches(size, rate, 25, together):
+            assert torch.equal(picks, sampling.poisson_indices(size, rate, alone))
+        assert together.state_dict() == alone.state_dict()
 
 
 def test_a_rate_of_one_takes_everybody():
