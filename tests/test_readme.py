@@ -64,7 +64,8 @@ def test_the_overview_of_what_was_run_is_true(row):
     for number in none:
         assert not any(re.split("[_-]", page)[1] == number for page in pages)
     tables = {path.stem.partition("_")[2] for path in (ROOT / "conf/table").glob(f"{paper}_*.yaml")}
-    assert {*full, *part, *none} == {name for name in tables if name[-1].isdigit()}
+    numbered = {name for name in tables if re.fullmatch(r"(table|fig|lemma|theorem)\d+", name)}
+    assert {*full, *part, *none} == numbered
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,5 +1,6 @@
 """Models of the suite: sizes that the papers print, and what they refuse."""
 
+import itertools
 import math
 
 import pytest
@@ -37,6 +38,18 @@ def size(model: torch.nn.Module) -> int:
 def test_parameter_count_is_that_of_the_paper(model, dataset, count):
     run = build(compose([f"model={model}", f"dataset={dataset}"]))
     assert size(run.model.build(run.dataset.shape, run.dataset.classes)) == count
+
+
+def test_no_reading_of_two_convolutions_has_the_80_522_parameters_printed_for_mnist():
+    """3x3 kernels of 32 and 16 channels in either order, on grey or colour images, with or without
+    biases; any stride, padding and pooling (a last map of any side); one hidden layer, or none."""
+    readings = itertools.product([1, 3], [(32, 16), (16, 32)], [0, 1], [0, 1], range(1, 33))
+    for channels, (first, last), bias, head_bias, side in readings:
+        convolutions = 9 * (channels * first + first * last) + bias * (first + last)
+        features = last * side**2
+        assert convolutions + 10 * (features + head_bias) != 80_522
+        of_hidden = 80_522 - convolutions - 10 * head_bias  # = width (features + bias + 10)
+        assert of_hidden % (features + head_bias + 10) or of_hidden < 0
 
 
 @pytest.mark.parametrize("name", ["cnn_tanh", "logistic", "logistic_squashed", "mlp"])
