@@ -1,4 +1,4 @@
-"""Display names of methods, from the first lines of their YAML files: `# Name: DP-SGD`."""
+"""The first lines of YAML files: `# Name: DP-SGD` of a method, `# Kind: images` of a data set."""
 
 import functools
 import re
@@ -7,15 +7,21 @@ from pathlib import Path
 from dpbench.config.search_path import file_of
 from dpbench.config.settings import CORRECTED
 
-NAME = re.compile(r"#\s*Name:\s*(\S.*?)\s*$")
+FIRST = re.compile(r"#\s*(Name|Kind):\s*(\S.*?)\s*$")
 PLAIN = re.compile(r"\w+")
 
 
 def method_name(method: str) -> str:
     """The display name of a method; the name of the option if its file gives none."""
-    # Options are file names; a record may contain anything.
-    path = file_of("method", method) if PLAIN.fullmatch(method) else None
-    return (path and _name_in(path)) or method
+    return _said("method", method, "Name") or method
+
+
+OTHER_DATA = "other data"
+
+
+def data_kind(dataset: str) -> str:
+    """The kind of a data set, as `images`; "other data" if its file gives none."""
+    return _said("dataset", dataset, "Kind") or OTHER_DATA
 
 
 def with_variant(name: str, variant: str) -> str:
@@ -23,8 +29,13 @@ def with_variant(name: str, variant: str) -> str:
     return name if variant == CORRECTED else f"{name} ({variant})"
 
 
+def _said(group: str, option: str, word: str) -> str | None:
+    # Options are file names; a record may contain anything.
+    path = file_of(group, option) if PLAIN.fullmatch(option) else None
+    return _first_line(path).get(word) if path else None
+
+
 @functools.cache
-def _name_in(path: Path) -> str | None:
-    first = path.read_text(encoding="utf-8").partition("\n")[0]
-    match = NAME.match(first)
-    return match and match[1]
+def _first_line(path: Path) -> dict[str, str]:
+    match = FIRST.match(path.read_text(encoding="utf-8").partition("\n")[0])
+    return {match[1]: match[2]} if match else {}

@@ -3,6 +3,7 @@
 A task is a data set with a model.
 """
 
+import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,11 +19,17 @@ from dpbench.metrics.students_t import estimate, paired
 
 FEWEST_METHODS = 3
 
+ALL = "all kinds of data"
+
 
 @dataclass(frozen=True)
 class Study:
-    """Contests at about one epsilon and one delta, by one metric, with the same baseline."""
+    """Contests at about one epsilon and one delta, by one metric, with the same baseline.
 
+    data: the kind of their data, or ALL.
+    """
+
+    data: str
     contests: tuple[Contest, ...]
 
     @cached_property
@@ -36,6 +43,22 @@ class Study:
     @property
     def metric(self) -> str:
         return str(self.contests[0].metric)
+
+    @property
+    def metrics(self) -> list[str]:
+        """The metrics that all contests may be compared by, the one that ranks first."""
+        first, *others = (one.metrics for one in self.contests)
+        return [name for name in first if all(name in names for names in others)]
+
+    def by(self, metric: str) -> "Study":
+        """The same contests by another metric."""
+        return Study(self.data, tuple(one.by(metric) for one in self.contests))
+
+    @property
+    def can_compare(self) -> bool:
+        """Whether there are two tasks, and three methods with a seed in common in all."""
+        compared = len(self.methods) >= FEWEST_METHODS and self.baseline in self.methods
+        return len(self.contests) > 1 and compared
 
     @property
     def sign(self) -> int:
@@ -62,19 +85,23 @@ class Study:
 
 
 def studies(contests: Sequence[Contest]) -> Iterator[Study]:
-    """The studies of at least two tasks and three methods.
+    """The studies by each metric: those of each kind of data, then those of several kinds."""
+    private = [c for c in contests if c.budget and _baseline(c) in c.comparable]
+    for kind in sorted({contest.kind for contest in private}):
+        yield from _compared(kind, [one for one in private if one.kind == kind])
+    yield from _compared(ALL, private)
 
-    The contest with the most methods is joined by those that share at least half of them.
-    """
-    rest = [c for c in contests if c.budget and _baseline(c) in c.comparable]
-    rest.sort(key=lambda contest: -len(contest.comparable))
+
+def _compared(data: str, contests: Sequence[Contest]) -> Iterator[Study]:
+    """The studies among contests: the one with the most methods is joined by those that share at
+    least half of them."""
+    rest = sorted(contests, key=lambda contest: -len(contest.comparable))
     while rest:
         first = rest[0]
-        study = Study(tuple(c for c in rest if _is_alike(c, first)))
+        study = Study(data, tuple(c for c in rest if _is_alike(c, first)))
         rest = [c for c in rest if not _is_alike(c, first)]
-        has_baseline = study.baseline in study.methods
-        if len(study.contests) > 1 and has_baseline and len(study.methods) >= FEWEST_METHODS:
-            yield study
+        if data != ALL or len({one.kind for one in study.contests}) > 1:
+            yield from (one for one in map(study.by, study.metrics) if one.can_compare)
 
 
 def _baseline(contest: Contest) -> str | None:
@@ -114,7 +141,8 @@ def across(study: Study) -> dict:
         for method, by_seed in values.items()
     ]
     return {
-        "facet": f"{len(study.contests)} tasks",
+        "facet": study.data,
+        "where": f"{study.data} ({len(study.contests)} tasks)",
         "facets": [one.facet for one in study.contests],
         "low": min(budget.low for budget in budgets),
         "high": max(budget.high for budget in budgets),
@@ -173,6 +201,7 @@ def _ranges(metric: str, values: Mapping[str, BySeed]) -> dict[str, tuple[int, i
 SHOWN = ("better", "worse")
 
 
+@functools.cache
 def critical_difference(methods: int, tasks: int) -> float:
     """The least difference of two mean ranks that shows one method to be better on other tasks of
     their kind: Nemenyi's test after Demšar 2006, "Statistical Comparisons of Classifiers over

@@ -4,8 +4,15 @@ from collections.abc import Mapping
 
 from dpbench.dashboard.answer import answer
 from dpbench.dashboard.board_files import csv_fields
-from dpbench.dashboard.board_view import Cell, budget_text, weight, whiskers
-from dpbench.dashboard.metrics import arrowed
+from dpbench.dashboard.board_view import (
+    Cell,
+    budget_text,
+    focus,
+    forest_cell,
+    metric_text,
+    weight,
+    whiskers,
+)
 from dpbench.dashboard.values import DASH, delta_text, gap_text, with_unit
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid, number
@@ -16,17 +23,18 @@ from dpbench.tables.tidy import csv_text
 def across_view(board: dict, names: Mapping[str, str]) -> dict:
     """A board of `across` as the page's JSON, like that of `board_view`."""
     count = counted(len(board["rows"]), "method")
-    budget = f"{budget_text(board)}, {board['facet']}, {count}"
-    (column,) = board["columns"]
+    budget = f"{budget_text(board)}, {counted(len(board['facets']), 'task')}, {count}"
     head = [
-        *("ranks", "method", arrowed(column["label"], column["better"])),
+        *("ranks", "method", metric_text(board)),
         *(f"less {names[board['baseline']]}", "verdict", "mean rank", *board["facets"]),
     ]
     rows = [_cells(row, board, names) for row in board["rows"]]
     return {
-        "facet": "several tasks",
+        "facet": board["facet"],
         "facets": board["facets"],
         "budget": budget,
+        "metric": metric_text(board),
+        "focus": focus(board),
         "weight": weight(len(board["rows"]) * len(board["facets"]), board),
         "answer": answer(board, names),
         "caption": f"Methods at {budget}",
@@ -60,18 +68,25 @@ def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
             "lines": [("sub", counted(row["seeds"], "seed"))],
         },
         {"text": with_unit(row["mean"].mean, percent), "sort": row["mean"].mean, "lines": gap},
-        {
-            "text": "",
-            "whiskers": whiskers(row, board),
-            "sort": row["forest"] and row["forest"]["mean"],
-        },
+        forest_cell(row, board),
         {"text": row["verdict"] or DASH},
-        {"text": number(row["mean_rank"], 1), "sort": row["mean_rank"]},
+        _mean_rank(row, board),
         *(
             {"text": gap_text(gap[:2], percent) if gap else DASH, "sort": gap[0] if gap else 0}
             for gap in row["gaps"]
         ),
     ]
+
+
+def _mean_rank(row: dict, board: dict) -> Cell:
+    """The mean rank, drawn with half the critical difference to either side: two methods differ
+    where their bars do not overlap."""
+    rank, half = row["mean_rank"], board["critical_difference"] / 2
+    ends = {"mean": rank, "low": rank - half, "high": rank + half}
+    words = [number(value, 1) for value in ends.values()]
+    span = (1.0, float(max(2, len(board["rows"]))))
+    drawn = whiskers(row["method"], ends, span, None, words)
+    return {"text": words[0], "whiskers": drawn, "sort": rank}
 
 
 def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
@@ -83,7 +98,8 @@ def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
         "shown to be worse, by all pairs, corrected for their number. Methods that share ranks are "
         "tied.",
         f"The critical difference of mean ranks is {number(distance, 1)} (Nemenyi's test, 95%): "
-        f"with {count} tasks, a smaller one says nothing about other tasks.",
+        f"with {count} tasks, methods whose bars around their mean ranks overlap may have any "
+        "order on other tasks.",
     ]
 
 

@@ -55,7 +55,8 @@ def answer(board: dict, names: Mapping[str, str]) -> str:
     seeds = sorted({row["seeds"] for row in board["rows"]})
     shown = " to ".join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))
     at = "" if board["high"] is None else f"At ε {rounded_up(board['high'])}, "
-    where = f"{at}{board['facet']}, {shown} seed{'' if shown == '1' else 's'}"
+    label = board["columns"][0]["label"]
+    where = f"{at}{board['where']}, {shown} seed{'' if shown == '1' else 's'}, by {label}"
     found = [row["verdict"] for row in board["rows"] if row["verdict"]]
     if not found:
         return f"{where}: no other method with an epsilon can be compared with {baseline}."

@@ -1,7 +1,7 @@
 """A board as the page draws it: a sentence, a table whose cells are texts, notes, and files."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dpbench.dashboard.answer import answer
 from dpbench.dashboard.board_files import board_files
@@ -33,6 +33,8 @@ def board_view(board: dict, names: Mapping[str, str]) -> dict:
         "facet": board["facet"],
         "facets": [board["facet"]],
         "budget": budget,
+        "metric": metric_text(board),
+        "focus": focus(board),
         "weight": weight(sum(row["rank"] is not None for row in board["rows"]), board),
         "answer": answer(board, names),
         "caption": f"Methods on {board['facet']}, {budget}",
@@ -44,6 +46,21 @@ def board_view(board: dict, names: Mapping[str, str]) -> dict:
         "notes": _notes(board, names),
         "files": board_files(board, names),
     }
+
+
+def metric_text(board: dict) -> str:
+    """The metric that a board compares by, with an arrow to where it is better."""
+    first = board["columns"][:1]
+    return arrowed(first[0]["label"], first[0]["better"]) if first else DASH
+
+
+FOCUS = 3
+
+
+def focus(board: dict) -> list[str]:
+    """The baseline and the first other methods: in colour, where the rest is grey."""
+    others = [row["method"] for row in board["rows"] if row["method"] != board["baseline"]]
+    return [*([board["baseline"]] if board["baseline"] else []), *others[:FOCUS]]
 
 
 USUAL = 3.0
@@ -73,13 +90,12 @@ def _head(board: dict, names: Mapping[str, str]) -> list[str]:
 def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
     pairs = zip(row["cells"], board["columns"], strict=True)
     metrics = [_metric(cell, column["percent"], row) for cell, column in pairs]
-    forest = row["forest"]
     rank = DASH if row["rank"] is None else str(row["rank"])
     return [
         {"text": rank, "sort": row["rank"]},
         _method(row, names),
         *(metrics[:1] or [{"text": DASH}]),
-        {"text": "", "whiskers": whiskers(row, board), "sort": forest and forest["mean"]},
+        forest_cell(row, board),
         _standing(row),
         *metrics[1:],
         _epsilon(row),
@@ -114,22 +130,34 @@ def _metric(cell: dict | None, percent: bool, row: dict) -> Cell:
     }
 
 
-def whiskers(row: dict, board: dict) -> dict | None:
-    """A mean and its interval as shares of the axis that the column shares, and in words."""
-    forest, (low, high) = row["forest"], board["span"]
-    if forest is None:
-        return None
+def forest_cell(row: dict, board: dict) -> Cell:
+    """The difference to the baseline with its interval, drawn."""
+    if (forest := row["forest"]) is None:
+        return {"text": "", "sort": None}
+    percent = board["columns"][0]["percent"]
+    zero = 0.0 if board["baseline"] else None
+    words = [with_unit(forest[part], percent) for part in ("mean", "low", "high")]
+    drawn = whiskers(row["method"], forest, board["span"], zero, words)
+    return {"text": "", "whiskers": drawn, "sort": forest["mean"]}
+
+
+def whiskers(
+    method: str, interval: dict, span: Sequence[float], zero: float | None, words: Sequence[str]
+) -> dict:
+    """A mean and its interval as shares of an axis, and in words.
+
+    span: the ends of the axis. zero: where a line stands, if one does. words: mean, low and high.
+    """
+    low, high = span
 
     def share(value: float | None) -> float | None:
         return None if value is None else round((value - low) / (high - low or 1), 4)
 
-    percent = board["columns"][0]["percent"]
-    mean, *ends = (with_unit(forest[part], percent) for part in ("mean", "low", "high"))
     return {
-        "method": row["method"],
-        **{part: share(forest[part]) for part in ("mean", "low", "high")},
-        "zero": share(0.0) if board["baseline"] else None,
-        "label": f"{mean}, interval from {ends[0]} to {ends[1]}",
+        "method": method,
+        **{part: share(interval[part]) for part in ("mean", "low", "high")},
+        "zero": share(zero),
+        "label": f"{words[0]}, interval from {words[1]} to {words[2]}",
     }
 
 

@@ -1,18 +1,19 @@
 """A contest as a board: one ranked row per method, with intervals, standings and verdicts."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from dpbench.dashboard.answer import verdicts
 from dpbench.dashboard.choice import Group, sign_of
-from dpbench.dashboard.contests import ECE, WORST, Candidate, Contest
+from dpbench.dashboard.contests import Candidate, Contest
 from dpbench.dashboard.metrics import metric_entry
 from dpbench.dashboard.run_row import seven_digits
 from dpbench.metrics.students_t import Estimate, estimate, paired
+from dpbench.metrics.worst_group import WORST_GROUP
 
-ACCURACY = "test/accuracy"
+ECE = "test/ece"
 
 
 def board(contest: Contest) -> dict:
@@ -20,7 +21,8 @@ def board(contest: Contest) -> dict:
     ranked, baseline, metric = contest.ranked, contest.baseline, contest.metric
     budget = contest.budget
     columns = [metric] if metric else []
-    columns += [name for name in (WORST, ECE) if _measured(name, ranked)]
+    beside = [name for name in (WORST_GROUP, ECE) if name != metric]
+    columns += [name for name in beside if any(c.by_seed(name) for c in ranked)]
     rows = [_row(c, columns, baseline, ranked[0]) for c in ranked]
     if baseline is not None and columns:
         _judge(rows, ranked, columns[0], baseline)
@@ -30,6 +32,7 @@ def board(contest: Contest) -> dict:
         row["rank"] = rank if row.pop("ranked") else None
     return {
         "facet": contest.facet,
+        "where": contest.facet,
         "low": budget and seven_digits(budget.low),
         "high": budget and seven_digits(budget.high),
         "delta": budget and budget.delta,
@@ -40,20 +43,16 @@ def board(contest: Contest) -> dict:
     }
 
 
-def _measured(name: str, candidates: Iterable[Candidate]) -> bool:
-    return any(candidate.values.get(name) for candidate in candidates)
-
-
 def column_of(name: str) -> dict:
-    entry = metric_entry(ACCURACY if name == WORST else name)
-    return entry | {"name": name} | ({"label": WORST} if name == WORST else {})
+    """A metric as the column of a board."""
+    return metric_entry(name) | ({"label": "worst group"} if name == WORST_GROUP else {})
 
 
 def _row(
     candidate: Candidate, columns: list[str], baseline: Candidate | None, best: Candidate
 ) -> dict:
     row, group = candidate.group.first.row, candidate.group
-    means = {name: estimate([*candidate.values.get(name, {}).values()]) for name in columns}
+    means = {name: estimate([*candidate.by_seed(name).values()]) for name in columns}
     cells = [_cell(candidate, name, means[name], baseline) for name in columns]
     return {
         "method": candidate.method,
@@ -83,7 +82,7 @@ def _cell(
         return None
     gap = None
     if baseline is not None and baseline is not candidate:
-        gap = paired(candidate.values[name], baseline.values.get(name, {}))
+        gap = paired(candidate.by_seed(name), baseline.by_seed(name))
     return {
         "mean": seven_digits(mean.mean),
         "n": mean.n,
@@ -116,8 +115,8 @@ def _judge(
     if not baseline.has_epsilon:
         return
     places = [i for i, c in enumerate(ranked) if c.has_epsilon and c is not baseline]
-    values = [ranked[i].values.get(metric, {}) for i in places]
-    judged = verdicts(metric, baseline.values.get(metric, {}), values)
+    values = [ranked[i].by_seed(metric) for i in places]
+    judged = verdicts(metric, baseline.by_seed(metric), values)
     for place, verdict in zip(places, judged, strict=True):
         rows[place]["verdict"] = verdict
 
@@ -146,11 +145,11 @@ def rounded(mean: Estimate | None) -> list | None:
 
 def _standing(candidate: Candidate, metric: str, best: Candidate) -> str:
     """Whether a method is significantly behind the first, by differences paired by seed."""
-    if not candidate.has_epsilon or not candidate.values.get(metric):
+    if not candidate.has_epsilon or not candidate.by_seed(metric):
         return "unranked"
     if candidate is best:
         return "first"
-    gap = paired(candidate.values[metric], best.values[metric])
+    gap = paired(candidate.by_seed(metric), best.by_seed(metric))
     if gap is None or gap.half is None:
         return "unknown"
     return "behind" if sign_of(metric) * gap.mean + gap.half < 0 else "tied"

@@ -1,10 +1,13 @@
 """`dpbench report [results_dir=...] [out=report.html]`: writes the page that compares records."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
+from dpbench.dashboard.audits import audited
+from dpbench.dashboard.documents import Published, documents, pictures
 from dpbench.dashboard.page import page
+from dpbench.dashboard.searches import searches
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
 from dpbench.dashboard.texts import RecordTexts
@@ -37,8 +40,10 @@ def report(arguments: list[str]) -> Path:
     compared, unreadable_tables = tables(folder)
     unreadable += unreadable_tables
     _warn(unreadable)
-    data = summary.data(compared, unreadable)
-    write_atomically(out, page(data, texts.finish(), texts.contained()).encode(), setting="out")
+    others = published(folder, {table["name"] for table in compared})
+    data = summary.data(compared, unreadable, others)
+    html = page(data, texts.finish(), texts.contained(), others.drawings)
+    write_atomically(out, html.encode(), setting="out")
     return out
 
 
@@ -48,7 +53,15 @@ def report_of(records: Iterable[StoredRecord]) -> str:
     for record in records:
         summary.add(record)
         texts.add(record.digest, record.text)
-    return page(summary.data([], []), texts.finish(), texts.contained())
+    return page(summary.data([], []), texts.finish(), texts.contained(), {})
+
+
+def published(folder: Path, tables: Set[str]) -> Published:
+    """What the folder publishes beside records and the tables of these names."""
+    drawings = pictures(folder)
+    return Published(
+        documents(folder, tables, drawings), searches(folder), audited(folder), drawings
+    )
 
 
 def parse(arguments: list[str]) -> tuple[Path, Path]:

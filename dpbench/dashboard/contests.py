@@ -1,15 +1,15 @@
 """Who is compared: the methods tested on one data set and model at about the same budget."""
 
-import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dpbench.dashboard.choice import Group, choose, groups_of, ranked_by, sign_of
+from dpbench.config.names import data_kind
+from dpbench.dashboard.choice import Group, choose, groups_of, offered, ranked_by, sign_of
 from dpbench.dashboard.run_row import ReportedRun
-from dpbench.metrics.worst_group import WORST_GROUP, value_of
+from dpbench.metrics.students_t import estimate
 from dpbench.records.epsilon import NOT_PRIVATE
 
 SAME_BUDGET = 1.15
@@ -18,9 +18,6 @@ with noisy counts have slightly larger ones."""
 
 BASELINES = ("dpsgd", "sgd")
 """Methods to compare the others with: the first of these in a contest."""
-
-ECE = "test/ece"
-WORST = "worst group"
 
 
 class Budget(NamedTuple):
@@ -48,31 +45,34 @@ class Candidate:
         """Whether the method can be ranked; those without an epsilon are not comparable."""
         return not isinstance(self.group.epsilon, str)
 
-    @cached_property
-    def values(self) -> dict[str, dict[str, float]]:
-        """The metrics of a board by seed; none if a run diverged."""
-        if self.group.diverged:
-            return {}
-        metric = ranked_by([self.group])
-        names = [name for name in (metric, ECE) if name is not None]
-        worst = {r.row["seed"]: value_of(r.metrics, WORST_GROUP) for r in self.group.runs}
-        return {name: self.group.by_seed(name) for name in names} | {
-            WORST: {seed: value for seed, value in worst.items() if not math.isnan(value)}
-        }
+    def by_seed(self, metric: str) -> dict[str, float]:
+        """A metric by seed; none if a run diverged."""
+        return {} if self.group.diverged else self.group.by_seed(metric)
 
 
 @dataclass(frozen=True)
 class Contest:
-    """The candidates on one data set and model, at one budget or without any epsilon."""
+    """The candidates on one data set and model, at one budget or without any epsilon.
+
+    kind: of the data. metric: the one that ranks.
+    """
 
     facet: str
+    kind: str
     budget: Budget | None
     candidates: tuple[Candidate, ...]
+    metric: str | None
 
     @cached_property
-    def metric(self) -> str | None:
-        """The metric that ranks."""
-        return ranked_by([candidate.group for candidate in self.candidates])
+    def metrics(self) -> list[str]:
+        """The metrics to compare by: the one that ranks, then those that two have measured."""
+        counts = Counter(name for c in self.candidates for name in offered() if c.by_seed(name))
+        others = [name for name in offered() if counts[name] > 1 and name != self.metric]
+        return [*([self.metric] if self.metric else []), *others]
+
+    def by(self, metric: str) -> "Contest":
+        """The same candidates, whatever they were chosen by, compared by another metric."""
+        return replace(self, metric=metric)
 
     @property
     def baseline(self) -> Candidate | None:
@@ -85,16 +85,14 @@ class Contest:
         return sorted(self.candidates, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple:
-        mean = candidate.group.mean(self.metric) if self.metric else None
+        mean = estimate([*candidate.by_seed(self.metric).values()]) if self.metric else None
         value = -sign_of(str(self.metric)) * mean.mean if mean else 0.0
         return not candidate.has_epsilon, mean is None, value, candidate.method
 
     @cached_property
     def comparable(self) -> dict[str, Mapping[str, float]]:
         """The metric by seed of each method with an epsilon that measured it."""
-        values = {
-            c.method: c.values.get(self.metric or "") for c in self.candidates if c.has_epsilon
-        }
+        values = {c.method: c.by_seed(self.metric or "") for c in self.candidates if c.has_epsilon}
         return {method: by_seed for method, by_seed in values.items() if by_seed}
 
 
@@ -105,10 +103,17 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
         if run.row["dataset"] is not None:
             by_facet[run.row["facet"]].append(run)
     return [
-        Contest(facet, budget, tuple(candidates))
+        _contest(by_facet[facet], budget, tuple(candidates))
         for facet in sorted(by_facet)
         for budget, candidates in _budgets(by_facet[facet])
     ]
+
+
+def _contest(
+    runs: list[ReportedRun], budget: Budget | None, candidates: tuple[Candidate, ...]
+) -> Contest:
+    row, metric = runs[0].row, ranked_by([candidate.group for candidate in candidates])
+    return Contest(row["facet"], data_kind(row["dataset"]), budget, candidates, metric)
 
 
 def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Candidate]]]:

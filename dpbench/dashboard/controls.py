@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dpbench.dashboard import privacy
 from dpbench.dashboard.metrics import arrowed
 from dpbench.dashboard.sweeps import in_order
+from dpbench.figures.looks import looks
 from dpbench.records.epsilon import (
     NO_PROOF,
     NOT_COMPUTED,
@@ -23,11 +24,6 @@ FILTERS = {
 SCALES = {"dataset": "same for a data set", "all": "same for all", "own": "of each picture"}
 REASONS = ("ε = 0", NOT_COMPUTED, NO_PROOF, OF_ITS_SEARCH, TOO_LITTLE_NOISE, NOT_PRIVATE)
 """What stands beside the axis of epsilon, in its order."""
-
-COLOURS = 8
-"""The style sheet's colours c0, c1, ..., each of which comes with every marker."""
-
-MARKS = ("circle", "square", "diamond", "triangle-up", "cross", "triangle-down", "x", "star")
 
 
 def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tuple[str, str]]]:
@@ -51,27 +47,34 @@ def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tu
     }
 
 
+def colours(names: Mapping[str, str]) -> dict:
+    """What to tick for a method to be in colour, as a filter that no run depends on."""
+    return _filter("focus", "In colour", sorted(names), names, False)
+
+
 def filters(rows: Sequence[dict], names: Mapping[str, str], swept: Iterable[dict]) -> list[dict]:
     """The filters, each with its name, label, and values with their texts.
 
     names: of methods, for display. Audits are about no data set and no model.
     """
     found = {name: sorted({r[name] for r in rows} - {None}, key=in_order) for name in FILTERS}
-    fixed = [_filter(name, FILTERS[name], found[name], names, False) for name in FILTERS]
+    texts = {"method": names}
+    fixed = [
+        _filter(name, FILTERS[name], found[name], texts.get(name, {}), False) for name in FILTERS
+    ]
     return fixed + [_filter(s["name"], s["name"], s["values"], {}, True) for s in swept]
 
 
 def _filter(
     name: str, label: str, values: Sequence[str], names: Mapping[str, str], swept: bool
 ) -> dict:
-    texts = names if name == "method" else {}
-    options = [(value, texts.get(value, value)) for value in values]
+    options = [(value, names.get(value, value)) for value in values]
     return {"name": name, "label": label, "swept": swept, "options": options}
 
 
-def looks(methods: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour and marker of each method, the same in every picture and under every filter."""
+def page_looks(methods: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Colour, as a name of the style sheet, and marker of each method."""
     return {
-        method: {"colour": f"c{i % COLOURS}", "mark": MARKS[(i + i // COLOURS) % len(MARKS)]}
-        for i, method in enumerate(sorted(methods))
+        method: {"colour": f"c{look.colour}", "mark": look.mark}
+        for method, look in looks(methods).items()
     }

@@ -4,6 +4,7 @@ import base64
 import gzip
 import hashlib
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 
 import msgspec
@@ -13,14 +14,14 @@ from dpbench.metrics.students_t import CONFIDENCE
 
 SCRIPTS = (
     "stats.js", "address.js", "dom.js", "pictures.js", "files.js", "table.js", "groups.js",
-    "curves.js", "sweep.js", "reliability.js", "costs.js", "audits.js", "board.js", "papers.js",
+    "curves.js", "sweep.js", "reliability.js", "costs.js", "audits.js", "board.js", "cards.js",
     "runs.js", "detail.js", "page.js",
 )  # fmt: skip
 
 
-def page(data: dict, records: str, contained: str) -> str:
+def page(data: dict, records: str, contained: str, drawings: Mapping[str, str]) -> str:
     """The HTML. data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which
-    records these are, as a sentence.
+    records these are, as a sentence. drawings: SVG by name.
 
     The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
     a record can be executed.
@@ -33,6 +34,7 @@ def page(data: dict, records: str, contained: str) -> str:
         "script": ours,
         "data": packed(msgspec.json.encode(data)),  # NaN becomes null
         "records": records,
+        "drawings": packed(msgspec.json.encode(drawings)),
         "contained": contained,
         "level": f"{CONFIDENCE:.0%}",
     }

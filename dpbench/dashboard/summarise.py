@@ -3,7 +3,7 @@
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from dpbench.dashboard import controls, metrics, privacy
@@ -13,6 +13,7 @@ from dpbench.dashboard.board_view import board_view
 from dpbench.dashboard.boards import board
 from dpbench.dashboard.contests import Contest, contests
 from dpbench.dashboard.differing_settings import differences
+from dpbench.dashboard.documents import NOTHING, Published
 from dpbench.dashboard.run_row import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.sweeps import all_settings, swept_settings
 from dpbench.dashboard.table_view import reproduced, table_view
@@ -68,36 +69,52 @@ class Summary:
             }
         return self._names[key]
 
-    def data(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> dict:
+    def data(
+        self,
+        tables: list[dict],
+        unreadable: Sequence[Unreadable],
+        published: Published = NOTHING,
+    ) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
-        ranked, best = self.boards()
-        over = [across_view(across(study), self._methods) for study in studies(self.contests)]
+        best = self._best()
         names = metrics.sorted_names({name for run in self._runs for name in run.metrics})
         rows = sorted(self._rows(names, best), key=_sort_key)
         entries = [metrics.metric_entry(name) for name in names]
         swept = swept_settings(self._series)
+        others = sorted(published.methods - self._methods.keys())
         return {
             "t": [seven_digits(t) for t in quantiles(max(1, _largest_series(rows) - 1))],
             "lead": self._lead(tables, unreadable),
             "metrics": entries,
             "accountants": privacy.SHOWN,
             "reasons": controls.REASONS,
-            "methods": self._methods,
-            "looks": controls.looks(self._methods),
+            "methods": self._methods | dict(zip(others, others, strict=True)),
+            "looks": controls.page_looks([*self._methods, *others]),
             "choices": controls.choices(entries, swept),
-            "filters": controls.filters(rows, self._methods, swept),
+            "filters": [
+                *controls.filters(rows, self._methods, swept),
+                controls.colours(self._methods),
+            ],
             "settings": all_settings(self._groups),
             "latex": ESCAPES,
-            "boards": over + [board_view(one, self._methods) for one in ranked],
+            "boards": [*self._boards()],
             "rows": rows,
-            "tables": [table_view(table, self._methods) for table in tables],
+            "cards": published.cards({t["name"]: table_view(t, self._methods) for t in tables}),
+            "audits": published.audited,
             "unreadable": [[entry.source, entry.reason] for entry in unreadable],
         }
 
-    def boards(self) -> tuple[list[dict], set[str]]:
-        """The boards, and the names of all groups with the setting of a method on one of them."""
-        best = {g.name for one in self.contests for c in one.candidates for g in c.alike}
-        return [board(one) for one in self.contests], best
+    def _boards(self) -> Iterator[dict]:
+        """Methods over several tasks, then on each, by each metric."""
+        for study in studies(self.contests):
+            yield across_view(across(study), self._methods)
+        for one in self.contests:
+            for contest in map(one.by, one.metrics) if one.metrics else [one]:
+                yield board_view(board(contest), self._methods)
+
+    def _best(self) -> set[str]:
+        """The names of all groups with the setting of a method on one of the boards."""
+        return {g.name for one in self.contests for c in one.candidates for g in c.alike}
 
     @cached_property
     def contests(self) -> list[Contest]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from dpbench.dashboard.documents import Card, card
 from dpbench.dashboard.values import DASH
 from dpbench.tables.verdict_words import (
     DIFFERS,
@@ -17,26 +18,29 @@ from dpbench.tables.verdict_words import (
 DECIMALS = 3
 """Of our numbers where nothing was printed."""
 
+WITHOUT_COMMAND = "Made with other settings, or in part: the file name does not give the command."
 
-def table_view(table: dict, names: Mapping[str, str]) -> dict:
-    """A table as the page's JSON. names: of methods, for display."""
+
+def table_view(table: dict, names: Mapping[str, str]) -> Card:
+    """A table as the page's card. names: of methods, for display."""
     cells = {(cell["row"], cell["column"]): _cell(cell) for cell in table["cells"]}
     verdicts = {v: n for v, n in table["verdicts"].items() if v != NOTHING_PUBLISHED}
-    return {
-        "title": table["title"],
-        "command": table["command"],
-        "run": NOT_RUN not in table["verdicts"],
-        "tally": [(n, look_of(v).kind, counted_verdict(n, v)) for v, n in verdicts.items()],
-        "claims": [(*_marked(one["verdict"]), one["statement"]) for one in table["claims"]],
-        "head": ["", *table["columns"]],
-        "rows": [
+    return card(
+        table["title"],
+        command=table["command"],
+        run=NOT_RUN not in table["verdicts"],
+        tally=[(n, look_of(v).kind, counted_verdict(n, v)) for v, n in verdicts.items()],
+        claims=[(*_marked(one["verdict"]), one["statement"]) for one in table["claims"]],
+        notes=() if table["command"] else (WITHOUT_COMMAND,),
+        head=["", *table["columns"]],
+        rows=[
             [
                 {"head": names.get(row, row)},
                 *(cells.get((row, column), {"text": ""}) for column in table["columns"]),
             ]
             for row in table["rows"]
         ],
-    }
+    )
 
 
 def reproduced(tables: list[dict]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from dpbench.dashboard.answer import answer
+from dpbench.dashboard.boards import board
 from dpbench.dashboard.contests import contests
 from dpbench.dashboard.summarise import Summary
 from dpbench.metrics.students_t import estimate, paired
@@ -17,9 +18,9 @@ def on_boards(records, source="runs/x.json"):
     summary = Summary(lambda config: "")
     for record in records:
         summary.add(StoredRecord(record, source, record.json()))
-    ranked, _ = summary.boards()
+    ranked = map(board, summary.contests)
     names = dict.fromkeys(("dpsgd_f", "bam"), "") | {"dpsgd": "DP-SGD"}
-    said = [board | {"answer": answer(board, names)} for board in ranked]
+    said = [one | {"answer": answer(one, names)} for one in ranked]
     return summary.data([], []) | {"boards": said}
 
 
@@ -85,7 +86,7 @@ def test_the_worst_group_is_that_of_each_run(record_of):
     for record, groups in zip(records, ({"a": 0.5, "b": 0.9}, {"a": 0.9, "b": 0.6}), strict=True):
         record.metrics.update({f"test/accuracy/{name}": v for name, v in groups.items()})
     (board,) = on_boards(records)["boards"]
-    place = [column["name"] for column in board["columns"]].index("worst group")
+    place = [column["name"] for column in board["columns"]].index("test/worst_group_accuracy")
     assert board["rows"][0]["cells"][place]["mean"] == 0.55
 
 
@@ -95,7 +96,7 @@ def test_a_group_without_examples_is_not_the_worst(record_of, values):
     groups = zip("abc", values, strict=True)
     record.metrics.update({f"test/accuracy/{name}": value for name, value in groups})
     (board,) = on_boards([record])["boards"]
-    place = [column["name"] for column in board["columns"]].index("worst group")
+    place = [column["name"] for column in board["columns"]].index("test/worst_group_accuracy")
     assert board["rows"][0]["cells"][place]["mean"] == 0.3
 
 
@@ -186,8 +187,8 @@ def test_verdicts_against_the_baseline_make_a_sentence(record_of):
         "dpsgd_jl": "better", "sgd": None,
     }  # fmt: skip
     assert board["answer"] == (
-        "At ε 2.00, digits · mlp, 2 to 5 seeds: of 4 other methods, 1 is better than DP-SGD, "
-        "1 is within 0.5 points of it, 1 is worse, 1 is undecided."
+        "At ε 2.00, digits · mlp, 2 to 5 seeds, by accuracy: of 4 other methods, 1 is better than "
+        "DP-SGD, 1 is within 0.5 points of it, 1 is worse, 1 is undecided."
     )
 
 
@@ -236,8 +237,8 @@ def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):
         strict=True,
     ):
         summary.add(StoredRecord(record, source, record.json()))
-    (board,) = summary.boards()[0]
-    assert board["rows"][0]["chosen"] == "setting of misalignment_table4"
+    (found,) = map(board, summary.contests)
+    assert found["rows"][0]["chosen"] == "setting of misalignment_table4"
 
 
 def test_a_method_that_was_only_validated_is_shown_with_all_settings(record_of):

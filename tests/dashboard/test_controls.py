@@ -1,4 +1,4 @@
-from dpbench.dashboard.controls import MARKS, choices, filters, looks
+from dpbench.dashboard.controls import choices, filters
 from dpbench.dashboard.metrics import metric_entry
 
 ROW = {"dataset": "d", "model": "m", "method": "x", "status": "complete"}
@@ -23,8 +23,3 @@ def test_a_metric_of_utility_is_the_default_and_says_where_it_is_better():
     assert found["metric"][0] == ("test/accuracy", "accuracy ↑")
     assert ("test/accuracy/a", "accuracy: a ↑") in found["metric"]
     assert found["calibration"] == [("test/ece", "ECE ↓")]
-
-
-def test_methods_look_different():
-    found = looks(f"{i:02}" for i in range(8 * len(MARKS)))
-    assert len({(look["colour"], look["mark"]) for look in found.values()}) == len(found)

@@ -15,7 +15,7 @@ DATA = {"rows": [NASTY]}
 
 @pytest.fixture(scope="module")
 def html():
-    return page(DATA, pack({"a": NASTY}), "All.")
+    return page(DATA, pack({"a": NASTY}), "All.", {})
 
 
 def pack(value):
@@ -64,12 +64,12 @@ def test_packed_json_can_end_no_element(text):
 
 
 def test_what_is_no_number_becomes_null():
-    html = page({"a": [float("nan"), float("-inf"), 0.1]}, "", "")
+    html = page({"a": [float("nan"), float("-inf"), 0.1]}, "", "", {})
     assert unpacked(element(html, "data")) == '{"a":[null,null,0.1]}'
 
 
 def test_the_same_records_give_the_same_bytes_below_three_megabytes(html):
-    assert page(DATA, pack({"a": NASTY}), "All.") == html
+    assert page(DATA, pack({"a": NASTY}), "All.", {}) == html
     assert len(html.encode()) < 3_000_000
 
 

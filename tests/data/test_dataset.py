@@ -8,9 +8,11 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from dpbench.config.names import data_kind
 from dpbench.models.architecture import LOSSES
 
 CONFIGS = Path(__file__).parents[2] / "conf" / "dataset"
+KINDS = {"tabular data", "images", "texts"}
 CUSTOM = {"csv", "hub", "hub_images", "images"}  # of the user's own: tests/data/custom
 PUBLISHED_SPLIT = {"mnist", "cifar10"}  # no draw at all
 NOWHERE = {"celeba", "cifar100", "imagenet32", "snli"}  # tested on small files in their layout
@@ -115,7 +117,8 @@ def test_all_is_known_before_anything_is_read(name):
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_configuration_opens_with_its_source_its_cost_and_what_to_expect(path):
+def test_a_configuration_opens_with_its_kind_its_source_its_cost_and_what_to_expect(path):
     comments = [line for line in path.read_text().splitlines() if line.startswith("# ")]
     said = [line.split(":")[0] for line in comments if not line.startswith("#  ")]
-    assert said == ["# Source", "# Cost", "# Expect"]
+    assert said == ["# Kind", "# Source", "# Cost", "# Expect"]
+    assert data_kind(path.stem) in KINDS

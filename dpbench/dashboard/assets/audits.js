@@ -1,22 +1,30 @@
 // Audited against claimed epsilon.
 
+/** Where the axis begins at the least: an audit that shows nothing is drawn there. */
+const LEAST = 0.01;
+
 /** Audited epsilons against claimed ones, in a single plot. */
 function audits(rows) {
-  const audited = rows.filter((row) => row.audit && row.status === "complete");
+  const ours = rows.filter((row) => row.audit && row.status === "complete");
+  const audited = [...ours, ...data.audits];
   if (!audited.length) return [empty("No audited record among the selected runs.")];
   const claimed = audited.filter((row) => Number.isFinite(row.axis[view.accountant]));
   const byMethod = grouped(claimed, (row) => row.method);
   const label = "audited against claimed epsilon";
   const notes = auditNotes(audited, claimed);
-  if (!claimed.length) return [make("article.card", notes)];
+  const pages = data.cards.audits.map(documentCard);
+  if (!claimed.length) return [make("article.card", notes), ...pages];
   const entries = byMethod.map(([{ method }]) => ({ method, text: data.methods[method] }));
-  return [card(label, label, "audit", () => auditPicture(byMethod), legend(entries), notes)];
+  const plot = card(label, label, "audit", () => auditPicture(byMethod), legend(entries), notes);
+  return [plot, ...pages];
 }
 
 /** The claims that are refuted by an audit's verdict, and the audits of runs without an epsilon. */
 function auditNotes(audited, claimed) {
-  const note = (row, claim) =>
-    link(`${row.name} (${claim}): at least ${figures(row.audit.epsilon)}`, row.id);
+  const note = (row, claim) => {
+    const text = `${row.name} (${claim}): at least ${figures(row.audit.epsilon)}`;
+    return row.id ? link(text, row.id) : make("span", text, "; ");
+  };
   const refuted = audited
     .filter((row) => row.audit.refuted !== null)
     .map((row) => note(row, `claimed ε = ${figures(row.audit.refuted)}`));
@@ -37,7 +45,7 @@ function auditPicture(byMethod) {
     meansTrace(
       runs.map((run) => ({
         x: run.axis[accountant],
-        y: run.audit.epsilon,
+        y: Math.max(run.audit.epsilon, LEAST),
         above: null,
         text: [
           `${run.name}, seed ${run.seed}`,
@@ -45,16 +53,17 @@ function auditPicture(byMethod) {
         ],
         run: run.id,
       })),
-      data.looks[runs[0].method],
+      lookOf(runs[0].method),
     );
   const ends = byMethod.flat().flatMap((row) => [row.axis[accountant], row.audit.epsilon]);
-  const most = 1.1 * Math.max(...ends, 0.1);
-  const range = [0, most];
+  const least = Math.max(LEAST, Math.min(...ends.filter((end) => end > 0)));
+  const most = 1.3 * Math.max(...ends, 0.1);
+  const axis = { type: "log", range: [least / 1.3, most].map(Math.log10) };
   return {
-    traces: [diagonalTrace(most), ...byMethod.map(trace)],
+    traces: [diagonalTrace(least / 1.3, most), ...byMethod.map(trace)],
     layout: {
-      xaxis: titled(`claimed ε by ${data.accountants[accountant]}`, { range }),
-      yaxis: titled("audited ε (lower bound)", { range }),
+      xaxis: titled(`claimed ε by ${data.accountants[accountant]}`, axis),
+      yaxis: titled("audited ε (lower bound)", axis),
     },
   };
 }

@@ -1,17 +1,20 @@
-// The first view: for one data set and budget, a ranked row per method, as Python wrote it.
+// The first view: for some data, a budget and a metric, a row per method, as Python wrote it.
+
+/** The choices of the first view, and what of a board each of them chooses. */
+const OF_BOARD = { board: "facet", budget: "budget", by: "metric" };
 
 /** The chosen board of the data sets that pass the filters; else the one that says most. */
 function boardPart(rows) {
   const shown = new Set(rows.map((row) => row.facet));
-  const boards = data.boards.filter(({ facets }) => facets.every((facet) => shown.has(facet)));
-  const some = boards.filter((board) => !view.board || board.facet === view.board);
-  const most = Math.max(...some.map((board) => board.weight));
-  const board =
-    some.find((one) => one.budget === view.budget) ?? some.find((one) => one.weight === most);
-  if (!board) return [empty("No method has been tested among the selected runs.")];
-  const budgets = boards.filter((one) => one.facet === board.facet).map((one) => one.budget);
-  fillChosen("board", [...new Set(boards.map((one) => one.facet))], board.facet);
-  fillChosen("budget", budgets, board.budget);
+  let boards = data.boards.filter(({ facets }) => facets.every((facet) => shown.has(facet)));
+  if (!boards.length) return [empty("No method has been tested among the selected runs.")];
+  for (const [choice, part] of Object.entries(OF_BOARD)) {
+    const most = boards.reduce((a, b) => (b.weight > a.weight ? b : a));
+    const chosen = (boards.find((one) => one[part] === view[choice]) ?? most)[part];
+    fillChosen(choice, [...new Set(boards.map((one) => one[part]))], chosen);
+    boards = boards.filter((one) => one[part] === chosen);
+  }
+  const [board] = boards;
   const lines = board.rows.filter(({ method }) => !view.method || view.method.includes(method));
   const table = sortable(board.head, lines, board.caption).node;
   table.firstChild.classList.add("board", "card");
@@ -23,9 +26,15 @@ function boardPart(rows) {
       "div.notes",
       board.notes.map((note) => make("p", note)),
     ),
-    make("div.exports", textExports(texts, "methods")),
+    make("div.exports", focusButton(board), textExports(texts, "methods")),
   ];
 }
+
+/** The baseline and the first methods in colour and all others grey, or all in colour. */
+const focusButton = ({ focus }) =>
+  view.focus
+    ? button("All in colour", () => choose({ focus: null }))
+    : button("Only the first in colour", () => choose({ focus }));
 
 function fillChosen(name, values, chosen) {
   const select = document.querySelector(`select[name=${name}]`);
@@ -51,7 +60,7 @@ function whiskers({ method, mean, low, high, zero, label }) {
     const back = share < 0 ? 4 : share > 1 ? -4 : 0;
     return line(place(share), place(share) + back, middle, middle + up, `stroke-${look.colour}`);
   };
-  const look = data.looks[method];
+  const look = lookOf(method);
   const interval = [
     line(place(low), place(high), middle, middle, `stroke-${look.colour}`),
     ...[low, high].flatMap((share) => [end(share, -4), end(share, 4)]),

@@ -59,7 +59,7 @@ function costPicture(lanes) {
 
 /** A pale dot for each run, and the mean of all. */
 function laneTraces({ runs, text, mean, half, n }, y) {
-  const look = data.looks[runs[0].method];
+  const look = lookOf(runs[0].method);
   const point = (x, run, more) => ({
     x,
     y,

@@ -54,7 +54,7 @@ function curvePicture(series, groups, metric, { epsilons, yaxis }) {
         ? [
             meansTrace(
               some.map((g) => pointOf(g, metric, x(g))),
-              data.looks[method],
+              lookOf(method),
               settings,
             ),
           ]
@@ -101,7 +101,7 @@ function withoutPrivacy(groups, budgeted, metric) {
     .filter(({ at, first }) => at === "not private" && protocols.includes(first.protocol))
     .map((group) => {
       const { y } = pointOf(group, metric);
-      const color = colour(data.looks[group.first.method].colour);
+      const color = colour(lookOf(group.first.method).colour);
       const line = { color, width: 1, dash: "dot" };
       return { type: "line", xref: "x domain", x0: 0, x1: 1, y0: y, y1: y, line, layer: "below" };
     });

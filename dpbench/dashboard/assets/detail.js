@@ -1,4 +1,9 @@
-// One record: its facts, the command that reproduces it, its JSON, and another run beside it.
+// One record: its facts, the command that reproduces it, its JSON; and several runs side by side.
+
+/** Stands for a record in the address where the chosen runs are compared. */
+const COMPARED = "compared";
+
+const MOST_NAMED = 6;
 
 /** A command, and a button that copies it. */
 function commandLine(text) {
@@ -42,26 +47,30 @@ function recordElement(row) {
 
 /** What the dialog shows about a run. */
 function detail(row) {
-  const pinned = data.rows.find(({ id }) => id === view.with && id !== row.id);
   const term = ([name, text]) => [make("dt", name), make("dd", text)];
   const metrics = data.metrics
     .filter((metric) => measured(metric)(row) !== null)
     .map((metric) => `${metric.name} ${valueText(measured(metric)(row), metric)}`);
   const facts = { ...row.facts, metrics: metrics.join(", ") || "none" };
-  const close = button("Close", () => choose({ run: "" }), { className: "close" });
   return [
-    make("header", make("h2", { id: "detail-title" }, row.name), close),
+    heading(row.name),
     make("p.sub", `${row.facet}, seed ${row.seed}`),
     otherSeeds(row),
-    compareControl(row, pinned),
-    ...(pinned ? comparison([row, pinned]) : []),
+    make("p.seeds", chooseButton(row)),
     row.command ? commandLine(row.command) : empty(`No command: ${row.no_command}`),
     make("dl", Object.entries(facts).flatMap(term)),
-    pinned ? "" : lossCurves([row]),
+    lossCurves([row]),
     make("h3", "Record"),
     recordElement(row),
   ];
 }
+
+const heading = (text) =>
+  make(
+    "header",
+    make("h2", { id: "detail-title" }, text),
+    button("Close", () => choose({ run: "" }), { className: "close" }),
+  );
 
 /** Links to the runs that differ only in the seed, if there are any. */
 function otherSeeds(row) {
@@ -76,18 +85,40 @@ function otherSeeds(row) {
 
 const nameAndSeed = (row) => `${row.name}, seed ${row.seed}`;
 
-/** The control that chooses the run to compare with. */
-function compareControl(row, pinned) {
-  if (pinned) {
-    const stop = button("Stop comparing", () => choose({ with: "" }));
-    return make("p.seeds", `Compared with ${nameAndSeed(pinned)}. `, stop);
-  }
-  if (view.with) return make("p.seeds", "Pinned: close this and open another run");
-  const pin = () => choose({ with: row.id, run: "" });
-  return make("p.seeds", button("Compare with another run", pin));
+/** The chosen runs, in the order of the page. */
+const chosenRows = () => data.rows.filter(({ id }) => view.chosen?.includes(id));
+
+/** Choose a run for comparison, or leave it out again. */
+function toggle({ id }) {
+  const others = (view.chosen ?? []).filter((one) => one !== id);
+  const chosen = view.chosen?.includes(id) ? others : [...others, id];
+  choose({ chosen: chosen.length ? chosen : null });
 }
 
-/** What differs between two runs: settings, facts and metrics; then curves and diagrams. */
+const chooseButton = (row) =>
+  button(
+    view.chosen?.includes(row.id) ? "Leave out of the comparison" : "Choose for comparison",
+    () => toggle(row),
+  );
+
+/** The bar that says which runs are chosen. */
+function chosenBar() {
+  const rows = chosenRows();
+  at("chosen").hidden = !rows.length;
+  const drop = (row) =>
+    button(`${nameAndSeed(row)} ×`, () => toggle(row), {
+      "aria-label": `Leave out ${nameAndSeed(row)}`,
+    });
+  at("chosen").replaceChildren(
+    make("b", `${rows.length} chosen`),
+    ...rows.slice(0, MOST_NAMED).map(drop),
+    rows.length > MOST_NAMED ? `and ${rows.length - MOST_NAMED} more` : "",
+    button("Compare", () => choose({ run: COMPARED }), { disabled: rows.length < 2 }),
+    button("Clear", () => choose({ chosen: null })),
+  );
+}
+
+/** What differs between runs: settings, facts and metrics; then curves and diagrams. */
 function comparison(rows) {
   const values = (row) => {
     const metrics = data.metrics.map((one) => [one.title, valueText(measured(one)(row), one)]);
@@ -99,16 +130,19 @@ function comparison(rows) {
     const settings = Object.entries(data.settings[row.group]);
     return new Map([...own, ...settings, ["seed", row.seed], ...facts, ...metrics]);
   };
-  const [ours, theirs] = rows.map(values);
-  const names = [...new Set([...ours.keys(), ...theirs.keys()])];
-  const lines = names
-    .map((name) => ({ cells: [name, ours.get(name) ?? "–", theirs.get(name) ?? "–"] }))
-    .filter(({ cells: [, a, b] }) => a !== b);
+  const columns = rows.map(values);
+  const names = new Set(columns.flatMap((column) => [...column.keys()]));
+  const lines = [...names]
+    .map((name) => [name, ...columns.map((column) => column.get(name) ?? "–")])
+    .filter(([, first, ...others]) => others.some((text) => text !== first))
+    .map((cells) => ({ cells }));
   const diagrams = rows
     .filter((row) => row.bins)
     .map((row) => diagram(`reliability diagram of ${nameAndSeed(row)}`, row.bins, row));
+  const title = `${rows.length} runs side by side`;
   return [
-    grid(["", ...rows.map(nameAndSeed)], lines, "Two runs side by side"),
+    heading(title),
+    grid(["", ...rows.map(nameAndSeed)], lines, title),
     lossCurves(rows),
     make("div.pair", diagrams),
   ];
@@ -120,7 +154,7 @@ function lossCurves(rows) {
   const label = "training loss by epoch";
   const series = rows.map((row, i) => ({
     method: row.method,
-    dash: DASHES[i],
+    dash: DASHES[i % DASHES.length],
     text: nameAndSeed(row),
   }));
   const trace = ({ method, losses: [every, values] }, i) => ({
@@ -128,7 +162,7 @@ function lossCurves(rows) {
     mode: values.length > 1 ? "lines" : "markers",
     x: values.map((_, place) => every * (place + 1)),
     y: values,
-    line: { color: colour(data.looks[method].colour), dash: DASHES[i], width: 2 },
+    line: { color: colour(lookOf(method).colour), dash: DASHES[i % DASHES.length], width: 2 },
     hovertemplate: "epoch %{x}<br>loss %{y:.4g}<extra></extra>",
   });
   const layout = { xaxis: titled("epoch"), yaxis: titled("training loss") };

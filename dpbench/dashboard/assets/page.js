@@ -8,17 +8,21 @@ for (const row of data.rows) {
 }
 
 const values = (options) => options.map(([value]) => value);
-const runIds = ["", ...data.rows.map((row) => row.id)];
+const runIds = data.rows.map((row) => row.id);
 const offered = {
   filters: Object.fromEntries(data.filters.map(({ name, options }) => [name, values(options)])),
   choices: {
     ...Object.fromEntries(Object.entries(data.choices).map(([name, all]) => [name, values(all)])),
-    board: ["", ...data.boards.map((board) => board.facet)],
-    budget: ["", ...data.boards.map((board) => board.budget)],
+    ...Object.fromEntries(
+      Object.entries(OF_BOARD).map(([name, part]) => [
+        name,
+        ["", ...data.boards.map((b) => b[part])],
+      ]),
+    ),
     theme: ["", "light", "dark"],
-    with: runIds,
-    run: runIds,
+    run: ["", COMPARED, ...runIds],
   },
+  lists: { chosen: runIds },
 };
 let view = {};
 
@@ -36,7 +40,9 @@ const PARTS = {
   fairness: (rows) => curves(rows.filter(isShown), metricOf(view.fairness)),
   cost: (rows) => costs(rows.filter(isShown)),
   audit: audits,
-  tables: tableCards,
+  tables: () => studies(data.cards.studies),
+  searches: () => data.cards.searches.map(documentCard),
+  checks: () => data.cards.checks.map(documentCard),
   runs: runList,
   unreadable: () => [make("ul.files", data.unreadable.map(fileLeftOut))],
 };
@@ -44,6 +50,8 @@ const ABSENT = {
   board: !data.boards.length,
   calibration: !data.choices.calibration.length,
   fairness: !data.choices.fairness.length,
+  searches: !data.cards.searches.length,
+  checks: !data.cards.checks.length,
   unreadable: !data.unreadable.length,
 };
 
@@ -127,6 +135,7 @@ function apply() {
     if (!("run" in before) || depends) rebuild(section, rows);
   }
   at("shown").textContent = `${rows.length} of ${data.rows.length} runs shown`;
+  chosenBar();
   record();
 }
 
@@ -151,9 +160,9 @@ let opener = null;
 
 function record() {
   const dialog = at("detail");
-  const row = data.rows.find((one) => one.id === view.run);
-  if (!row) return dialog.open && dialog.close();
-  dialog.replaceChildren(...detail(row));
+  const rows = view.run === COMPARED ? chosenRows() : data.rows.filter(({ id }) => id === view.run);
+  if (!rows.length) return dialog.open && dialog.close();
+  dialog.replaceChildren(...(view.run === COMPARED ? comparison(rows) : detail(rows[0])));
   if (!dialog.open) {
     opener = document.activeElement;
     dialog.showModal();

@@ -10,6 +10,12 @@ const colour = (name) =>
 const plain = (text) =>
   String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
+/** Colour and marker of a method; grey where others are in focus. */
+function lookOf(method) {
+  const look = data.looks[method];
+  return !view.focus || view.focus.includes(method) ? look : { ...look, colour: "grey" };
+}
+
 const drawn = new Set();
 const waiting = new Map();
 const observer = new IntersectionObserver(
@@ -141,12 +147,12 @@ function meansTrace(points, look, { way = "y", dash = "solid", ...settings } = {
   };
 }
 
-/** The dashed line from the origin on which x and y are equal. */
-const diagonalTrace = (end) => ({
+/** The dashed line on which x and y are equal. */
+const diagonalTrace = (...ends) => ({
   type: "scatter",
   mode: "lines",
-  x: [0, end],
-  y: [0, end],
+  x: ends,
+  y: ends,
   line: { color: colour("ink"), width: 1.2, dash: "dash" },
   hoverinfo: "skip",
 });
@@ -156,14 +162,14 @@ const symbol = (method, dash = "solid") =>
   svg(
     "svg",
     { viewBox: "0 0 24 16", width: 24, height: 16, "aria-hidden": "true" },
-    svg("path", { d: "M0 8h24", class: `stroke-${data.looks[method].colour} ${dash}` }),
+    svg("path", { d: "M0 8h24", class: `stroke-${lookOf(method).colour} ${dash}` }),
     mark(method, 0, 0),
   );
 
 const mark = (method, x, y) =>
   svg("use", {
-    href: `#mark-${data.looks[method].mark}`,
-    class: `fill-${data.looks[method].colour}`,
+    href: `#mark-${lookOf(method).mark}`,
+    class: `fill-${lookOf(method).colour}`,
     transform: `translate(${x} ${y})`,
   });
 

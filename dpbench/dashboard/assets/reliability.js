@@ -42,11 +42,11 @@ const diagram = (label, bins, run, most = largestShare(bins)) =>
     const unit = { range: [0, 1], tickvals: [0, 0.5, 1] };
     const accuracy = ([count, , right]) => right / count;
     const share = ([count]) => count / total(bins);
-    const bar = colour(data.looks[run.method].colour);
+    const bar = colour(lookOf(run.method).colour);
     return {
       traces: [
         barTrace(bins, accuracy, bar, run),
-        diagonalTrace(1),
+        diagonalTrace(0, 1),
         { ...barTrace(bins, share, colour("muted"), run), yaxis: "y2" },
       ],
       layout: {

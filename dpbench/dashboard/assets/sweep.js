@@ -56,7 +56,7 @@ function sweepCard(found, metric, name, axes) {
   });
   const trace = ({ members, method, dash }) => {
     const points = members.map((group) => pointOf(group, metric, Number(group.first[name])));
-    return meansTrace(points, data.looks[method], { dash, mode: "lines+markers" });
+    return meansTrace(points, lookOf(method), { dash, mode: "lines+markers" });
   };
   const describe = () => ({ traces: lines.map(trace), layout: axes });
   return card(facet, `${metric.label} over ${name}, ${facet}`, "curve", describe, legend(lines));

@@ -7,7 +7,7 @@ function cellOf(given) {
   const lines = (cell.lines ?? []).map(([kind, line]) => make("span", { className: kind }, line));
   const bold = cell.lines && cell.text ? make("b", cell.text) : cell.text;
   const text = cell.run ? link(cell.text, cell.run) : bold;
-  let content = cell.whiskers ? whiskers(cell.whiskers) : text;
+  let content = cell.whiskers ? [cell.text, whiskers(cell.whiskers)] : text;
   if (cell.method) content = make("div.method", symbol(cell.method), make("div", text, lines));
   else if (cell.lines) content = make("div.estimate", text, lines);
   return make("td", { className: cell.kind ?? "", title: cell.title ?? "" }, content);

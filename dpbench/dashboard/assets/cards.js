@@ -1,0 +1,81 @@
+// Published pages as folded cards, as Python wrote them: tables, figures, searches, checks.
+
+/** The cards of each study under its citation; tables that were not run are in a list. */
+function studies(groups) {
+  const shown = groups.flatMap(({ title, link: href, cards }) => {
+    const others = cards.filter(({ run }) => !run);
+    const words = `Published tables that were not run: ${others.length}`;
+    return [
+      make("h3", href ? make("a", { href, target: "_blank", rel: "noopener" }, title) : title),
+      ...cards.filter(({ run }) => run).map(documentCard),
+      others.length ? folded([words], () => others.map(documentCard)) : "",
+    ];
+  });
+  return shown.length ? shown : [empty("The results folder contains no tables.")];
+}
+
+/** A card that is filled when it is first opened, or printed. */
+function folded(summary, content) {
+  const node = make("details.card.wide", make("summary", summary));
+  const once = () => node.children.length > 1 || node.append(...content());
+  for (const event of ["toggle", "fill"]) node.addEventListener(event, once);
+  return node;
+}
+
+/** A page under its title and the number of cells per verdict. */
+const documentCard = (one) =>
+  folded([make("span.heading", one.title), tally(one.tally)], () => [
+    make(
+      "ul.claims",
+      one.claims.map(claim),
+      one.notes.map((note) => make("li", note)),
+    ),
+    one.command ? commandLine(one.command) : "",
+    one.image ? image(one.image, one.title) : "",
+    ...(one.cloud ? cloud(one.cloud, one.title) : []),
+    one.head.length ? table(one) : "",
+  ]);
+
+const table = ({ head, rows, title }) =>
+  grid(
+    head,
+    rows.map((cells) => ({ cells })),
+    title,
+    "published",
+  );
+
+const claim = ([kind, verdict, statement]) =>
+  make("li", make(`span.verdict.${kind}`, verdict), ` ${statement}`);
+
+/** The number of cells per verdict, as a bar and in words. */
+function tally(counts) {
+  if (!counts.length) return "";
+  const part = ([count, kind]) => make("span", { className: kind, style: `flex-grow: ${count}` });
+  return make(
+    "div",
+    make("div.bar", { "aria-hidden": "true" }, counts.map(part)),
+    make("p.sub", counts.map(([, , text]) => text).join(" · ")),
+  );
+}
+
+let drawings = null;
+
+/** A figure, from the pack that is opened at the first of them. */
+function image(name, alt) {
+  const node = make("img", { alt });
+  drawings ??= unpacked("drawings").then(JSON.parse);
+  drawings.then(({ [name]: text }) => {
+    node.src = `data:image/svg+xml,${encodeURIComponent(text)}`;
+  });
+  return node;
+}
+
+/** The trials of a search: a point for each, by method. */
+function cloud({ x, y, log, series }, label) {
+  const point = ([at, value, text]) => ({ x: at, y: value, above: null, text: [text], run: null });
+  const describe = () => ({
+    traces: series.map(({ method, points }) => meansTrace(points.map(point), lookOf(method))),
+    layout: { xaxis: titled(x, { type: log ? "log" : "linear" }), yaxis: titled(y) },
+  });
+  return [legend(series), picture(label, "curve", describe)];
+}

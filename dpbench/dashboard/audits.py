@@ -1,0 +1,46 @@
+"""The committed table of audits as rows of the page, which draws them beside audited records."""
+
+import csv
+import math
+from pathlib import Path
+
+from dpbench.dashboard.documents import AUDIT
+from dpbench.dashboard.privacy import SHOWN
+from dpbench.records.epsilon import REFUTED, rounded_up
+from dpbench.records.folder import TABLES
+from dpbench.records.reading import text_of
+
+BOUNDS = ("audited (own family)", "audited (GDP)", "audited (one run)")
+"""The columns of lower bounds, the first of which counts where it has one."""
+
+
+def audited(folder: Path) -> list[dict]:
+    """A row for each line of `tables/audit.csv` with a claim and a bound."""
+    path = folder / TABLES / f"{AUDIT}.csv"
+    text = text_of(path) if path.exists() else ""
+    lines = csv.DictReader(text.splitlines()) if isinstance(text, str) else ()
+    return [row for line in lines if (row := _row(line))]
+
+
+def _row(line: dict[str, str]) -> dict | None:
+    claimed = _number(line.get("claimed"))
+    bound = next((n for name in BOUNDS if (n := _number(line.get(name))) is not None), None)
+    if claimed is None or bound is None:
+        return None
+    return {
+        "id": None,
+        "method": line["method"],
+        "name": f"{line['method']}, {line['attacked']}",
+        "seed": "–",
+        "axis": dict.fromkeys(SHOWN, claimed),
+        "epsilon": dict.fromkeys(SHOWN, f"{rounded_up(claimed)} by {line['by']}"),
+        "audit": {"epsilon": bound, "refuted": claimed if line["verdict"] == REFUTED else None},
+    }
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None

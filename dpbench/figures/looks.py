@@ -1,0 +1,66 @@
+"""The colour and the marker of each method: the same in every picture, on the page and on paper."""
+
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7"),
+    *("#e69f00", "#56b4e9", "#4d4d4d", "#a89a00"),
+)
+"""Okabe and Ito's, which colour-blind readers tell apart; the style sheet's c0, c1, ..."""
+
+MARKS = {
+    **{"circle": "o", "square": "s", "diamond": "D", "triangle-up": "^"},
+    **{"cross": "P", "triangle-down": "v", "x": "X", "star": "*"},
+}
+"""The markers of the page, and matplotlib's for each."""
+
+ORDER = (
+    *("dpsgd", "dpsgd_f", "bam", "dpsgd_global", "dpsgd_quantile", "slaclip", "sgd", "raco"),
+    *("dpsgd_global_adapt", "dpsat", "dicesgd", "disk", "doppler", "dp_adam_bc", "signsgd"),
+    *("dp_mf", "dp_mf_blt", "fairlens", "dpsgd_bounded", "dp_signsgd", "dpsgld", "dp_losgd"),
+    *("dp_signlosgd", "bam_exact", "dpsgd_jl", "dpzero", "dp_prototypes", "dp_least_squares"),
+    *("dp_fedavg", "dp_fedsgd", "dpsghmc", "dp_signsgd_laplace", "dp_signsgd_coordinate"),
+    *("dpsgd_coordinate", "direction_error", "magnitude_error"),
+)
+"""Methods whose looks are fixed, so that those that are often compared differ in colour. The look
+of any other follows from its name; append to this, and keep the order."""
+
+
+class Look(NamedTuple):
+    """The number of a colour, and a marker of the page."""
+
+    colour: int
+    mark: str
+
+
+def looks(methods: Iterable[str]) -> dict[str, Look]:
+    """The look of each method of a picture, no two the same for up to 64 methods."""
+    places: dict[str, int] = {}
+    for method in sorted({*methods}, key=lambda name: (name not in ORDER, name)):
+        wanted = _place(method)
+        taken = {*places.values()}
+        free = [i for i in range(wanted, wanted + _NUMBER) if i % _NUMBER not in taken]
+        places[method] = (free or [wanted])[0] % _NUMBER
+    return {method: _look(place) for method, place in places.items()}
+
+
+def on_paper(methods: Iterable[str]) -> Mapping[str, dict[str, str]]:
+    """The looks as matplotlib's `color` and `marker`."""
+    return {
+        method: {"color": COLOURS[look.colour], "marker": MARKS[look.mark]}
+        for method, look in looks(methods).items()
+    }
+
+
+_NUMBER = len(COLOURS) * len(MARKS)
+
+
+def _place(method: str) -> int:
+    return ORDER.index(method) if method in ORDER else zlib.crc32(method.encode()) % _NUMBER
+
+
+def _look(place: int) -> Look:
+    colour, mark = place % len(COLOURS), (place + place // len(COLOURS)) % len(MARKS)
+    return Look(colour, [*MARKS][mark])
