@@ -1,11 +1,13 @@
 """Adult: does a person in the 1994 US census earn more than 50,000 dollars a year?"""
 
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 import torch
+from torch import Tensor
 
 from dpbench.data.dataset import Data, Split
 from dpbench.data.draws import check_test_share, held_out, shuffle_and_split, subsample
@@ -106,12 +108,19 @@ class Adult:
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the two files below `folder`, or download them (6 MB)."""
-        table = read(fetch(source, folder) for source in SOURCES)
-        examples = encode(table, self.group)
+        paths = tuple(fetch(source, folder) for source in SOURCES)
+        examples, men = _examples(paths, attributes_of(self.group, ATTRIBUTES))
         if self.balance_by_sex:
-            men = torch.tensor((table["sex"] == "Male").to_numpy())
             examples = subsample(examples, men, WOMEN / MEN, seed)
         return shuffle_and_split(examples, self.test_share, seed)
+
+
+@functools.lru_cache(maxsize=1)
+def _examples(paths: tuple[Path, ...], group: tuple[str, ...]) -> tuple[Split, Tensor]:
+    """The examples of verified files, and which are men [n] bool; kept for the next run: seeds
+    differ only in the split."""
+    table = read(paths)
+    return encode(table, [*group]), torch.tensor((table["sex"] == "Male").to_numpy())
 
 
 def read(paths: Iterable[Path]) -> pd.DataFrame:

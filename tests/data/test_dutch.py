@@ -45,6 +45,16 @@ def test_groups_by_two_attributes_are_their_intersections(data_folder):
 
 
 @pytest.mark.data
+def test_runs_that_differ_only_in_their_seed_read_the_file_once(data_folder, monkeypatch):
+    one = Dutch(test_share=0.2).load(data_folder, seed=0)
+    monkeypatch.setattr("dpbench.data.dutch.read", lambda path: pytest.fail("it was read again"))
+    other = Dutch(test_share=0.2).load(data_folder, seed=1)
+    assert one.train.inputs.sum(0).tolist() != other.train.inputs.sum(0).tolist()
+    with pytest.raises(pytest.fail.Exception, match="it was read again"):
+        Dutch(test_share=0.2, group="citizenship").load(data_folder, seed=0)
+
+
+@pytest.mark.data
 def test_the_original_file_gives_59_features_of_0_and_1(data_folder):
     data = Dutch(test_share=0.2).load(data_folder, seed=0)
     assert (len(data.train), len(data.test)) == (48_336, 12_084)
