@@ -27,7 +27,7 @@ def squared_norms(rows: Tensor) -> Tensor:
     flat = rows.flatten(1)
     if flat.shape[1] <= NARROW:
         squared = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square()
-        return squared.where(squared <= torch.finfo(rows.dtype).max, torch.inf)
+        return squared.masked_fill_(squared > torch.finfo(rows.dtype).max, torch.inf)
     chunks, rest = divmod(flat.shape[1], CHUNK)
     head = flat[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
     parts = (
