@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
@@ -27,7 +29,7 @@ from dpbench.audit.row import COLUMNS, audit_grid
 from dpbench.config.buildable import settings_of
 from dpbench.config.settings import is_scientific, key_of, split_settings
 from dpbench.execution.run_config import run_config
-from dpbench.figures.formats import images, titled
+from dpbench.figures.formats import images, legend_below, paper_figure, symbol, titled
 from dpbench.records.epsilon import REFUTED, USUAL
 from dpbench.records.folder import AUDITS
 from dpbench.records.reading import text_of
@@ -63,8 +65,14 @@ STEPS_OF_METHODS = {"dp_signlosgd": 20_000}
 ATTACKED = ("torch", "numpy", "opacus", "jax", "jax_privacy")
 """The packages whose versions are part of an audit's digest."""
 
-MAX_SHOWN = 50.0
-"""The largest epsilon in the picture: longer bars are cut off."""
+SHOWN = (0.1, 100.0)
+"""The ends of the axis of epsilon in the picture."""
+
+MOST_LINES = 30
+"""Audits below each other; more are in two columns."""
+
+LOOKS = {False: ("#0072b2", "audited, at least"), True: ("#d55e00", "audited, at least: refuted")}
+"""Colour and label by whether the claim is refuted."""
 
 
 @dataclass(frozen=True)
@@ -179,9 +187,16 @@ def _in_processes(
 
 def _row(result: Audit) -> AuditRow:
     nominal, game = result.nominal, result.game
-    label = f"{game.attacked}, {game.name}, {nominal.source.partition(' (')[0]}"
+    label = _label(game.attacked, game.name, nominal.source)
     epsilons = nominal.epsilon, result.bounds.family
     return AuditRow(audit_grid("", [result]).rows[0], label, *epsilons, result.verdict == REFUTED)
+
+
+def _label(attacked: str, name: str, source: str) -> str:
+    """What is attacked, without versions, and whether the claim is its paper's."""
+    by = ", its paper" if source.startswith("its paper") else ""
+    without = re.sub(r" \d+(\.\d+)+", "", attacked)
+    return f"{without}, {name}{by}"
 
 
 def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
@@ -239,27 +254,30 @@ def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequenc
 
 def _picture(rows: Sequence[AuditRow]):
     """Lower bounds beside nominal epsilons, a line for each audit."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 1.5 + 0.28 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    places = range(len(rows), 0, -1)
-    claimed = [row.claimed for row in rows]
-    audited = [row.audited for row in rows]
-    for refuted, label, color in (
-        (False, "audited, at least", "tab:blue"),
-        (True, "audited, at least: refuted", "tab:red"),
-    ):
-        bars = [
-            (at, row.audited)
-            for at, row in zip(places, rows, strict=True)
-            if row.refuted == refuted
-        ]
-        if bars:
-            axes.barh(*zip(*bars, strict=True), color=color, label=label)
-    axes.plot(claimed, places, "k|", markersize=12, label="claimed")
-    axes.set_yticks(list(places), [row.label for row in rows])
-    axes.set_xlim(0, min(MAX_SHOWN, 1.1 * max(*claimed, *audited, 1.0)))
-    axes.set_xlabel("epsilon")
-    figure.legend(loc="outside lower center", ncols=3)
+    half = math.ceil(len(rows) / 2) if len(rows) > MOST_LINES else len(rows)
+    parts = [part for part in (rows[:half], rows[half:]) if part]
+    figure = paper_figure(len(parts), 0.9 + 0.16 * half)
+    axes = figure.subplots(1, len(parts), sharex=True, squeeze=False)[0]
+    for axis, part in zip(axes, parts, strict=True):
+        _lines(axis, part)
+    legend_below(figure, axes)
     return figure
+
+
+def _lines(axis, rows: Sequence[AuditRow]) -> None:
+    """Claimed and audited epsilons of some audits on a logarithmic axis, an arrow where one is
+    beyond its ends."""
+    low, high = SHOWN
+    for place, row in enumerate(rows):
+        claimed, audited = (min(high, max(low, value)) for value in (row.claimed, row.audited))
+        axis.plot([audited, claimed], [place, place], color="0.8", linewidth=1, zorder=1)
+        axis.plot(claimed, place, "k|", markersize=7, label="claimed")
+        color, label = LOOKS[row.refuted]
+        beyond = ">" if row.audited > high else "<" if row.audited < low else ""
+        axis.plot(audited, place, "o", color=color, markersize=4, label=label)
+        if beyond:
+            axis.plot(audited, place, beyond, color=color, markersize=7)
+    axis.set_yticks(range(len(rows)), [row.label for row in rows])
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set(xscale="log", xlim=SHOWN, xlabel=symbol("epsilon"))
+    axis.grid(axis="x", alpha=0.3)

@@ -1,17 +1,16 @@
 """Draws the measurements."""
 
 import pandas as pd
-from matplotlib.figure import Figure
 
 from dpbench.bench.disturbed import undisturbed
-from dpbench.figures.formats import image
+from dpbench.figures.formats import image, paper_figure
 
 
 def draw(data: pd.DataFrame) -> bytes:
     """A PNG: one panel per case, one point per contender, with whiskers from minimum to maximum."""
     panels = list(undisturbed(data).dropna(subset="ratio").groupby("case", sort=False))
-    height = 1 + sum(0.6 + 0.22 * len(rows) for _, rows in panels)
-    figure = Figure(figsize=(8, height), layout="constrained")
+    height = 0.6 + sum(0.45 + 0.15 * len(rows) for _, rows in panels)
+    figure = paper_figure(2, height)
     ratios = [len(rows) + 2 for _, rows in panels]
     axes = figure.subplots(len(panels), sharex=True, squeeze=False, height_ratios=ratios)
     for axis, (name, rows) in zip(axes[:, 0], panels, strict=True):
@@ -23,7 +22,7 @@ def draw(data: pd.DataFrame) -> bytes:
 def draw_commands(data: pd.DataFrame) -> bytes:
     """A PNG: one point per command, with whiskers from minimum to maximum."""
     timed = data.dropna(subset="ratio").assign(contender=data["case"])
-    figure = Figure(figsize=(8, 1.2 + 0.25 * len(timed)), layout="constrained")
+    figure = paper_figure(2, 0.9 + 0.16 * len(timed))
     axis = figure.subplots()
     _points(axis, "Whole commands", timed)
     axis.set_xlabel("time over that of importing torch")
@@ -37,17 +36,17 @@ def _points(axis, title: str, rows: pd.DataFrame) -> None:
     for name, ratio, low, high, colour in zip(
         rows["contender"], rows["ratio"], *spread, colours, strict=True
     ):
-        axis.errorbar(ratio, name, xerr=[[low], [high]], fmt="o", markersize=5, color=colour)
+        axis.errorbar(ratio, name, xerr=[[low], [high]], fmt="o", markersize=4, color=colour)
     axis.axvline(1, color="black", linewidth=0.8)
     axis.set_xscale("log")
     axis.invert_yaxis()
-    axis.set_title(title, fontsize=10)
+    axis.set_title(title)
     axis.grid(axis="x", alpha=0.3)
 
 
 def draw_depth(data: pd.DataFrame) -> bytes:
     """A PNG: milliseconds per step over depth, one line per method, bands from min to max."""
-    figure = Figure(figsize=(6, 4), layout="constrained")
+    figure = paper_figure(1, 2.8)
     axis = figure.subplots()
     depth = data["case"].str.extract(r"(\d+)$")[0].astype(int)
     timed = data.assign(depth=depth).dropna(subset="ms")

@@ -1,12 +1,13 @@
 """Heat maps: final metrics of runs over two of their settings."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from dpbench.config.table_file import Heat
-from dpbench.figures.formats import titled
+from dpbench.figures.formats import POINTS, paper_figure, symbol, titled
 from dpbench.metrics.metric import Metric
 from dpbench.metrics.registry import metrics, parse_name
 from dpbench.records.record import Record
@@ -16,6 +17,9 @@ from dpbench.tables.grid import Grid, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+BESIDE = 2
+"""Maps side by side: the numbers of more would not be legible."""
 
 
 def heat_points(records: Iterable[Record], heat: Heat) -> pd.DataFrame:
@@ -40,17 +44,20 @@ def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
     Cells are means over the seeds, from dark for the worst to bright for the best; NaN, as after a
     diverged run, is an empty cell that says so.
     """
-    from matplotlib.figure import Figure
-
     panels = heat.panels
-    figure = Figure(figsize=(0.8 + 4.0 * len(panels), 4.4), layout="constrained")
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, (panel, metric) in zip(axes, panels.items(), strict=True):
+    width = min(len(panels), BESIDE)
+    rows = math.ceil(len(panels) / width)
+    figure = paper_figure(width, 0.5 + 2.5 * rows)
+    axes = figure.subplots(rows, width, sharey=True, squeeze=False)
+    for axis, (panel, metric) in zip(axes.flat, panels.items(), strict=False):
         kind = _metric(metric)
         _cells(axis, _means(data, panel, kind), kind)
-        axis.set_title(_heading(panel, kind), fontsize=10)
-        axis.set_xlabel(heat.x)
-    axes[0].set_ylabel(heat.y)
+        axis.set_title(_heading(panel, kind))
+        axis.set_xlabel(symbol(heat.x))
+    for axis in axes.flat[len(panels) :]:
+        axis.set_visible(False)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(symbol(heat.y))
     return titled(figure, title)
 
 
@@ -91,9 +98,10 @@ def _cells(axis, grid: pd.DataFrame, metric: Metric) -> None:
     axis.set_xticks(range(grid.shape[1]), [f"{value:g}" for value in grid.columns], rotation=45)
     axis.set_yticks(range(grid.shape[0]), [f"{value:g}" for value in grid.index])
     middle = sum(image.get_clim()) / 2
+    size = min(POINTS, 60 / grid.shape[1])
     for row, values in enumerate(grid.to_numpy()):
         for column, value in enumerate(values):
             text = number(value, metric.digits)
             bright = value != value or (value < middle if lower_is_better else value > middle)
             color = "black" if bright else "white"
-            axis.text(column, row, text, ha="center", va="center", color=color, fontsize=8)
+            axis.text(column, row, text, ha="center", va="center", color=color, fontsize=size)

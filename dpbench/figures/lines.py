@@ -1,6 +1,7 @@
 """Line figures: series over training, or results over a setting, one panel beside another."""
 
 import statistics
+import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import cycle, product
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpbench.config.table_file import AxisScale, Lines, Panel
-from dpbench.figures.formats import titled
+from dpbench.figures.formats import POINTS, legend_below, paper_figure, symbol, titled
+from dpbench.figures.looks import ORDER, on_paper
+from dpbench.metrics.registry import parse_name
 from dpbench.records.identity import protocol_of
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
@@ -22,8 +25,11 @@ NamedRecord = tuple[str, str, Record]
 """The condition and the arm of a run, and its record."""
 
 STYLES = ("-", "--", "-.", ":")
+WORDS = 22
+"""The most characters in a line beside a row of panels."""
+
 MAX_MARKERS = 9
-"""Lines with more points have no markers."""
+"""About so many points of a line have markers."""
 
 
 @dataclass(frozen=True)
@@ -128,14 +134,12 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
 
     data: the `bands` of `line_points`.
     """
-    from matplotlib.figure import Figure
-
     declared = spec.arms if spec.file.columns == "method" else {c: c for c in spec.conditions}
     present = {*data[spec.file.columns]}
     columns = {c: label for c, label in declared.items() if c in present} or declared
     single = len(columns) == 1
     rows, width = (1, len(spec.file.panels)) if single else (len(spec.file.panels), len(columns))
-    figure = Figure(figsize=(1.0 + 2.6 * width, 0.9 + 2.1 * rows), layout="constrained")
+    figure = paper_figure(width, 1.2 + 1.5 * rows)
     shared = spec.file.columns == "method" and not single
     axes = figure.subplots(
         rows, width, squeeze=False, sharex=shared, sharey="row" if shared else "none"
@@ -145,77 +149,96 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
         _plot(axis, spec, panel, data[inside])
         if shared:
             axis.label_outer()
-            if axis not in axes[:, 0] and axis.get_legend():
-                axis.get_legend().remove()
     if single:
         (label,) = columns.values()
         prefix = f"{label}: " if len(declared) > 1 else ""
         _label(axes[0], "title", [prefix + panel.title for panel in spec.file.panels])
     else:
-        _label(axes[0], "title", columns.values())
-        _label(axes[:, 0], "ylabel", [panel.title for panel in spec.file.panels])
+        _label(axes[0], "title", map(symbol, columns.values()))
+        titles = (textwrap.fill(panel.title, WORDS) for panel in spec.file.panels)
+        _label(axes[:, 0], "ylabel", titles)
+    several = bool(data["runs"].max() > 1)
+    _legends(figure, axes, f"bands: {spec.file.band} over seeds" if several else "")
     return titled(figure, spec.title)
+
+
+def _legends(figure: "Figure", axes, bands: str) -> None:
+    """One legend below all panels, or one for each where they differ; and what bands are."""
+    visible = [axis for axis in axes.flat if axis.get_visible()]
+    if legend_below(figure, visible, bands):
+        return
+    figure.supxlabel(bands, fontsize=POINTS)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.3)}
+    for axis in visible:
+        if len(axes) == 1 or axis in axes[:, 0]:
+            axis.legend(**(below if len(axes) == 1 else {}), handlelength=1.5)
 
 
 def _label(axes, what: str, labels: Iterable[str]) -> None:
     for axis, label in zip(axes, labels, strict=True):
         axis.set(**{what: label})
-        axis.title.set_fontsize(10)
 
 
 def _plot(axis, spec: LineFigure, panel: Panel, data: pd.DataFrame) -> None:
     if data.empty:
         axis.set_visible(False)
         return
-    for label, color, style, line in _lines(spec, panel, data):
-        _line_with_band(axis, line[line["x"].notna()], spec.file.band, color, style, label)
+    for label, look, line in _lines(spec, panel, data):
+        _line_with_band(axis, line[line["x"].notna()], spec.file.band, look, label)
         for point in line[line["x"].isna()].itertuples():
             arm = point.method if spec.file.columns == "method" else point.arm
             name = f"{label}, {spec.arms[arm]}"
-            axis.axhline(point.mean, color=color, linestyle=":", label=name)
-    axis.set_xlabel(panel.x_label)
+            axis.axhline(point.mean, color=look["color"], linestyle=":", label=name)
+    axis.set_xlabel(symbol(panel.x_label))
     _set_scale(axis.set_xscale, panel.x_scale)
     _set_scale(axis.set_yscale, panel.y_scale)
+    if all(_is_percent(series) for series in panel.lines.values()):
+        axis.yaxis.set_major_formatter(lambda value, place: f"{100 * value:.3g}%")
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
+
+
+def _is_percent(series: str) -> bool:
+    metric = parse_name(series).metric
+    return metric is not None and metric.unit == "percent"
 
 
 def _lines(
     spec: LineFigure, panel: Panel, data: pd.DataFrame
-) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
-    """Label, colour, style and points of every line of a plot.
+) -> Iterator[tuple[str, dict[str, str], pd.DataFrame]]:
+    """Label, look and points of every line of a plot.
 
-    Over time with several arms in a plot, each arm has a colour; otherwise each line has one, and
-    over a setting a line passes through the arms.
+    Over time with several arms in a plot, each arm has a colour, a method that of all pictures;
+    otherwise each line has one, and over a setting a line passes through the arms.
     """
     styles = dict(zip((label for label, _ in spec.lines_of(panel)), cycle(STYLES), strict=False))
     if spec.file.columns == "method" or not panel.over_time:
         for number, (label, style) in enumerate(styles.items()):
-            yield label, f"C{number}", style, data[data["line"] == label]
+            look = {"color": f"C{number}", "marker": "o", "linestyle": style}
+            yield label, look, data[data["line"] == label]
         return
     arms = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
+    looks = dict(on_paper(arms)) if {*arms} <= {*ORDER} else {}
     for (number, arm), (label, style) in product(enumerate(arms), styles.items()):
         line = data[(data["arm"] == arm) & (data["line"] == label)]
         name = f"{spec.arms[arm]}, {label}" if len(styles) > 1 else spec.arms[arm]
-        yield name, f"C{number}", style, line
+        look = looks.get(arm, {"color": f"C{number}", "marker": "o"})
+        yield name, {**look, "linestyle": style}, line
 
 
-def _line_with_band(
-    axis, data: pd.DataFrame, band: str, color: str, style: str, label: str
-) -> None:
+def _line_with_band(axis, data: pd.DataFrame, band: str, look: dict[str, str], label: str) -> None:
     """Draw the mean over runs, and their spread."""
     if data.empty:
         return
     data = data.sort_values("x")  # over a setting, the points come from different arms
     x, mean = data["x"], data["mean"]
-    marker = "o" if len(data) <= MAX_MARKERS else ""
-    axis.plot(x, mean, style, color=color, label=label, linewidth=1.4, marker=marker, markersize=4)
+    every = 1 + len(data) // MAX_MARKERS
+    axis.plot(x, mean, **look, label=label, linewidth=1.2, markersize=3.5, markevery=every)
     if band == "range":
         low, high = data["low"], data["high"]
     else:
         spread = data["deviation"].fillna(0)  # a single run has none
         low, high = mean - spread, mean + spread
-    axis.fill_between(x, low, high, color=color, alpha=0.2)
+    axis.fill_between(x, low, high, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def _set_scale(set_scale, scale: AxisScale) -> None:

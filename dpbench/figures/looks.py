@@ -17,8 +17,8 @@ MARKS = {
 """The markers of the page, and matplotlib's for each."""
 
 ORDER = (
-    *("dpsgd", "dpsgd_f", "bam", "dpsgd_global", "dpsgd_quantile", "slaclip", "sgd", "raco"),
-    *("dpsgd_global_adapt", "dpsat", "dicesgd", "disk", "doppler", "dp_adam_bc", "signsgd"),
+    *("dpsgd", "dpsgd_f", "bam", "dpsgd_global", "dpsgd_quantile", "dpsgd_global_adapt", "sgd"),
+    *("slaclip", "raco", "dpsat", "dicesgd", "disk", "doppler", "dp_adam_bc", "signsgd"),
     *("dp_mf", "dp_mf_blt", "fairlens", "dpsgd_bounded", "dp_signsgd", "dpsgld", "dp_losgd"),
     *("dp_signlosgd", "bam_exact", "dpsgd_jl", "dpzero", "dp_prototypes", "dp_least_squares"),
     *("dp_fedavg", "dp_fedsgd", "dpsghmc", "dp_signsgd_laplace", "dp_signsgd_coordinate"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpbench.figures.formats import SCREEN_DPI, image, titled
+from dpbench.figures.formats import SCREEN_DPI, image, legend_below, paper_figure, titled
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 
@@ -73,17 +73,17 @@ def draw_reliability(data: pd.DataFrame, title: str) -> "Figure":
     the examples. The runs of a label are pooled.
     """
     labels = list(dict.fromkeys(data["label"]))
-    figure = _figure(len(labels), rows=2)
+    figure = paper_figure(len(labels), 3.1)
     axes = figure.subplots(
         2, len(labels), sharex=True, sharey="row", squeeze=False, height_ratios=[3, 1]
     )
     for (above, below), label in zip(axes.T, labels, strict=True):
         _diagram(above, below, _pooled(data[data["label"] == label]))
-        above.set_title(label, fontsize=10, parse_math=False)
+        above.set_title(label, parse_math=False)
         below.set_xlabel("confidence")
     axes[0][0].set_ylabel("accuracy")
     axes[1][0].set_ylabel("share")
-    axes[0][0].legend(fontsize=8)
+    axes[0][0].legend()
     return titled(figure, title)
 
 
@@ -119,7 +119,7 @@ def _diagram(above, below, bins: pd.DataFrame) -> None:
     )  # fmt: skip
     above.plot([0, 1], [0, 1], "k--", linewidth=1)
     box = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none"}
-    above.text(0.97, 0.04, f"ECE {100 * ece:.1f}%", ha="right", fontsize=9, bbox=box)
+    above.text(0.97, 0.04, f"ECE {100 * ece:.1f}%", ha="right", bbox=box)
     above.set_ylim(0, 1)
     below.bar(height=share, color="tab:gray", linewidth=0.6, **at)
     below.set_xlim(0, 1)
@@ -135,15 +135,16 @@ def draw_histograms(
     cell.
     """
     parts = {"": data} if panels is None else {p: data[data["panel"] == p] for p in panels}
-    figure = _figure(columns=max(2, 2 * len(parts) - 1), rows=1)
+    figure = paper_figure(len(parts), 2.2)
     axes = figure.subplots(1, len(parts), squeeze=False)[0]
     # A label has the same colour in all panels.
     colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(data["label"]))}
     for axis, (name, part) in zip(axes, parts.items(), strict=True):
         _histograms(axis, part, colors)
-        axis.set_title(name, fontsize=10, parse_math=False)
+        axis.set_title(name, parse_math=False)
         axis.set_xlabel(x)
     axes[0].set_ylabel("share")
+    legend_below(figure, [axis for axis in axes if axis.get_visible()])
     return titled(figure, title)
 
 
@@ -158,10 +159,3 @@ def _histograms(axis, data: pd.DataFrame, colors: Mapping[str, str]) -> None:
         axis.stairs(shares, ends, label=label, linewidth=1.4, color=colors[label])
     axis.set_yscale("log")
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
-
-
-def _figure(columns: int, rows: int):
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(1.2 + 2.7 * columns, 1.4 + 2.0 * rows), layout="constrained")

@@ -1,5 +1,6 @@
 """Methods in the plane of two metrics: the trials of their searches, final runs, Pareto fronts."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -7,8 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpbench.figures.formats import titled
+from dpbench.figures.formats import legend_below, paper_figure, symbol, titled
 from dpbench.figures.lines import NamedRecord
+from dpbench.figures.looks import on_paper
 from dpbench.metrics.metric import Metric
 from dpbench.metrics.registry import metrics, parse_name
 from dpbench.metrics.worst_group import value_of
@@ -23,6 +25,9 @@ RUNS, TRIAL = "runs", "trial"
 """The kinds of points: the mean of an arm's runs, and one trial of its search."""
 
 NAMES = ["condition", "arm", "kind", "x", "y", "x_deviation", "y_deviation", "n", "front"]
+BESIDE = 2
+"""Panels side by side."""
+
 HIDDEN_SHARE = 0.1
 """The share of trials that may lie outside a panel, on the worse side of either metric."""
 
@@ -137,22 +142,21 @@ def draw_scatter(spec: ScatterFigure, data: pd.DataFrame) -> "Figure":
     A panel extends to its worst mean, and to all but the worst tenth of the trials in either
     metric; it says how many trials lie outside.
     """
-    from matplotlib.figure import Figure
-
     columns = [c for c in spec.columns if c in set(data["condition"])] or [*spec.columns]
-    figure = Figure(figsize=(2.6 + 3.9 * len(columns), 4.6), layout="constrained")
-    axes = figure.subplots(1, len(columns), squeeze=False)[0]
+    width = min(len(columns), BESIDE)
+    rows = math.ceil(len(columns) / width)
+    figure = paper_figure(width, 1.1 + 2.3 * rows)
+    grid = figure.subplots(rows, width, squeeze=False)
+    axes = grid.flat[: len(columns)]
     for axis, column in zip(axes, columns, strict=True):
         _panel(axis, spec, data[data["condition"] == column])
-        axis.set_title(column, fontsize=10)
+        axis.set_title(symbol(column))
         axis.set_xlabel(_label(spec.x))
-    axes[0].set_ylabel(_label(spec.y))
-    handles = {
-        text: handle
-        for axis in axes
-        for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(handles.values(), handles, loc="outside right center", fontsize=8)
+    for axis in grid.flat[len(columns) :]:
+        axis.set_visible(False)
+    for axis in grid[:, 0]:
+        axis.set_ylabel(_label(spec.y))
+    legend_below(figure, axes)
     return titled(figure, spec.title)
 
 
@@ -162,30 +166,28 @@ def _panel(axis, spec: ScatterFigure, data: pd.DataFrame) -> None:
         **{name: data[name] * _metric(spec.y).factor for name in ("y", "y_deviation")},
     )
     means, trials = (scaled[scaled["kind"] == kind] for kind in (RUNS, TRIAL))
-    for number, (arm, label) in enumerate(spec.arms.items()):
-        _arm(axis, means[means["arm"] == arm], trials[trials["arm"] == arm], number, label)
+    looks = on_paper(spec.arms)
+    for arm, label in spec.arms.items():
+        _arm(axis, means[means["arm"] == arm], trials[trials["arm"] == arm], looks[arm], label)
     front = means[means["front"]].sort_values("x")
     # A ring around each point, as a front of a single one has no line.
     axis.plot(
         front["x"], front["y"], "--o", color="black", linewidth=1, label="Pareto front",
-        markersize=11, markerfacecolor="none",
+        markersize=9, markerfacecolor="none",
     )  # fmt: skip
     axis.grid(alpha=0.3)
     _limit(axis, spec, means, trials)
 
 
-MARKERS = ("o", "s", "D")
-
-
-def _arm(axis, mean: pd.DataFrame, trials: pd.DataFrame, number: int, label: str) -> None:
+def _arm(axis, mean: pd.DataFrame, trials: pd.DataFrame, look: dict[str, str], label: str) -> None:
     """The trials of an arm as faint points, and the mean of its runs with their deviation."""
-    color, marker = f"C{number % 10}", MARKERS[number // 10 % len(MARKERS)]
-    axis.scatter(trials["x"], trials["y"], s=9, color=color, marker=marker, alpha=0.3, linewidths=0)
+    color, marker = look["color"], look["marker"]
+    axis.scatter(trials["x"], trials["y"], s=7, color=color, marker=marker, alpha=0.3, linewidths=0)
     if len(mean):
         x, y = (mean[f"{name}_deviation"].fillna(0) for name in ("x", "y"))
         axis.errorbar(
             mean["x"], mean["y"], y, x, fmt=marker, color=color, markeredgecolor="black",
-            markersize=6, elinewidth=1, label=label, zorder=3,
+            markeredgewidth=0.5, markersize=5, elinewidth=1, label=label, zorder=3,
         )  # fmt: skip
 
 
@@ -203,4 +205,4 @@ def _limit(axis, spec: ScatterFigure, means: pd.DataFrame, trials: pd.DataFrame)
         inside &= sign * trials[name] >= sign * worst
     if outside := (~inside).sum():
         text = f"{outside} of {len(trials)} trials lie outside"
-        axis.text(0.02, 0.02, text, transform=axis.transAxes, fontsize=7)
+        axis.text(0.02, 0.97, text, transform=axis.transAxes, va="top")

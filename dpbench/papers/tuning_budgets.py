@@ -10,7 +10,7 @@ import pandas as pd
 from dpbench.config.tuned import trials_of
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
-from dpbench.figures.formats import images, titled
+from dpbench.figures.formats import images, legend_below, paper_figure, titled
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.private_selection import Repetitions, selection_costs
 from dpbench.reproduce.page import image, page
@@ -134,22 +134,18 @@ def _cell(point) -> str:
 
 
 def _draw(title: str, data: pd.DataFrame, setup: TuningBudgetSettings) -> "Figure":
-    from matplotlib.figure import Figure
-
     conditions = list(dict.fromkeys(data["condition"]))
-    figure = Figure(
-        figsize=(1.0 + 3.4 * len(conditions), 0.8 + 2.6 * len(setup.metrics)), layout="constrained"
-    )
+    figure = paper_figure(len(conditions), 0.8 + 1.6 * len(setup.metrics))
     grid = figure.subplots(len(setup.metrics), len(conditions), squeeze=False, sharex=True)
     for metric, axes in zip(setup.metrics, grid, strict=True):
         for condition, axis in zip(conditions, axes, strict=True):
             part = data[(data["metric"] == metric) & (data["condition"] == condition)]
             _lines(axis, part, setup.highlight)
-            axis.set_title(condition, fontsize=9)
-        axes[0].set_ylabel(f"{_label(metric)} (%)", fontsize=8)
+            axis.set_title(condition)
+        axes[0].set_ylabel(f"{_label(metric)} (%)")
     for axis in grid[-1]:
-        axis.set_xlabel("trials", fontsize=8)
-    grid[0][0].legend(fontsize=7)
+        axis.set_xlabel("trials")
+    legend_below(figure, grid.flat)
     return titled(figure, title)
 
 
@@ -166,5 +162,4 @@ def _lines(axis, part: pd.DataFrame, highlight: list[str]) -> None:
             axis.fill_between(points["trials"], low, high, color=color, alpha=0.15, linewidth=0)
     axis.set_xscale("log", base=2)
     axis.xaxis.set_major_formatter("{x:g}")
-    axis.tick_params(labelsize=7)
     axis.grid(alpha=0.3)

@@ -11,7 +11,7 @@ from dpbench.audit.exposure.rows import (
     exposure_rows,
     shadow_runs,
 )
-from dpbench.figures.formats import images, titled
+from dpbench.figures.formats import images, paper_figure, symbol, titled
 from dpbench.records.collect import RECORDS
 from dpbench.records.epsilon import legend
 from dpbench.records.record import Record
@@ -154,9 +154,7 @@ def _compared(group: str, first: Exposure, second: Exposure) -> str:
 
 def _picture(rows: Sequence[ExposureRow]):
     """Epsilons by method, and AUC of both attacks by method and group."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    figure = paper_figure(3, 2.8)
     epsilons, white, black = figure.subplots(1, 3)
     _draw_epsilons(epsilons, [row for row in rows if row.group == ALL_GROUPS])
     by_group = [row for row in rows if row.group != ALL_GROUPS]
@@ -173,14 +171,14 @@ def _draw_epsilons(axes, rows: Sequence[ExposureRow]) -> None:
         bars = ((-0.2, white, "white", "tab:blue"), (0.2, row.black[0], "black", "tab:orange"))
         for shift, value, box, color in bars:
             bar = axes.bar(place + shift, value, 0.36, color=color, label=f"{box} box, at least")
-            axes.bar_label(bar, [f"{value:.2f}" if math.isfinite(value) else ""], fontsize=7)
+            axes.bar_label(bar, [f"{value:.2f}" if math.isfinite(value) else ""], fontsize=6)
         if math.isfinite(row.claimed):
             axes.hlines(row.claimed, place - 0.4, place + 0.4, color="black", label="claimed")
         else:
-            axes.text(place, 0.6 * top, "claimed:\ninfinite", ha="center", fontsize=7)
+            axes.text(place, 0.6 * top, "claimed:\ninfinite", ha="center", fontsize=6)
     axes.set_xlim(-0.6, len(rows) - 0.4)
     axes.set_ylim(0, top)
-    axes.set_ylabel("epsilon")
+    axes.set_ylabel(symbol("epsilon"))
     _label_methods(axes, [row.method for row in rows])
 
 
@@ -204,7 +202,7 @@ def _draw_areas(
 
 def _label_methods(axes, methods: Sequence[str]) -> None:
     """Put the methods on the x axis, and each label in the legend once."""
-    axes.set_xticks(range(len(methods)), methods, rotation=20, ha="right", fontsize=8)
+    axes.set_xticks(range(len(methods)), methods, rotation=45, ha="right")
     handles, labels = axes.get_legend_handles_labels()
     distinct = dict(zip(labels, handles, strict=True))
-    axes.legend(distinct.values(), distinct.keys(), fontsize=8)
+    axes.legend(distinct.values(), distinct.keys())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from dpbench.config.settings import CORRECTED
-from dpbench.figures.formats import images, titled
+from dpbench.figures.formats import images, legend_below, paper_figure, symbol, titled
 from dpbench.metrics.metric import OTHER_MARGIN
 from dpbench.records.record import Record
 from dpbench.reproduce.figure_claims import claims_blocks
@@ -118,17 +118,15 @@ def _grid(gaps: pd.DataFrame) -> Grid:
 
 def draw(title: str, data: pd.DataFrame, gaps: pd.DataFrame) -> "Figure":
     """For each lr the curves of every sigma, then their distances against lr."""
-    from matplotlib.figure import Figure
-
     steps = sorted(data["lr"].unique(), reverse=True)
-    figure = Figure(figsize=(1.2 + 2.7 * (len(steps) + 1), 3.2), layout="constrained")
+    figure = paper_figure(len(steps) + 1, 2.4)
     *axes, last = figure.subplots(1, len(steps) + 1)
     for axis, lr in zip(axes, steps, strict=True):
         _curves_of(axis, data[data["lr"] == lr])
-        axis.set_title(f"lr {lr:g}", fontsize=10)
+        axis.set_title(f"{symbol('lr')} = {lr:g}")
         axis.sharey(axes[0])
     axes[0].set_ylabel("train loss")
-    axes[0].legend(fontsize=8)
+    legend_below(figure, axes, "bands: range over seeds")
     _against_lr(last, gaps)
     return titled(figure, title)
 
@@ -139,10 +137,10 @@ def _curves_of(axis, data: pd.DataFrame) -> None:
     for (sigma, rows), style in zip(data.groupby("sigma"), styles, strict=False):
         by_time = rows.groupby("time")["loss"]
         mean = by_time.mean()
-        axis.plot(mean.index, mean, style, label=f"sigma {sigma:g}", linewidth=1.4)
+        axis.plot(mean.index, mean, style, label=f"{symbol('sigma')} = {sigma:g}", linewidth=1.2)
         axis.fill_between(mean.index, by_time.min(), by_time.max(), alpha=0.2)
     axis.set_yscale("log")
-    axis.set_xlabel("time: lr x steps")
+    axis.set_xlabel(f"time: {symbol('lr')} × steps")
     axis.grid(alpha=0.3)
 
 
@@ -153,6 +151,6 @@ def _against_lr(axis, gaps: pd.DataFrame) -> None:
     axis.fill_between(mean.index, by_lr.min(), by_lr.max(), alpha=0.2)
     axis.set_xscale("log")
     axis.set_yscale("log")
-    axis.set_xlabel("lr")
-    axis.set_title("largest distance / first loss", fontsize=10)
+    axis.set_xlabel(symbol("lr"))
+    axis.set_title("largest distance\nover first loss")
     axis.grid(alpha=0.3)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import pandas as pd
 from msgspec import Meta
 
-from dpbench.figures.formats import images, titled
+from dpbench.figures.formats import images, legend_below, paper_figure, symbol, titled
 from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.papers.laws.shuffled import shuffled_lower_bound
 from dpbench.privacy.accountants import pld
@@ -152,10 +152,8 @@ def _grid(data: pd.DataFrame) -> Grid:
 
 
 def _draw(title: str, data: pd.DataFrame) -> "Figure":
-    from matplotlib.figure import Figure
-
     panels = list(data.groupby(["noise multiplier", "epochs"], sort=False))
-    figure = Figure(figsize=(1.0 + 4.0 * len(panels), 3.8), layout="constrained")
+    figure = paper_figure(len(panels), 2.7)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axis, ((sigma, epochs), part) in zip(axes, panels, strict=True):
         for law, (label, color, line) in STYLES.items():
@@ -165,9 +163,8 @@ def _draw(title: str, data: pd.DataFrame) -> "Figure":
             color="tab:red", alpha=0.1, linewidth=0,
         )  # fmt: skip
         axis.set(xscale="log", yscale="log", xlabel="steps of an epoch")
-        axis.set_title(f"noise multiplier {sigma:g}, epochs: {epochs}", fontsize=10)
-        axis.yaxis.set_major_formatter("{x:g}")
+        axis.set_title(f"noise multiplier {sigma:g}, epochs: {epochs}")
         axis.grid(alpha=0.3)
-    axes[0].set_ylabel("epsilon")
-    axes[-1].legend(fontsize=7)
+    axes[0].set_ylabel(symbol("epsilon"))
+    legend_below(figure, axes)
     return titled(figure, title)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpbench.figures.formats import images, titled
+from dpbench.figures.formats import images, legend_below, paper_figure, titled
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
@@ -130,18 +130,16 @@ def _error_grid(data: pd.DataFrame, signals: Sequence[float]) -> Grid:
 
 
 def _draw(title: str, data: pd.DataFrame) -> "Figure":
-    from matplotlib.figure import Figure
-
     panels = list(data.groupby("dimension", sort=False))
-    figure = Figure(figsize=(1.2 + 2.9 * len(panels), 3.6), layout="constrained")
+    figure = paper_figure(len(panels), 2.4)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     styles: tuple[Any, ...] = ("-", (0, (6, 1)), "--", "-.", ":")
     for axis, (dimension, part) in zip(axes, panels, strict=True):
         for (law, rows), style in zip(part.groupby("law", sort=False), styles, strict=True):
             axis.plot(rows["signal"], rows["error"], linestyle=style, label=law, linewidth=1.4)
-        axis.set_title(f"d = {dimension}", fontsize=10)
+        axis.set_title(f"d = {dimension}")
         axis.set_xlabel("signal / (G sqrt d)")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("error rate of the sign")
-    axes[0].legend(fontsize=7)
+    legend_below(figure, axes)
     return titled(figure, title)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from dpbench.figures.formats import images, titled
+from dpbench.figures.formats import images, legend_below, paper_figure, titled
 from dpbench.papers.sign.errors import LAWS, multiplier_of
 from dpbench.records.epsilon import USUAL
 from dpbench.reproduce.page import image, page
@@ -111,17 +111,15 @@ def _grid(setup: SignVarianceSettings, data: pd.DataFrame) -> Grid:
 
 
 def _draw(title: str, setup: SignVarianceSettings, data: pd.DataFrame) -> "Figure":
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(1.2 + 2.9 * len(setup.deviations), 3.6), layout="constrained")
+    figure = paper_figure(len(setup.deviations), 2.4)
     axes = figure.subplots(1, len(setup.deviations), sharey=True, squeeze=False)[0]
     styles = {WITHOUT: ":", "Gaussian": "-", "Laplace": "-.", "logistic": "--"}
     for axis, (variance, part) in zip(axes, data.groupby("variance", sort=False), strict=True):
         for law, rows in part.groupby("law", sort=False):
             axis.plot(rows["examples"], rows["error"], linestyle=styles[law], label=law)
-        axis.set_title(f"{variance}: deviation {setup.deviations[variance]:g} G", fontsize=10)
+        axis.set_title(f"{variance}: deviation {setup.deviations[variance]:g} G")
         axis.set(xscale="log", xlabel="examples per draw of noise")
         axis.grid(alpha=0.3)
     axes[0].set_ylabel("error rate of the sign")
-    axes[0].legend(fontsize=7)
+    legend_below(figure, axes)
     return titled(figure, title)
