@@ -190,12 +190,12 @@ _ALL = (
     ),
     Command(
         "verify",
-        "[TABLE|RECORD ...] [results_dir=] [rerun=N]",
+        "[TABLE|RECORD ...] [results_dir=] [rerun=N] [save=true]",
         "check that records agree with their settings and ledgers, and tables with their "
-        "records; rerun=N retrains the N quickest runs",
+        "records; rerun=N retrains the N quickest runs, save=true writes a page for the report",
         "dpbench.cli.commands:verify",
         "names",
-        ("results_dir=", "rerun="),
+        ("results_dir=", "rerun=", "save="),
     ),
     Command(
         "list",

@@ -1,10 +1,11 @@
-"""`dpbench verify [TABLE|RECORD ...] [results_dir=] [rerun=N]`: do settings, ledgers, epsilons and
-tables agree?
+"""`dpbench verify [TABLE|RECORD ...] [results_dir=] [rerun=N] [save=true]`: do settings, ledgers,
+epsilons and tables agree?
 
 Nothing is trained unless `rerun` asks for it.
 """
 
 import re
+import shlex
 from collections.abc import Sequence, Set
 from pathlib import Path
 
@@ -14,14 +15,18 @@ from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable
 from dpbench.reproduce.published import records_of
 from dpbench.system.errors import UserError, nearest, print_message
-from dpbench.system.files import files_in
+from dpbench.system.files import files_in, write_atomically
 from dpbench.system.progress import counting
-from dpbench.system.validate import integer, key_values, spelled_integer
+from dpbench.system.validate import integer, key_values, one_of, spelled_integer
 from dpbench.tables.counts import counted
+from dpbench.tables.page import Page
 from dpbench.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.verify.tables import Problem, conflicting_records, unsupported_lines
 
-DEFAULTS = {"results_dir": "results", "rerun": "0"}
+DEFAULTS = {"results_dir": "results", "rerun": "0", "save": "false"}
+
+SAVED = "verified.md"
+"""The page in the results folder, which the report shows."""
 
 DIGEST = re.compile("[0-9a-f]{16}")
 
@@ -36,6 +41,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     names = [argument for argument in arguments if "=" not in argument]
     settings = key_values("verify", DEFAULTS, [a for a in arguments if a not in names])
     folder = Path(settings["results_dir"])
+    one_of("save", settings["save"], ("true", "false"))
     reruns = integer("rerun", spelled_integer(settings["rerun"]), least=0)
     entries = list(collect(folder))
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
@@ -63,7 +69,19 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
         problems += [Problem(entry.source, text) for text in differences_of_rerun(entry.record)]
     done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
     done += f", and trained {len(retrained)} again: {counted(len(problems), 'problem')}."
+    if settings["save"] == "true":
+        _save(folder, arguments, done, problems)
     return done, problems
+
+
+def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[Problem]) -> None:
+    """Write what was verified as a page into the results folder."""
+    found = [f"{problem.source}: {problem.description}" for problem in problems]
+    sentences = [f"{done[0].upper()}{done[1:]}", *found]
+    page = Page(
+        "What dpbench verify found", [sentences], shlex.join(["dpbench", "verify", *arguments])
+    )
+    write_atomically(folder / SAVED, page.markdown.encode())
 
 
 def _named(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli.main import main
+from dpbench.dashboard.documents import documents
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.run_config import run_config
 from dpbench.records.reading import parse, read
@@ -248,6 +249,16 @@ def test_tables_and_records_are_verified_by_name(folder):
     table = folder / "tables" / "misalignment_table5.records.jsonl"
     both = len(table.read_text().splitlines()) + 1
     assert said("misalignment_table5", own.stem).startswith(f"verified {both} records and 1")
+
+
+def test_what_was_found_is_saved_as_a_page_of_the_report(folder):
+    (own,) = (folder / "runs").glob("*.json")
+    said, _ = verify([own.stem, f"results_dir={folder}"])
+    assert not (folder / "verified.md").exists()
+    verify([own.stem, f"results_dir={folder}", "save=true"])
+    card = documents(folder, (), ())["verified"]
+    assert card["notes"][0] == said[0].upper() + said[1:]
+    assert card["command"] == f"dpbench verify {own.stem} results_dir={folder} save=true"
 
 
 def test_a_folder_without_records_is_refused_and_not_verified(folder):
