@@ -120,7 +120,7 @@ def citation(study: str) -> dict[str, str | None]:
     paragraph = text.split("\n\n")[1]
     cited, link = CITATION.match(paragraph), LINK.search(paragraph)
     title = cited[1] if cited else re.split(r"(?<=[.:])\s", paragraph)[0]
-    return {"title": _plain(title), "link": link[1] if link else None}
+    return {"title": _plain(title).rstrip(":"), "link": link[1] if link else None}
 
 
 def _document(page: Path, drawn: bool) -> Card:
