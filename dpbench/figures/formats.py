@@ -141,7 +141,8 @@ def _with_palette(png: io.BytesIO) -> bytes:
     from PIL import Image
 
     file = io.BytesIO()
-    Image.open(png).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(file, "png")
+    few = Image.open(png).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    few.save(file, "png", dpi=(DPI, DPI))
     return file.getvalue()
 
 
