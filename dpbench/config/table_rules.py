@@ -34,14 +34,17 @@ def rules(table: TableFile, choices: Mapping[str, str]) -> Iterator[Rule]:
 
 def values(table: TableFile, choices: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
     """The values that the table's rules and their searches set, in order, and then those of the
-    table's own search.
+    table's own search, unless a rule names another.
 
     A search that has not been made sets nothing: it may be the one that is about to run.
     """
+    by_rule = False
     for rule in rules(table, choices):
         yield rule.set
         yield _choice(rule.tuned, choices, table.arm)
-    yield _choice(table.tuned, choices, table.arm)
+        by_rule |= bool(rule.tuned)
+    if not by_rule:
+        yield _choice(table.tuned, choices, table.arm)
 
 
 def _choice(tuned: str, choices: Mapping[str, str], arm: object) -> Mapping[str, Any]:
@@ -49,10 +52,11 @@ def _choice(tuned: str, choices: Mapping[str, str], arm: object) -> Mapping[str,
     return chosen or {}
 
 
-def searches(table: TableFile, choices: Mapping[str, str]) -> list[str]:
-    """The names of the searches whose choices the table's rules take for these choices."""
-    named = filter(None, (rule.tuned for rule in rules(table, choices)))
-    return [search_name(tuned, choices, table.arm) for tuned in named]
+def search_of(table: TableFile, choices: Mapping[str, str]) -> str:
+    """The name of the search whose choice has the last word on these choices, or ""."""
+    by_rules = [rule.tuned for rule in rules(table, choices) if rule.tuned]
+    tuned = by_rules[-1] if by_rules else table.tuned
+    return search_name(tuned, choices, table.arm) if tuned else ""
 
 
 def search_name(tuned: str, choices: Mapping[str, object], arm: object) -> str:

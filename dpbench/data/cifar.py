@@ -54,6 +54,7 @@ class Cifar10:
         *("dog", "frog", "horse", "ship", "truck"),
     )
     train_size = 50_000
+    class_sizes = (5_000.0,) * 10
     notes = ()
 
     def load(self, folder: Path, seed: int) -> Data:

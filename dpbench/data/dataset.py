@@ -211,6 +211,12 @@ def has_random_size(dataset: Dataset) -> bool:
     return getattr(dataset, "random_size", False)
 
 
+def class_sizes_of(dataset: Dataset) -> tuple[float, ...]:
+    """The published number of training examples of each class, expected where it is drawn by the
+    seed; () if there is none."""
+    return getattr(dataset, "class_sizes", ())
+
+
 class DerivedDataset:
     """A data set derived from another: delegates to `base` every property not overridden."""
 

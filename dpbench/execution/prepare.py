@@ -8,7 +8,7 @@ from dpbench.config import buildable
 from dpbench.config.search_path import groups
 from dpbench.config.settings import SETTINGS, check_optimizer
 from dpbench.data.derive.calibration import WithCalibration
-from dpbench.data.derive.features import Features, WithFeatures
+from dpbench.data.derive.features import Features, with_features
 from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.validation import WithValidation
@@ -48,7 +48,7 @@ def build(config: dict) -> Run:
     parts["engine"] = parts["engine"].get("name")
     dataset = parts["dataset"]
     if features := parts.pop("features"):
-        dataset = WithFeatures(dataset, features, parts["device"])
+        dataset = with_features(dataset, features, parts["device"])
         _check_after_features(parts)
     if temperature := parts["temperature"]:
         dataset = WithCalibration(dataset, temperature.share)

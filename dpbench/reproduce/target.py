@@ -14,7 +14,7 @@ from dpbench.config.plugins import published_files
 from dpbench.config.search_path import options
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
 from dpbench.config.table_file import Scale, TableFile
-from dpbench.config.table_rules import ARM, search_name, searches, table_of
+from dpbench.config.table_rules import ARM, search_of, table_of
 from dpbench.config.tuned import chose_an_edge, settings_of_search
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run_config import RunConfig, run_config
@@ -172,17 +172,19 @@ class Target:
         """The names of the rows whose settings a search chose at an end of the values it tried."""
         return [row for row, search in self.searches.items() if chose_an_edge(search)]
 
-    @property
+    @cached_property
     def searches(self) -> dict[str, str]:
-        """The search whose choice each row takes, by the row's name; empty without `tuned`."""
-        if not self.table.tuned:
+        """The search whose choice each row takes, by the row's name, if it takes one."""
+        rules = self.table.settings
+        if not self.table.seeds or not (self.table.tuned or any(rule.tuned for rule in rules)):
             return {}
-        return {
-            row_name(condition.label, arm): search_name(
-                self.table.tuned, {**self.config["choices"], **dict(condition.values)}, arm
+        named = {}
+        for condition, arm in itertools.product(self.conditions, self.table.methods):
+            config = run_config(next(self.cells_of(condition, arm)))
+            named[row_name(condition.label, arm)] = search_of(
+                table_of(config["table"]), config["choices"]
             )
-            for arm, condition in itertools.product(self.table.methods, self.conditions)
-        }
+        return {row: search for row, search in named.items() if search}
 
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
@@ -278,23 +280,13 @@ def _check_names(table: TableFile) -> None:
 
 def _check_searches(target: Target) -> None:
     """UserError where a row would be trained with default settings, since its search is missing."""
-    for row, search in [*target.searches.items(), *_searches_of_rules(target)]:
+    for row, search in target.searches.items():
         if settings_of_search(search) is None:
             raise UserError(
                 f"{target.name} takes the settings of {row} from the search {search}, which is not "
                 f"in results/search/: make it by dpbench search name={search}, and copy its CSV "
                 "file there."
             )
-
-
-def _searches_of_rules(target: Target) -> Iterator[tuple[str, str]]:
-    """The name of a row, and of a search that one of its rules names."""
-    if not any(rule.tuned for rule in target.table.settings) or not target.table.seeds:
-        return
-    for condition, method in itertools.product(target.conditions, target.table.methods):
-        config = run_config(next(target.cells_of(condition, method)))
-        for search in searches(table_of(config["table"]), config["choices"]):
-            yield row_name(condition.label, method), search
 
 
 def _scale(name: str, table: TableFile, arguments: Sequence[str]) -> tuple[str, Scale]:

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from dpbench.data.caches import ensure_cached
-from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split
+from dpbench.data.dataset import Data, Dataset, DerivedDataset, Split, class_sizes_of
+from dpbench.data.derive.fewer import Fewer
+from dpbench.data.derive.unbalanced import Unbalanced
 from dpbench.system.files import replace_file
 from dpbench.system.progress import counting
 
@@ -49,6 +51,17 @@ class Features(Protocol):
         ...
 
 
+def with_features(dataset: Dataset, features: Features, device: str) -> Dataset:
+    """The data set with features as inputs.
+
+    Where it is a choice of another's examples, the features are those of all of them, which are
+    computed once for all choices.
+    """
+    if isinstance(dataset, Fewer | Unbalanced):
+        return replace(dataset, base=with_features(dataset.base, features, device))
+    return WithFeatures(dataset, features, device)
+
+
 @dataclass(frozen=True)
 class WithFeatures(DerivedDataset):
     """`base` with features as inputs, computed once and cached on disk.
@@ -71,6 +84,10 @@ class WithFeatures(DerivedDataset):
     @property
     def note(self) -> str:
         return self.features.note
+
+    @property
+    def class_sizes(self) -> tuple[float, ...]:
+        return class_sizes_of(self.base)
 
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and its features; what an interrupted process has computed is kept."""

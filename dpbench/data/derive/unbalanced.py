@@ -2,21 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from dpbench.data.dataset import Data, Dataset, DerivedDataset
+from dpbench.data.dataset import Data, Dataset, DerivedDataset, class_sizes_of
 from dpbench.data.draws import subsample
 from dpbench.system.errors import UserError
 from dpbench.system.validate import fraction, integer
-
-
-class WithClassSizes(Dataset, Protocol):
-    """A data set with published class sizes."""
-
-    @property
-    def class_sizes(self) -> tuple[float, ...]:
-        """Expected number of training examples of each class."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -26,7 +16,7 @@ class Unbalanced(DerivedDataset):
     The test set is unchanged. Protocol: Esipova et al., ICLR 2023, for class 8 of MNIST.
     """
 
-    base: WithClassSizes
+    base: Dataset
     label: int
     keep: float
 
@@ -36,6 +26,8 @@ class Unbalanced(DerivedDataset):
         fraction("keep", self.keep)
         if self.base.task != "classification":
             raise UserError(f"{self.base.name} is a regression data set without classes.")
+        if not class_sizes_of(self.base):
+            raise UserError(f"the sizes of the classes of {self.base.name} are not published.")
         integer(f"label, a class of {self.base.name},", self.label, 0, self.base.classes - 1)
 
     @property
@@ -45,7 +37,7 @@ class Unbalanced(DerivedDataset):
     @property
     def train_size(self) -> int:
         """Expected number of training examples, rounded down."""
-        return int(self.base.train_size - (1 - self.keep) * self.base.class_sizes[self.label])
+        return int(self.base.train_size - (1 - self.keep) * class_sizes_of(self.base)[self.label])
 
     @property
     def note(self) -> str:

@@ -3,6 +3,7 @@ import torch
 
 from dpbench.data.derive.unbalanced import Unbalanced
 from dpbench.data.digits import Digits
+from dpbench.data.dutch import Dutch
 from dpbench.data.mnist import Mnist
 from dpbench.system.errors import UserError
 
@@ -42,3 +43,8 @@ def test_a_class_that_is_not_there_is_refused(label):
 def test_a_probability_that_is_none_is_refused(keep):
     with pytest.raises(UserError, match="keep must be a number between 0 and 1"):
         Unbalanced(DIGITS, label=8, keep=keep)
+
+
+def test_classes_of_unknown_size_are_refused():
+    with pytest.raises(UserError, match="the sizes of the classes of dutch are not published"):
+        Unbalanced(Dutch(0.2), label=1, keep=0.2)
