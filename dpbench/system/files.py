@@ -110,20 +110,6 @@ def files_in(folder: Path, pattern: str) -> list[Path]:
     return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
 
 
-def files_below(folder: Path) -> list[Path]:
-    """All files below a folder, sorted.
-
-    Raises OSError for a folder that cannot be read: `Path.rglob` would leave it out.
-    """
-
-    def refuse(error: OSError) -> None:
-        raise error
-
-    walked = os.walk(folder, onerror=refuse)
-    paths = (Path(place, name) for place, _, names in walked for name in names)
-    return sorted(path for path in paths if path.is_file())
-
-
 def digest_of(path: Path, algorithm: str = "sha256") -> str:
     """The checksum of a file in hex digits."""
     with path.open("rb") as file:

@@ -173,11 +173,6 @@ def to_csv(checked: Sequence[PropertyClaim]) -> str:
     return grid_of("", IN_CSV, checked).csv
 
 
-def _share_risen(finding: Finding) -> float:
-    cosines = finding.flow.cosines
-    return sum(cosine < -TOLERANCE for cosine in cosines) / len(cosines)
-
-
 def _yes_no(claim: PropertyClaim) -> str:
     return "yes" if claim.guaranteed else "no"
 
