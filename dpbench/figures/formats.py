@@ -92,8 +92,9 @@ def _columns(labels: Sequence[str], room: float) -> int:
 def _look(handle) -> tuple[str, ...]:
     """What tells a line or a marker with its whiskers from another."""
     line = handle.lines[0] if hasattr(handle, "lines") else handle
-    parts = ("get_color", "get_facecolor", "get_linestyle", "get_marker", "get_markersize")
-    return tuple(str(getattr(line, name)()) for name in parts if hasattr(line, name))
+    parts = ("color", "facecolor", "edgecolor", "linestyle", "marker", "markersize")
+    looks = (getattr(line, f"get_{part}", None) for part in parts)
+    return tuple(str(look()) for look in looks if look)
 
 
 def titled(figure: "Figure", title: str) -> "Figure":

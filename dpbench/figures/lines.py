@@ -28,6 +28,9 @@ STYLES = ("-", "--", "-.", ":")
 WORDS = 22
 """The most characters in a line beside a row of panels."""
 
+NARROW = 4
+"""So many panels side by side have headings of several lines."""
+
 MAX_MARKERS = 9
 """About so many points of a line have markers."""
 
@@ -154,7 +157,9 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
         prefix = f"{label}: " if len(declared) > 1 else ""
         _label(axes[0], "title", [prefix + panel.title for panel in spec.file.panels])
     else:
-        _label(axes[0], "title", map(symbol, columns.values()))
+        words = 2 * WORDS if width < NARROW else WORDS // 2 + 6
+        names = (textwrap.fill(symbol(label), words) for label in columns.values())
+        _label(axes[0], "title", names)
         titles = (textwrap.fill(panel.title, WORDS) for panel in spec.file.panels)
         _label(axes[:, 0], "ylabel", titles)
     several = bool(data["runs"].max() > 1)
