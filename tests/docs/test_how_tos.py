@@ -127,3 +127,5 @@ def test_the_package_of_the_page_is_a_plug_in_once_it_is_installed(tmp_path):
         "package": "my-clips",
         "version": "0.1.0",
     }
+    assert record["provenance"]["metrics"] == {"cost": "my-clips 0.1.0"}
+    assert 0 < record["metrics"]["test/cost"] <= 5
