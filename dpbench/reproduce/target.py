@@ -179,7 +179,7 @@ class Target:
         if not self.table.seeds or not (self.table.tuned or any(rule.tuned for rule in rules)):
             return {}
         named = {}
-        for condition, arm in itertools.product(self.conditions, self.table.methods):
+        for arm, condition in itertools.product(self.table.methods, self.conditions):
             config = run_config(next(self.cells_of(condition, arm)))
             named[row_name(condition.label, arm)] = search_of(
                 table_of(config["table"]), config["choices"]
