@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 NamedRecord = tuple[str, str, Record]
 """The condition and the arm of a run, and its record."""
 
+ENTRY, FITTING = 0.16, 4
+"""The height of an entry in a legend, in inches, and the number that fits below a panel."""
+
 STYLES = ("-", "--", "-.", ":")
 WORDS = 22
 """The most characters in a line beside a row of panels."""
@@ -173,6 +176,9 @@ def _legends(figure: "Figure", axes, bands: str) -> None:
     if legend_below(figure, visible, bands):
         return
     figure.supxlabel(bands, fontsize=POINTS)
+    if len(axes) == 1:
+        entries = max(len(axis.get_legend_handles_labels()[1]) for axis in visible)
+        figure.set_figheight(figure.get_figheight() + ENTRY * max(0, entries - FITTING))
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.3)}
     for axis in visible:
         if len(axes) == 1 or axis in axes[:, 0]:

@@ -16,6 +16,9 @@ FALSE_POSITIVES = 1e-3
 CANDIDATES = 10_000
 """The equally likely values, one of which a reconstruction has to name."""
 
+LARGEST_EXPONENT = 700.0
+"""Of which exp is still a number in float64."""
+
 
 def attack_bounds(statement: Statement, ledger: Ledger) -> AttackBounds | None:
     """The bounds of a statement's ledger, for the adjacency of its epsilons; all 1 without privacy,
@@ -49,6 +52,6 @@ def true_positives(profile: TabulatedProfile, false_positives: float) -> float:
     """
     epsilons = np.linspace(0.0, profile.largest, 20_001)
     deltas = profile.at(epsilons)
-    ends = deltas + np.exp(epsilons) * false_positives
+    ends = deltas + np.exp(np.minimum(epsilons, LARGEST_EXPONENT)) * false_positives
     turned = 1 - np.exp(-epsilons) * (1 - deltas - false_positives)
     return float(min(ends.min(), turned.min(), 1.0))

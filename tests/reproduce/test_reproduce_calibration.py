@@ -222,8 +222,10 @@ def test_a_histogram_has_a_line_for_each_arm(small, number, arms):
 def test_the_heat_map_has_a_cell_for_each_pair(small):
     pairs = "table.conditions=[{optimizer.lr:[0.02,0.5],method.bound:[0.2,25]}]"
     _, files, axes = small("calibration_fig3", pairs)
+    *axes, bar = axes
     assert [axis.get_title() for axis in axes] == ["accuracy (%)", "ECE (%)", "MCE (%)"]
     assert all(len(axis.texts) == 4 for axis in axes)
+    assert not bar.texts
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_text())))
     mine = [100 * float(r["value"]) for r in rows
             if (r["panel"], r["x"], r["y"]) == ("ECE", "0.5", "0.2")]  # fmt: skip
