@@ -17,8 +17,9 @@ from dpbench.audit.inference import (
     strongest_attack,
 )
 from dpbench.audit.memory import play_memory
-from dpbench.audit.releases import play_normalization, play_temperature
+from dpbench.audit.releases import play_normalization, play_search, play_temperature
 from dpbench.audit.steps import play_steps
+from dpbench.audit.tradeoff import Search
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.guarantee import BOUNDS
@@ -116,6 +117,7 @@ GAMES = {
     "cut": lambda run, canaries, quiet: play_cut(run, canaries),
     "normalization": lambda run, canaries, quiet: play_normalization(run, canaries),
     "temperature": lambda run, canaries, quiet: play_temperature(run, canaries),
+    "search": lambda run, canaries, quiet: play_search(run, canaries),
 }
 
 
@@ -132,7 +134,7 @@ def audit(
     nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
     canaries in one run, "step" for one canary in `canaries` independent steps, "memory" for one
     canary in each of `canaries` runs on all of the data, "cut" for one in full batches;
-    "normalization" and "temperature" for one in each of so many such releases.
+    "normalization", "temperature" and "search" for one in each of so many such releases.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
@@ -148,9 +150,17 @@ def judge(game: Game, nominal: NominalEpsilon, confidence: float) -> Audit:
     return Audit(game, scores, nominal, proven, confidence, verdict)
 
 
+def nominal_of(game: Game) -> NominalEpsilon:
+    """The epsilon of a game's account."""
+    if isinstance(game.ledger, Search):
+        cost = game.ledger.cost(game.delta)
+        return NominalEpsilon(cost.epsilon, cost.by.upper(), proven=True)
+    return NominalEpsilon(pld(game.ledger, game.delta), "PLD", proven=True)
+
+
 def _nominal(game: Game) -> NominalEpsilon:
     if not isinstance(game, RunGame):
-        return NominalEpsilon(pld(game.ledger, game.delta), "PLD", proven=True)
+        return nominal_of(game)
     statement = privacy_statement(game.run, game.planned, game.ledger)
     if statement["guarantee"] in BOUNDS and statement["pld"] not in (None, math.inf):
         return NominalEpsilon(statement["pld"], "PLD", proven=True)

@@ -24,6 +24,7 @@ from dpbench.audit.scores import (
     ScoreAccumulator,
     WholeRunScores,
 )
+from dpbench.audit.tradeoff import Account
 from dpbench.config.names import with_variant
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.methods.closed_form import ClosedForm
@@ -73,7 +74,7 @@ def last_release(step: PrivateStep) -> tuple[Mechanism, Tensor]:
 
 @dataclass(frozen=True)
 class Game:
-    """A finished game: the scores of one or more attacks, and the ledger of the run or step.
+    """A finished game: the scores of one or more attacks, and the account of what they attack.
 
     attacked: the run or library, in words. delta, seed: of the audit.
     """
@@ -81,7 +82,7 @@ class Game:
     name: str
     attacked: str
     attacks: tuple[Scores, ...]
-    ledger: Ledger
+    ledger: Account
     delta: float
     seed: int
 
@@ -90,6 +91,7 @@ class Game:
 class RunGame(Game):
     """A game with a run of dpbench, and the parts of the run's record."""
 
+    ledger: Ledger
     planned: Plan
     step: PrivateStep
     usage: ResourceUsage

@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from dpbench.audit.tradeoff import least_fnr, scaled_noise
+from dpbench.audit.tradeoff import Account, least_fnr, least_spent, scaled_noise
 from dpbench.metrics.students_t import CONFIDENCE
-from dpbench.privacy.accountants import pld_of_reals
 from dpbench.privacy.gaussian import exact_epsilon
-from dpbench.privacy.ledger import Ledger
 
 THRESHOLDS = 200
 """The number of thresholds to select from: quantiles of the first half's scores."""
@@ -26,7 +24,7 @@ REFUTATION_LEVEL = 1 - 1e-4
 """The confidence needed to refute an epsilon."""
 
 FACTORS = np.geomspace(1 / 8, 32, 49)
-"""Multiples of the ledger's noise to try, to find the most noise that the scores allow."""
+"""Multiples of the account's noise to try, to find the most noise that the scores allow."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Rates(NamedTuple):
 class Bounds:
     """Lower bounds of epsilon at one confidence, by inference.
 
-    family: among mechanisms like the ledger's, with more or less noise; gdp: by Gaussian
+    family: among mechanisms like the account's, with more or less noise; gdp: by Gaussian
     differential privacy; one_run: by Steinke et al. 2023, without independence of the canaries.
     """
 
@@ -81,27 +79,27 @@ def strongest_attack(attacks: Sequence[Scores], seed: int) -> Scores:
     return max(attacks, key=strength)
 
 
-def bounds(scores: Scores, ledger: Ledger, delta: float, confidence: float, seed: int) -> Bounds:
-    """The bounds that follow from scores of the mechanism in a ledger."""
+def bounds(scores: Scores, account: Account, delta: float, confidence: float, seed: int) -> Bounds:
+    """The bounds that follow from scores of what an account is of."""
     halves = scores.halves(seed)
     return Bounds(
-        family=family_epsilon(*halves, ledger, delta, confidence),
+        family=family_epsilon(*halves, account, delta, confidence),
         gdp=gdp_epsilon(*halves, delta, confidence),
         one_run=one_run_epsilon(*halves, delta, confidence),
     )
 
 
-def refutes(scores: Scores, ledger: Ledger, delta: float, seed: int) -> bool:
-    """Whether such scores have a probability of at most 1 - REFUTATION_LEVEL under the ledger."""
-    excess = partial(_excess, ledger, delta)
+def refutes(scores: Scores, account: Account, delta: float, seed: int) -> bool:
+    """Whether such scores have a probability of at most 1 - REFUTATION_LEVEL under the account."""
+    excess = partial(_excess, account, delta)
     return excess(_at_best_threshold(*scores.halves(seed), excess, REFUTATION_LEVEL)) > 0
 
 
 def family_epsilon(
-    selection: Scores, tested: Scores, ledger: Ledger, delta: float, confidence: float
+    selection: Scores, tested: Scores, account: Account, delta: float, confidence: float
 ) -> float:
-    """The epsilon of the ledger with the most noise that the tested scores allow."""
-    strength = partial(_strength, ledger, delta)
+    """The epsilon of the account with the most noise that the tested scores allow."""
+    strength = partial(_strength, account, delta)
     rates = _at_best_threshold(selection, tested, strength, confidence)
     high = -strength(rates)[0]
     if high == FACTORS[-1]:
@@ -109,9 +107,9 @@ def family_epsilon(
     low = high / (FACTORS[1] / FACTORS[0])
     while high > 1.002 * low:
         middle = math.sqrt(low * high)
-        possible = _excess(ledger, delta, rates, middle) <= 0
+        possible = _excess(account, delta, rates, middle) <= 0
         low, high = (middle, high) if possible else (low, middle)
-    return pld_of_reals(scaled_noise(ledger, high), delta)  # of a lower bound, noise has no end
+    return least_spent(scaled_noise(account, high), delta)
 
 
 def gdp_epsilon(selection: Scores, tested: Scores, delta: float, confidence: float) -> float:
@@ -125,21 +123,21 @@ def gdp_mu(selection: Scores, tested: Scores, confidence: float) -> float:
     return _gaussian_mu(_at_best_threshold(selection, tested, _gaussian_mu, confidence))
 
 
-def _excess(ledger: Ledger, delta: float, rates: Rates, factor: float = 1.0) -> float:
+def _excess(account: Account, delta: float, rates: Rates, factor: float = 1.0) -> float:
     """The least FNR of any attack on `factor` times the noise, minus that of the rates: above 0,
     the rates are impossible."""
-    return least_fnr(scaled_noise(ledger, factor), rates.fpr, delta) - rates.fnr
+    return least_fnr(scaled_noise(account, factor), rates.fpr, delta) - rates.fnr
 
 
-def _strength(ledger: Ledger, delta: float, rates: Rates) -> tuple[float, float]:
+def _strength(account: Account, delta: float, rates: Rates) -> tuple[float, float]:
     """How strong an attack with these rates is, in lexicographic order: minus the smallest of
     FACTORS at which they are impossible (minus the last if there is none), and the excess there."""
     low, high = 0, len(FACTORS) - 1
     while low < high:
         middle = (low + high) // 2
-        possible = _excess(ledger, delta, rates, FACTORS[middle]) <= 0
+        possible = _excess(account, delta, rates, FACTORS[middle]) <= 0
         low, high = (middle + 1, high) if possible else (low, middle)
-    return -float(FACTORS[low]), _excess(ledger, delta, rates, FACTORS[low])
+    return -float(FACTORS[low]), _excess(account, delta, rates, FACTORS[low])
 
 
 def _at_best_threshold(

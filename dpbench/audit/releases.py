@@ -1,5 +1,7 @@
-"""Attacks on what a run releases beside its steps: the constants of a private normalization, and a
-private temperature. Each trial calls the code that runs call, with the canary or without it."""
+"""Attacks on what a run releases beside its steps: the constants of a private normalization, a
+private temperature, and the choice of a private search.
+
+Each trial calls the code that runs call, with the canary or without it."""
 
 from collections.abc import Callable
 
@@ -8,12 +10,16 @@ import torch
 
 from dpbench.audit.game import Game
 from dpbench.audit.inference import Scores
+from dpbench.audit.tradeoff import Account, Search
 from dpbench.data.dataset import Split
 from dpbench.mechanism.streams import Stream
-from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.privacy.private_selection import Repetitions
+from dpbench.search.private import best_of, draw_trials
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import generator
 from dpbench.training.run import Run
+from dpbench.training.score import noisy_accuracy
 from dpbench.training.statistics import PrivateNormalization
 from dpbench.training.temperature import PrivateTemperature
 
@@ -22,6 +28,9 @@ COMPANIONS = 2000
 
 HUGE = 1e4
 """The canary's pixel, or the size of its logits."""
+
+REPETITIONS = Repetitions("negative_binomial", mean=10.0, shape=1.0)
+"""The number of trials of an attacked search: geometric, as by default."""
 
 
 def play_normalization(run: Run, trials: int) -> Game:
@@ -61,6 +70,30 @@ def play_temperature(run: Run, trials: int) -> Game:
     return _played("temperature", run, trials, Ledger().after(fit.step, fit.steps), score)
 
 
+def play_search(run: Run, trials: int) -> Game:
+    """Make `trials` private searches, whose trials release their noisy accuracy alone, with the
+    noise multiplier of a run.
+
+    The canary is the only example that is held out, and all trials answer it rightly. The number of
+    examples is public: where the canary is not in the data, there is one that none answers rightly.
+    """
+    multiplier = _multiplier(run)
+    answer, rest = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])
+    target = torch.ones(1, dtype=torch.long)
+
+    def score(canary: bool, stream: Stream) -> float:
+        drawn = draw_trials(stream, REPETITIONS, 1)
+        outputs = answer if canary else rest
+        scores = [
+            noisy_accuracy(outputs, target, multiplier, stream.derived(name)) for _, name in drawn
+        ]
+        return scores[best_of(scores)]
+
+    step = Step(Poisson(1.0), (Release("right answers", GaussianMechanism(multiplier)),))
+    account = Search(Ledger().after(step), REPETITIONS)
+    return _played("search", run, trials, account, score)
+
+
 def _multiplier(run: Run) -> float:
     multiplier = run.privacy.noise_multiplier
     if not isinstance(multiplier, float | int):
@@ -69,7 +102,7 @@ def _multiplier(run: Run) -> float:
 
 
 def _played(
-    what: str, run: Run, trials: int, ledger: Ledger, score: Callable[[bool, Stream], float]
+    what: str, run: Run, trials: int, account: Account, score: Callable[[bool, Stream], float]
 ) -> Game:
     """The game of independent trials, each scored with the canary or without it."""
     draw = generator(run.seed, "canary's coins", torch.device("cpu"))
@@ -77,4 +110,4 @@ def _played(
     stream = run.stream("noise", torch.device("cpu"))
     scores = [score(coin, stream.derived(str(k))) for k, coin in enumerate(included.tolist())]
     attack = Scores(np.array(scores), included.numpy())
-    return Game(what, f"private {what}", (attack,), ledger, run.privacy.delta, run.seed)
+    return Game(what, f"private {what}", (attack,), account, run.privacy.delta, run.seed)

@@ -25,8 +25,8 @@ DEFAULTS = {
 CANARIES, CANARIES_OF_SIGNS = 100_000, 2**15
 """Default numbers of canaries with one coordinate each, and of those that share all coordinates."""
 
-STEPS, RUNS = 5_000, 1_000
-"""Default numbers of steps and of runs with one canary."""
+STEPS, RUNS, SEARCHES = 5_000, 1_000, 20_000
+"""Default numbers of steps, of runs and of searches with one canary."""
 
 OF_GAMES = {
     "step": STEPS,
@@ -34,6 +34,7 @@ OF_GAMES = {
     "normalization": STEPS,
     "memory": RUNS,
     "temperature": RUNS,
+    "search": SEARCHES,
 }
 """Default numbers by game, except for the game of a run."""
 

@@ -1,14 +1,17 @@
-"""The trade-off between an attacker's false positives and false negatives that a ledger allows."""
+"""The trade-off between an attacker's false positives and false negatives that an account allows:
+a ledger, or a private search of its runs."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from dpbench.privacy.accountants import steps_of
+from dpbench.privacy.accountants import pld_of_reals, steps_of
 from dpbench.privacy.entries import deduct_failures, joint_entries
 from dpbench.privacy.ledger import Exact, Ledger, Mechanism, Step
+from dpbench.privacy.private_selection import Cost, Repetitions, selection_costs
+from dpbench.privacy.profiles import ledger_profile
 from dpbench.privacy.tight import Steps, sum_of_losses
 
 POINTS = 400
@@ -29,8 +32,40 @@ class PrivacyProfile(NamedTuple):
     deltas: np.ndarray
 
 
-def scaled_noise(ledger: Ledger, factor: float) -> Ledger:
-    """The ledger with all of its noise multiplied by a factor."""
+@dataclass(frozen=True)
+class Search:
+    """The account of a private search: the best of a random number of runs of a ledger."""
+
+    ledger: Ledger
+    repetitions: Repetitions
+
+    @property
+    def steps(self) -> int:
+        return self.ledger.steps
+
+    def cost(self, delta: float) -> Cost:
+        """The epsilon of the search by its two accounts."""
+        return selection_costs([self.ledger], self.repetitions, delta)[1]
+
+
+Account = Ledger | Search
+
+
+def least_spent(account: Account, delta: float) -> float:
+    """The epsilon of an account as a lower bound: the noise of a ledger has no end."""
+    if isinstance(account, Search):
+        return account.cost(delta).epsilon
+    return pld_of_reals(account, delta)
+
+
+def scaled_noise(account: Account, factor: float) -> Account:
+    """The account with all of its noise multiplied by a factor."""
+    if isinstance(account, Search):
+        return replace(account, ledger=_scaled_ledger(account.ledger, factor))
+    return _scaled_ledger(account, factor)
+
+
+def _scaled_ledger(ledger: Ledger, factor: float) -> Ledger:
     scaled = Ledger()
     for step, times in ledger.entries:
         releases = tuple(
@@ -47,9 +82,11 @@ def _scaled(mechanism: Mechanism, factor: float) -> Mechanism:
 
 
 @lru_cache(maxsize=512)
-def profiles(ledger: Ledger, delta: float) -> tuple[PrivacyProfile, PrivacyProfile]:
+def profiles(account: Account, delta: float) -> tuple[PrivacyProfile, PrivacyProfile]:
     """The privacy profiles of removing an example and of adding one."""
-    entries, _ = deduct_failures(list(joint_entries(ledger)), delta)
+    if isinstance(account, Search):
+        return (_of_search(account, delta),) * 2
+    entries, _ = deduct_failures(list(joint_entries(account)), delta)
     steps = steps_of(entries)
     return _privacy_profile(steps, True), _privacy_profile(steps, False)
 
@@ -62,9 +99,18 @@ def _privacy_profile(steps: list[Steps], removing: bool) -> PrivacyProfile:
     )
 
 
-def least_fnr(ledger: Ledger, fpr: float, delta: float) -> float:
-    """The smallest false negative rate of any attack on the ledger at a false positive rate."""
-    present, absent = profiles(ledger, delta)
+def _of_search(search: Search, delta: float) -> PrivacyProfile:
+    """The profile of both directions: delta(epsilon + excess) <= E[K] d(epsilon)."""
+    mean = search.repetitions.mean
+    single = ledger_profile(search.ledger, delta / mean)
+    epsilons = np.linspace(0, min(single.largest, LARGEST_EPSILON), POINTS)
+    excess = search.repetitions.excess(lambda epsilon: float(single.at(np.array(epsilon))))
+    return PrivacyProfile(epsilons + excess, np.minimum(mean * single.at(epsilons), 1.0))
+
+
+def least_fnr(account: Account, fpr: float, delta: float) -> float:
+    """The smallest false negative rate of any attack on the account at a false positive rate."""
+    present, absent = profiles(account, delta)
     below = 1 - present.deltas - np.exp(present.epsilons) * fpr
     beyond = (1 - absent.deltas - fpr) * np.exp(-absent.epsilons)
     return max(0.0, float(below.max()), float(beyond.max()))

@@ -68,7 +68,7 @@ def select(request: SearchRequest) -> PrivateSelection:
     records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
     if not records:
         return PrivateSelection(planned, None, None)
-    best = max(range(len(records)), key=lambda place: records[place].metrics[NOISY_ACCURACY])
+    best = best_of([record.metrics[NOISY_ACCURACY] for record in records])
     chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
     return PrivateSelection(planned, chosen, records[best])
 
@@ -80,6 +80,11 @@ def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> li
     places = [int(uniform * candidates) for uniform in uniforms(stream, count).tolist()]
     names = [f"{bits & MASK:016x}" for bits in stream.bits(count).tolist()]
     return list(zip(places, names, strict=True))
+
+
+def best_of(scores: Sequence[float]) -> int:
+    """The place of the trial that is released: of the highest noisy score."""
+    return max(range(len(scores)), key=scores.__getitem__)
 
 
 def stream_of(request: SearchRequest) -> Stream:

@@ -2,16 +2,20 @@
 
 import itertools
 import json
+import math
 import os
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from scipy import optimize, stats
 
 from dpbench.audit.audit import GAMES, audit
 from dpbench.audit.canaries import MAX_NORM, OneHotPatterns, WalshPatterns, worst_case_norm
 from dpbench.audit.game import on_canaries, play_run
 from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes, strongest_attack
+from dpbench.audit.releases import REPETITIONS, play_search
 from dpbench.audit.request import prepare_audit
 from dpbench.audit.scores import AllocationScores
 from dpbench.audit.tradeoff import profiles
@@ -196,7 +200,11 @@ def test_a_canary_that_takes_a_place_holds_and_is_refuted_as_a_poisson_sample(mo
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "trials"),
-    [("normalization", 600), pytest.param("temperature", 200, marks=pytest.mark.long)],
+    [
+        ("normalization", 600),
+        ("search", 600),
+        pytest.param("temperature", 200, marks=pytest.mark.long),
+    ],
 )
 def test_a_release_beside_the_steps_holds_and_is_refuted_with_a_tenth_of_the_noise(
     game, trials, monkeypatch
@@ -204,6 +212,30 @@ def test_a_release_beside_the_steps_holds_and_is_refuted_with_a_tenth_of_the_noi
     assert not is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
     less_noise(0.1)(monkeypatch)
     assert is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
+
+
+def test_an_attacked_search_spends_what_the_note_says():
+    """The density of the chosen score is q(y) f'(F(y)), f the generating function of the number of
+    trials (docs/privacy/search_and_temperature.md)."""
+    scores, step = np.linspace(-12, 13, 100_001, retstep=True)
+    gamma = REPETITIONS.gamma
+
+    def chosen(mean):
+        below = stats.norm.cdf(scores, mean)
+        return stats.norm.pdf(scores, mean) * gamma / (1 - (1 - gamma) * below) ** 2 * step
+
+    present, absent = chosen(1), chosen(0)
+
+    def excess(epsilon):
+        odds = math.exp(epsilon)
+        ends = (present - odds * absent), (absent - odds * present)
+        return max(end.clip(min=0).sum() for end in ends) - 1e-6
+
+    spent = optimize.brentq(excess, 0, 12)
+    run, _ = prepare_audit(["privacy.noise_multiplier=1"], game="search")
+    account = play_search(run, 1).ledger
+    assert spent == pytest.approx(5.35, abs=0.005)
+    assert account.cost(1e-6).epsilon == pytest.approx(7.08, abs=0.005)
 
 
 def less_noise(by: float):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge
+from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge, nominal_of
 from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.examples import LENGTH, one_hot
 from dpbench.audit.code.task import Batch
@@ -57,8 +57,7 @@ def attack(
     game = play(code, canaries, seed)
     if nominal is not None and game.name == "run":
         return judge(game, NominalEpsilon(nominal, GIVEN), confidence)
-    exact = NominalEpsilon(pld(game.ledger, game.delta), "PLD", proven=True)
-    return judge(game, exact, confidence)
+    return judge(game, nominal_of(game), confidence)
 
 
 def play(code: Audited, canaries: int, seed: int) -> Game:

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge
+from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge, nominal_of
 from dpbench.audit.canaries import Canaries, OneHotPatterns
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
@@ -17,7 +17,6 @@ from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, Settings
 from dpbench.audit.peers.peer import Peer, Task
 from dpbench.audit.scores import ScoreAccumulator
 from dpbench.mechanism.method import GRADIENT_SUM
-from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.system.errors import Unavailable
 from dpbench.system.progress import counting
@@ -87,7 +86,7 @@ def audit_contender(
     task = _task(run, canaries)
     with _isolated_generator(run.seed):
         played, peer = GAMES[game](make, task, delta)
-    exact = pld(played.ledger, delta)
+    exact = nominal_of(played).epsilon
     if nominal is not None:
         return judge(played, NominalEpsilon(nominal, GIVEN), confidence)
     epsilon = peer.epsilon(delta)
