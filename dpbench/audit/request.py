@@ -30,6 +30,7 @@ STEPS, RUNS, SEARCHES = 5_000, 1_000, 20_000
 
 OF_GAMES = {
     "step": STEPS,
+    "network": STEPS,
     "cut": STEPS,
     "normalization": STEPS,
     "memory": RUNS,
@@ -64,7 +65,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     replace.
 
     By default a run has noise multiplier 1 and 20 epochs at a sampling rate of 1/142, single steps
-    have a rate of 1, and the learning rate is 0.
+    have a rate of 1, and the learning rate is 0, except that of a network.
     """
     for override in overrides:
         if key_of(override).partition(".")[0] in REPLACED:
@@ -83,7 +84,8 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     count = integer("canaries", count, least=100, most=MAX_CANARIES)
     size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)
     # A learning rate that determines the noise stays: the model moves, but not its gradients.
-    frozen = [] if run.method.noise_rule else ["optimizer.lr=0"]
+    moves = game == "network" or run.method.noise_rule
+    frozen = [] if moves else ["optimizer.lr=0"]
     words = [f"batch_size={size}", *frozen, *overrides]
     return run_of(run_config(words), bool(frozen)), count
 

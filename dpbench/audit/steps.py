@@ -111,17 +111,7 @@ def play_steps(run: Run, trials: int) -> RunGame:
     The ledger is that of one step, with sampling rate batch_size/trials. Raises UserError for
     users, schedules, correlated noise and other samplers, which `play_run` attacks.
     """
-    if run.method.users_only:
-        raise UserError(f"game=step attacks single examples; {run.method.name} needs game=run.")
-    if run.sampler != "poisson":
-        raise UserError(f"game=step draws its canary itself: {run.sampler} batches need game=run.")
-    if run.schedule:
-        raise UserError("all steps of game=step are alike; a schedule needs game=run.")
-    if run.method.noise.bands != 1:
-        raise UserError(
-            f"game=step attacks single steps, and noise of {run.method.name} is correlated over "
-            f"{run.method.noise.bands or 'all'}: use game=run."
-        )
+    check_single_steps(run, "step")
     usage = ResourceUsage(torch.device("cpu"))
     patterns, rate = _patterns(run), min(1.0, run.batch_size / trials)
     run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
@@ -141,6 +131,23 @@ def play_steps(run: Run, trials: int) -> RunGame:
     attacks = tuple(Scores(of_attack, included.numpy()) for of_attack in scores.T)
     delta, parts = run.privacy.delta, (planned, step, usage, run)
     return RunGame("step", attacked(run), attacks, ledger, delta, run.seed, *parts)
+
+
+def check_single_steps(run: Run, game: str) -> None:
+    """UserError for users, schedules, correlated noise and samplers, which need a whole run."""
+    if run.method.users_only:
+        raise UserError(f"game={game} attacks single examples; {run.method.name} needs game=run.")
+    if run.sampler != "poisson":
+        raise UserError(
+            f"game={game} draws its canary itself: {run.sampler} batches need game=run."
+        )
+    if run.schedule:
+        raise UserError(f"all steps of game={game} are alike; a schedule needs game=run.")
+    if run.method.noise.bands != 1:
+        raise UserError(
+            f"game={game} attacks single steps, and noise of {run.method.name} is correlated over "
+            f"{run.method.noise.bands or 'all'}: use game=run."
+        )
 
 
 def _patterns(run: Run) -> Patterns:

@@ -214,6 +214,26 @@ def test_a_release_beside_the_steps_holds_and_is_refuted_with_a_tenth_of_the_noi
     assert is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method", ["dpsgd", pytest.param("dpsgd_quantile", marks=pytest.mark.long)]
+)
+def test_a_network_in_training_holds_and_is_refuted_with_a_third_of_the_noise(method, monkeypatch):
+    arguments = (f"method={method}", "optimizer.lr=0.5", "privacy.noise_multiplier=0.7")
+    assert not is_refuted(*arguments, canaries=300, game="network")
+    less_noise(1 / 3)(monkeypatch)
+    assert is_refuted(*arguments, canaries=300, game="network")
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [("dp_signsgd_laplace", "Gaussian noise"), ("dp_mf", "is correlated over")]
+)
+def test_what_a_network_cannot_show_is_refused(method, said):
+    run, canaries = prepare_audit([f"method={method}"], "300", "network")
+    with pytest.raises(UserError, match=f"game=network.*{said}"):
+        audit(run, canaries, game="network")
+
+
 def test_an_attacked_search_spends_what_the_note_says():
     """The density of the chosen score is q(y) f'(F(y)), f the generating function of the number of
     trials (docs/privacy/search_and_temperature.md)."""

@@ -1,0 +1,88 @@
+"""The game of a network in training: a canary with a known gradient (Nasr et al. 2023).
+
+Data, network, engine, clip, noise and update are those of a run. As the attacker knows the
+parameters and all other examples, the canary is chosen anew for each step, so that its gradient is
+clipped to the bound, and its part of the noisy sum is looked for along that gradient.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpbench.audit.game import RunGame, attacked, last_release
+from dpbench.audit.inference import Scores
+from dpbench.audit.steps import check_single_steps
+from dpbench.data.dataset import Batch
+from dpbench.data.digits import Digits
+from dpbench.mechanism.step import PrivateStep, Recorder
+from dpbench.models.mlp import Mlp
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import generator
+from dpbench.training.plan import plan
+from dpbench.training.provenance import ResourceUsage
+from dpbench.training.run import Run
+from dpbench.training.start import private_step
+
+DATA, NETWORK = Digits(test_share=0.2), Mlp(widths=(32,), activation="tanh")
+
+
+def play_network(run: Run, trials: int) -> RunGame:
+    """Train the network for `trials` steps, with the canary in a batch by a coin.
+
+    The ledger is that of one step, with sampling rate 1. Raises UserError for methods whose noisy
+    sum is not Gaussian, and for those that `play_steps` refuses.
+    """
+    check_single_steps(run, "network")
+    usage = ResourceUsage(torch.device("cpu"))
+    run = replace(run, dataset=DATA, model=NETWORK)
+    planned = plan(run)
+    if not isinstance(planned.step.releases[0].mechanism, GaussianMechanism):
+        raise UserError(f"game=network attacks Gaussian noise; {run.method.name} needs game=step.")
+    data = run.load(Path()).train
+    step = private_step(run, planned, torch.device("cpu"))
+    step.recorder = Recorder()
+    draw = generator(run.seed, "canary's coins", torch.device("cpu"))
+    included = torch.rand(trials, generator=draw) < 0.5
+    batches = planned.sampler.batches(len(data), run.stream("batches", torch.device("cpu")))
+    scores = [_score(step, data.at(next(batches)), coin) for coin in included.tolist()]
+    attack = Scores(np.array(scores), included.numpy())
+    ledger = Ledger().after(Step(Poisson(1.0), planned.step.releases))
+    delta, parts = run.privacy.delta, (planned, step, usage, run)
+    return RunGame("network", attacked(run), (attack,), ledger, delta, run.seed, *parts)
+
+
+def _score(step: PrivateStep, batch: Batch, present: bool) -> float:
+    """The log-likelihood ratio of the noisy sum of a step, with or without the canary."""
+    canary = _canary(step)
+    known, own = _clipped_sum(step, batch), _clipped_sum(step, canary)
+    step(_joined(batch, canary) if present else batch)
+    mechanism, noisy = last_release(step)
+    assert isinstance(mechanism, GaussianMechanism)
+    return float((noisy - known - own / 2) @ own) / mechanism.noise_multiplier**2
+
+
+def _canary(step: PrivateStep) -> Batch:
+    """A white image of the class that the network finds least likely."""
+    image = torch.ones(1, *DATA.shape)
+    with torch.no_grad():
+        target = step.engine.model(image).argmin(1)
+    return Batch(image, target, target)
+
+
+def _clipped_sum(step: PrivateStep, batch: Batch) -> Tensor:
+    """The sum [D] of a batch as the next step would clip it, in units of its sensitivity."""
+    gradients = step.gradient(step.engine, batch, step.clip, step.released)
+    total = step.clip.finish(step.clipped_sum(gradients, batch).total)
+    return total.detach().double() / step.clip.sensitivity.bound
+
+
+def _joined(first: Batch, second: Batch) -> Batch:
+    return Batch(
+        torch.cat([first.inputs, second.inputs]),
+        torch.cat([first.targets, second.targets]),
+        torch.cat([first.groups, second.groups]),
+    )
