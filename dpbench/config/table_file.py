@@ -269,8 +269,8 @@ class TableFile(Part, frozen=True, kw_only=True):
     columns: dict[str, ColumnEntry] = {}
     """by name, in order; usually a file in `conf/table/columns/`"""
 
-    claims: dict[str, ClaimEntry] = {}
-    """by name: the paper's claims about the rows"""
+    claims: dict[str, ClaimEntry] | None = {}
+    """by name: the paper's claims about the rows; null at a scale that cannot judge them"""
 
     figure: Lines | Heat | Scatter | Reliability | Histogram | Drawing | None = None
     """a figure instead of columns"""

@@ -152,7 +152,7 @@ class Target:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        return claims_of(self.table.claims, self.conditions)
+        return claims_of(self.table.claims or {}, self.conditions)
 
     @property
     def edition(self) -> Edition:
