@@ -256,7 +256,7 @@ def _picture(rows: Sequence[AuditRow]):
     """Lower bounds beside nominal epsilons, a line for each audit."""
     half = math.ceil(len(rows) / 2) if len(rows) > MOST_LINES else len(rows)
     parts = [part for part in (rows[:half], rows[half:]) if part]
-    figure = paper_figure(len(parts), 0.9 + 0.16 * half)
+    figure = paper_figure(len(parts), 1.4 + 0.16 * half)
     axes = figure.subplots(1, len(parts), sharex=True, squeeze=False)[0]
     for axis, part in zip(axes, parts, strict=True):
         _lines(axis, part)

@@ -14,7 +14,7 @@ from dpbench.models.architecture import LOSSES
 CONFIGS = Path(__file__).parents[2] / "conf" / "dataset"
 KINDS = {"tabular data", "images", "texts"}
 CUSTOM = {"csv", "hub", "hub_images", "images"}  # of the user's own: tests/data/custom
-PUBLISHED_SPLIT = {"mnist", "cifar10"}  # no draw at all
+PUBLISHED_SPLIT = {"mnist", "cifar10", "cifar10_fewer"}  # no draw at all
 NOWHERE = {"celeba", "cifar100", "imagenet32", "snli"}  # tested on small files in their layout
 
 
