@@ -2,20 +2,16 @@
 
 import itertools
 import json
-import math
 import os
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from scipy import optimize, stats
 
 from dpbench.audit.audit import GAMES, audit
 from dpbench.audit.canaries import MAX_NORM, OneHotPatterns, WalshPatterns, worst_case_norm
 from dpbench.audit.game import on_canaries, play_run
-from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes, strongest_attack
-from dpbench.audit.releases import REPETITIONS, play_search
+from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes
 from dpbench.audit.request import prepare_audit
 from dpbench.audit.scores import AllocationScores
 from dpbench.audit.tradeoff import profiles
@@ -33,27 +29,10 @@ from dpbench.records.reading import read
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.training.plan import privacy_statement
+from tests.audit.attacking import SHORT, is_refuted, less_noise, run_of
 
 # So few canaries are no data set: attacks are sharper at a large delta.
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
-
-SHORT = ["privacy.noise_multiplier=1", "privacy.delta=0.001", "seed=1"]
-
-
-def run_of(*overrides: str, canaries: int = 20_000, rate: float = 1.0, steps: int = 9):
-    """The run of so many steps that an audit is of."""
-    epochs = round(steps * rate)
-    usual = [f"batch_size={round(canaries * rate)}", f"epochs={epochs}"]
-    return prepare_audit([*SHORT, *usual, *overrides], str(canaries))[0]
-
-
-def is_refuted(
-    *overrides: str, canaries: int = 20_000, rate: float = 1.0, steps: int = 9, game: str = "run"
-) -> bool:
-    """As `audit` judges a proven epsilon, without its lower bounds, which take longer."""
-    run = run_of(*overrides, canaries=canaries, rate=rate, steps=steps)
-    played = GAMES[game](run, canaries, True)
-    return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
 
 
 def step_is_refuted(*overrides: str, trials: int = 1500) -> bool:
@@ -195,79 +174,6 @@ def test_a_canary_that_takes_a_place_holds_and_is_refuted_as_a_poisson_sample(mo
     profiles.cache_clear()
     assert is_refuted(*CUT, canaries=1200, game="cut")
     profiles.cache_clear()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("game", "trials"),
-    [
-        ("normalization", 600),
-        ("search", 600),
-        pytest.param("temperature", 200, marks=pytest.mark.long),
-    ],
-)
-def test_a_release_beside_the_steps_holds_and_is_refuted_with_a_tenth_of_the_noise(
-    game, trials, monkeypatch
-):
-    assert not is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
-    less_noise(0.1)(monkeypatch)
-    assert is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "method", ["dpsgd", pytest.param("dpsgd_quantile", marks=pytest.mark.long)]
-)
-def test_a_network_in_training_holds_and_is_refuted_with_a_third_of_the_noise(method, monkeypatch):
-    arguments = (f"method={method}", "optimizer.lr=0.5", "privacy.noise_multiplier=0.7")
-    assert not is_refuted(*arguments, canaries=300, game="network")
-    less_noise(1 / 3)(monkeypatch)
-    assert is_refuted(*arguments, canaries=300, game="network")
-
-
-@pytest.mark.parametrize(
-    ("method", "said"), [("dp_signsgd_laplace", "Gaussian noise"), ("dp_mf", "is correlated over")]
-)
-def test_what_a_network_cannot_show_is_refused(method, said):
-    run, canaries = prepare_audit([f"method={method}"], "300", "network")
-    with pytest.raises(UserError, match=f"game=network.*{said}"):
-        audit(run, canaries, game="network")
-
-
-def test_an_attacked_search_spends_what_the_note_says():
-    """The density of the chosen score is q(y) f'(F(y)), f the generating function of the number of
-    trials (docs/privacy/search_and_temperature.md)."""
-    scores, step = np.linspace(-12, 13, 100_001, retstep=True)
-    gamma = REPETITIONS.gamma
-
-    def chosen(mean):
-        below = stats.norm.cdf(scores, mean)
-        return stats.norm.pdf(scores, mean) * gamma / (1 - (1 - gamma) * below) ** 2 * step
-
-    present, absent = chosen(1), chosen(0)
-
-    def excess(epsilon):
-        odds = math.exp(epsilon)
-        ends = (present - odds * absent), (absent - odds * present)
-        return max(end.clip(min=0).sum() for end in ends) - 1e-6
-
-    spent = optimize.brentq(excess, 0, 12)
-    run, _ = prepare_audit(["privacy.noise_multiplier=1"], game="search")
-    account = play_search(run, 1).ledger
-    assert spent == pytest.approx(5.35, abs=0.005)
-    assert account.cost(1e-6).epsilon == pytest.approx(7.08, abs=0.005)
-
-
-def less_noise(by: float):
-    def mutate(patch):
-        add = Gaussian.add
-
-        def mutant(self, total, sensitivity, multiplier, stream):
-            return add(self, total, sensitivity, by * multiplier, stream)
-
-        patch.setattr(Gaussian, "add", mutant)
-
-    return mutate
 
 
 def small_sensitivity(patch):
