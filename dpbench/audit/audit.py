@@ -187,15 +187,12 @@ def record_of(result: Audit) -> Record:
     game = result.game
     assert isinstance(game, RunGame)
     run = game.run
-    dataset = run.dataset
-    assert isinstance(dataset, Canaries)
-    described = {
-        "number": dataset.number,
-        "copies": dataset.copies,
-        "length": dataset.length,
-        "game": game.name,
-    }
-    choices = run.config["choices"] | {"dataset": CANARIES, "model": "linear"}
+    dataset, model = run.dataset, "network"
+    described: dict[str, str | float] = {"game": game.name}
+    if isinstance(dataset, Canaries):
+        described |= {"number": dataset.number, "copies": dataset.copies, "length": dataset.length}
+        model = "linear"
+    choices = run.config["choices"] | {"dataset": CANARIES, "model": model}
     config = run.config | {"choices": choices, "dataset": described, "model": {}}
     return Record(
         config=config,

@@ -388,10 +388,11 @@ def test_the_worst_length_of_global_scaling_is_just_below_its_strict_bound(stric
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("game", [["epochs=1", "canaries=1000"], ["game=network", "canaries=200"]])
 def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
-    capsys, monkeypatch, tmp_path
+    game, capsys, monkeypatch, tmp_path
 ):
-    words = ["audit", "canaries=1000", "epochs=1", "privacy.delta=1e-3", f"results_dir={tmp_path}"]
+    words = ["audit", *game, "privacy.delta=1e-3", f"results_dir={tmp_path}"]
     monkeypatch.setattr("sys.argv", ["dpbench", *words])
     main()
     *_, last = capsys.readouterr().out.splitlines()
