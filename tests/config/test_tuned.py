@@ -2,6 +2,7 @@
 
 import pytest
 
+from dpbench.config import compose as composing
 from dpbench.config import tuned
 from dpbench.config.compose import compose
 from dpbench.reproduce.target import target_of
@@ -19,9 +20,12 @@ trial,method.bound,method.bands,optimizer.lr,n,validation/accuracy
 def made(tmp_path, monkeypatch):
     """Writes a search that chose a bound."""
     monkeypatch.setattr(tuned, "searches_folder", lambda: tmp_path)
-    tuned._lines.cache_clear()
+    cached = tuned._lines, composing._composed, composing._base
+    for known in cached:
+        known.cache_clear()
     yield lambda name, bound: (tmp_path / f"{name}.csv").write_text(LINES.format(bound=bound))
-    tuned._lines.cache_clear()
+    for known in cached:
+        known.cache_clear()
 
 
 def test_the_first_line_is_the_choice_and_numbers_are_numbers(made):
