@@ -1,6 +1,6 @@
 """Mappings from YAML as values of a type; a fault is refused in one sentence that names the key."""
 
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, TypeGuard, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, ValidationError, convert
@@ -36,6 +36,12 @@ def _check(what: str, value: Any, hint: Any) -> None:
         for key, part in parts:
             name = f"{what}.{key}" if isinstance(value, dict) else f"{what}[{key}]"
             _check(name, part, options[-1])
+    elif (
+        value is not None
+        and len(named := [o for o in options if o is not NoneType]) == 1
+        and (get_origin(hint) in (Union, UnionType))
+    ):
+        _check(what, value, named[0])
     elif get_origin(hint) in (Union, UnionType) and any(map(is_struct, options)):
         if value is not None:
             _check(what, value, _kind(what, value, [o for o in options if is_struct(o)]))
