@@ -1,6 +1,6 @@
 """Mappings from YAML as values of a type; a fault is refused in one sentence that names the key."""
 
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, TypeGuard, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, ValidationError, convert
@@ -30,23 +30,24 @@ def _check(what: str, value: Any, hint: Any) -> None:
     if is_struct(hint):
         typed(what, value, dict[str, Any])
         _check_keys(what, value, hint)
-    elif get_origin(hint) in (list, dict) and is_struct(options[-1]):
+    elif _has_structs(hint):
         typed(what, value, list[Any] if len(options) == 1 else dict[str, Any])
-        parts = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, part in parts:
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, part in items:
             name = f"{what}.{key}" if isinstance(value, dict) else f"{what}[{key}]"
             _check(name, part, options[-1])
-    elif (
-        value is not None
-        and len(named := [o for o in options if o is not NoneType]) == 1
-        and (get_origin(hint) in (Union, UnionType))
-    ):
-        _check(what, value, named[0])
+    elif value is not None and (parts := [o for o in options if _has_structs(o)]):
+        _check(what, value, parts[0])
     elif get_origin(hint) in (Union, UnionType) and any(map(is_struct, options)):
         if value is not None:
             _check(what, value, _kind(what, value, [o for o in options if is_struct(o)]))
     else:
         typed(what, value, hint)
+
+
+def _has_structs(hint: Any) -> bool:
+    """Whether a type is that of a list or mapping of structs."""
+    return get_origin(hint) in (list, dict) and is_struct(get_args(hint)[-1])
 
 
 def _check_keys(what: str, value: dict[str, Any], kind: type[Struct]) -> None:
