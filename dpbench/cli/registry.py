@@ -115,7 +115,7 @@ _ALL = (
         "audit",
         "[KEY=VALUE ...]",
         "attack a run's epsilon with canaries and report a lower bound; canaries=N, "
-        "claim=EPSILON, game=run|step|memory|cut|normalization|temperature, "
+        "claim=EPSILON, game=run|step|network|memory|cut|normalization|temperature|search, "
         "contender=NAME for another library; "
         "step=MODULE:FACTORY or training=MODULE:FACTORY for private training code of your "
         "own (docs/audit_your_code.md)",

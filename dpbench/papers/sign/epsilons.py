@@ -1,7 +1,7 @@
 """Epsilons of runs with signs of logistic noise: the note's, upper bounds, and a lower bound."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
@@ -39,17 +39,33 @@ HEAD = (
 
 def sign_epsilons(target: Target) -> dict[str, bytes]:
     """The files of the table by suffix, with a row per condition; nothing is trained."""
+    return planned_table(target, HEAD, _row, claim)
+
+
+def planned_table(
+    target: Target,
+    head: tuple[str, ...],
+    row: Callable[[str, list[str]], tuple[tuple[str, ...], Any, Statement]],
+    claim: Callable[[Sequence[Any]], str],
+    source: str = "",
+) -> dict[str, bytes]:
+    """The files of a table of planned runs by suffix.
+
+    row: from a condition and the overrides of a run, its line, its epsilons and its statement.
+    claim: a sentence on the epsilons of all runs. source: what they are from, at the end of the
+    sentence that says what they are of.
+    """
     rows = [
-        _row(condition.label, overrides)
+        row(condition.label, overrides)
         for condition in target.conditions
         for method in target.table.methods
         for overrides in target.cells_of(condition, method)
     ]
     lines, spent, stated = zip(*rows, strict=True)
-    grid = Grid("", HEAD, lines)
+    grid = Grid("", head, lines)
     text = page(
         target,
-        f"{target.table.paper}. Scale: {target.scale_label}. Epsilons of planned runs.",
+        f"{target.table.paper}. Scale: {target.scale_label}. Epsilons of planned runs{source}.",
         [claim(spent)],
         grid,
         legend(stated),

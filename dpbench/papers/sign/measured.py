@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,14 +12,13 @@ from dpbench.data.dataset import Batch
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
 from dpbench.papers.network import in_float64, initial_network
+from dpbench.papers.sign.epsilons import planned_table
 from dpbench.privacy.accountants import ORDERS, lower_bound, note
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.sign_note import note_conversion, note_moments
-from dpbench.records.epsilon import legend, rounded_down
-from dpbench.reproduce.page import page
+from dpbench.records.epsilon import rounded_down
 from dpbench.reproduce.target import Target
 from dpbench.system.validate import Count
-from dpbench.tables.grid import Grid
 from dpbench.training.plan import privacy_statement
 from dpbench.training.run import Run
 
@@ -56,24 +56,8 @@ class Measured(NamedTuple):
 def measured_epsilons(target: Target) -> dict[str, bytes]:
     """The files of the table by suffix, with a row per condition; nothing is trained."""
     setup = target.computed_by(MeasuredSettings)
-    rows = [
-        _row(target, setup, condition.label, overrides)
-        for condition in target.conditions
-        for method in target.table.methods
-        for overrides in target.cells_of(condition, method)
-    ]
-    lines, spent, stated = zip(*rows, strict=True)
-    grid = Grid("", HEAD, lines)
-    text = page(
-        target,
-        f"{target.table.paper}. Scale: {target.scale_label}. Epsilons of planned runs, from the "
-        f"gradients of {setup.examples} training examples at the initial weights.",
-        [claim(spent)],
-        grid,
-        legend(stated),
-        target.table.notes,
-    )
-    return {"md": text, "csv": grid.csv.encode()}
+    source = f", from the gradients of {setup.examples} training examples at the initial weights"
+    return planned_table(target, HEAD, partial(_row, target, setup), claim, source)
 
 
 def claim(runs: Sequence[Measured]) -> str:
