@@ -68,7 +68,8 @@ def test_cards_are_grouped_by_paper_with_citation_and_link(folder):
     assert bam["title"].endswith("Estimator Bias in Private SGD, 2023")
     assert bam["link"] == "https://arxiv.org/abs/2308.12018"
     assert [one["title"] for one in cards["checks"]] == ["Printed epsilons, recounted", "A title"]
-    assert len(cards["audits"][0]["rows"]) == 74
+    rows = (folder / "tables/audit.csv").read_text().splitlines()[1:]
+    assert len(cards["audits"][0]["rows"]) == len(rows)
 
 
 def test_audits_are_drawn_by_their_first_bound_and_refuted_ones_say_by_what(folder):
