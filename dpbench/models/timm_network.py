@@ -28,7 +28,7 @@ from dpbench.system.validate import Count, Share, one_of
 @dataclass(frozen=True)
 class TimmNetwork:
     """A network named as in timm, whose batch normalisations keep their published statistics, or
-    with `fix` become group normalisations.
+    with `fix` become group normalisations. The new head of a pre-trained one is 0 at first.
 
     package, weights: an installed package with weights, or a local file, used instead of those of
     `name` on the Hugging Face hub at `revision` (None: the newest). checksum: "sha256:..." of the
@@ -70,6 +70,11 @@ class TimmNetwork:
             )
         net, checksum = self._network(classes)
         head = net.get_classifier()
+        if self.pretrained:
+            # Features of public networks are long (a norm of 50 is usual), and with timm's random
+            # heads their first loss may be in the tens, which few private steps do not mend.
+            for part in head.parameters():
+                nn.init.zeros_(part)
         adapt(net, self.train, head, self.lora, self.share)
         train_part(with_supported_layers(net, self.fix), self.train, head, *_outer_blocks(net))
         config = net.pretrained_cfg

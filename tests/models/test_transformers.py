@@ -69,8 +69,9 @@ def test_a_vit_computes_what_timm_computes(monkeypatch, tmp_path):
         huggingface_hub, "hf_hub_download", lambda *_, **__: tmp_path / "model.safetensors"
     )
     ours = replace(VIT, pretrained=True).build((3, 32, 32), 4)
-    ours.net.head.load_state_dict(theirs.head.state_dict())  # a new task has a new head
     images = torch.rand(2, 3, 32, 32)
+    assert torch.equal(ours(images), torch.zeros(2, 4))  # a new task has a new head, 0 at first
+    ours.net.head.load_state_dict(theirs.head.state_dict())
     assert torch.allclose(ours(images), theirs((images - 0.5) / 0.5), atol=1e-5)
 
 
