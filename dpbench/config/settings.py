@@ -55,6 +55,7 @@ SETTINGS = {
     "seed": Setting(),
     "diagnostics": DATA,
     "augmentation": DATA_ADDED_LATER,
+    "head_lr_factor": DATA_ADDED_LATER,
     "ema_decay": ADDED_LATER,
     "validation": DATA_ADDED_LATER,
     "schedule": ADDED_LATER,
@@ -135,6 +136,8 @@ def check_numbers(settings: Mapping[str, object]) -> None:
     integer("seed", settings["seed"], least=0)
     if settings["ema_decay"] is not None:
         fraction("ema_decay", settings["ema_decay"], zero=True)
+    if settings["head_lr_factor"] is not None:
+        positive("head_lr_factor", settings["head_lr_factor"])
 
 
 def check_optimizer(settings: object) -> None:

@@ -45,7 +45,8 @@ class Run:
     accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
     configuration, which then share no noise. temperature: fitted on the part that the data set
     holds out for it. batch_limit, participations: settings of two samplers, see
-    dpbench.mechanism.sampling. paper_accountant: of the paper that the run reproduces, if any.
+    dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
+    dpbench.training.head_rate. paper_accountant: of the paper that the run reproduces, if any.
     """
 
     dataset: Dataset
@@ -65,6 +66,7 @@ class Run:
     diagnostics: Diagnostics | None = None
     normalization: Normalization | PrivateNormalization | None = None
     augmentation: ShiftsFlips | None = None
+    head_lr_factor: float | None = None
     ema_decay: float | None = None
     schedule: Schedules | None = None
     users: Users | None = None

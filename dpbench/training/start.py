@@ -6,6 +6,7 @@ from dpbench.config.settings import no_device
 from dpbench.data.dataset import Batch, Data
 from dpbench.data.probe import probe, probe_users
 from dpbench.gradients import ForwardOptions, make_engine
+from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.precision import Precision
 from dpbench.mechanism.dry_run import check_method
 from dpbench.mechanism.fit_memory import fit_memory
@@ -15,6 +16,7 @@ from dpbench.models.architecture import LOSSES, check_outputs
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
 from dpbench.training.averaging import MovingAverage
+from dpbench.training.head_rate import scale_head
 from dpbench.training.loop import Batches, Training
 from dpbench.training.plan import Plan
 from dpbench.training.provenance import ResourceUsage
@@ -46,7 +48,7 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     step = PrivateStep(
         engine=engine,
         method=planned.method,
-        optimizer=run.optimizer([engine.parameters.theta]),
+        optimizer=_optimizer(run, engine.parameters),
         noise_multiplier=planned.noise_multiplier,
         expected_batch_size=planned.sampler.expected_batch_size,
         physical=PhysicalBatches(physical if isinstance(physical, int) else None),
@@ -60,6 +62,13 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
     if physical == "auto" and not planned.method.whole_batches:
         fit_memory(step, probe_batch)
     return step
+
+
+def _optimizer(run: Run, parameters: Parameters) -> torch.optim.Optimizer:
+    optimizer = run.optimizer([parameters.theta])
+    if run.head_lr_factor is not None:
+        scale_head(optimizer, parameters.theta, parameters.layers[-1].at, run.head_lr_factor)
+    return optimizer
 
 
 def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:

@@ -108,6 +108,11 @@ def test_the_added_table_is_made(tmp_path):
     verdicts = re.findall(r"^\| (\w+) \| accuracy \|.*\| (\w+) \|$", made, re.MULTILINE)
     assert verdicts == [("sgd", "undecided"), ("dpsgd", "undecided")]
     assert "- 1 claim: 1 holds.\n" in made
+    page = (DOCS / "add_a_table.md").read_text()
+    rows = re.findall(r"^\| \w+ \| accuracy \|.*\|$", page, re.MULTILINE)
+    (gap,) = re.findall(r"`(\+\d.*\(5\))`", page)
+    assert len(rows) == 2
+    assert all(shown in made for shown in [*rows, gap])
 
 
 @pytest.mark.slow
