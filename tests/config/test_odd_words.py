@@ -142,6 +142,9 @@ epsilon precision=3
 epsilon channels_last=3
 epsilon ema_decay=x
 epsilon ema_decay=true
+epsilon head_lr_factor=x
+epsilon features=efficientnet_lite0 dataset=cifar10 ++features.checksum=1.5
+epsilon features=efficientnet_lite0 dataset=cifar10 features.package={{a:1}}
 epsilon validation=1e-300
 epsilon tracker=wandb tracker.wandb.project=a/b
 epsilon tracker=wandb tracker.wandb.mode=loud

@@ -1,70 +1,29 @@
 """Real processes that train on digits, killed where it hurts and at random, and started again."""
 
-import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 from signal import SIGKILL
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.faults.killed_run import KilledRun
+
 STEPS = 12
 
 pytestmark = pytest.mark.slow
 
 
-class Folder:
-    """A results folder, and the run of twelve steps, put away after each, that goes there."""
-
-    def __init__(self, path: Path):
-        usual = ["batch_size=360", "epochs=3", "model.widths=[8]", "method=dpsgd_quantile"]
-        more = ["optimizer=adam", "ema_decay=0.9", "schedule=noise_falls", "diagnostics=bias"]
-        self.results, self.log = path / "results", path / "steps"
-        self.overrides = [*usual, *more, "diagnostics.every=3", "checkpoint_minutes=1e-9"]
-        self.overrides.append(f"results_dir={self.results}")
-
-    def after(self, call: str, *arguments) -> list[int]:
-        """The exit codes of the processes that a call of `killer.py` has started."""
-        asked = json.dumps([self.overrides, str(self.log), *arguments])
-        killer = [sys.executable, Path(__file__).with_name("killer.py"), call, asked]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            killer, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
-        )
-        return json.loads(done.stdout.splitlines()[-1])
-
-    @property
-    def files(self) -> list[Path]:
-        return [path for path in self.results.rglob("*") if path.is_file()]
-
-    @property
-    def record(self) -> str:
-        """What is in the only file that is left, but how and where it was carried out."""
-        (path,) = self.files
-        said = json.loads(path.read_text())
-        del said["provenance"], said["checksum"]
-        return json.dumps(said)
-
-    @property
-    def steps(self) -> list[int]:
-        """The numbers of the steps that were made, in order."""
-        return [int(line) for line in self.log.read_text().split()]
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> str:
     """The record of a run that was never stopped."""
-    folder = Folder(tmp_path_factory.mktemp("whole"))
+    folder = KilledRun(tmp_path_factory.mktemp("whole"))
     assert folder.after("at_once", 1) == [0]
     assert folder.steps == list(range(STEPS))
     return folder.record
 
 
 @pytest.fixture
-def folder(tmp_path) -> Folder:
-    return Folder(tmp_path)
+def folder(tmp_path) -> KilledRun:
+    return KilledRun(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 from dpbench.data.fetch.library import library
 from dpbench.data.fetch.weights import NAMES, check_checksum, verified_checksum_of, weights_file
 from dpbench.system.errors import Unavailable, UserError, first_line
-from dpbench.system.validate import quoted
+from dpbench.system.validate import quoted, typed
 
 CONFIG = "config.json"
 """The file that describes a model of transformers, beside its weights."""
@@ -65,6 +65,8 @@ class PublishedWeights:
     described: bool = False
 
     def __post_init__(self) -> None:
+        for key in KEYS:
+            typed(f"features.{key}", getattr(self, key), str | None)
         check_checksum("features", self.checksum)
         given = [key for key in SOURCES if getattr(self, key) is not None]
         if len(given) > 1:
