@@ -1,6 +1,6 @@
 """Benchmark cases: models and batches."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -90,6 +90,7 @@ ADULT, DUTCH, MNIST, CIFAR = (98,), (59,), (1, 28, 28), (3, 32, 32)
 PLAIN = {"weight_standardisation": False}  # not every library supports it
 IMAGENET = (3, 224, 224)
 RANDOM = {"pretrained": False}  # takes the same time without a download
+UNPACKED = dict.fromkeys(("package", "checksum", "normalization")) | {"image_size": 64, **RANDOM}
 BERT_MINI = {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024}
 BERT_BASE = {"dropout": 0.0, **RANDOM}
 ALL_LAYERS = {"train": "all", **BERT_BASE}
@@ -114,6 +115,19 @@ STEP = {
         Case("bert_base_all_layers", "bert_base", (2, 128), 3, 32, ALL_LAYERS, vocabulary=28996),
     ),
 }
+
+TRAINED = ("head", "biases_and_head", "norms_and_head", "lora", "last_block_and_head", "all")
+"""The parts of a pre-trained network that are timed, as `model.train` names them."""
+
+PARTS = tuple(
+    replace(case, name=f"{case.name}_{part}", changes={**case.changes, "train": part})
+    for case in (
+        Case("efficientnet_lite0", "efficientnet_lite0", (3, 64, 64), 10, 16, UNPACKED),
+        Case("vit_tiny", "vit_tiny", IMAGENET, 10, 4),
+        Case("bert_tiny", "bert_tiny", (2, 64), 3, 16, vocabulary=30522),
+    )
+    for part in TRAINED
+)
 
 DEPTHS = (1, 2, 4, 8, 16)
 DEPTH = tuple(Case(f"mlp_{n}", "mlp", ADULT, 2, 256, {"widths": (256,) * n}) for n in DEPTHS)

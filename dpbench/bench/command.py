@@ -25,9 +25,9 @@ MAX_REPEATS = 10_000
 class BenchRequest:
     """The arguments of the command. Without cases or contenders, those of the suite are measured.
 
-    suite: "step" (models), "depth" (methods over the depth of a perceptron), or "table" (whole
-    commands, where a case is a command). repeats: 0 measures nothing and only writes table and
-    picture again.
+    suite: "step" (models), "parts" (what is trained of a pre-trained network), "depth" (methods
+    over the depth of a perceptron), or "table" (whole commands, where a case is a command).
+    repeats: 0 measures nothing and only writes table and picture again.
     """
 
     device: str
@@ -44,8 +44,8 @@ class BenchRequest:
 
     def cases(self) -> list[Case]:
         """The cases, in their order; UserError for an unknown one."""
-        suite = cases.DEPTH if self.suite == "depth" else cases.STEP[self.device]
-        by_name = {case.name: case for case in suite}
+        suites = {"step": cases.STEP[self.device], "parts": cases.PARTS, "depth": cases.DEPTH}
+        by_name = {case.name: case for case in suites[self.suite]}
         return [by_name[one_of("case", name, by_name)] for name in self.case or by_name]
 
     def commands(self) -> list[Command]:
@@ -58,7 +58,8 @@ class BenchRequest:
 
     def contenders(self, case: Case) -> dict[str, Contender]:
         """Contenders by name, the baseline first; UserError for an unknown one."""
-        suite = contenders.DEPTH if self.suite == "depth" else contenders.STEP
+        suites = {"parts": contenders.PARTS, "depth": contenders.DEPTH}
+        suite = suites.get(self.suite, contenders.STEP)
         names = self.contender or [n for n, c in suite.items() if case.compiled or not c.compiled]
         return {
             name: CONTENDERS[one_of("contender", name, CONTENDERS)]
@@ -111,6 +112,7 @@ class Suite(NamedTuple):
 
 SUITES = {
     "step": Suite(_measure_steps, report.markdown, "draw"),
+    "parts": Suite(_measure_steps, report.markdown, "draw"),
     "depth": Suite(_measure_steps, report.markdown, "draw_depth"),
     "table": Suite(_measure_commands, whole_commands.markdown, "draw_commands"),
 }

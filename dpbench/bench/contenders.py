@@ -68,4 +68,8 @@ DEPTH = {
     },
 }
 
+PARTS = {
+    name: STEP[name] for name in (BASELINE, "ours_ghost", "opacus_hooks", "opacus_ghost", "opake")
+}
+
 CONTENDERS = STEP | DEPTH

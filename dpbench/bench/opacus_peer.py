@@ -52,4 +52,7 @@ def opacus(case: Case, device: torch.device, mode: str) -> Opacus:
     except ImportError as error:
         raise CannotBeTimed(f"not installed ({error})") from error
     except NotImplementedError as error:
-        raise CannotBeTimed(f"Opacus refuses the model: {error}") from error
+        reasons = (
+            error.args[0] if isinstance(error.args[0], list) else [error]
+        )  # one for each layer
+        raise CannotBeTimed(f"Opacus refuses the model: {reasons[0]}") from error

@@ -135,11 +135,11 @@ _ALL = (
         "bench",
         "[KEY=VALUE ...]",
         "measure time and memory of a step, ours and other libraries', or with suite=table "
-        "of whole commands; keys are suite=step|depth|table, case, contender, repeats, "
+        "of whole commands; keys are suite=step|parts|depth|table, case, contender, repeats, "
         "device, out",
         "dpbench.bench.command:bench",
         settings=(
-            *("suite=step", "suite=depth", "suite=table"),
+            *("suite=step", "suite=parts", "suite=depth", "suite=table"),
             *("case=", "contender=", "repeats=", "device=", "out="),
         ),
     ),

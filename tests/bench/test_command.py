@@ -12,6 +12,7 @@ from dpbench.bench import cases, contenders, environment
 from dpbench.bench.cases import CannotBeTimed, Case
 from dpbench.bench.command import bench, parse
 from dpbench.bench.environment import processor_name
+from dpbench.bench.opacus_peer import opacus
 from dpbench.bench.report import read
 from dpbench.bench.timing import measure
 from dpbench.cli.main import main
@@ -48,6 +49,28 @@ def test_impossible_requests_are_refused_in_one_sentence(words, sentence, tmp_pa
 def test_the_plain_step_is_always_there_and_first():
     request = parse(["device=cpu", "contender=opacus_ghost,plain"])
     assert list(request.contenders(TINY)) == ["plain", "opacus_ghost"]
+
+
+def test_of_each_network_each_part_is_timed():
+    request = parse(["device=cpu", "suite=parts"])
+    networks = "efficientnet_lite0", "vit_tiny", "bert_tiny"
+    names = [f"{network}_{part}" for network in networks for part in cases.TRAINED]
+    assert [case.name for case in request.cases()] == names
+    assert {"plain", "ours_ghost", "opake"} < set(request.contenders(request.cases()[0]))
+    trained = [
+        sum(p.numel() for p in case.build(CPU).parameters() if p.requires_grad)
+        for case in request.cases()
+    ]
+    by_network = [trained[i : i + 6] for i in range(0, 18, 6)]
+    assert all(len(set(sizes)) == 6 for sizes in by_network)
+    assert all(min(sizes) == sizes[0] and max(sizes) == sizes[-1] for sizes in by_network)
+
+
+def test_a_refusal_of_opacus_names_one_layer():
+    part = next(c for c in cases.PARTS if c.name == "efficientnet_lite0_norms_and_head")
+    with pytest.raises(CannotBeTimed, match=r"Opacus refuses the model: .*bn1") as refused:
+        opacus(part, CPU, "hooks")
+    assert len(str(refused.value)) < 300
 
 
 def test_compiled_steps_run_where_the_case_has_them_or_they_are_named():
