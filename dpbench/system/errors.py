@@ -72,14 +72,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The known names closest to a misspelt one, or all of them, as the end of a sentence.
 
     Case is ignored. Names that contain the misspelt one as a whole part come first, such as
-    optimizer.lr for lr.
+    optimizer.lr for lr; if some end with it, the others of these are left out.
     """
     names = sorted(known)
     misspelt = name[:MAX_COMPARED].lower()
     by_lower = {known_name.lower(): known_name for known_name in names}
-    containing = [known_name for known_name in by_lower if _parts(misspelt) in _parts(known_name)]
+    whole = _parts(misspelt)
+    containing = [known_name for known_name in by_lower if whole in _parts(known_name)]
+    ending = [known_name for known_name in containing if _parts(known_name).endswith(whole)]
     close = difflib.get_close_matches(misspelt, by_lower, n=3, cutoff=0.5)
-    matches = [by_lower[match] for match in [*dict.fromkeys([*containing, *close])][:3]]
+    matches = [by_lower[match] for match in [*dict.fromkeys([*(ending or containing), *close])][:3]]
     if not names:
         return "there are none."
     if matches:
