@@ -86,13 +86,14 @@ def _execute(sweep: Sweep) -> dict[Path, str]:
 
 def _without_weights(sweep: Sweep) -> dict[Path, str]:
     """Why pre-trained weights are unavailable, by path of the run; found before data is read."""
-    reasons: dict[tuple, str | None] = {}
+    reasons: dict[str, str | None] = {}
     unavailable = {}
     for path, config in sweep.runs.items():
         run = sweep.built[path]
         if not getattr(run.model, "pretrained", False) or not config.is_missing():
             continue
-        model = (run.model, run.dataset.shape, run.dataset.classes)
+        # Its settings may be lists, which have no hash.
+        model = repr((run.model, run.dataset.shape, run.dataset.classes))
         if model not in reasons:
             reasons[model] = _why_unavailable(run)
         if reason := reasons[model]:
