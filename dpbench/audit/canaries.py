@@ -156,6 +156,12 @@ class CanaryModel:
         return model if classes == 1 else TwoClassModel(model, self.length)
 
 
+def coins(seed: int, stream: str, number: int) -> Tensor:
+    """Fair coins [number] bool, by which canaries are in the data, of the stream of this name."""
+    draw = generator(seed, stream, torch.device("cpu"))
+    return torch.rand(number, generator=draw) < 0.5
+
+
 @dataclass(frozen=True)
 class Canaries:
     """A data set of canaries; a fair coin decides whether each is a training example.
@@ -188,8 +194,7 @@ class Canaries:
 
     def included(self, seed: int) -> Tensor:
         """The coins [m] bool."""
-        draw = generator(seed, "canaries' coins", torch.device("cpu"))
-        return torch.rand(self.number, generator=draw) < 0.5
+        return coins(seed, "canaries' coins", self.number)
 
     def load(self, folder: Path, seed: int) -> Data:
         """Synthetic: nothing is read. The test set is the first canary, as it must not be empty."""

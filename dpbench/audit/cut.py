@@ -11,13 +11,12 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from dpbench.audit.canaries import Canaries, OneHotPatterns
+from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.mechanism.step import Recorder
 from dpbench.privacy.ledger import Ledger
 from dpbench.system.errors import UserError
-from dpbench.system.seeds import generator
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.run import Run
@@ -47,8 +46,7 @@ def play_cut(run: Run, trials: int) -> RunGame:
     examples = run.dataset.split(torch.zeros(limit + 1, dtype=torch.long))
     examples = replace(examples, targets=-examples.targets)
     examples.targets[-1] *= -1  # the canary
-    draw = generator(run.seed, "canary's coins", torch.device("cpu"))
-    included = torch.rand(trials, generator=draw) < 0.5
+    included = coins(run.seed, "canary's coins", trials)
     stream = run.stream("batches", torch.device("cpu"))
     batches = [planned.sampler.batches(limit + more, stream) for more in (0, 1)]
     sums = []

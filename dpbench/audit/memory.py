@@ -11,14 +11,13 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from dpbench.audit.canaries import Canaries, OneHotPatterns
+from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.data.dataset import Batch
 from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.privacy.ledger import Ledger
 from dpbench.system.errors import UserError
-from dpbench.system.seeds import generator
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.run import Run
@@ -48,8 +47,7 @@ def play_memory(run: Run, trials: int) -> RunGame:
     # How far the canary moves each sum, in units of the clip's sensitivity.
     moves = torch.full((planned.steps,), 1 + memory.sensitivity, dtype=torch.float64)
     moves[0] = 1
-    draw = generator(run.seed, "canary's coins", torch.device("cpu"))
-    included = torch.rand(trials, generator=draw) < 0.5
+    included = coins(run.seed, "canary's coins", trials)
     canary, companion = _members(run)
     scores = [
         float(moves @ _sums(step, canary if coin else companion, planned.steps))

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpbench.audit.canaries import coins
 from dpbench.audit.game import RunGame, attacked, last_release
 from dpbench.audit.inference import Scores
 from dpbench.audit.steps import check_single_steps
@@ -21,7 +22,6 @@ from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.models.mlp import Mlp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.system.errors import UserError
-from dpbench.system.seeds import generator
 from dpbench.training.plan import plan
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.run import Run
@@ -45,8 +45,7 @@ def play_network(run: Run, trials: int) -> RunGame:
     data = run.load(Path()).train
     step = private_step(run, planned, torch.device("cpu"))
     step.recorder = Recorder()
-    draw = generator(run.seed, "canary's coins", torch.device("cpu"))
-    included = torch.rand(trials, generator=draw) < 0.5
+    included = coins(run.seed, "canary's coins", trials)
     batches = planned.sampler.batches(len(data), run.stream("batches", torch.device("cpu")))
     scores = [_score(step, data.at(next(batches)), coin) for coin in included.tolist()]
     attack = Scores(np.array(scores), included.numpy())

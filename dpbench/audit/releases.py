@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from dpbench.audit.canaries import coins
 from dpbench.audit.game import Game
 from dpbench.audit.inference import Scores
 from dpbench.audit.tradeoff import Account, Search
@@ -17,7 +18,6 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, 
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.search.private import best_of, draw_trials
 from dpbench.system.errors import UserError
-from dpbench.system.seeds import generator
 from dpbench.training.run import Run
 from dpbench.training.score import noisy_accuracy
 from dpbench.training.statistics import PrivateNormalization
@@ -105,8 +105,7 @@ def _played(
     what: str, run: Run, trials: int, account: Account, score: Callable[[bool, Stream], float]
 ) -> Game:
     """The game of independent trials, each scored with the canary or without it."""
-    draw = generator(run.seed, "canary's coins", torch.device("cpu"))
-    included = torch.rand(trials, generator=draw) < 0.5
+    included = coins(run.seed, "canary's coins", trials)
     stream = run.stream("noise", torch.device("cpu"))
     scores = [score(coin, stream.derived(str(k))) for k, coin in enumerate(included.tolist())]
     attack = Scores(np.array(scores), included.numpy())

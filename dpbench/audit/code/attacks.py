@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge, nominal_of
+from dpbench.audit.canaries import coins
 from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.examples import LENGTH, one_hot
 from dpbench.audit.code.task import Batch
@@ -15,7 +16,6 @@ from dpbench.audit.inference import Scores
 from dpbench.audit.peers.contenders import play_contender_run
 from dpbench.audit.peers.peer import StepRelease, Task
 from dpbench.privacy.accountants import pld
-from dpbench.system.seeds import generator
 
 LEARNING_RATE = 2.0**-6
 """So small that a model, and with it the canary's gradient, hardly moves."""
@@ -69,8 +69,7 @@ def play(code: Audited, canaries: int, seed: int) -> Game:
 
 def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:
     claim = code.claim
-    draw = generator(seed, "canaries' coins", torch.device("cpu"))
-    members = (torch.rand(canaries, generator=draw) < 0.5).nonzero().flatten()
+    members = coins(seed, "canaries' coins", canaries).nonzero().flatten()
     settings = (claim.sample_rate, claim.noise_multiplier, claim.steps, seed)
     task = Task(canaries, members, *settings)
     return play_contender_run(lambda task: AuditedPeer(code, task), task, claim.delta)[0]
@@ -80,8 +79,7 @@ def _steps(code: Audited, trials: int, seed: int) -> Game:
     """Steps on a companion and, by a fair coin for each, a canary."""
     _, companion, others = code.examples.unlike(code.claim.bound)
     both = companion.followed_by(others.at([0]))
-    draw = generator(seed, "canary's coins", torch.device("cpu"))
-    included = torch.rand(trials, generator=draw) < 0.5
+    included = coins(seed, "canary's coins", trials)
     usual = code.exact_sum(companion)
     direction = code.exact_sum(both) - usual
     residuals = _releases(code, (companion, both), included, seed) - usual
@@ -95,11 +93,10 @@ def _steps(code: Audited, trials: int, seed: int) -> Game:
 def _releases(code: Audited, batches: tuple[Batch, Batch], included: Tensor, seed: int) -> Tensor:
     """The noisy sums [trials, D] of steps on the second batch where `included`, else the first."""
     settings: dict[str, Any] = {"learning_rate": LEARNING_RATE}
-    coins = included.long().tolist()
     if isinstance(code, AuditedStep):
-        return code.sums_of([batches[coin] for coin in coins], seed=seed, **settings)
+        return code.sums_of([batches[coin] for coin in included.tolist()], seed=seed, **settings)
     without, with_canary = (
-        code.sums(batch, len(coins), seed=2 * seed + k, **settings)
+        code.sums(batch, len(included), seed=2 * seed + k, **settings)
         for k, batch in enumerate(batches)
     )
     return torch.where(included.unsqueeze(1), with_canary, without)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge, nominal_of
-from dpbench.audit.canaries import Canaries, OneHotPatterns
+from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.peers.jax_peer import JaxPrivacy
@@ -20,7 +20,7 @@ from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.system.errors import Unavailable
 from dpbench.system.progress import counting
-from dpbench.system.seeds import derived, generator, torch_state_kept
+from dpbench.system.seeds import derived, torch_state_kept
 from dpbench.training.plan import plan
 from dpbench.training.run import Run
 
@@ -145,8 +145,7 @@ def play_contender_steps(
         iter(make(replace(single, members=torch.arange(k), steps=trials, seed=seed)).steps())
         for k, seed in enumerate((2 * task.seed, 2 * task.seed + 1))  # independent noise
     )
-    draw = generator(task.seed, "a contender's coins", torch.device("cpu"))
-    included = torch.rand(trials, generator=draw) < 0.5
+    included = coins(task.seed, "a contender's coins", trials)
     releases = [next(with_canary if coin else without) for coin in included]
     peer = make(replace(single, members=torch.arange(0)))
     for _ in peer.steps():
