@@ -1,7 +1,6 @@
 """Audits of other libraries: each trains on canaries with its own code, and is attacked."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -84,7 +83,8 @@ def audit_contender(
     """
     make, delta = CONTENDERS[name], run.privacy.delta
     task = _task(run, canaries)
-    with _isolated_generator(run.seed):
+    with torch_state_kept(torch.device("cpu")):  # libraries draw from the global generator
+        torch.manual_seed(derived(run.seed, "a contender's own draws"))
         played, peer = GAMES[game](make, task, delta)
     exact = nominal_of(played).epsilon
     if nominal is not None:
@@ -108,14 +108,6 @@ def _task(run: Run, canaries: int) -> Task:
         steps=planned.steps,
         seed=run.seed,
     )
-
-
-@contextmanager
-def _isolated_generator(seed: int) -> Iterator[None]:
-    """Seeds torch's global generator, which libraries draw from by default, and restores it."""
-    with torch_state_kept(torch.device("cpu")):
-        torch.manual_seed(derived(seed, "a contender's own draws"))
-        yield
 
 
 def play_contender_run(make: Make, task: Task, delta: float) -> tuple[Game, Peer]:
