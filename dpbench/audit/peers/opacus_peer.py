@@ -26,22 +26,6 @@ ADAPTIVE = {
 """Adaptive clipping with a bound that hardly moves, so that all steps are alike."""
 
 
-class EmbeddingModel(nn.Module):
-    """One parameter for each canary; inputs [B, 1] are canaries' numbers.
-
-    column: whether outputs are [B, 1], as from a last layer with one unit, rather than [B].
-    """
-
-    def __init__(self, size: int, column: bool):
-        super().__init__()
-        self.numbers = nn.Embedding(size, 1)
-        nn.init.zeros_(self.numbers.weight)
-        self._column = column
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.numbers(x).flatten(1 if self._column else 0)
-
-
 @dataclass(frozen=True)
 class Settings:
     """Settings of Opacus.
@@ -67,7 +51,7 @@ class Opacus:
 
         self.library = f"Opacus {version('opacus')} ({settings.label})"
         self._task = task
-        model = EmbeddingModel(task.size, settings.column)
+        model = _model(task.size, settings.column)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that secure_mode is off, which is the default
             self._engine = PrivacyEngine()
@@ -108,6 +92,16 @@ class Opacus:
     def epsilon(self, delta: float) -> float:
         with np.errstate(divide="ignore"):  # Opacus takes log(1 - rate), also at a rate of 1
             return float(self._engine.get_epsilon(delta))
+
+
+def _model(size: int, column: bool) -> nn.Module:
+    """One parameter for each canary; inputs [B, 1] are canaries' numbers.
+
+    column: whether outputs are [B, 1], as from a last layer with one unit, rather than [B].
+    """
+    numbers = nn.Embedding(size, 1)
+    nn.init.zeros_(numbers.weight)
+    return nn.Sequential(numbers, nn.Flatten(1 if column else 0))
 
 
 def _loader(task: Task, settings: Settings) -> DataLoader:
