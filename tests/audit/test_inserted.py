@@ -135,7 +135,7 @@ def test_a_canary_moves_the_sum_by_the_sensitivity_at_most_and_mostly_by_all_of_
         transcripts.append(known)
         return likelihood(known)
 
-    play_white_box(run, None, 40, quiet=True)
+    play_white_box(run, None, 40)
     (known,) = transcripts
     assert known.shifts.max() <= 1 + 1e-5
     assert known.shifts.max() > (0.3 if "layerwise" in overrides[-1] else 0.99)
@@ -163,7 +163,7 @@ def test_the_score_is_the_ratio_of_densities_with_and_without_the_canary():
 def attacked():
     """A private run on digits, with canaries."""
     run = run_of(run_config(["method=dpsgd", *SHORT]))
-    return run, play_white_box(run, None, 2000, quiet=True)
+    return run, play_white_box(run, None, 2000)
 
 
 @pytest.mark.slow
@@ -193,7 +193,7 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
 
     monkeypatch.setattr(Gaussian, "add", mutant)
     run = run_of(run_config(["method=dpsgd", *SHORT]))
-    played = play_white_box(run, None, 1000, quiet=True)
+    played = play_white_box(run, None, 1000)
     assert gdp_epsilon(*played.scores.halves(0), 1e-3, 0.95) > pld(played.ledger, 1e-3)
 
 
@@ -212,4 +212,4 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
 def test_runs_without_a_place_for_canaries_are_refused(overrides, canaries, why):
     run = run_of(run_config(overrides))
     with pytest.raises(UserError, match=why):
-        play_white_box(run, None, canaries, quiet=True)
+        play_white_box(run, None, canaries)

@@ -30,7 +30,7 @@ SHORT = ["model.widths=[64]", "epochs=10", "batch_size=256", "privacy.delta=1e-3
 def attacked():
     """A private run on digits, with canaries."""
     run = run_of(run_config(["method=dpsgd", *SHORT]))
-    return run, play_white_box(run, None, 2000, quiet=True)
+    return run, play_white_box(run, None, 2000)
 
 
 def test_confidences_are_logits_of_the_probability_of_the_label():

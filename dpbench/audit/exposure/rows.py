@@ -101,7 +101,7 @@ def _rows_of(
     run = run_of(config)
     white = None
     if run.method.private:
-        white = play_white_box(run, config.data_folder, canaries, quiet=True)
+        white = play_white_box(run, config.data_folder, canaries)
     black = black_box(records)
     for name in (ALL_GROUPS, *map(str, target.table.groups)):
         group = None if name == ALL_GROUPS else run.dataset.groups.index(name)

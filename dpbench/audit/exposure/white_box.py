@@ -24,7 +24,6 @@ from dpbench.methods.raco import Lagrangian
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
 from dpbench.system.errors import UserError
 from dpbench.training.plan import plan
-from dpbench.training.progress import Progress
 from dpbench.training.provenance import ResourceUsage
 from dpbench.training.run import Run
 from dpbench.training.start import private_step, start_training
@@ -58,7 +57,7 @@ class WhiteBox:
         return Scores(self.scores.values[chosen], self.scores.included[chosen])
 
 
-def play_white_box(run: Run, folder: Path, number: int, quiet: bool = False) -> WhiteBox:
+def play_white_box(run: Run, folder: Path, number: int) -> WhiteBox:
     """Train a run on its data and `number` canaries, and score each canary by all noisy sums.
 
     Raises UserError for runs that the attack does not cover, such as those with users or with
@@ -74,7 +73,7 @@ def play_white_box(run: Run, folder: Path, number: int, quiet: bool = False) -> 
     coordinates = quiet_coordinates(step, data.train, number, run.seed)
     length, groups = worst_case_norm(run.method.clip), len(run.dataset.groups)
     canaries = draw_canaries(coordinates, size, groups, length, run.seed)
-    transcript, ledger = _train_recorded(run, canaries, data, quiet)
+    transcript, ledger = _train_recorded(run, canaries, data)
     scores = Scores(likelihood(transcript).numpy(), canaries.included.numpy())
     return WhiteBox(scores, canaries.groups, ledger)
 
@@ -103,9 +102,7 @@ def _check(run: Run) -> None:
         )
 
 
-def _train_recorded(
-    run: Run, canaries: GradientCanaries, data: Data, quiet: bool
-) -> tuple[Transcript, Ledger]:
+def _train_recorded(run: Run, canaries: GradientCanaries, data: Data) -> tuple[Transcript, Ledger]:
     """Train the run with the canaries in its data, and record what the attacker observes."""
     gradient = CanaryInsertion(run.method.gradient, canaries)
     run = replace(run, method=replace(run.method, gradient=gradient))
@@ -113,10 +110,8 @@ def _train_recorded(
     training = start_training(run, planned, data, ResourceUsage(data.train.device))
     training.step.recorder = Recorder()
     recorder = TranscriptRecorder(canaries, training.step)
-    with Progress(planned, run.privacy.delta, quiet, 0) as progress:
-        for _ in training:
-            recorder.add(*last_release(training.step))
-            progress.advance()
+    for _ in training:
+        recorder.add(*last_release(training.step))
     assert isinstance(planned.sampler.law, Poisson)
     return recorder.transcript(planned.sampler.law.rate), training.ledger
 
