@@ -106,14 +106,11 @@ class AuditTask:
     def rows(self) -> "Answer":
         """The rows, or the reason why there are none."""
         try:
-            return list(map(_row, self._audits()))
+            if self.only is None:
+                return list(map(_row, _audits(self.overrides)))
+            return [_row(_only_audit(self.only, list(self.overrides)))]
         except Unavailable as reason:
             return f"Not audited: {reason}"
-
-    def _audits(self) -> Iterator[Audit]:
-        if self.only is None:
-            return _audits(self.overrides)
-        return iter([_only_audit(self.only, list(self.overrides))])
 
 
 def audit_table(target: Target) -> dict[str, bytes]:
