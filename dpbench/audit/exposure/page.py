@@ -1,7 +1,7 @@
 """The page, numbers and picture of `dpbench.audit.exposure.rows`."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from dpbench.audit.exposure.membership import Exposure
 from dpbench.audit.exposure.rows import (
@@ -14,7 +14,6 @@ from dpbench.audit.exposure.rows import (
 from dpbench.figures.formats import images, paper_figure, symbol, titled
 from dpbench.records.collect import RECORDS
 from dpbench.records.epsilon import legend
-from dpbench.records.record import Record
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import NO_VALUE, Grid
@@ -51,18 +50,13 @@ def exposure_figure(target: Target) -> dict[str, bytes]:
     records = shadow_runs(target)
     rows = exposure_rows(target, records, canaries)
     grid = Grid("", HEAD, tuple(_lines(rows, target.table.baseline)))
-    terms = legend(record.statement for runs in records.values() for record in runs)
+    shadows = [record for runs in records.values() for record in runs]
     return {
-        "md": _page(target, rows, grid, terms),
+        "md": _page(target, rows, grid, legend(record.statement for record in shadows)),
         "csv": grid.csv.encode(),
         **images(titled(_picture(rows), target.title)),
-        RECORDS: records_text(records).encode(),
+        RECORDS: "".join(f"{record.json()}\n" for record in shadows).encode(),
     }
-
-
-def records_text(records: Mapping[str, Sequence[Record]]) -> str:
-    """The records of the shadow runs, one per line."""
-    return "".join(f"{record.json()}\n" for runs in records.values() for record in runs)
 
 
 def _lost(row: ExposureRow, rows: Sequence[ExposureRow], baseline: str) -> float:
