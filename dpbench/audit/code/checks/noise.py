@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from scipy import stats
@@ -39,14 +39,6 @@ LEAST = 1e-3
 
 LEARNING_RATE = 2.0**-6
 """So small that the model, and with it the sum, hardly moves over the steps of a run."""
-
-
-class Condition(NamedTuple):
-    """A batch and settings under which the noise must have the claimed scale, in words."""
-
-    words: str
-    batch: Batch
-    settings: dict[str, Any]
 
 
 def noise(code: Audited, batch: Batch, draws: int, least_runs: int = 1, **settings: Any) -> Tensor:
@@ -102,14 +94,15 @@ def _conditions(code: Audited) -> Iterator[Finding]:
     bound, multiplier = code.claim.bound, code.claim.noise_multiplier
     made = code.examples
     batch, many = made.usual(bound), made.many(bound)
-    for words, examples, settings in (
-        Condition("with one example in the batch", batch.at([0]), {}),
-        Condition("with 16 examples in the batch", many, {}),
-        Condition("with tiny gradients", made.tiny(bound), {}),
-        Condition("at four times the bound", made.usual(4 * bound), {"bound": 4 * bound}),
-        Condition("at twice the multiplier", batch, {"noise_multiplier": 2 * multiplier}),
-        Condition("with physical batches of 4 of 16", many, {"physical_batch_size": 4}),
-    ):
+    conditions: tuple[tuple[str, Batch, dict[str, Any]], ...] = (
+        ("with one example in the batch", batch.at([0]), {}),
+        ("with 16 examples in the batch", many, {}),
+        ("with tiny gradients", made.tiny(bound), {}),
+        ("at four times the bound", made.usual(4 * bound), {"bound": 4 * bound}),
+        ("at twice the multiplier", batch, {"noise_multiplier": 2 * multiplier}),
+        ("with physical batches of 4 of 16", many, {"physical_batch_size": 4}),
+    )
+    for words, examples, settings in conditions:
         drawn = noise(code, examples, DRAWS_OF_A_CONDITION, **settings)
         if _differs(spread := _spread(drawn), drawn.numel()):
             yield _wrong_scale(f", {words}", spread)
