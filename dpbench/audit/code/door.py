@@ -92,10 +92,8 @@ def report_of(
     confidence = fraction("confidence", spelled_number(settings["confidence"]))
     canaries = integer("canaries", spelled_integer(settings["canaries"]), 0, MAX_CANARIES)
     seed = integer("seed", spelled_integer(settings["seed"]), least=0)
-    code, checks = (
-        KINDS[kind](name, factory, claim, seed=seed, examples=examples),
-        dict[str, Finding](),
-    )
+    code = KINDS[kind](name, factory, claim, seed=seed, examples=examples)
+    checks: dict[str, Finding] = {}
     if nominal is not None:
         checks["account"] = account(claim, nominal)
     with counting("checks", len(checks_of(kind))) as count:
