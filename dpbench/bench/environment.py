@@ -1,6 +1,5 @@
 """The environment of a measurement."""
 
-import math
 import os
 import platform
 import re
@@ -29,7 +28,7 @@ def processor_name(device: str) -> str:
 
 def load_per_core() -> float:
     """The number of processes that ran or waited in the last minute, by core."""
-    return os.getloadavg()[0] / (os.cpu_count() or 1) if hasattr(os, "getloadavg") else math.nan
+    return os.getloadavg()[0] / (os.cpu_count() or 1)
 
 
 def _machine(device: str) -> list[str]:
