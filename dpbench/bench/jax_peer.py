@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -59,10 +60,8 @@ class JaxPrivacy:
         self._lr, self._noise_multiplier = float(lr), float(noise_multiplier)
 
     def weights(self) -> Tensor:
-        import numpy
-
-        flat = [numpy.asarray(w).ravel() for layer in self._weights for w in layer]
-        return torch.from_numpy(numpy.concatenate(flat))
+        flat = [np.asarray(w).ravel() for layer in self._weights for w in layer]
+        return torch.from_numpy(np.concatenate(flat))
 
     def wait(self) -> None:
         import jax
