@@ -63,8 +63,9 @@ def _cell(
         reason = IMPOSSIBLE if row.name in impossible else MISSING
         return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
     mean = statistics.fmean(values)
-    error = standard_error(values)
-    spread = error if edition.file.spread == STANDARD_ERROR else standard_deviation(values)
+    spread = standard_deviation(values)
+    if edition.file.spread == STANDARD_ERROR:
+        spread /= math.sqrt(len(values))
     result = judge(edition, column, values, printed)
     return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
 
@@ -74,8 +75,3 @@ def standard_deviation(values: Sequence[float]) -> float:
     if len(values) < 2 or not all(map(math.isfinite, values)):
         return math.nan
     return statistics.stdev(values)
-
-
-def standard_error(values: Sequence[float]) -> float:
-    """The standard error of the mean: standard deviation / sqrt(n)."""
-    return standard_deviation(values) / math.sqrt(len(values))
