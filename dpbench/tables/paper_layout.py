@@ -104,7 +104,7 @@ def _paper_table(table: Table, edition: Edition, columns: Sequence[Column]) -> P
                 _cell(cells.get((label, c.name)), best[c.name] if label in ranked else None)
                 for c in columns
             ]
-            shown = _in_symbols(condition)
+            shown = re.sub(r"\bepsilon (?=[\d.])", "ε = ", condition)
             rows.append(PaperRow(shown, name, (*numbers, *epsilons.get(label, ()))))
     heads = (*map(_column_name, columns), *(f"ε, {name}" for name in BOUNDS))
     return PaperTable(edition.name, _caption(table, edition), heads, tuple(rows))
@@ -139,10 +139,6 @@ def _method(label: str, condition: str) -> str:
     """The display name of the method in a row's label, with its variant."""
     method, bracket, variant = label.removeprefix(f"{condition}, ").partition(" (")
     return f"{method_name(method)}{bracket}{variant}"
-
-
-def _in_symbols(condition: str) -> str:
-    return re.sub(r"\bepsilon (?=[\d.])", "ε = ", condition)
 
 
 def _column_name(column: Column) -> str:
