@@ -14,6 +14,7 @@ class Opacus(TorchStepper):
     def __init__(self, model: nn.Module, batch: Batch, mode: str):
         from opacus.grad_sample.utils import wrap_model
         from opacus.optimizers import get_optimizer_class
+        from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
         super().__init__(model, batch)
         ghost = mode == "ghost"
@@ -27,12 +28,9 @@ class Opacus(TorchStepper):
         )
         self.criterion = nn.CrossEntropyLoss()
         if ghost:
-            self.criterion = self._two_passes()
-
-    def _two_passes(self):
-        from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
-
-        return DPLossFastGradientClipping(self.wrapped, self.optimizer, self.criterion)
+            self.criterion = DPLossFastGradientClipping(
+                self.wrapped, self.optimizer, self.criterion
+            )
 
     def __call__(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
