@@ -26,6 +26,9 @@ from dpbench.tables.conditions import setting
 Key = tuple[Any, ...]
 """The values of the settings of a row, or of a column."""
 
+Cell = tuple[Key, Key]
+"""A row and a column."""
+
 OUTER_COMMA = re.compile(r",(?![^\[]*\])(?![^{]*\})")
 """A comma between values, and not within a list or a mapping."""
 
@@ -48,6 +51,13 @@ class SweepLayout:
     metrics: tuple[str, ...]
     baseline: str = ""
     untuned: tuple[str, ...] = ()
+
+    def cell_of(self, config: Mapping[str, Any]) -> Cell:
+        """The row and the column of a run."""
+        row, column = (
+            tuple(value_of(config, key) for key in keys) for keys in (self.rows, self.columns)
+        )
+        return row, column
 
 
 class Mean(NamedTuple):
@@ -146,22 +156,15 @@ def check_keys(records: Sequence[Record], keys: Sequence[str]) -> None:
             raise UserError(f"no record has the setting {key}: {nearest(key, known)}")
 
 
-def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[tuple[Key, Key], Runs]:
+def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[Cell, Runs]:
     """The runs by row and column; UserError where runs in one cell differ by more than the seed."""
     check_keys(records, [*layout.rows, *layout.columns])
-    cells: dict[tuple[Key, Key], dict[Any, Record]] = {}
+    cells: dict[Cell, dict[Any, Record]] = {}
     for record in records:
-        row, column = (
-            tuple(value_of(record.config, key) for key in keys)
-            for keys in (layout.rows, layout.columns)
-        )
-        cells.setdefault((row, column), {})[_identity(record)] = record
+        identity = settings_but_seed(record.config), record.config.get("seed")
+        cells.setdefault(layout.cell_of(record.config), {})[identity] = record
     _check_alike([[*cell.values()] for cell in cells.values()])
     return {key: Runs(tuple(cell.values())) for key, cell in cells.items()}
-
-
-def _identity(record: Record) -> tuple[str, Any]:
-    return settings_but_seed(record.config), record.config.get("seed")
 
 
 def _check_alike(cells: Sequence[Sequence[Record]]) -> None:

@@ -10,9 +10,8 @@ from dpbench.records.divergence import DIVERGED
 from dpbench.records.identity import setting_of
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
-from dpbench.tables.sweep.cells import Key, SweepLayout, value_of
+from dpbench.tables.sweep.cells import Cell, SweepLayout
 
-Cell = tuple[Key, Key]
 Settings = dict[str, list[Record]]
 """Runs by the name of their settings, budget included, but for the seed and the split."""
 
@@ -50,11 +49,8 @@ def best_on_validation(
 def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[Cell, Settings]:
     cells: dict[Cell, Settings] = {}
     for record in records:
-        row, column = (
-            tuple(value_of(record.config, key) for key in keys)
-            for keys in (layout.rows, layout.columns)
-        )
-        cells.setdefault((row, column), {}).setdefault(_settings(record.config), []).append(record)
+        settings = cells.setdefault(layout.cell_of(record.config), {})
+        settings.setdefault(_settings(record.config), []).append(record)
     return cells
 
 

@@ -14,7 +14,13 @@ from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, unwritable, write_atomically
 from dpbench.system.validate import key_values, one_of, path_of, positive, spelled_number
 from dpbench.tables.counts import counted
-from dpbench.tables.sweep.cells import Key, SweepLayout, filter_records, group_runs, varied_settings
+from dpbench.tables.sweep.cells import (
+    Cell,
+    SweepLayout,
+    filter_records,
+    group_runs,
+    varied_settings,
+)
 from dpbench.tables.sweep.chosen import best_on_validation
 from dpbench.tables.sweep.differences import check_baseline, untuned
 from dpbench.tables.sweep.equal_seconds import within
@@ -78,7 +84,7 @@ def table(arguments: Sequence[str]) -> str:
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values["baseline"], untuned(records, trials))
-    tried: Mapping[tuple[Key, Key], int] = {}
+    tried: Mapping[Cell, int] = {}
     if values["best"]:
         records, tried = best_on_validation(records, filter_records(trials, filters), layout)
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()

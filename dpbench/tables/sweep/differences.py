@@ -10,7 +10,7 @@ from dpbench.metrics.registry import parse_name
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError, nearest
 from dpbench.tables.grid import NO_VALUE, interval_text
-from dpbench.tables.sweep.cells import Key, Runs, SweepLayout, value_of
+from dpbench.tables.sweep.cells import Cell, Key, Runs, SweepLayout, value_of
 
 METHOD = "method"
 
@@ -30,7 +30,7 @@ class Differences:
     """
 
     layout: SweepLayout
-    runs: Mapping[tuple[Key, Key], Runs]
+    runs: Mapping[Cell, Runs]
 
     def rows(self) -> set[Key]:
         """The rows with a method that is compared."""
@@ -98,7 +98,7 @@ class Differences:
         ]
         return bases[0] if len(bases) == 1 else None
 
-    def _compared(self) -> Iterator[tuple[Key, Key]]:
+    def _compared(self) -> Iterator[Cell]:
         yield from (cell for cell in self.runs if self._method(*cell) != self.layout.baseline)
 
     def _method(self, row: Key, column: Key) -> object:

@@ -16,13 +16,7 @@ from dpbench.tables.grid import NO_VALUE, Grid, csv_text, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.page import Page
 from dpbench.tables.privacy import TIGHTEST_COLUMN
-from dpbench.tables.sweep.cells import (
-    Key,
-    Mean,
-    Runs,
-    SweepLayout,
-    value_of,
-)
+from dpbench.tables.sweep.cells import Cell, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.tables.sweep.differences import Differences
 
 EQUAL_BUDGETS = 1.05
@@ -70,10 +64,10 @@ class SweepTable:
     other seeds, and how many settings were tried where validation chose one."""
 
     layout: SweepLayout
-    runs: Mapping[tuple[Key, Key], Runs]
+    runs: Mapping[Cell, Runs]
     title: str
     left_out: tuple[str, ...] = ()
-    tried: Mapping[tuple[Key, Key], int] = field(default_factory=dict)
+    tried: Mapping[Cell, int] = field(default_factory=dict)
 
     @property
     def markdown(self) -> str:
