@@ -15,9 +15,8 @@ from dpbench.dashboard.board_view import (
 )
 from dpbench.dashboard.values import DASH, delta_text, gap_text, with_unit
 from dpbench.tables.counts import counted
-from dpbench.tables.grid import Grid, number
+from dpbench.tables.grid import Grid, csv_text, number
 from dpbench.tables.latex import tabular
-from dpbench.tables.tidy import csv_text
 
 
 def across_view(board: dict, names: Mapping[str, str]) -> dict:
