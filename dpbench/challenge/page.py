@@ -17,11 +17,11 @@ from dpbench.metrics.paired_t import (
 )
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS
-from dpbench.records.epsilon import legend, marked, rounded_up
+from dpbench.records.epsilon import legend
 from dpbench.records.record import Record
 from dpbench.search.report import at_edge
 from dpbench.tables.conditions import row_name
-from dpbench.tables.grid import NO_VALUE, Grid, interval_text, number
+from dpbench.tables.grid import NO_VALUE, Grid, epsilon_text, interval_text, number
 from dpbench.tables.page import Block, Page
 from dpbench.tables.sweep.cells import Runs
 
@@ -113,15 +113,21 @@ def _grid(
     name = entry.protocol.rules.metric
     metric = parse_name(name).metric
     assert metric
-    lines = [(f"{method_name(entry.name)}, the entry", outcome.tested, NO_VALUE, NO_VALUE)]
+    lines = [(f"{method_name(entry.name)}, the entry", Runs(outcome.tested), NO_VALUE, NO_VALUE)]
     for row, records in baselines.items():
         test, verdict = compared[row]
         difference = interval_text(test, metric.digits)
-        lines.append((method_name(row), tuple(records), difference, verdict))
-    lines.sort(key=lambda line: -metric.sign * Runs(line[1]).mean(name).value)
+        lines.append((method_name(row), Runs(tuple(records)), difference, verdict))
+    lines.sort(key=lambda line: -metric.sign * line[1].mean(name).value)
     rows = (
-        (text, _mean(Runs(records), name), *difference, _epsilon(Runs(records)), _seconds(records))
-        for text, records, *difference in lines
+        (
+            text,
+            _mean(runs, name),
+            *difference,
+            epsilon_text(runs.epsilon, runs.guarantee),
+            _seconds(runs.records),
+        )
+        for text, runs, *difference in lines
     )
     head = ("method", metric.label, "difference", "the entry is", "epsilon (PLD)", "seconds")
     return Grid(label or entry.protocol.target.config["choices"]["dataset"], head, tuple(rows))
@@ -132,11 +138,6 @@ def _mean(runs: Runs, name: str) -> str:
     digits = metric.digits if metric else None
     value, spread = (number(x, digits) for x in (mean.value, mean.spread))
     return f"{value} ± {spread} ({mean.n})"
-
-
-def _epsilon(runs: Runs) -> str:
-    epsilon = runs.epsilon
-    return epsilon if isinstance(epsilon, str) else marked(rounded_up(epsilon), runs.guarantee)
 
 
 def _seconds(records: Sequence[Record]) -> str:

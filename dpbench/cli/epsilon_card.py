@@ -5,8 +5,8 @@ from typing import Any
 
 from dpbench.config.names import method_name
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
-from dpbench.records.epsilon import Terms, epsilon_or_reason, marked, rounded_up
-from dpbench.tables.grid import Grid
+from dpbench.records.epsilon import Terms, epsilon_or_reason
+from dpbench.tables.grid import Grid, epsilon_text
 from dpbench.tables.page import Block, Page
 
 ATTACKS = {
@@ -34,14 +34,10 @@ def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) ->
 
 def _epsilons(said: Statement, replace_one: float | None) -> Iterator[tuple[str, str]]:
     for name, accountant in ACCOUNTANTS.items():
-        shown = _shown(epsilon_or_reason(said, name), said["guarantee"])
+        shown = epsilon_text(epsilon_or_reason(said, name), said["guarantee"])
         yield shown, accountant.description
     if replace_one is not None:
-        yield _shown(replace_one, said["guarantee"]), "PLD, for one example replaced"
-
-
-def _shown(epsilon: float | str, guarantee: str) -> str:
-    return epsilon if isinstance(epsilon, str) else marked(rounded_up(epsilon), guarantee)
+        yield epsilon_text(replace_one, said["guarantee"]), "PLD, for one example replaced"
 
 
 def _facts(said: Statement) -> Iterator[str]:

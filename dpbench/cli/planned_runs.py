@@ -7,8 +7,8 @@ from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
 from dpbench.mechanism.method import Inapplicable
 from dpbench.privacy.statement import UPPER_BOUNDS, Statement
-from dpbench.records.epsilon import Terms, epsilon_or_reason, legend, marked, rounded_up
-from dpbench.tables.grid import NO_VALUE, Grid
+from dpbench.records.epsilon import Terms, epsilon_or_reason, legend
+from dpbench.tables.grid import NO_VALUE, Grid, epsilon_text
 from dpbench.tables.page import Page
 from dpbench.training.plan import privacy_statement
 
@@ -50,8 +50,5 @@ def _cells(said: Statement) -> Iterator[str]:
     yield NO_VALUE if said["sample_rate"] is None else f"{said['sample_rate']:.4g}"
     yield f"{said['noise_multiplier']:.4g}"
     for accountant in UPPER_BOUNDS:
-        epsilon = epsilon_or_reason(said, accountant)
-        if not isinstance(epsilon, str):
-            epsilon = marked(rounded_up(epsilon), said["guarantee"])
-        yield epsilon
+        yield epsilon_text(epsilon_or_reason(said, accountant), said["guarantee"])
     yield Terms.of(said).text_of_delta

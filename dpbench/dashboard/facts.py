@@ -4,9 +4,8 @@ from dpbench.dashboard.privacy import SHOWN, bound_text
 from dpbench.dashboard.values import DASH, delta_text
 from dpbench.records.collect import StoredRecord
 from dpbench.records.divergence import NOT_FINITE, nonfinite_gradients
-from dpbench.records.epsilon import marked, rounded_up
 from dpbench.records.record import Record
-from dpbench.tables.grid import number
+from dpbench.tables.grid import epsilon_text, number
 
 
 def facts(stored: StoredRecord, statement: dict, cost: dict) -> dict[str, str]:
@@ -31,7 +30,7 @@ def facts(stored: StoredRecord, statement: dict, cost: dict) -> dict[str, str]:
 def epsilon_texts(statement: dict) -> dict[str, str]:
     """The epsilon by accountant, marked if it is only claimed, or the reason why there is none."""
     return {
-        name: value if isinstance(value, str) else marked(rounded_up(value), statement["guarantee"])
+        name: epsilon_text(value, statement["guarantee"])
         for name, value in statement["axis"].items()
     }
 

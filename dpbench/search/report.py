@@ -8,13 +8,13 @@ import pandas as pd
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Bound
-from dpbench.records.epsilon import largest_epsilon, marked, rounded_up
+from dpbench.records.epsilon import largest_epsilon
 from dpbench.search.expected_best import budgets, expected_best
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
 from dpbench.system.validate import spelled_number
 from dpbench.tables.counts import counted
-from dpbench.tables.grid import Grid
+from dpbench.tables.grid import Grid, epsilon_text
 from dpbench.tables.page import Block, Page
 
 NOTES = (
@@ -190,7 +190,7 @@ def shown_epsilon(trial: Trial, accountant: Bound) -> str:
     shown = largest_epsilon((record.privacy for record in trial.records), accountant)
     # Runs of a trial differ only in their seed, so one guarantee is that of all.
     guarantee = trial.records[0].privacy["guarantee"]
-    return shown if isinstance(shown, str) else marked(rounded_up(shown), guarantee)
+    return epsilon_text(shown, guarantee)
 
 
 def _reasons(trial: Trial) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from dpbench.metrics.paired_t import PairedTest
+from dpbench.records.epsilon import marked, rounded_up
 from dpbench.tables.cells import Cell
 
 NO_VALUE = "-"
@@ -57,6 +58,11 @@ def signed(value: float, digits: int | None) -> str:
     """A difference, with its sign unless it is written as 0."""
     text = number(value, digits)
     return f"+{text}" if value > 0 and float(text) else text
+
+
+def epsilon_text(epsilon: float | str, guarantee: str) -> str:
+    """An upper bound, rounded up and marked if it is only claimed; or why there is none."""
+    return epsilon if isinstance(epsilon, str) else marked(rounded_up(epsilon), guarantee)
 
 
 def interval_text(test: PairedTest, digits: int | None) -> str:
