@@ -69,8 +69,8 @@ def cost(entry: Entry) -> str:
     trials = sum(request.count for request in entry.searches)
     finals = rules.final_seeds * sum(min(rules.finalists, r.count) for r in entry.searches)
     tested = seeds * len(entry.searches)
-    rows = (rows for rows in entry.protocol.baselines().values())
-    records = [record for by_method in rows for each in by_method.values() for record in each]
+    baselines = entry.protocol.baselines().values()
+    records = [record for by_method in baselines for each in by_method.values() for record in each]
     seconds = statistics.fmean(record.provenance["seconds"] for record in records)
     runs = trials + finals + tested
     minutes = math.ceil(runs * seconds / 60)

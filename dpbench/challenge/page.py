@@ -23,7 +23,7 @@ from dpbench.search.report import at_edge
 from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import NO_VALUE, Grid, epsilon_text, interval_text, number
 from dpbench.tables.page import Block, Page
-from dpbench.tables.sweep.cells import Runs
+from dpbench.tables.sweep.cells import Mean, Runs
 
 NOTE = (
     "Differences: the entry's minus the baseline's, paired by seed, with their 95% interval. "
@@ -36,10 +36,8 @@ NOTE = (
 def render(entry: Entry, outcomes: Sequence[Outcome]) -> str:
     """The page as Markdown: the same records give the same text."""
     protocol = entry.protocol
-    baselines, by_label = (
-        protocol.baselines(),
-        dict(zip(protocol.target.labels, outcomes, strict=True)),
-    )
+    baselines = protocol.baselines()
+    by_label = dict(zip(protocol.target.labels, outcomes, strict=True))
     compared = _compared(entry, by_label, baselines)
     parts: list[Block] = []
     for label, outcome in by_label.items():
@@ -122,7 +120,7 @@ def _grid(
     rows = (
         (
             text,
-            _mean(runs, name),
+            _mean(runs.mean(name), metric.digits),
             *difference,
             epsilon_text(runs.epsilon, runs.guarantee),
             _seconds(runs.records),
@@ -133,9 +131,7 @@ def _grid(
     return Grid(label or entry.protocol.target.config["choices"]["dataset"], head, tuple(rows))
 
 
-def _mean(runs: Runs, name: str) -> str:
-    mean, metric = runs.mean(name), parse_name(name).metric
-    digits = metric.digits if metric else None
+def _mean(mean: Mean, digits: int | None) -> str:
     value, spread = (number(x, digits) for x in (mean.value, mean.spread))
     return f"{value} ± {spread} ({mean.n})"
 
