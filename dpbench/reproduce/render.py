@@ -1,7 +1,7 @@
 """Renders the files of a target from its records: table or figure, numbers, records."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pandas as pd
@@ -46,7 +46,8 @@ def render(
 ) -> dict[str, bytes]:
     """The files by suffix, including the records: the same records give the same bytes."""
     if isinstance(target.table.figure, Drawing):
-        files = _function_of(target.table.figure)(target, records)
+        draw = function("table", {TARGET: target.table.figure.target})
+        files = draw(target, records)
     elif target.table.figure:
         drawn = picture(target, records)
         files = _figure(target, drawn, records, not_run) | images(drawn.figure)
@@ -74,10 +75,6 @@ def texts(target: Target, records: list[Record]) -> dict[str, str]:
     else:
         files = _table(target, records, EVERYTHING_WAS_RUN)
     return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
-
-
-def _function_of(figure: Drawing) -> Callable[[Target, list[Record]], dict[str, bytes]]:
-    return function("table", {TARGET: figure.target})
 
 
 def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim]:

@@ -44,15 +44,10 @@ def trials_in(path: Path, x: str, y: str) -> pd.DataFrame | None:
         data = pd.read_csv(io.StringIO(text))
     except ValueError as error:
         raise UserError(f"{path} is not a table of trials: run the search again.") from error
-    names = [_validated(metric) for metric in (x, y)]
+    names = [f"validation/{metric.partition('/')[2]}" for metric in (x, y)]
     if not {*names, "failed"} <= {*data.columns}:
         return None
     points = data.loc[data["failed"].isna(), names].dropna().set_axis(["x", "y"], axis=1)
     if not all(map(pd.api.types.is_numeric_dtype, points.dtypes)):
         raise UserError(f"{path} has metrics that are not numbers: run the search again.")
     return points.sort_values(["x", "y"])
-
-
-def _validated(metric: str) -> str:
-    """`validation/accuracy` for `test/accuracy`."""
-    return f"validation/{metric.partition('/')[2]}"
