@@ -71,12 +71,13 @@ def _page(
     choices = request.config["choices"]
     keys = [range_.key for range_ in request.space.ranges]
     fixed = [g for g in NAMED_GROUPS if g not in keys]
+    settings = " ".join(f"`{o}`" for o in request.settings)
     count = counted(len(ordered), "trial")
     blocks: list[Block] = [
         f"{count} (by={request.by}, draw={request.draw}) of "
         + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
         + f", each with seed {', '.join(request.seeds)}"
-        + f" and {' '.join(map(_code, request.settings))}.",
+        + f" and {settings}.",
         f"Rule `{request.rule}`: {RULES[request.rule].description}. "
         "Spread: standard deviation over seeds.",
         *(_finals(request, keys, finals) if finals else ()),
@@ -111,10 +112,6 @@ def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
         "The mean over all ways to draw so many of these trials (Dodge et al. 2019): compare "
         "methods at equal numbers.",
     ]
-
-
-def _code(text: str) -> str:
-    return f"`{text}`"
 
 
 def _choice(request: SearchRequest, trial: Trial) -> str:
