@@ -4,11 +4,10 @@ import csv
 import math
 from pathlib import Path
 
-from dpbench.dashboard.documents import AUDIT
+from dpbench.dashboard.documents import AUDIT, text_in
 from dpbench.dashboard.privacy import SHOWN
 from dpbench.records.epsilon import REFUTED, rounded_up
 from dpbench.records.folder import TABLES
-from dpbench.records.reading import text_of
 
 BOUNDS = ("audited (own family)", "audited (GDP)", "audited (one run)")
 """The columns of lower bounds, the first of which counts where it has one."""
@@ -16,9 +15,7 @@ BOUNDS = ("audited (own family)", "audited (GDP)", "audited (one run)")
 
 def audited(folder: Path) -> list[dict]:
     """A row for each line of `tables/audit.csv` with a claim and a bound."""
-    path = folder / TABLES / f"{AUDIT}.csv"
-    text = text_of(path) if path.exists() else ""
-    lines = csv.DictReader(text.splitlines()) if isinstance(text, str) else ()
+    lines = csv.DictReader(text_in(folder / TABLES / f"{AUDIT}.csv").splitlines())
     return [row for line in lines if (row := _row(line))]
 
 

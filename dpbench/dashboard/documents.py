@@ -124,7 +124,7 @@ def citation(study: str) -> dict[str, str | None]:
 
 
 def _document(page: Path, drawn: bool) -> Card:
-    lines = _text(page).splitlines()
+    lines = text_in(page).splitlines()
     title = lines[0].removeprefix("# ") if lines else page.stem
     opening = [*_opening(lines[1:])]
     made = lines[-1] if lines and lines[-1].startswith(MADE_BY) else ""
@@ -149,12 +149,13 @@ def _opening(lines: Iterable[str]) -> Iterator[str]:
 
 def _grid(path: Path) -> tuple[list[str], list[list[str]]]:
     """Head and lines of a CSV file; nothing of one that is missing, damaged or long."""
-    lines = [*csv.reader(_text(path).splitlines())]
+    lines = [*csv.reader(text_in(path).splitlines())]
     return (lines[0], lines[1:]) if 1 < len(lines) <= MOST_LINES else ([], [])
 
 
-def _text(path: Path) -> str:
-    text = text_of(path) if path.exists() else ""
+def text_in(path: Path) -> str:
+    """The text of a file; "" of one that is missing or cannot be read."""
+    text = text_of(path)
     return text if isinstance(text, str) else ""
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from dpbench.dashboard.documents import text_in
 from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable
 from dpbench.system.errors import UserError
@@ -47,7 +48,7 @@ def _compared_table(path: Path) -> dict | Unreadable | None:
     if any(None in line or None in line.values() for line in lines):
         return Unreadable(source, "is damaged: a line has more or fewer fields than the header")
     cells = [_cell(line) for line in lines]
-    page = _page(path)
+    page = text_in(path.with_suffix(".md"))
     title = page.split("\n", 1)[0].removeprefix("# ") or path.stem
     words = command_of(page)
     command = shlex.join(["dpbench", "reproduce", *words]) if words else None
@@ -72,14 +73,6 @@ def _cell(line: dict[str, str]) -> dict:
         "row": row_name(line.get("condition", ""), line["method"]),
         **{k: line[k] for k in fields},
     }
-
-
-def _page(path: Path) -> str:
-    """The Markdown file beside a table; "" where there is none."""
-    try:
-        return path.with_suffix(".md").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _table(
