@@ -3,8 +3,9 @@
 import csv
 import functools
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from dpbench.records.folder import TABLES
@@ -126,7 +127,8 @@ def citation(study: str) -> dict[str, str | None]:
 def _document(page: Path, drawn: bool) -> Card:
     lines = text_in(page).splitlines()
     title = lines[0].removeprefix("# ") if lines else page.stem
-    opening = [*_opening(lines[1:])]
+    # The lines before the first heading, table or picture.
+    opening = takewhile(lambda line: not line.startswith(("#", "|", "![")), lines[1:])
     made = lines[-1] if lines and lines[-1].startswith(MADE_BY) else ""
     head, rows = _grid(page.with_suffix(".csv"))
     return card(
@@ -137,14 +139,6 @@ def _document(page: Path, drawn: bool) -> Card:
         head=head,
         rows=rows,
     )
-
-
-def _opening(lines: Iterable[str]) -> Iterator[str]:
-    """The lines before the first heading, table or picture."""
-    for line in lines:
-        if line.startswith(("#", "|", "![")):
-            return
-        yield line
 
 
 def _grid(path: Path) -> tuple[list[str], list[list[str]]]:
