@@ -10,7 +10,7 @@ from dpbench.records.collect import StoredRecord, collect, readable_records
 from dpbench.records.frames import frame
 from dpbench.records.record import Record
 from dpbench.records.sweep_list import sweeps_of
-from dpbench.records.trackers import RunInfo, Tracker, run_info
+from dpbench.records.trackers import run_info
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
 from dpbench.tables.counts import counted
@@ -36,30 +36,25 @@ def track(arguments: list[str]) -> str:
         raise UserError("track needs a tracker: set tracker=wandb, mlflow, tensorboard or csv.")
     filters = {key_of(a): a.partition("=")[2] for a in arguments if is_scientific(a)}
     records = filter_records(readable_records(config.results), filters)
-    logged = 0
+    logged, repeat = 0, config["again"] is True
     with counting("records", len(records)) as count:
         for record in records:
             sweeps = sweeps_of(config.results, record.digest)
             info = run_info(record.config, config.tracking, sweeps=sweeps)
-            missing = trackers if config["again"] is True else _missing(trackers, info)
-            logged += _log(record, missing, info)
+            missing = {
+                name: tracker
+                for name, tracker in trackers.items()
+                if repeat or not tracker.has(info)
+            }
+            if missing:
+                Tracking(missing, info).finish(record)
+                logged += 1
             count()
     if logged:
         log_table(trackers, COMPARISON, _comparison(config.results, records), config.tracking)
     before = len(records) - logged
     said = f"{counted(logged, 'run')} logged"
     return f"{said}, and {before} before, which again=true repeats." if before else f"{said}."
-
-
-def _missing(trackers: dict[str, Tracker], info: RunInfo) -> dict[str, Tracker]:
-    return {name: tracker for name, tracker in trackers.items() if not tracker.has(info)}
-
-
-def _log(record: Record, trackers: dict[str, Tracker], info: RunInfo) -> bool:
-    """Log a record; returns whether there was a tracker to log it to."""
-    if trackers:
-        Tracking(trackers, info).finish(record)
-    return bool(trackers)
 
 
 def _comparison(folder: Path, records: Sequence[Record]) -> Mapping[str, bytes]:
