@@ -26,11 +26,11 @@ def page(data: dict, records: str, contained: str, drawings: Mapping[str, str]) 
     The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
     a record can be executed.
     """
-    library, ours = _plotly(), script()
+    plotly, ours = library("plotly.offline", "dpbench report").get_plotlyjs(), script()
     parts = {
-        "policy": _policy(library, ours),
+        "policy": _policy(plotly, ours),
         "style": _asset("style.css"),
-        "library": packed(library.encode()),
+        "library": packed(plotly.encode()),
         "script": ours,
         "data": packed(msgspec.json.encode(data)),  # NaN becomes null
         "records": records,
@@ -51,19 +51,12 @@ def packed(content: bytes) -> str:
 
 
 def _policy(*scripts: str) -> str:
-    hashes = " ".join(f"'sha256-{_hash(script)}'" for script in scripts)
+    digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
+    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return (
         f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _hash(script: str) -> str:
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
-def _plotly() -> str:
-    return library("plotly.offline", "dpbench report").get_plotlyjs()
 
 
 def script() -> str:
