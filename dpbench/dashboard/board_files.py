@@ -10,11 +10,6 @@ ENDS = ("mean", "low", "high")
 GAP = ("difference", "difference_half", "difference_n")
 
 
-def board_files(board: dict, names: Mapping[str, str]) -> dict[str, str]:
-    """A board of the page as the texts of files by suffix. names: of methods, for display."""
-    return {"csv": board_csv(board), "tex": board_tex(board, names)}
-
-
 def board_csv(board: dict) -> str:
     """One line per method, its metrics in the units of records, 0.866 for 86.6 %; empty where there
     is no number. Differences are to the board's baseline, paired by seed."""
@@ -53,7 +48,10 @@ def marked(text: str) -> str:
 
 
 def board_tex(board: dict, names: Mapping[str, str]) -> str:
-    """Method, metrics with their intervals, the difference of the first one, and epsilon."""
+    """Method, metrics with their intervals, the difference of the first one, and epsilon.
+
+    names: of methods, for display.
+    """
     first, *others = board["columns"] or [None]
     baseline = names.get(board["baseline"]) if first else None
     labels = [f"{_label(first)}, difference to {baseline}"] if baseline else []

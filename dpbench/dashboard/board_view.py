@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from dpbench.dashboard.answer import answer
-from dpbench.dashboard.board_files import board_files
+from dpbench.dashboard.board_files import board_csv, board_tex
 from dpbench.dashboard.metrics import arrowed
 from dpbench.dashboard.privacy import bound_text
 from dpbench.dashboard.values import DASH, delta_text, epsilon_text, gap_text, value_text, with_unit
@@ -44,7 +44,7 @@ def board_view(board: dict, names: Mapping[str, str]) -> dict:
             for row in board["rows"]
         ],
         "notes": _notes(board, names),
-        "files": board_files(board, names),
+        "files": {"csv": board_csv(board), "tex": board_tex(board, names)},
     }
 
 
