@@ -101,12 +101,13 @@ def _metric(search: Search) -> str:
 
 def _axis(group: Sequence[Search]) -> str | None:
     """The setting that most of the methods search, of several the usual one."""
-    counts = Counter(name for one in group for name in one.settings if _is_numeric(one, name))
+    counts = Counter(
+        name
+        for one in group
+        for name in one.settings
+        if all(_number(trial, name) is not None for trial in one.trials)
+    )
     return max(counts, key=lambda name: (counts[name], name == USUAL), default=None)
-
-
-def _is_numeric(search: Search, name: str) -> bool:
-    return all(_number(trial, name) is not None for trial in search.trials)
 
 
 def _cloud(group: Sequence[Search], axis: str, metric: str) -> dict:
