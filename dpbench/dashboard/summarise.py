@@ -82,8 +82,9 @@ class Summary:
         entries = [metrics.metric_entry(name) for name in names]
         swept = swept_settings(self._series)
         others = sorted(published.methods - self._methods.keys())
+        longest = max(Counter(row["series"] for row in rows).values())
         return {
-            "t": [seven_digits(t) for t in quantiles(max(1, _largest_series(rows) - 1))],
+            "t": [seven_digits(t) for t in quantiles(max(1, longest - 1))],
             "lead": self._lead(tables, unreadable),
             "metrics": entries,
             "accountants": privacy.SHOWN,
@@ -166,10 +167,6 @@ def _measured(values: dict[str, float], names: Sequence[str]) -> dict:
         "metrics": [*map(finite.get, names)],
         "not_finite": [names.index(name) for name in values if name not in finite],
     }
-
-
-def _largest_series(rows: Sequence[dict]) -> int:
-    return max(Counter(row["series"] for row in rows).values())
 
 
 def _sort_key(row: dict) -> tuple:
