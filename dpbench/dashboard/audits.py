@@ -1,11 +1,11 @@
 """The committed table of audits as rows of the page, which draws them beside audited records."""
 
 import csv
-import math
 from pathlib import Path
 
 from dpbench.dashboard.documents import AUDIT, text_in
 from dpbench.dashboard.privacy import SHOWN
+from dpbench.dashboard.values import finite_number
 from dpbench.records.epsilon import REFUTED, rounded_up
 from dpbench.records.folder import TABLES
 
@@ -20,8 +20,8 @@ def audited(folder: Path) -> list[dict]:
 
 
 def _row(line: dict[str, str]) -> dict | None:
-    claimed = _number(line.get("claimed"))
-    bound = next((n for name in BOUNDS if (n := _number(line.get(name))) is not None), None)
+    claimed, *found = (finite_number(line.get(name) or "") for name in ("claimed", *BOUNDS))
+    bound = next((number for number in found if number is not None), None)
     if claimed is None or bound is None:
         return None
     return {
@@ -33,11 +33,3 @@ def _row(line: dict[str, str]) -> dict | None:
         "epsilon": dict.fromkeys(SHOWN, f"{rounded_up(claimed)} by {line['by']}"),
         "audit": {"epsilon": bound, "refuted": claimed if line["verdict"] == REFUTED else None},
     }
-
-
-def _number(text: str | None) -> float | None:
-    try:
-        number = float(text or "")
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None

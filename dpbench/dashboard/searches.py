@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,11 +10,10 @@ from pathlib import Path
 
 from dpbench.dashboard.documents import Card, card
 from dpbench.dashboard.metrics import metric_entry
-from dpbench.dashboard.values import DASH, with_unit
+from dpbench.dashboard.values import DASH, finite_number, with_unit
 from dpbench.records.folder import SEARCH
 from dpbench.records.reading import text_of
 from dpbench.system.files import files_in
-from dpbench.system.validate import spelled_number
 from dpbench.tables.counts import counted
 
 FIRST, LAST = "trial", "n"
@@ -90,7 +88,7 @@ def _best(search: Search, metric: str) -> tuple[str, str]:
     if chosen is None:
         return DASH, DASH
     percent = metric_entry(metric)["percent"]
-    return _settings(search, chosen), with_unit(_number(chosen, metric), percent)
+    return _settings(search, chosen), with_unit(finite_number(chosen.get(metric, "")), percent)
 
 
 def _metric(search: Search) -> str:
@@ -105,7 +103,7 @@ def _axis(group: Sequence[Search]) -> str | None:
         name
         for one in group
         for name in one.settings
-        if all(_number(trial, name) is not None for trial in one.trials)
+        if all(finite_number(trial.get(name, "")) is not None for trial in one.trials)
     )
     return max(counts, key=lambda name: (counts[name], name == USUAL), default=None)
 
@@ -128,16 +126,10 @@ def _cloud(group: Sequence[Search], axis: str, metric: str) -> dict:
 
 def _points(search: Search, axis: str, metric: str, factor: int) -> Iterator[Point]:
     for trial in search.trials:
-        x, y = _number(trial, axis), _number(trial, metric)
+        x, y = (finite_number(trial.get(name, "")) for name in (axis, metric))
         if x is not None and y is not None:
             yield x, factor * y, f"trial {trial[FIRST]}: {_settings(search, trial)}"
 
 
 def _settings(search: Search, trial: dict[str, str]) -> str:
     return ", ".join(f"{name.partition('.')[2] or name} {trial[name]}" for name in search.settings)
-
-
-def _number(trial: dict[str, str], name: str) -> float | None:
-    """A finite number in a column; None where there is none."""
-    number = spelled_number(trial.get(name, ""))
-    return number if isinstance(number, float) and math.isfinite(number) else None

@@ -1,11 +1,10 @@
 """The settings that runs of one method sweep over, as filters and axes for the page."""
 
-import math
 from collections.abc import Iterable, Mapping
 
 from dpbench.config.settings import leaves
 from dpbench.dashboard.differing_settings import DEFAULTS, flatten
-from dpbench.system.validate import spelled_number
+from dpbench.dashboard.values import finite_number
 
 MAX_SETTINGS = 24
 """The most settings on the page; those with the most values on one data set and method come
@@ -65,7 +64,7 @@ def _entry(name: str, every: Iterable[Mapping[str, object]]) -> dict:
     return {
         "name": name,
         "values": values,
-        "numeric": sum(_spells_number(value) for value in values) > 1,
+        "numeric": sum(finite_number(value) is not None for value in values) > 1,
     }
 
 
@@ -87,9 +86,5 @@ def _text(settings: Mapping[str, object], name: str) -> str | None:
 
 def in_order(text: str) -> tuple:
     """A key that sorts numbers by their size, and before other texts."""
-    return (0, float(text), "") if _spells_number(text) else (1, 0.0, text)
-
-
-def _spells_number(text: str) -> bool:
-    number = spelled_number(text)
-    return isinstance(number, float) and math.isfinite(number)
+    number = finite_number(text)
+    return (1, 0.0, text) if number is None else (0, number, "")

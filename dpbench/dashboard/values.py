@@ -1,10 +1,19 @@
-"""Values as text: how the page and its files round."""
+"""Values as text: how the page and its files round; and numbers in texts."""
+
+import math
 
 from dpbench.records.epsilon import rounded_up
+from dpbench.system.validate import spelled_number
 from dpbench.tables.grid import number, signed
 
 DASH = "–"
 """Where there is no value."""
+
+
+def finite_number(text: str) -> float | None:
+    """The finite number that a text spells; None if it spells none."""
+    number = spelled_number(text)
+    return number if isinstance(number, float) and math.isfinite(number) else None
 
 
 def value_text(value: float | None, percent: bool) -> str:
