@@ -87,13 +87,10 @@ def _overrides() -> tuple[str, ...]:
     """The options and keys of a run."""
     added = {"table": options("table"), "experiment": options(EXPERIMENTS)}
     named = (f"+{group}={name}" for group, names in added.items() for name in names)
-    return (*_options(), *_keys(compose([])), *named, CONFIG_DIR)
-
-
-def _options() -> Iterator[str]:
-    for group in groups():
-        if group != "table":
-            yield from (f"{group}={option}" for option in options(group))
+    chosen = (
+        f"{group}={name}" for group in groups() if group != "table" for name in options(group)
+    )
+    return (*chosen, *_keys(compose([])), *named, CONFIG_DIR)
 
 
 def _keys(config: Mapping, prefix: str = "") -> Iterator[str]:
