@@ -125,23 +125,20 @@ def _diagram(above, below, bins: pd.DataFrame) -> None:
     below.set_xlim(0, 1)
 
 
-def draw_histograms(
-    data: pd.DataFrame, title: str, x: str, panels: Sequence[str] | None = None
-) -> "Figure":
+def draw_histograms(data: pd.DataFrame, title: str, x: str, panels: Sequence[str]) -> "Figure":
     """Histograms, from `histogram_points`: one line per label, shares of the examples.
 
     x: label of the x-axis. panels: values of the column `panel`, side by side, even without runs.
     The runs of a label are pooled; the y-axis is logarithmic, since most examples may be in one
     cell.
     """
-    parts = {"": data} if panels is None else {p: data[data["panel"] == p] for p in panels}
-    figure = paper_figure(len(parts), 2.2)
-    axes = figure.subplots(1, len(parts), squeeze=False)[0]
+    figure = paper_figure(len(panels), 2.2)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
     # A label has the same colour in all panels.
     colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(data["label"]))}
-    for axis, (name, part) in zip(axes, parts.items(), strict=True):
-        _histograms(axis, part, colors)
-        axis.set_title(name, parse_math=False)
+    for axis, panel in zip(axes, panels, strict=True):
+        _histograms(axis, data[data["panel"] == panel], colors)
+        axis.set_title(panel, parse_math=False)
         axis.set_xlabel(x)
     axes[0].set_ylabel("share")
     legend_below(figure, [axis for axis in axes if axis.get_visible()])

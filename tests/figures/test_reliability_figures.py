@@ -83,7 +83,9 @@ def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
 
 def test_a_histogram_shows_shares(runs):
     data = histogram_points(runs, "confidence")
-    picture, axes = written(draw_histograms(data, "Confidence", "confidence"))
+    picture, axes = written(
+        draw_histograms(data.assign(panel="dpsgd"), "Confidence", "confidence", ["dpsgd"])
+    )
     assert picture.startswith(PNG)
     values = [patch.get_data().values.sum() for patch in axes[0].patches]
     assert values == pytest.approx([1, 1])
