@@ -50,7 +50,7 @@ def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
     figure = paper_figure(width, 0.5 + 2.5 * rows)
     axes = figure.subplots(rows, width, sharey=True, squeeze=False)
     for axis, (panel, metric) in zip(axes.flat, panels.items(), strict=False):
-        kind = _metric(metric)
+        kind = metric_of(metric)
         _cells(axis, _means(data, panel, kind), kind)
         axis.set_title(_heading(panel, kind))
         axis.set_xlabel(symbol(heat.x))
@@ -64,7 +64,7 @@ def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
 def heat_grids(data: pd.DataFrame, heat: Heat) -> tuple[Grid, ...]:
     """The numbers of every map, from `heat_points`, in increasing order of settings."""
     corner = f"{heat.y}, and {heat.x}"
-    return tuple(_grid(data, panel, _metric(name), corner) for panel, name in heat.panels.items())
+    return tuple(_grid(data, panel, metric_of(name), corner) for panel, name in heat.panels.items())
 
 
 def _grid(data: pd.DataFrame, panel: str, metric: Metric, corner: str) -> Grid:
@@ -76,7 +76,8 @@ def _grid(data: pd.DataFrame, panel: str, metric: Metric, corner: str) -> Grid:
     return Grid(_heading(panel, metric), head, rows)
 
 
-def _metric(name: str) -> Metric:
+def metric_of(name: str) -> Metric:
+    """The metric of a name such as `test/accuracy`."""
     return metrics()[parse_name(name).base]
 
 

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 
 from dpbench.figures.formats import legend_below, paper_figure, symbol, titled
+from dpbench.figures.heat import metric_of
 from dpbench.figures.lines import NamedRecord
 from dpbench.figures.looks import on_paper
-from dpbench.metrics.metric import Metric
-from dpbench.metrics.registry import metrics, parse_name
 from dpbench.metrics.worst_group import value_of
 from dpbench.records.divergence import DIVERGED
 from dpbench.system.errors import UserError
@@ -49,7 +48,7 @@ class ScatterFigure:
 
     def __post_init__(self) -> None:
         for name in (self.x, self.y):
-            if _metric(name).better is None:
+            if metric_of(name).better is None:
                 raise UserError(f"figure: no value of {name} is better than another: name another.")
 
 
@@ -90,7 +89,7 @@ def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
 def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
     """Whether each mean is on the Pareto front of the private arms under its condition."""
     # Rounded, as equal means may differ by the order of their sums.
-    gains = means[["x", "y"]].to_numpy().round(9) * [_metric(spec.x).sign, _metric(spec.y).sign]
+    gains = means[["x", "y"]].to_numpy().round(9) * [metric_of(spec.x).sign, metric_of(spec.y).sign]
     private = (means["arm"] != spec.baseline).to_numpy()
     on_front = []
     for gain, condition, is_private in zip(gains, means["condition"], private, strict=True):
@@ -98,10 +97,6 @@ def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
         dominated = ((others >= gain).all(axis=1) & (others > gain).any(axis=1)).any()
         on_front.append(bool(is_private and not dominated and not np.isnan(gain).any()))
     return on_front
-
-
-def _metric(name: str) -> Metric:
-    return metrics()[parse_name(name).base]
 
 
 def scatter_grid(spec: ScatterFigure, data: pd.DataFrame) -> Grid:
@@ -126,13 +121,13 @@ def scatter_grid(spec: ScatterFigure, data: pd.DataFrame) -> Grid:
 def _number(mean: float, deviation: float, name: str) -> str:
     if pd.isna(mean):
         return NO_VALUE
-    factor = _metric(name).factor
+    factor = metric_of(name).factor
     spread = "" if pd.isna(deviation) else f" ± {factor * deviation:.1f}"
     return f"{factor * mean:.1f}{spread}"
 
 
 def _label(name: str) -> str:
-    metric = _metric(name)
+    metric = metric_of(name)
     return f"{metric.label} (%)" if metric.unit == "percent" else metric.label
 
 
@@ -162,8 +157,8 @@ def draw_scatter(spec: ScatterFigure, data: pd.DataFrame) -> "Figure":
 
 def _panel(axis, spec: ScatterFigure, data: pd.DataFrame) -> None:
     scaled = data.assign(
-        **{name: data[name] * _metric(spec.x).factor for name in ("x", "x_deviation")},
-        **{name: data[name] * _metric(spec.y).factor for name in ("y", "y_deviation")},
+        **{name: data[name] * metric_of(spec.x).factor for name in ("x", "x_deviation")},
+        **{name: data[name] * metric_of(spec.y).factor for name in ("y", "y_deviation")},
     )
     means, trials = (scaled[scaled["kind"] == kind] for kind in (RUNS, TRIAL))
     looks = on_paper(spec.arms)
@@ -197,7 +192,7 @@ def _limit(axis, spec: ScatterFigure, means: pd.DataFrame, trials: pd.DataFrame)
         return
     inside = pd.Series(True, trials.index)
     for name, metric, ends in (("x", spec.x, axis.get_xlim()), ("y", spec.y, axis.get_ylim())):
-        sign = _metric(metric).sign
+        sign = metric_of(metric).sign
         tenth = (sign * trials[name]).quantile(HIDDEN_SHARE, interpolation="lower")
         worst = sign * min((sign * means[name]).min(), tenth)
         best = max(ends) if sign > 0 else min(ends)
