@@ -1,7 +1,7 @@
 """Examples on which code is audited: made up, or its owner's."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -16,13 +16,8 @@ clipped to exactly 1."""
 FEATURES, SIZE, MANY = 32, 6, 16
 """Inputs of an example, examples of a probe, and of a large batch."""
 
-
-class Unlike(NamedTuple):
-    """Batches whose gradients differ much: a small example, a large one, and four others."""
-
-    small: Batch
-    large: Batch
-    others: Batch
+Unlike = tuple[Batch, Batch, Batch]
+"""Batches whose gradients differ much: a small example, a large one, and four others."""
 
 
 class Examples(Protocol):
@@ -104,7 +99,7 @@ class MadeUp:
 
     def unlike(self, bound: float) -> Unlike:
         small, large = (one_hot([1], length * bound) for length in (1e-3, LENGTH))
-        return Unlike(small, large, self.copies(bound, 4))
+        return small, large, self.copies(bound, 4)
 
 
 class Given:
@@ -135,7 +130,7 @@ class Given:
         return self._pool.at([0] * number)
 
     def unlike(self, bound: float) -> Unlike:
-        return Unlike(self._pool.at([1]), self._pool.at([2]), self.copies(bound, 4))
+        return self._pool.at([1]), self._pool.at([2]), self.copies(bound, 4)
 
 
 def given(name: str, make: Callable[[int], Any]) -> Given:
