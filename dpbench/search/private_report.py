@@ -46,7 +46,7 @@ def render(selected: PrivateSelection) -> dict[str, str]:
 
 def how_to_publish(selected: PrivateSelection) -> str:
     """The commands that publish the chosen record, whose name is on no page, and train on all
-    examples; and where the chosen model is."""
+    examples; and where the chosen model is. None names the seed, from which the noise follows."""
     if selected.record is None or selected.overrides is None:
         return ""
     request, digest = selected.planned.request, selected.record.digest
@@ -54,19 +54,13 @@ def how_to_publish(selected: PrivateSelection) -> str:
     folder = shlex.quote(f"results_dir={results}")
     lines = [
         f"To publish it: dpbench publish {folder} record={digest}",
-        f"To train on all examples, whose epsilon adds up: {_run_command(selected)}",
+        "To train on all examples, whose epsilon adds up: "
+        + request.command(selected.overrides, with_seeds=False),
     ]
     if request.config["save_model"]:
         model = model_path(results, digest, request.config["noise"])
         lines.append(f"The chosen model: {model}. No epsilon covers those of others.")
     return "".join(f"\n{line}\n" for line in lines)
-
-
-def _run_command(selected: PrivateSelection) -> str:
-    """The command of a run with the chosen settings, which is on no page; without the seed, from
-    which the noise of the search follows."""
-    command = selected.planned.request.command(selected.overrides or ())
-    return shlex.join(word for word in shlex.split(command) if key_of(word) != "seed")
 
 
 def describe_law(request: SearchRequest) -> str:

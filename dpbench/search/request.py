@@ -108,12 +108,12 @@ class SearchRequest:
         budget = ("privacy.noise_multiplier=null", f"privacy.epsilon={epsilon!r}")
         return replace(self, fixed=(*self.fixed, *budget))
 
-    def command(self, overrides: tuple[str, ...]) -> str:
+    def command(self, overrides: tuple[str, ...], with_seeds: bool = True) -> str:
         """The command for a trial's settings on all training examples and the test set."""
         fixed = [o for o in self.fixed if key_of(o) not in DROPPED]
         multirun = ["-m"] if len(self.seeds) > 1 else []
-        seeds = f"seed={','.join(self.seeds)}"
-        return shlex.join(["dpbench", "run", *multirun, *fixed, *overrides, seeds])
+        seeds = [f"seed={','.join(self.seeds)}"] if with_seeds else []
+        return shlex.join(["dpbench", "run", *multirun, *fixed, *overrides, *seeds])
 
 
 def parse(arguments: list[str]) -> SearchRequest:
