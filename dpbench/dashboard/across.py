@@ -14,7 +14,7 @@ from dpbench.dashboard.answer import BySeed, compare
 from dpbench.dashboard.boards import column_of, gap_forest, rounded, span
 from dpbench.dashboard.choice import sign_of
 from dpbench.dashboard.contests import SAME_BUDGET, Contest
-from dpbench.metrics.paired_t import LEVEL, judge
+from dpbench.metrics.paired_t import BETTER, LEVEL, WORSE, judge
 from dpbench.metrics.students_t import estimate, paired
 
 FEWEST_METHODS = 3
@@ -188,7 +188,8 @@ def _ranges(metric: str, values: Mapping[str, BySeed]) -> dict[str, tuple[int, i
     }
     found = {pair: test for pair, test in pairs.items() if test}
     judged = dict(zip(found, judge([*found.values()]), strict=True))
-    decided = [pair if v == "better" else pair[::-1] for pair, v in judged.items() if v in SHOWN]
+    decided = [pair for pair, verdict in judged.items() if verdict == BETTER]
+    decided += [pair[::-1] for pair, verdict in judged.items() if verdict == WORSE]
     return {
         method: (
             1 + sum(worse == method for _, worse in decided),
@@ -196,9 +197,6 @@ def _ranges(metric: str, values: Mapping[str, BySeed]) -> dict[str, tuple[int, i
         )
         for method in values
     }
-
-
-SHOWN = ("better", "worse")
 
 
 @functools.cache
