@@ -1,7 +1,6 @@
 """`dpbench reproduce TABLE`: executes the missing runs of a paper's table, then renders it."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from dpbench.config.buildable import function
 from dpbench.config.settings import split_settings
@@ -37,27 +36,27 @@ def reproduce(name: str, overrides: list[str]) -> str:
     paper = _is_for_paper(target, own)
     if own[POWER]:
         return power_page(target, fraction(POWER, spelled_number(own[POWER])))
-    folder = target.config.results
     if target.table.bench:
-        return _measure_times(target, folder)
+        return _measure_times(target)
     if (compute := target.table.compute) is not None:
-        return _compute(target, compute, folder)
+        return _compute(target, compute)
     if target.table.figure:
         check_figure(target.table)
     else:
         _ = target.edition  # refuses an invalid table before its runs
     runs = plan_runs(target)
-    check_writable(folder / TABLES)
+    check_writable(target.config.results / TABLES)
     records, unavailable = execute(runs)
     if stale := sum(map(is_stale, records)):
         print_message(
             f"{stale} of {len(records)} records were produced by a different version of the code; "
             "rerun them with again=stale."
         )
-    files = render(target, records, not_run(runs, unavailable))
+    missing = not_run(runs, unavailable)
+    files = render(target, records, missing)
     if paper:
         columns = [column for column in own[COLUMNS].split(",") if column]
-        files |= for_paper(target, records, not_run(runs, unavailable), columns)
+        files |= for_paper(target, records, missing, columns)
     _write(target, files)
     log_table(target.config.trackers, target.stem, files, target.config.tracking)
     return files["paper.md" if paper else "md"].decode()
@@ -74,20 +73,20 @@ def _is_for_paper(target: Target, own: Mapping[str, str]) -> bool:
     return bool(own[LAYOUT])
 
 
-def _measure_times(target: Target, folder: Path) -> str:
+def _measure_times(target: Target) -> str:
     """Measure by `dpbench bench`, which prints its table; returns a sentence with the folder."""
     from dpbench.bench.command import bench
 
-    out = folder / TABLES / target.stem
+    out = target.config.results / TABLES / target.stem
     settings = {**target.table.bench, "device": target.config["device"], "out": out}
     bench([f"{key}={value}" for key, value in settings.items()])
     return f"{target.title}: table, numbers and picture are in {out}."
 
 
-def _compute(target: Target, node: dict, folder: Path) -> str:
+def _compute(target: Target, node: dict) -> str:
     """A table that needs no private training, computed by the function that its YAML names."""
     compute = function("table", node)
-    check_writable(folder / TABLES)
+    check_writable(target.config.results / TABLES)
     files = compute(target)
     _write(target, files)
     return files["md"].decode()
