@@ -49,11 +49,6 @@ class Timing:
     def steps_per_repeat(self) -> int | None:
         return self.steps * len(self.turns[0]) if self.steps and self.turns else None
 
-    def ratios(self, baseline: "Timing") -> list[float]:
-        """The times over the baseline's times in the same turn."""
-        pairs = zip(self.seconds, baseline.seconds, strict=False)
-        return [ours / plain for ours, plain in pairs]
-
 
 def measure(
     case: Case, contenders: dict[str, Contender], repeats: int, device: str

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from dpbench.bench.report import environment_lines, spread
+from dpbench.bench.report import environment_lines, ratios, spread
 from dpbench.system.errors import print_message
 from dpbench.tables.grid import Grid
 from dpbench.tables.page import Block, Page
@@ -120,13 +120,12 @@ def rows(timed: list[TimedCommand], environment: str) -> pd.DataFrame:
 
 
 def _row(timed: TimedCommand, baseline: TimedCommand, environment: str) -> dict:
-    pairs = zip(timed.seconds, baseline.seconds, strict=False)
     return {
         "case": timed.command.name,
         "command": " ".join(("dpbench", *timed.command.arguments)),
         **spread("seconds", timed.seconds),
         **spread("cpu_seconds", timed.cpu_seconds),
-        **spread("ratio", [seconds / plain for seconds, plain in pairs]),
+        **spread("ratio", ratios(timed.seconds, baseline.seconds)),
         "repeats": len(timed.seconds),
         "reason": timed.reason,
         "environment": environment,
