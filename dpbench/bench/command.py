@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from dpbench.bench import cases, contenders, report, whole_commands
+from dpbench.bench import cases, contenders, picture, report, whole_commands
 from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE, CONTENDERS, Contender
 from dpbench.bench.environment import environment, load_per_core, processor_name
@@ -102,19 +102,18 @@ def _measure_commands(request: BenchRequest) -> Iterator[pd.DataFrame]:
 
 
 class Suite(NamedTuple):
-    """What a suite measures, as rows of the CSV file, and how it shows them. picture: the name of a
-    function in `dpbench.bench.picture`, which needs matplotlib."""
+    """What a suite measures, as rows of the CSV file, and how it shows them."""
 
     measure: Callable[[BenchRequest], Iterator[pd.DataFrame]]
     markdown: Callable[[pd.DataFrame], str]
-    picture: str
+    picture: Callable[[pd.DataFrame], bytes]
 
 
 SUITES = {
-    "step": Suite(_measure_steps, report.markdown, "draw"),
-    "parts": Suite(_measure_steps, report.markdown, "draw"),
-    "depth": Suite(_measure_steps, report.markdown, "draw_depth"),
-    "table": Suite(_measure_commands, whole_commands.markdown, "draw_commands"),
+    "step": Suite(_measure_steps, report.markdown, picture.draw),
+    "parts": Suite(_measure_steps, report.markdown, picture.draw),
+    "depth": Suite(_measure_steps, report.markdown, picture.draw_depth),
+    "table": Suite(_measure_commands, whole_commands.markdown, picture.draw_commands),
 }
 
 

@@ -2,7 +2,6 @@
 
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +10,7 @@ from dpbench.bench.cases import Case
 from dpbench.bench.contenders import BASELINE
 from dpbench.bench.disturbed import BUSY, IMPLAUSIBLE, VARIES, disturbed
 from dpbench.bench.timing import Timing
-from dpbench.system.errors import UserError, print_message
+from dpbench.system.errors import UserError
 from dpbench.tables.grid import Grid
 from dpbench.tables.page import Block, Page
 
@@ -97,20 +96,14 @@ def read(path: Path) -> pd.DataFrame:
     return pd.read_csv(path, dtype=dict.fromkeys(texts, "object")).fillna(texts)
 
 
-def render(path: Path, markdown: Callable[[pd.DataFrame], str], picture: str) -> str:
-    """Write table and picture beside the CSV file, and return the table.
-
-    picture: the name of a function in `dpbench.bench.picture`.
-    """
+def render(
+    path: Path, markdown: Callable[[pd.DataFrame], str], picture: Callable[[pd.DataFrame], bytes]
+) -> str:
+    """Write table and picture beside the CSV file, and return the table."""
     data = read(path)
     text = markdown(data)
     path.with_suffix(".md").write_text(text)
-    try:
-        pictures = import_module("dpbench.bench.picture")
-    except ImportError as error:
-        print_message(f"no picture ({error}); repeats=0 draws it where matplotlib is installed")
-        return text
-    path.with_suffix(".png").write_bytes(getattr(pictures, picture)(data))
+    path.with_suffix(".png").write_bytes(picture(data))
     return text
 
 

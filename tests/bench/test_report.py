@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpbench.bench import report
+from dpbench.bench import picture, report
 from dpbench.bench.cases import DEPTH, Case
 from dpbench.bench.check import Verdict
 from dpbench.bench.disturbed import disturbed
@@ -89,7 +89,7 @@ def test_measuring_a_case_again_replaces_all_its_rows_and_no_others(measured):
 
 
 def test_the_table_says_what_was_measured_and_why_not(measured):
-    text = report.render(measured, report.markdown, "draw")
+    text = report.render(measured, report.markdown, picture.draw)
     assert text == measured.with_suffix(".md").read_text()
     assert "Batch size 8, float32, 147 parameters, load 0.5 a core." in text
     assert "| ours_ghost | 4 (4 to 6) | 2.00 | 2 | ok |" in text
@@ -97,17 +97,9 @@ def test_the_table_says_what_was_measured_and_why_not(measured):
     assert measured.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_matplotlib_there_is_a_table_and_no_picture(measured, monkeypatch, capsys):
-    monkeypatch.setitem(__import__("sys").modules, "dpbench.bench.picture", None)
-    report.render(measured, report.markdown, "draw")
-    assert measured.with_suffix(".md").exists()
-    assert not measured.with_suffix(".png").exists()
-    assert "no picture" in capsys.readouterr().err
-
-
 def test_the_depth_picture_is_drawn(tmp_path):
     path = tmp_path / "depth_cpu.csv"
     for case in DEPTH:
         report.add(path, report.rows(case, timed(), "a machine", 0.5))
-    report.render(path, report.markdown, "draw_depth")
+    report.render(path, report.markdown, picture.draw_depth)
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
