@@ -99,9 +99,7 @@ def _rows_of(
     (condition,) = target.conditions
     config = run_config([*next(target.cells_of(condition, method)), "mislabelled=null"])
     run = run_of(config)
-    white = None
-    if run.method.private:
-        white = play_white_box(run, config.data_folder, canaries)
+    white = play_white_box(run, config.data_folder, canaries) if run.method.private else None
     black = black_box(records)
     for name in (ALL_GROUPS, *map(str, target.table.groups)):
         group = None if name == ALL_GROUPS else run.dataset.groups.index(name)
