@@ -34,11 +34,6 @@ class Patterns(Protocol):
 
     shared: bool
 
-    @property
-    def coordinates(self) -> int:
-        """The number of coordinates of a gradient."""
-        ...
-
     def model(self) -> nn.Module:
         """A model that is linear in its parameters, which are 0, of inputs [B, 1] that are the
         canaries' numbers; the gradient of its output is the pattern, a vector of norm 1."""
@@ -56,10 +51,6 @@ class OneHotPatterns:
 
     number: int
     shared = False
-
-    @property
-    def coordinates(self) -> int:
-        return self.number
 
     def model(self) -> nn.Module:
         return EmbeddingModel(self.number)
