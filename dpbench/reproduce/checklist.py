@@ -79,9 +79,6 @@ class Search(NamedTuple):
     is_private: bool
 
 
-NO_SEARCH = Search(0, False)
-
-
 class Evidence(NamedTuple):
     """The runs to answer from, the searches by method, and the names of rows at an edge."""
 
@@ -221,7 +218,7 @@ def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tup
     for method in [given["method"]] if given["method"] else methods:
         if method != given["baseline"]:
             ours = [entry for entry in entries if entry.method == method]
-            search = searches.get(method, NO_SEARCH)
+            search = searches.get(method, Search(0, False))
             compared = Comparison(ours, others, given["metric"], search, at_edge)
             yield method_name(method), *compared.answers()
 
