@@ -65,7 +65,7 @@ def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
     overrides = [list(trial.overrides) for trial in best]
     final = replace(request, seeds=request.final_seeds)
     with launching(request.config, "final runs", len(best) * len(final.seeds)) as found:
-        again = list(_run_batch(final, overrides, 0, found)) if best else []
+        again = list(_run_batch(final, overrides, 0, found))
     return [replace(run, number=first.number) for run, first in zip(again, best, strict=True)]
 
 
