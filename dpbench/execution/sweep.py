@@ -43,10 +43,6 @@ class Sweep:
     def folder(self) -> Path:
         return self.config.results
 
-    @property
-    def list_of_failures(self) -> Path:
-        return self.folder / FAILURES / f"{self.name}.txt"
-
     def unfinished(self) -> dict[Path, RunConfig]:
         """The runs that are missing or not completely tracked."""
         return {path: run for path, run in self.runs.items() if run.is_unfinished()}
@@ -222,7 +218,7 @@ def summary(sweep: Sweep) -> str:
 
 def _write(sweep: Sweep, failures: list[tuple[RunConfig, Failure]]) -> str:
     """List the failures in a file; returns words that name the file, or "" without a file."""
-    path = sweep.list_of_failures
+    path = sweep.folder / FAILURES / f"{sweep.name}.txt"
     if not failures:
         remove_parts(path.parent, path.name)
         with suppress(OSError):  # the folder has files of other sweeps, or does not exist
