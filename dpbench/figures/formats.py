@@ -4,8 +4,7 @@ import io
 import re
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
@@ -105,19 +104,12 @@ def titled(figure: "Figure", title: str) -> "Figure":
 
 
 def images(figure: "Figure") -> dict[str, bytes]:
-    """The bytes of a figure by format: PNG, SVG and PDF."""
-    with _without_title(figure):
-        drawn = {suffix: image(figure, suffix) for suffix in ("svg", "pdf")}
-    return {"png": image(figure), **drawn}
-
-
-@contextmanager
-def _without_title(figure: "Figure") -> Iterator[None]:
+    """The bytes of a figure by format: PNG, and SVG and PDF without its title."""
     title = figure.get_suptitle()
-    text = figure.suptitle("")
-    text.set_in_layout(False)
-    yield
+    figure.suptitle("").set_in_layout(False)
+    drawn = {suffix: image(figure, suffix) for suffix in ("svg", "pdf")}
     figure.suptitle(title, parse_math=False).set_in_layout(True)
+    return {"png": image(figure), **drawn}
 
 
 def image(figure: "Figure", suffix: str = "png", dpi: int | None = None) -> bytes:
