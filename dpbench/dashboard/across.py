@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from dpbench.dashboard.answer import BySeed, compare
+from dpbench.dashboard.answer import BySeed, compare, verdicts
 from dpbench.dashboard.boards import column_of, gap_forest, rounded, span
 from dpbench.dashboard.choice import sign_of
 from dpbench.dashboard.contests import SAME_BUDGET, Contest
-from dpbench.metrics.paired_t import BETTER, LEVEL, WORSE, judge
+from dpbench.metrics.paired_t import BETTER, LEVEL, WORSE, Verdict
 from dpbench.metrics.students_t import estimate, paired
 
 FEWEST_METHODS = 3
@@ -123,7 +123,7 @@ def across(study: Study) -> dict:
     """A study as plain data, as of a board: its rows are means over the tasks."""
     values = {method: study.by_seed(method) for method in study.methods}
     budgets = [one.budget for one in study.contests if one.budget]
-    verdicts = _verdicts(study, values)
+    judged = _verdicts(study, values)
     ranges = _ranges(study.metric, values)
     rows: list[dict] = [
         {
@@ -134,7 +134,7 @@ def across(study: Study) -> dict:
             "gap": rounded(paired(by_seed, values[study.baseline])),
             "forest": _forest(study, method, values),
             "gaps": [_gap(one, method, study.baseline) for one in study.contests],
-            "verdict": verdicts.get(method),
+            "verdict": judged.get(method),
             "ranks": ranges[method],
             "mean_rank": study.mean_rank(method),
         }
@@ -172,12 +172,10 @@ def _gap(contest: Contest, method: str, baseline: str) -> list | None:
     return rounded(paired(contest.comparable[method], contest.comparable[baseline]))
 
 
-def _verdicts(study: Study, values: Mapping[str, BySeed]) -> dict[str, str]:
+def _verdicts(study: Study, values: Mapping[str, BySeed]) -> dict[str, Verdict]:
     """The verdict on each method against the baseline, corrected for their number."""
     others = [method for method in study.methods if method != study.baseline]
-    tests = {m: compare(study.metric, values[m], values[study.baseline]) for m in others}
-    found = {method: test for method, test in tests.items() if test}
-    return dict(zip(found, judge([*found.values()]), strict=True))
+    return verdicts({m: compare(study.metric, values[m], values[study.baseline]) for m in others})
 
 
 def _ranges(metric: str, values: Mapping[str, BySeed]) -> dict[str, tuple[int, int]]:
@@ -186,8 +184,7 @@ def _ranges(metric: str, values: Mapping[str, BySeed]) -> dict[str, tuple[int, i
     pairs = {
         pair: compare(metric, *map(values.__getitem__, pair)) for pair in combinations(values, 2)
     }
-    found = {pair: test for pair, test in pairs.items() if test}
-    judged = dict(zip(found, judge([*found.values()]), strict=True))
+    judged = verdicts(pairs)
     decided = [pair for pair, verdict in judged.items() if verdict == BETTER]
     decided += [pair[::-1] for pair, verdict in judged.items() if verdict == WORSE]
     return {

@@ -1,7 +1,8 @@
 """What a board says in one sentence: how its methods compare with the baseline, by verdicts."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import TypeVar
 
 from dpbench.metrics.paired_t import (
     BETTER,
@@ -19,18 +20,16 @@ from dpbench.tables.counts import counted, tally
 
 BySeed = Mapping[str, float]
 
+K = TypeVar("K")
 
-def verdicts(metric: str, baseline: BySeed, others: Sequence[BySeed]) -> list[Verdict | None]:
-    """The verdict on each method's difference to the baseline, None without a common seed.
 
-    Values are by seed. The verdicts are corrected for their number; see docs/verdicts.md.
+def verdicts(tests: Mapping[K, PairedTest | None]) -> dict[K, Verdict]:
+    """The verdicts on differences that are read together, but for those without a test.
+
+    They are corrected for their number; see docs/verdicts.md.
     """
-    known = parse_name(metric).metric
-    if known is None or known.better is None:
-        return [None] * len(others)
-    tests = [compare(metric, values, baseline) for values in others]
-    judged = iter(judge([test for test in tests if test]))
-    return [next(judged) if test else None for test in tests]
+    found = {key: test for key, test in tests.items() if test}
+    return dict(zip(found, judge([*found.values()]), strict=True))
 
 
 def compare(metric: str, values: BySeed, others: BySeed) -> PairedTest | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpbench.dashboard.answer import verdicts
+from dpbench.dashboard.answer import compare, verdicts
 from dpbench.dashboard.choice import Group, sign_of
 from dpbench.dashboard.contests import Candidate, Contest
 from dpbench.dashboard.metrics import metric_entry
@@ -114,10 +114,12 @@ def _judge(
     """Put the verdicts on the methods with an epsilon against a baseline with one into the rows."""
     if not baseline.has_epsilon:
         return
-    places = [i for i, c in enumerate(ranked) if c.has_epsilon and c is not baseline]
-    values = [ranked[i].by_seed(metric) for i in places]
-    judged = verdicts(metric, baseline.by_seed(metric), values)
-    for place, verdict in zip(places, judged, strict=True):
+    tests = {
+        place: compare(metric, candidate.by_seed(metric), baseline.by_seed(metric))
+        for place, candidate in enumerate(ranked)
+        if candidate.has_epsilon and candidate is not baseline
+    }
+    for place, verdict in verdicts(tests).items():
         rows[place]["verdict"] = verdict
 
 
