@@ -9,13 +9,13 @@ from typing import Any
 
 from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
+from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.records.epsilon import Terms, marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.system.validate import is_number
 from dpbench.tables.grid import NO_VALUE, Grid, csv_text, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.page import Page
-from dpbench.tables.privacy import TIGHTEST_COLUMN
 from dpbench.tables.sweep.cells import Cell, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.tables.sweep.differences import Differences
 
@@ -213,7 +213,7 @@ class SweepTable:
         for column in self.columns:
             values = self._named(column)
             trials = ["trials"] if self.tried else []
-            for name in (*self.metric_labels, f"epsilon ({TIGHTEST_COLUMN})", *trials):
+            for name in (*self.metric_labels, f"epsilon ({ACCOUNTANTS['pld'].label})", *trials):
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
