@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,12 @@ REQUIREMENTS = [
         *(line for extra in PROJECT["optional-dependencies"].values() for line in extra),
     )
 ]
+
+
+@pytest.mark.parametrize("name", ["cards", "planted_faults", "report_scale", "table_keys"])
+def test_a_script_finds_all_that_it_imports(name, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+    runpy.run_path(str(ROOT / "scripts" / name), run_name="imported")
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,10 @@ from dpbench.figures.formats import image, paper_figure
 def draw(data: pd.DataFrame) -> bytes:
     """A PNG: one panel per case, one point per contender, with whiskers from minimum to maximum."""
     panels = list(undisturbed(data).dropna(subset="ratio").groupby("case", sort=False))
+    if not panels:
+        figure = paper_figure(2, 1)
+        figure.text(0.5, 0.5, "Every case was disturbed, or could not be timed.", ha="center")
+        return image(figure)
     height = 0.6 + sum(0.45 + 0.15 * len(rows) for _, rows in panels)
     figure = paper_figure(2, height)
     ratios = [len(rows) + 2 for _, rows in panels]

@@ -66,6 +66,7 @@ def test_a_ratio_to_a_disturbed_step_is_marked_instead(plain, ours, load, shown)
     lines = report.markdown(data).splitlines()
     line = next(line for line in lines if line.startswith("| ours_ghost |"))
     assert line == f"| ours_ghost | {'2.00' if shown else 'disturbed'} |"
+    assert picture.draw(data).startswith(b"\x89PNG")
 
 
 def test_rows_of_contenders_that_are_not_measured_again_are_not_replaced(measured):

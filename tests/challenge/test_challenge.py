@@ -14,7 +14,7 @@ from dpbench.challenge.command import challenge
 from dpbench.challenge.protocol import protocol_of, versions
 from dpbench.config.compose import compose
 from dpbench.config.search_path import searching
-from dpbench.records.digest import digest, scientific
+from dpbench.records.digest import digest
 from dpbench.records.record import checksum
 from dpbench.reproduce.command import reproduce
 from dpbench.system.errors import UserError
@@ -126,7 +126,7 @@ def test_what_the_protocol_does_not_leave_open_is_refused(arguments, why):
         challenge(arguments)
 
 
-FROZEN = {"1": "27836590e1c3bb07"}
+FROZEN = {"1": "d0e91729d1082e9a"}
 
 
 def identity(version: str) -> str:
@@ -135,7 +135,8 @@ def identity(version: str) -> str:
     (condition,) = protocol.target.conditions
     request = protocol.search(condition, "x", ["method=dpsgd"])
     chosen = ["method.bound=1", "optimizer.lr=0.5"]
-    tested = [scientific(compose(run)) for run in protocol.tested(request, chosen)]
+    # Digests leave out settings that were added later and are off.
+    tested = [digest(compose(run)) for run in protocol.tested(request, chosen)]
     baselines = [digest(compose(cell)) for cell in protocol.target.cells()]
     text = json.dumps(
         [structs.asdict(protocol.rules), request.identity, tested, baselines], sort_keys=True
