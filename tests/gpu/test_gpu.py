@@ -12,6 +12,7 @@ import torch
 from scipy import stats
 
 from dpbench.data.dataset import Batch
+from dpbench.data.derive.scattering import Scattering
 from dpbench.data.digits import Digits
 from dpbench.gradients import ForwardOptions, make_engine
 from dpbench.gradients.precision import PRECISIONS, Precision, full_precision_products
@@ -152,3 +153,10 @@ def test_a_physical_batch_size_that_is_found_changes_rounding_alone(device):
     whole, parts = fit(run_on(device)), fit(run_on(device, physical_batch_size="auto"))
     assert parts.privacy == whole.privacy
     assert math.isclose(parts.metrics["test/loss"], whole.metrics["test/loss"], rel_tol=0.02)
+
+
+@pytest.mark.slow
+def test_scattering_features_are_those_of_the_cpu(device):
+    images = torch.rand(4, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    found = Scattering().transform((16, 16), device)(images.to(device))
+    assert torch.allclose(found.cpu(), Scattering().transform((16, 16))(images), atol=1e-5)

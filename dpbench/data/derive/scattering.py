@@ -15,6 +15,7 @@ from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 
 ANGLES = 8
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -68,13 +69,17 @@ class Scattering:
         return name
 
     def extractor(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
-        return self.transform(dataset.shape[1:])
+        transform = self.transform(dataset.shape[1:], device)
+        return lambda images: transform(images.to(device)).cpu()
 
-    def transform(self, sides: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-        """A function from images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J]."""
+    def transform(
+        self, sides: tuple[int, ...], device: torch.device = CPU
+    ) -> Callable[[Tensor], Tensor]:
+        """A function from images [B, C, H, W] to features [B, C * channels, H / 2^J, W / 2^J],
+        both on the device."""
         # The part for 3D, which kymatio.torch imports as well, needs an older SciPy.
         name = "kymatio.scattering2d.frontend.torch_frontend"
         kymatio = library(name, "features=scattering")
-        network = kymatio.ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES)
+        network = kymatio.ScatteringTorch2D(J=self.depth, shape=sides, L=ANGLES).to(device)
         normalize = self.normalization or (lambda images: images)
         return lambda images: network(normalize(images).contiguous()).flatten(1, 2)

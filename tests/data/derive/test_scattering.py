@@ -85,9 +85,9 @@ def test_bytes_are_scaled_to_one_before(tmp_path):
 def test_they_are_computed_once_for_each_draw_of_the_images(tmp_path, monkeypatch):
     calls = []
 
-    def counting(self, sides, transform=Scattering.transform):
-        calls.append(sides)
-        return transform(self, sides)
+    def counting(self, *where, transform=Scattering.transform):
+        calls.append(where)
+        return transform(self, *where)
 
     monkeypatch.setattr(Scattering, "transform", counting)
     first = SCATTERED.load(tmp_path, 0)
@@ -151,6 +151,6 @@ def test_few_images_are_transformed_at_once(monkeypatch, tmp_path):
         return images.repeat(1, 9, 1, 1)[..., :4, :4]
 
     monkeypatch.setattr(features, "AT_ONCE", 500)
-    monkeypatch.setattr(Scattering, "transform", lambda self, sides: counting)
+    monkeypatch.setattr(Scattering, "transform", lambda self, *where: counting)
     SCATTERED.load(tmp_path, 0)
     assert max(sizes) == 500
