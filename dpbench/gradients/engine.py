@@ -14,7 +14,8 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
 
 CPU_BLOCK, GPU_BLOCK = 2**18, 2**26
-"""Numbers in a block of columns: few enough to stay in a cache, or many enough to occupy a GPU."""
+"""Numbers in a block of columns or examples: few enough to stay in a cache, or many enough to
+occupy a GPU."""
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps outputs [B, ...] and targets [B, ...] to losses [B]; loss i depends on example i alone."""
@@ -128,7 +129,7 @@ class MaterialisedGradients(Gradients):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if may_be_nonfinite(self.norms):
-            return self._sum(factors, zero_excluded(self._stack, factors))
+            return self._sum(factors, zeroed(self._stack, excluded(factors)))
         return self._sum(factors, self._stack)
 
     def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
@@ -174,18 +175,22 @@ def may_be_nonfinite(norms: Tensor) -> bool:
     return norms.is_cuda or not math.isfinite(norms.sum())
 
 
-def columns_per_block(rows: int, device: torch.device) -> int:
-    """The number of columns in a block, at least one, for a stack with this number of rows."""
-    numbers = CPU_BLOCK if device.type == "cpu" else GPU_BLOCK
-    return max(1, numbers // max(1, rows))
+def per_block(numbers: int, device: torch.device) -> int:
+    """How many columns, rows or examples of so many numbers a block holds, at least one."""
+    return max(1, (CPU_BLOCK if device.type == "cpu" else GPU_BLOCK) // max(1, numbers))
 
 
 def column_blocks(stack: Tensor) -> Iterator[Tensor]:
     """Rows [B, D] in blocks [B, d] of columns, without a copy."""
-    yield from stack.split(columns_per_block(len(stack), stack.device), 1)
+    yield from stack.split(per_block(len(stack), stack.device), 1)
 
 
-def zero_excluded(rows: Tensor, factors: Tensor) -> Tensor:
-    """The rows [B, ...], set to zero where all factors [B] or [B, L] of a row are 0."""
-    excluded = (factors == 0).reshape(len(rows), -1).all(1)
-    return rows.masked_fill(excluded.view(-1, *[1] * (rows.dim() - 1)), 0)
+def excluded(factors: Tensor) -> Tensor:
+    """Whether all factors [B] or [B, L] of an example are 0 [B] bool."""
+    zero = factors == 0
+    return zero if zero.dim() == 1 else zero.all(1)
+
+
+def zeroed(rows: Tensor, where: Tensor) -> Tensor:
+    """The rows [B, ...], set to zero where [B] bool says so."""
+    return torch.where(where.view(-1, *[1] * (rows.dim() - 1)), 0, rows)

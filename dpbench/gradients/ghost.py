@@ -24,6 +24,7 @@ from dpbench.gradients.engine import (
     PerExampleShift,
     Shift,
     empty,
+    excluded,
     joined,
     may_be_nonfinite,
     shift_vector,
@@ -349,7 +350,8 @@ class GhostGradients(Gradients):
     def weighted_sum(self, factors: Tensor) -> Tensor:
         gradients = self._by_layer
         if may_be_nonfinite(self.norms):
-            gradients = [gradient.excluding(factors) for gradient in gradients]
+            without = excluded(factors)
+            gradients = [gradient.excluding(without) for gradient in gradients]
         columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(gradients)
         total = factors.new_empty(self._layers[-1].at.stop)
         for gradient, column, layer in zip(gradients, columns, self._layers, strict=True):

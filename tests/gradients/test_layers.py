@@ -1,5 +1,7 @@
 """Every rule of the book-keeping engine against the float64 reference, over shapes that vary."""
 
+from contextlib import contextmanager
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients import EngineFallback, PerExampleShift, make_engine
+from dpbench.gradients import EngineFallback, PerExampleShift, engine, make_engine
 from dpbench.gradients.ghost import Ghost
+from dpbench.gradients.layers import convolution
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
 from dpbench.models.standardised import StandardisedConv2d
@@ -71,46 +74,67 @@ def numbers(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(1)).double()
 
 
+@contextmanager
+def as_on(device):
+    """Convolutions are computed as on a device, on a GPU in blocks of one example."""
+    with pytest.MonkeyPatch.context() as patch:
+        if device == "cuda":
+            patch.setattr(convolution, "GROUPED", ())
+            patch.setattr(engine, "CPU_BLOCK", 1)
+        yield
+
+
+DEVICES = st.sampled_from(["cpu", "cuda"])
 EXAMPLES = st.integers(1, 3)
 CHANNELS = st.sampled_from([2, 4, 6])
 SMALL = st.integers(1, 3)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
-@given(EXAMPLES, SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans())
-def test_conv2d(examples, views, i, o, kernel, stride, dilation, padding, bias):
+@settings(deadline=None, max_examples=100)
+@given(
+    DEVICES,
+    EXAMPLES,
+    *(SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans()),
+)
+def test_conv2d(device, examples, views, i, o, kernel, stride, dilation, padding, bias):
     groups = 2 if kernel == 2 else 1
     module = nn.Conv2d(i, o, kernel, stride, padding, dilation, groups, bias)
     rows = (examples, views) if views > 1 else (examples,)
-    agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 7, 8), views)
+    with as_on(device):
+        agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 7, 8), views)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
-@given(EXAMPLES, SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans())
-def test_conv1d(examples, views, i, o, kernel, stride, dilation, padding, bias):
+@settings(deadline=None, max_examples=80)
+@given(
+    DEVICES,
+    EXAMPLES,
+    *(SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans()),
+)
+def test_conv1d(device, examples, views, i, o, kernel, stride, dilation, padding, bias):
     groups = 2 if kernel == 2 else 1
     module = nn.Conv1d(i, o, kernel, stride, padding, dilation, groups, bias)
     rows = (examples, views) if views > 1 else (examples,)
-    agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 9), views)
+    with as_on(device):
+        agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 9), views)
 
 
 @pytest.mark.parametrize("views", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("flat", [True, False])
-def test_standardised_convolution(views, bias, flat):
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_standardised_convolution(device, views, bias, flat):
     module = StandardisedConv2d(4, 6, 3, 2, 1, bias=bias)
     rows = (2, views) if views > 1 else (2,)
-    model = nn.Sequential(module, nn.Tanh())
-    if flat:  # so flat that the spread of every kernel is held at its floor
-        agree(model, numbers(*rows, 4, 7, 5), views, spread=1e-4)
-    else:
-        agree(model, numbers(*rows, 4, 7, 5), views)
+    # The smaller one is so flat that the spread of every kernel is held at its floor.
+    spread = 1e-4 if flat else 0.5
+    with as_on(device):
+        agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, 4, 7, 5), views, spread)
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=80)
 @given(EXAMPLES, SMALL, st.lists(st.integers(1, 5), max_size=2), CHANNELS, CHANNELS, st.booleans())
 def test_linear(examples, views, axes, i, o, bias):
     rows = (examples, views) if views > 1 else (examples,)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from copy import copy
 from functools import cached_property
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.gradients.engine import column_blocks, zero_excluded
+from dpbench.gradients.engine import column_blocks, per_block, zeroed
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import (
     recomputation_bound,
@@ -17,6 +18,10 @@ from dpbench.gradients.norms import (
     squared_norms,
     squared_norms_of_outer,
 )
+
+GROUPED = ("cpu",)
+"""Devices on which a convolution with a group for each example is fast. cuDNN starts a kernel or
+more for each of the groups; there, products with the patches take their place."""
 
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
@@ -26,8 +31,9 @@ class Convolution(LayerGradient):
     """The gradient of a kernel: a [B K, C, *image], zero-padded by `padding`, b [B K, O, *image'].
 
     A convolution over one image with the batch as its groups has the per-example gradients as its
-    weight gradient, so they cost what the batch gradient costs; K views are K such images. With few
-    positions and large kernels the norm comes from Gram matrices over the positions instead.
+    weight gradient, so they cost what the batch gradient costs; K views are K such images. On a GPU
+    they are products of b with the patches of a. With few positions and large kernels the norm
+    comes from Gram matrices over the positions instead.
     Gradients that take more memory than a and b are not stored for the sum, but recomputed. One or
     two dimensions.
     """
@@ -123,12 +129,26 @@ class Convolution(LayerGradient):
 
     def _compute_weight_rows(self) -> Tensor:
         m, examples = self.module, self._examples
+        if self.b.device.type not in GROUPED:
+            return self._weight_rows_by_products()
         shape = (examples * len(m.weight), *m.weight.shape[1:])
         a, b = as_groups(self.a, examples), as_groups(self.b, examples)
         rows = self._kernel_gradient(
             a, shape, b, m.stride, self.padding, m.dilation, examples * m.groups
         )
         return rows.reshape(examples, -1)
+
+    def _weight_rows_by_products(self) -> Tensor:
+        groups = self.module.groups
+        o, i = self.module.weight.flatten(1).shape
+        b = _columns(self.b.flatten(2), self.views, groups)
+        rows = b.new_empty(len(b), groups, o // groups, i)
+        size = per_block(b.shape[3] * i * groups, b.device)
+        parts = self.a.split(size * self.views), b.split(size), rows.split(size)
+        for a, b, out in zip(*parts, strict=True):
+            columns = _columns(patches(self.module, a, self.padding), self.views, groups)
+            torch.matmul(b, columns.mT, out=out)
+        return rows.flatten(1)
 
     def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
         """W + scales_i G_i, [B, O, I, ...]."""
@@ -179,12 +199,15 @@ class Convolution(LayerGradient):
         if self._biased:
             yield self._bias_rows
 
-    def excluding(self, factors: Tensor) -> "Convolution":
-        by_view = factors.repeat_interleave(self.views)
-        a, b = zero_excluded(self.a, by_view), zero_excluded(self.b, by_view)
-        kept = Convolution(self.module, a, b, self.views, self.padding)
-        if self._weight is not None:
-            kept._weight = zero_excluded(self._weight, factors)
+    def excluding(self, examples: Tensor) -> "Convolution":
+        kept = copy(self)
+        if self._weight is None:
+            by_view = examples.repeat_interleave(self.views)
+            kept.a, kept.b = zeroed(self.a, by_view), zeroed(self.b, by_view)
+        else:
+            kept._weight = zeroed(self._weight, examples)
+        if self._biased:
+            kept._bias_rows = zeroed(self._bias_rows, examples)
         return kept
 
 
@@ -225,11 +248,20 @@ def convolve_per_example(
 ) -> Tensor:
     """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].
 
-    One convolution with the examples as its groups and the views as its batch.
+    One convolution with the examples as its groups and the views as its batch, or on a GPU products
+    with the patches.
     """
     x, padding = _padded(module, x)
     forward = F.conv1d if x.dim() == 3 else F.conv2d
-    examples = len(kernels)
+    examples, views = len(kernels), len(x) // len(kernels)
+    if x.device.type not in GROUPED:
+        columns = _columns(patches(module, x, padding), views, module.groups)
+        by_group = kernels.flatten(2).unflatten(1, (module.groups, -1))
+        products = (by_group @ columns).flatten(1, 2)  # [B, O, K T]
+        if biases is not None:
+            products = products + biases.unsqueeze(2)
+        by_view = products.unflatten(2, (views, -1)).transpose(1, 2).flatten(0, 1)
+        return by_view.unflatten(2, _output_sides(module, x, padding))
     out = forward(
         as_groups(x, examples),
         kernels.flatten(0, 1),
@@ -244,11 +276,42 @@ def convolve_per_example(
 
 def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
     """The input patch of each output position as columns [N, I, T], for padded x [N, C, *image]."""
+    if x.device.type not in GROUPED:  # unfold starts a kernel for each image
+        return _strided_patches(module, x, padding)
     image, extra = (x, 0) if x.dim() == 4 else (x.unsqueeze(2), 1)
     kernel, dilation, stride = (
         (1,) * extra + tuple(p) for p in (module.kernel_size, module.dilation, module.stride)
     )
     return F.unfold(image, kernel, dilation, (0,) * extra + tuple(padding), stride)
+
+
+def _strided_patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
+    if any(padding):
+        x = F.pad(x, [side for size in reversed(padding) for side in (size, size)])
+    settings = zip(module.kernel_size, module.stride, module.dilation, strict=True)
+    for axis, (kernel, stride, dilation) in enumerate(settings, start=2):
+        x = x.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
+    axes = len(padding)  # x is [N, C, *image', *kernel]
+    positions, offsets = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
+    return x.permute(0, 1, *offsets, *positions).flatten(1, 1 + axes).flatten(2)
+
+
+def _columns(x: Tensor, views: int, groups: int) -> Tensor:
+    """[B, groups, c / groups, K T] from [B K, c, T]."""
+    by_example = x.unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
+    return by_example.unflatten(1, (groups, -1))
+
+
+def _output_sides(
+    module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]
+) -> tuple[int, ...]:
+    settings = zip(
+        x.shape[2:], padding, module.kernel_size, module.stride, module.dilation, strict=True
+    )
+    return tuple(
+        (side + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+        for side, pad, kernel, stride, dilation in settings
+    )
 
 
 def as_groups(x: Tensor, examples: int) -> Tensor:

@@ -72,8 +72,8 @@ class LayerGradient(Protocol):
         """The columns of `stack` from left to right, a few at a time."""
         return column_blocks(self.stack())
 
-    def excluding(self, factors: Tensor) -> "LayerGradient":
-        """The same gradients, set to zero for examples whose factor is 0."""
+    def excluding(self, examples: Tensor) -> "LayerGradient":
+        """The same gradients for `write_sum`, set to zero for these examples [B] bool."""
         ...
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.gradients.engine import zero_excluded
+from dpbench.gradients.engine import zeroed
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import rounding_of_sum, squared_norms_of_table
 
@@ -42,8 +42,8 @@ class Lookup(LayerGradient):
         index = self.indices.unsqueeze(2).expand_as(self.b)
         return table.scatter_add_(1, index, self.b).flatten(1)
 
-    def excluding(self, factors: Tensor) -> "Lookup":
-        return Lookup(self.indices, zero_excluded(self.b, factors), self.rows)
+    def excluding(self, examples: Tensor) -> "Lookup":
+        return Lookup(self.indices, zeroed(self.b, examples), self.rows)
 
 
 def perturbed_embedding(perturbation: Perturbation, x: Tensor) -> Tensor:

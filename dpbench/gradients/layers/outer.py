@@ -1,12 +1,13 @@
 """Linear layers: outer products, and their sums over positions."""
 
 from collections.abc import Iterator
+from copy import copy
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.gradients.engine import column_blocks, columns_per_block, zero_excluded
+from dpbench.gradients.engine import column_blocks, per_block, zeroed
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import (
     rounding_of_sum,
@@ -56,14 +57,14 @@ class Dyad(LayerGradient):
 
     def blocks(self) -> Iterator[Tensor]:
         width = self.a.shape[1]
-        outputs = max(1, columns_per_block(len(self.a), self.a.device) // max(1, width))
+        outputs = per_block(len(self.a) * width, self.a.device)
         for b in self.b.split(outputs, 1):
             yield (b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
         if self.bias:
             yield self.b
 
-    def excluding(self, factors: Tensor) -> "Dyad":
-        return Dyad(zero_excluded(self.a, factors), zero_excluded(self.b, factors), self.bias)
+    def excluding(self, examples: Tensor) -> "Dyad":
+        return Dyad(zeroed(self.a, examples), zeroed(self.b, examples), self.bias)
 
 
 class Outer(LayerGradient):
@@ -139,11 +140,14 @@ class Outer(LayerGradient):
         if self.bias is not None:
             yield self.bias
 
-    def excluding(self, factors: Tensor) -> "Outer":
-        bias = None if self.bias is None else zero_excluded(self.bias, factors)
-        kept = Outer(zero_excluded(self.a, factors), zero_excluded(self.b, factors), bias)
-        if self._weight is not None:
-            kept._weight = zero_excluded(self._weight, factors)
+    def excluding(self, examples: Tensor) -> "Outer":
+        kept = copy(self)
+        if self._weight is None:
+            kept.a, kept.b = zeroed(self.a, examples), zeroed(self.b, examples)
+        else:
+            kept._weight = zeroed(self._weight, examples)
+        if self.bias is not None:
+            kept.bias = zeroed(self.bias, examples)
         return kept
 
 

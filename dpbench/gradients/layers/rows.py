@@ -9,7 +9,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
-from dpbench.gradients.engine import zero_excluded
+from dpbench.gradients.engine import zeroed
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import squared_norms
 
@@ -44,8 +44,8 @@ class Rows(LayerGradient):
     def stack(self) -> Tensor:
         return self.rows
 
-    def excluding(self, factors: Tensor) -> "Rows":
-        return Rows(zero_excluded(self.rows, factors))
+    def excluding(self, examples: Tensor) -> "Rows":
+        return Rows(zeroed(self.rows, examples))
 
 
 def normalisation(call: ModuleCall) -> list[Rows]:

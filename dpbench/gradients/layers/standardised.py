@@ -132,8 +132,8 @@ class Standardised(LayerGradient):
         kernel = self._derivative.weight(weight) + vector[-o:].view(-1, 1) * self._derivative.unit
         return self._kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
 
-    def excluding(self, factors: Tensor) -> "Standardised":
-        return Standardised(self._kernel.excluding(factors), self._derivative)
+    def excluding(self, examples: Tensor) -> "Standardised":
+        return Standardised(self._kernel.excluding(examples), self._derivative)
 
 
 def standardised(call: ModuleCall) -> list[LayerGradient]:
