@@ -12,6 +12,7 @@ from dpbench.data.dataset import Batch
 from dpbench.gradients import EngineFallback, PerExampleShift, engine, make_engine
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.layers import convolution
+from dpbench.gradients.layers.convolution import Convolution
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
 from dpbench.models.standardised import StandardisedConv2d
@@ -75,16 +76,17 @@ def numbers(*shape):
 
 
 @contextmanager
-def as_on(device):
-    """Convolutions are computed as on a device, on a GPU in blocks of one example."""
+def convolutions(by):
+    """Convolutions have one group for each example, or are products in blocks of one example."""
     with pytest.MonkeyPatch.context() as patch:
-        if device == "cuda":
-            patch.setattr(convolution, "GROUPED", ())
+        patch.setattr(Convolution, "_by_products", by == "products")
+        if by == "products":
+            patch.setattr(convolution, "GROUPED", ())  # patches and shifted passes, too
             patch.setattr(engine, "CPU_BLOCK", 1)
         yield
 
 
-DEVICES = st.sampled_from(["cpu", "cuda"])
+WAYS = st.sampled_from(["groups", "products"])
 EXAMPLES = st.integers(1, 3)
 CHANNELS = st.sampled_from([2, 4, 6])
 SMALL = st.integers(1, 3)
@@ -93,43 +95,43 @@ SMALL = st.integers(1, 3)
 @pytest.mark.slow
 @settings(deadline=None, max_examples=100)
 @given(
-    DEVICES,
+    WAYS,
     EXAMPLES,
     *(SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans()),
 )
-def test_conv2d(device, examples, views, i, o, kernel, stride, dilation, padding, bias):
+def test_conv2d(by, examples, views, i, o, kernel, stride, dilation, padding, bias):
     groups = 2 if kernel == 2 else 1
     module = nn.Conv2d(i, o, kernel, stride, padding, dilation, groups, bias)
     rows = (examples, views) if views > 1 else (examples,)
-    with as_on(device):
+    with convolutions(by):
         agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 7, 8), views)
 
 
 @pytest.mark.slow
 @settings(deadline=None, max_examples=80)
 @given(
-    DEVICES,
+    WAYS,
     EXAMPLES,
     *(SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans()),
 )
-def test_conv1d(device, examples, views, i, o, kernel, stride, dilation, padding, bias):
+def test_conv1d(by, examples, views, i, o, kernel, stride, dilation, padding, bias):
     groups = 2 if kernel == 2 else 1
     module = nn.Conv1d(i, o, kernel, stride, padding, dilation, groups, bias)
     rows = (examples, views) if views > 1 else (examples,)
-    with as_on(device):
+    with convolutions(by):
         agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 9), views)
 
 
 @pytest.mark.parametrize("views", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("flat", [True, False])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_standardised_convolution(device, views, bias, flat):
+@pytest.mark.parametrize("by", ["groups", "products"])
+def test_standardised_convolution(by, views, bias, flat):
     module = StandardisedConv2d(4, 6, 3, 2, 1, bias=bias)
     rows = (2, views) if views > 1 else (2,)
     # The smaller one is so flat that the spread of every kernel is held at its floor.
     spread = 1e-4 if flat else 0.5
-    with as_on(device):
+    with convolutions(by):
         agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, 4, 7, 5), views, spread)
 
 

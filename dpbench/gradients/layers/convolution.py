@@ -31,9 +31,9 @@ class Convolution(LayerGradient):
     """The gradient of a kernel: a [B K, C, *image], zero-padded by `padding`, b [B K, O, *image'].
 
     A convolution over one image with the batch as its groups has the per-example gradients as its
-    weight gradient, so they cost what the batch gradient costs; K views are K such images. On a GPU
-    they are products of b with the patches of a. With few positions and large kernels the norm
-    comes from Gram matrices over the positions instead.
+    weight gradient, so they cost what the batch gradient costs; K views are K such images. On a
+    GPU, and for some shapes, products of b with the patches of a are faster. With few positions and
+    large kernels the norm comes from Gram matrices over the positions instead.
     Gradients that take more memory than a and b are not stored for the sum, but recomputed. One or
     two dimensions.
     """
@@ -129,7 +129,7 @@ class Convolution(LayerGradient):
 
     def _compute_weight_rows(self) -> Tensor:
         m, examples = self.module, self._examples
-        if self.b.device.type not in GROUPED:
+        if self._by_products:
             return self._weight_rows_by_products()
         shape = (examples * len(m.weight), *m.weight.shape[1:])
         a, b = as_groups(self.a, examples), as_groups(self.b, examples)
@@ -137,6 +137,16 @@ class Convolution(LayerGradient):
             a, shape, b, m.stride, self.padding, m.dilation, examples * m.groups
         )
         return rows.reshape(examples, -1)
+
+    @property
+    def _by_products(self) -> bool:
+        """Whether products are faster than a convolution with many groups."""
+        if self.b.device.type not in GROUPED:
+            return True
+        m, positions = self.module, self.b[0, 0].numel()
+        # As measured on an AMD EPYC, for 1 to 256 channels and 16 to 1,024 positions.
+        few = positions < m.in_channels or math.prod(m.kernel_size) == 1
+        return m.groups == 1 and few
 
     def _weight_rows_by_products(self) -> Tensor:
         groups = self.module.groups
