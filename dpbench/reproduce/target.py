@@ -267,7 +267,10 @@ def _conditions(config: RunConfig) -> list[Condition]:
 
 
 def _check_names(table: TableFile) -> None:
-    """UserError for an unknown baseline, and for missing files of published numbers."""
+    """UserError for an unknown baseline, for missing files of published numbers, and for variants,
+    which a figure would draw as one."""
+    if table.figure and table.variants:
+        raise UserError("a figure draws methods or arms: make table.variants arms (table.arm).")
     if table.baseline:
         arms = {rule.when["arm"] for rule in table.settings if "arm" in rule.when}
         one_of("table.baseline", table.baseline, {*table.methods, *options("method"), *arms})

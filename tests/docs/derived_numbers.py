@@ -69,14 +69,12 @@ def tested(runs: list[dict]) -> dict[tuple, list[float]]:
 
 
 def along(name: str) -> Iterator[tuple[float, str]]:
-    """By method: the mean over all runs of the mean along a run of each diagnostic of steps."""
-    found = defaultdict(list)
-    for record in records(name):
-        for key, values in record["diagnostics"].items():
+    """By arm: the mean over all runs of the mean along a run of each diagnostic of steps."""
+    for (_, method, *_), runs in by_arm(name).items():
+        for key in runs[0]["diagnostics"]:
             if key.startswith("step/"):
-                found[record["config"]["choices"]["method"], key].append(np.nanmean(values))
-    for (method, key), means in found.items():
-        yield float(np.mean(means)), f"{method} {key.removeprefix('step/')}"
+                means = [np.nanmean(run["diagnostics"][key]) for run in runs]
+                yield float(np.mean(means)), f"{method} {key.removeprefix('step/')}"
 
 
 def rises(name: str) -> Iterator[tuple[float, str]]:

@@ -133,6 +133,12 @@ def test_a_variant_may_be_of_other_settings_and_is_told_by_them():
     assert wanted.variant_of(compose([*other, "method=sgd"])) == "corrected"
 
 
+def test_a_figure_does_not_draw_variants_as_one():
+    asked = ["+table.variants={dpsgd: [corrected, {optimizer.lr: 0.1}]}"]
+    with pytest.raises(UserError, match="a figure draws methods or arms"):
+        target_of("bam_fig4", asked)
+
+
 def test_the_title_of_a_figure_says_when_the_runs_are_not_the_paper_s():
     changed = target_of("misalignment_fig4", ["epochs=1"])
     assert _title(changed) == f"{changed.title} (not the paper's runs: epochs=1)"
