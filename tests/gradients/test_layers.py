@@ -86,40 +86,29 @@ def convolutions(by):
         yield
 
 
-WAYS = st.sampled_from(["groups", "products"])
 EXAMPLES = st.integers(1, 3)
 CHANNELS = st.sampled_from([2, 4, 6])
 SMALL = st.integers(1, 3)
 
 
-@pytest.mark.slow
-@settings(deadline=None, max_examples=100)
-@given(
-    WAYS,
-    EXAMPLES,
-    *(SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans()),
-)
-def test_conv2d(by, examples, views, i, o, kernel, stride, dilation, padding, bias):
-    groups = 2 if kernel == 2 else 1
-    module = nn.Conv2d(i, o, kernel, stride, padding, dilation, groups, bias)
-    rows = (examples, views) if views > 1 else (examples,)
-    with convolutions(by):
-        agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 7, 8), views)
+CONVOLUTIONS = st.sampled_from([(nn.Conv1d, (9,)), (nn.Conv2d, (7, 8))])
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=180)
 @given(
-    WAYS,
+    st.sampled_from(["groups", "products"]),
+    CONVOLUTIONS,
     EXAMPLES,
     *(SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans()),
 )
-def test_conv1d(by, examples, views, i, o, kernel, stride, dilation, padding, bias):
+def test_convolution(by, kind, examples, views, i, o, kernel, stride, dilation, padding, bias):
     groups = 2 if kernel == 2 else 1
-    module = nn.Conv1d(i, o, kernel, stride, padding, dilation, groups, bias)
+    convolution_of, sides = kind
+    module = convolution_of(i, o, kernel, stride, padding, dilation, groups, bias)
     rows = (examples, views) if views > 1 else (examples,)
     with convolutions(by):
-        agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, 9), views)
+        agree(nn.Sequential(module, nn.Tanh()), numbers(*rows, i, *sides), views)
 
 
 @pytest.mark.parametrize("views", [1, 3])
