@@ -30,12 +30,10 @@ def squared_norms(rows: Tensor) -> Tensor:
         return squared.masked_fill_(squared > torch.finfo(rows.dtype).max, torch.inf)
     chunks, rest = divmod(flat.shape[1], CHUNK)
     head = flat[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
-    parts = (
-        torch.linalg.vector_norm(head, dim=2),
-        torch.linalg.vector_norm(flat[:, flat.shape[1] - rest :], dim=1, keepdim=True),
-    )
-    first, last = (part.double().square().sum(1) for part in parts)
-    return (first + last) * (1 + (CHUNK + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
+    total = torch.linalg.vector_norm(head, dim=2).double().square().sum(1)
+    if rest:
+        total += torch.linalg.vector_norm(flat[:, -rest:], dim=1).double().square()
+    return total * (1 + (CHUNK + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
 
 
 def squared_norms_of_outer(a: Tensor, b: Tensor) -> Tensor:
