@@ -7,6 +7,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
@@ -152,13 +153,18 @@ class Convolution(LayerGradient):
         groups = self.module.groups
         o, i = self.module.weight.flatten(1).shape
         b = _columns(self.b.flatten(2), self.views, groups)
+        if any(forward_ad.unpack_dual(x).tangent is not None for x in (self.a, b)):
+            return (b @ self._input_columns(self.a).mT).flatten(1)  # `out` has no derivative
         rows = b.new_empty(len(b), groups, o // groups, i)
         size = per_block(b.shape[3] * i * groups, b.device)
         parts = self.a.split(size * self.views), b.split(size), rows.split(size)
         for a, b, out in zip(*parts, strict=True):
-            columns = _columns(patches(self.module, a, self.padding), self.views, groups)
-            torch.matmul(b, columns.mT, out=out)
+            torch.matmul(b, self._input_columns(a).mT, out=out)
         return rows.flatten(1)
+
+    def _input_columns(self, a: Tensor) -> Tensor:
+        """The patches of inputs [B, groups, I, K T]."""
+        return _columns(patches(self.module, a, self.padding), self.views, self.module.groups)
 
     def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
         """W + scales_i G_i, [B, O, I, ...]."""
