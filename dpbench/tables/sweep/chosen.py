@@ -16,6 +16,16 @@ Settings = dict[str, list[Record]]
 """Runs by the name of their settings, budget included, but for the seed and the split."""
 
 
+def on_the_test_set(records: Iterable[Record]) -> list[Record]:
+    """The runs without a validation split; UserError where there is none."""
+    if not (found := [r for r in records if r.config.get("validation") is None]):
+        raise UserError(
+            "best=validation chooses by runs with a validation split, and shows runs without one, "
+            "of which there are none: run the best settings again, without validation=."
+        )
+    return found
+
+
 def best_on_validation(
     tested: Sequence[Record], trials: Sequence[Record], layout: SweepLayout
 ) -> tuple[list[Record], dict[Cell, int]]:

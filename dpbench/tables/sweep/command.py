@@ -21,7 +21,7 @@ from dpbench.tables.sweep.cells import (
     group_runs,
     varied_settings,
 )
-from dpbench.tables.sweep.chosen import best_on_validation
+from dpbench.tables.sweep.chosen import best_on_validation, on_the_test_set
 from dpbench.tables.sweep.differences import check_baseline, untuned
 from dpbench.tables.sweep.equal_seconds import within
 from dpbench.tables.sweep.page import CELLS, SweepTable, metric_label
@@ -73,7 +73,7 @@ def table(arguments: Sequence[str]) -> str:
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values["metrics"]))
     if values["best"]:
         one_of("best", values["best"], [VALIDATION])
-        records = [record for record in records if record.config.get("validation") is None]
+        records = on_the_test_set(records)
     elif "validation" not in asked:
         records = _without_trials(records)
     limit = ""

@@ -41,8 +41,8 @@ DIFFERENCES = (
 )
 
 NOT_TUNED = (
-    "Untuned: there is no search of {methods} in this folder, so their settings may be why they "
-    "lose; `dpbench search` finds better ones."
+    "Untuned: there is no search of {methods} in this folder. Where one of them is worse, its "
+    "settings may be the reason; `dpbench search` finds better ones."
 )
 
 OTHER_SEEDS = "Not all seeds are shown, and no test can tell whether some were picked."

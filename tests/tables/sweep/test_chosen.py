@@ -64,3 +64,9 @@ def test_no_other_rule_is_known(tmp_path):
     record().save(tmp_path)
     with pytest.raises(UserError, match="best=test is unknown"):
         table([str(tmp_path), "best=test", f"out={tmp_path / 't'}"])
+
+
+@pytest.mark.parametrize("limit", [[], ["seconds=60"]])
+def test_trials_alone_are_not_shown(tmp_path, limit):
+    with pytest.raises(UserError, match="shows runs without one, of which there are none"):
+        written(tmp_path, [trial(0.1, 0.6), trial(0.5, 0.7)], *limit)
