@@ -13,6 +13,7 @@ from dpbench.execution.run_config import run_config
 from dpbench.figures.formats import images, legend_below, paper_figure, titled
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.private_selection import Repetitions, selection_costs
+from dpbench.records.epsilon import rounded_up
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target, target_of
 from dpbench.search.expected_best import budgets, expected_best, shares
@@ -114,8 +115,8 @@ def _grid(data: pd.DataFrame, metric: str, costs: dict[str, dict[int, float]]) -
     counts = sorted(set(part["trials"]))
     lines = []
     for condition, of_condition in part.groupby("condition", sort=False):
-        spent = costs[str(condition)]
-        lines.append((str(condition), "*epsilon, private*", *(f"{spent[c]:.3g}" for c in counts)))
+        spent = [rounded_up(costs[str(condition)][count]) for count in counts]
+        lines.append((str(condition), "*epsilon, private*", *spent))
         for arm, points in of_condition.groupby("arm", sort=False):
             cells = {point.trials: _cell(point) for point in points.itertuples()}
             lines.append((str(condition), str(arm), *(cells.get(c, "") for c in counts)))

@@ -8,7 +8,7 @@ import pandas as pd
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Bound
-from dpbench.records.epsilon import largest_epsilon
+from dpbench.records.epsilon import largest_epsilon, legend
 from dpbench.search.expected_best import budgets, expected_best
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
@@ -86,6 +86,7 @@ def _page(
         *(at_edge(chosen[0], ordered, request.space.ranges) if chosen else ()),
         *_luck(request, ordered),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
+        *filter(None, [legend(r.statement for trial in ordered for r in trial.records)]),
         *NOTES,
     ]
     return Page(f"Search: {', '.join(choices[group] for group in fixed)}", blocks)
