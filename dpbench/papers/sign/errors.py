@@ -110,7 +110,7 @@ def sign_errors(target: Target) -> dict[str, bytes]:
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
         image(target),
         _error_grid(data, setup.table_signals),
-        f"Epsilon: {USUAL}, without sampling.",
+        f"Epsilon: {USUAL}, without sampling, proven.",
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")

@@ -88,7 +88,7 @@ def sign_variance(target: Target) -> dict[str, bytes]:
         f"signs at epsilon {setup.epsilon:g}, delta {setup.delta:g}.",
         image(target),
         _grid(setup, data),
-        f"Epsilon: {USUAL}, without sampling.",
+        f"Epsilon: {USUAL}, without sampling, proven.",
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
