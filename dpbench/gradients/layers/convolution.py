@@ -302,6 +302,7 @@ def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) 
 
 
 def _strided_patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
+    """`patches`, by one copy for all images."""
     if any(padding):
         x = F.pad(x, [side for size in reversed(padding) for side in (size, size)])
     settings = zip(module.kernel_size, module.stride, module.dilation, strict=True)
@@ -321,6 +322,7 @@ def _columns(x: Tensor, views: int, groups: int) -> Tensor:
 def _output_sides(
     module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]
 ) -> tuple[int, ...]:
+    """The sides of the outputs, *image'."""
     settings = zip(
         x.shape[2:], padding, module.kernel_size, module.stride, module.dilation, strict=True
     )
