@@ -79,11 +79,11 @@ class TimedStepper:
         return self._steps
 
     def visit(self) -> float:
-        """Seconds per step of one visit, after a step that does not count.
+        """Seconds per step of one visit, after half as many steps that do not count.
 
-        That one finds the caches and threads as the others left them, which no training does.
+        These find caches and threads as the others left them, which no step of a training does.
         """
-        self._stepper()
+        self._run(math.ceil(self._steps / 2))
         return self._run(self._steps)
 
     def memory(self) -> int | None:

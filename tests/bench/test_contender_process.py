@@ -35,7 +35,7 @@ def clock(monkeypatch):
     return clock
 
 
-def test_the_first_step_of_a_visit_does_not_count(clock):
+def test_what_precedes_a_visit_does_not_count(clock):
     stepper = SlowAtFirst(clock)
     timed = TimedStepper(lambda case, device: stepper, CASE, torch.device("cpu"))
     assert timed.warm_up() == 2
