@@ -67,11 +67,13 @@ def spread(name: str, values: list[float]) -> dict[str, float]:
 
 
 def add(path: Path, data: pd.DataFrame) -> None:
-    """Add rows to the CSV file, replacing all older rows of the same cases."""
+    """Add rows to the CSV file, in the places of all older rows of the same cases."""
     if path.exists():
         older = read(path)
         others = older[~older["case"].isin(data["case"])]
+        order = [*dict.fromkeys([*older["case"], *data["case"]])]
         data = pd.concat([others, data]) if len(others) else data
+        data = data.sort_values("case", key=lambda cases: cases.map(order.index), kind="stable")
     path.parent.mkdir(parents=True, exist_ok=True)
     data.to_csv(path, index=False, float_format="%.5g")
 

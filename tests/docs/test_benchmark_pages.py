@@ -57,8 +57,6 @@ EXCEPTIONS = {
         "68.4 88.6 0.62",
         "of the data, and the entropy of the first: see the test below",
     ),
-    ("step_cost", "- On Dutch a step"): ("0.8", "cProfile of a run of that table"),
-    ("step_cost", "- On Adult a step"): ("6", "cProfile of a run of that table"),
 }
 # the rows of a page that a command prints: accounts take seconds each, so another test reads them
 ACCOUNTS = {
