@@ -114,15 +114,15 @@ def epsilon(arguments: list[str]) -> None:
     """The privacy statement of a run, as one JSON object or, on a terminal, a card, or a table of
     several; trains nothing.
 
-    The object has more than a record: `replace_one`, the epsilon for one example replaced, and
-    `attacks`, upper bounds of what attacks achieve.
+    The object has more than a record: the epsilons of other adjacencies, and `attacks`, upper
+    bounds of what attacks achieve.
     """
     from dpbench.cli.epsilon_card import card
     from dpbench.cli.planned_runs import planned_runs
     from dpbench.config.overrides import swept_keys
     from dpbench.execution.prepare import prepare
     from dpbench.execution.run_config import run_config
-    from dpbench.privacy.adjacency import replaced
+    from dpbench.privacy.adjacency import other_adjacencies
     from dpbench.privacy.attacks import attack_bounds
     from dpbench.training.plan import privacy_statement
 
@@ -132,7 +132,7 @@ def epsilon(arguments: list[str]) -> None:
     run, planned = prepare(run_config(arguments))
     statement = privacy_statement(run, planned)
     more = {
-        "replace_one": replaced(statement, planned.ledger),
+        **other_adjacencies(statement, planned.ledger),
         "attacks": attack_bounds(statement, planned.ledger),
     }
     if on_terminal():

@@ -15,12 +15,14 @@ ATTACKS = {
     "reconstruction": "probability of naming the right one of 10,000 values",
 }
 
+OTHER_ADJACENCIES = {"zero_out": "that leaves its place empty", "replace_one": "replaced"}
+
 
 def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) -> str:
-    """The page of a planned run. more: `replace_one`, the epsilon for one example replaced, and
-    `attacks`, bounds of what they achieve; None without an epsilon."""
+    """The page of a planned run. more: epsilons of other adjacencies, and `attacks`, bounds of what
+    they achieve; None without an epsilon."""
     choices, attacks = config["choices"], more["attacks"] or {}
-    epsilons = Grid("", ("epsilon", "by"), tuple(_epsilons(said, more["replace_one"])))
+    epsilons = Grid("", ("epsilon", "by"), tuple(_epsilons(said, more)))
     bounds = [(text, f"{100 * attacks[name]:.3g}%") for name, text in ATTACKS.items() if attacks]
     title = f"{method_name(choices['method'])} on {choices['dataset']}, {choices['model']}"
     blocks: list[Block] = [
@@ -32,12 +34,13 @@ def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) ->
     return Page(title, blocks).markdown
 
 
-def _epsilons(said: Statement, replace_one: float | None) -> Iterator[tuple[str, str]]:
+def _epsilons(said: Statement, more: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, accountant in ACCOUNTANTS.items():
         shown = epsilon_text(epsilon_or_reason(said, name), said["guarantee"])
         yield shown, accountant.description
-    if replace_one is not None:
-        yield epsilon_text(replace_one, said["guarantee"]), "PLD, for one example replaced"
+    for name, text in OTHER_ADJACENCIES.items():
+        if more[name] is not None:
+            yield epsilon_text(more[name], said["guarantee"]), f"PLD, for one example {text}"
 
 
 def _facts(said: Statement) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Epsilons for one example replaced by another, from the privacy profile of one removed."""
+"""Epsilons of other adjacencies, from the privacy profile of one example added or removed."""
 
 import math
 
@@ -37,13 +37,18 @@ def replace_one_epsilon(ledger: Ledger, delta: float) -> float:
     return found
 
 
-def replaced(statement: Statement, ledger: Ledger) -> float | None:
-    """`replace_one_epsilon` of a statement's ledger; infinite without privacy, and None where the
-    statement has no epsilon by PLD either."""
+def other_adjacencies(statement: Statement, ledger: Ledger) -> dict[str, float | None]:
+    """Epsilons by PLD for one example that leaves its place empty, `zero_out`, and for one replaced
+    by another, `replace_one`; None where the statement has no epsilon by PLD.
+
+    An empty place adds nothing to any release. The other examples have the same batches as before,
+    so the two distributions are those of a removal; if batches are cut, they are closer, as no
+    other example moves up. So the epsilon for adding and removing holds.
+    """
     one = statement.get("pld")
-    if one is None or math.isinf(one):
-        return one
-    return replace_one_epsilon(ledger, statement["delta"])
+    private = one is not None and math.isfinite(one)
+    other = replace_one_epsilon(ledger, statement["delta"]) if private else one
+    return {"zero_out": one, "replace_one": other}
 
 
 def _smallest(profile: TabulatedProfile, delta: float) -> float:

@@ -47,12 +47,14 @@ def test_epsilon_without_privacy_is_infinite(command, nowhere):
     line = command("epsilon", "method=sgd", *nowhere).out[-1]
     assert '"rdp": Infinity' in line
     said = json.loads(line)
-    assert said["rdp"] == said["pld"] == said["gdp"] == said["replace_one"] == math.inf
+    assert said["rdp"] == said["pld"] == said["gdp"] == math.inf
+    assert said["zero_out"] == said["replace_one"] == math.inf
 
 
 def test_one_example_replaced_costs_more_than_one_removed(command, nowhere):
     said = json.loads(command("epsilon", "privacy=eps3", *nowhere).out[-1])
     assert 2 * said["pld"] < said["replace_one"] < 3 * said["pld"]
+    assert said["zero_out"] == said["pld"]
 
 
 def test_an_epsilon_says_what_attacks_achieve_at_most(command, nowhere):
@@ -66,8 +68,8 @@ def test_an_epsilon_says_what_attacks_achieve_at_most(command, nowhere):
 )
 def test_no_epsilon_is_shown_where_none_is_proven(words, command, nowhere):
     said = json.loads(command("epsilon", *words.split(), *nowhere).out[-1])
-    shown = ("rdp", "pld", "gdp", "replace_one", "attacks")
-    assert [said[name] for name in shown] == [None] * 5
+    shown = ("rdp", "pld", "gdp", "zero_out", "replace_one", "attacks")
+    assert [said[name] for name in shown] == [None] * 6
     assert said["guarantee"] == "none"
     assert said["why"]
 

@@ -1,5 +1,6 @@
-"""Epsilons for one example replaced, against exact divergences and other libraries."""
+"""Epsilons of other adjacencies, against exact divergences and other libraries."""
 
+import itertools
 import math
 
 import numpy as np
@@ -10,7 +11,15 @@ from scipy.stats import norm
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.adjacency import replace_one_epsilon
 from dpbench.privacy.entries import Unaccountable
-from dpbench.privacy.ledger import Exact, GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.privacy.ledger import (
+    Exact,
+    GaussianMechanism,
+    Ledger,
+    Poisson,
+    Release,
+    Step,
+    TruncatedPoisson,
+)
 
 DELTA = 1e-5
 
@@ -38,6 +47,34 @@ def test_one_sampled_step_never_leaks_more(rate, sigma):
     first, second = rest + rate * norm.pdf(x, 1, sigma), rest + rate * norm.pdf(x, -1, sigma)
     leaked = np.trapezoid(np.maximum(first - math.exp(epsilon) * second, 0), x)
     assert leaked <= DELTA
+
+
+@pytest.mark.parametrize("limit", [1, 2, 4])
+@pytest.mark.parametrize("places", [*itertools.product((1.0, -1.0), repeat=3)])
+def test_an_empty_place_in_a_step_whose_batch_is_cut_never_leaks_more(limit, places):
+    """Against the exact divergence over all batches of one example and three others.
+
+    places: the others' gradients. The example has 1, or leaves its place empty.
+    """
+    rate, sigma, x = 0.4, 1.0, np.linspace(-15, 15, 200_001)
+    sampled = TruncatedPoisson(rate, limit, 4)
+    step = Step(sampled, (Release("gradient sum", GaussianMechanism(sigma)),))
+    epsilon = pld(Ledger().after(step), DELTA)
+    present, empty = (density((one, *places), rate, limit, sigma, x) for one in (1.0, 0.0))
+    for first, second in ((present, empty), (empty, present)):
+        leaked = np.trapezoid(np.maximum(first - math.exp(epsilon) * second, 0), x)
+        assert leaked <= DELTA
+
+
+def density(gradients, rate, limit, sigma, x):
+    """Of the noisy sum of a Poisson sample, of which at most `limit` examples are kept."""
+    total = np.zeros_like(x)
+    for drawn in itertools.product((False, True), repeat=len(gradients)):
+        batch = [g for g, inside in zip(gradients, drawn, strict=True) if inside]
+        kept = list(itertools.combinations(batch, min(limit, len(batch))))
+        weight = math.prod(rate if inside else 1 - rate for inside in drawn) / len(kept)
+        total += weight * sum(norm.pdf(x, sum(some), sigma) for some in kept)
+    return total
 
 
 @pytest.mark.parametrize("steps", [10, 1000])
