@@ -3,19 +3,23 @@
 from collections.abc import Callable, Iterable
 
 from dpbench.audit.audit import Audit
+from dpbench.records.epsilon import rounded_down, rounded_up
 from dpbench.tables.grid import Grid, grid_of
+
+DIGITS = 3
+"""Decimals of epsilons: fewer would hide by how much an audit falls short of its claim."""
 
 COLUMNS: dict[str, Callable[[Audit], str]] = {
     "method": lambda a: a.game.attacked,
     "attacked": lambda a: a.game.name,
     "canaries": lambda a: str(len(a.scores.values)),
     "steps": lambda a: str(a.game.ledger.steps),
-    "claimed": lambda a: f"{a.nominal.epsilon:.3f}",
+    "claimed": lambda a: rounded_up(a.nominal.epsilon, DIGITS),
     "by": lambda a: a.nominal.source,
-    "audited (own family)": lambda a: f"{a.bounds.family:.3f}",
-    "audited (GDP)": lambda a: f"{a.bounds.gdp:.3f}",
-    "audited (one run)": lambda a: f"{a.bounds.one_run:.3f}",
-    "audited / claimed": lambda a: f"{a.ratio:.2f}",
+    "audited (own family)": lambda a: rounded_down(a.bounds.family, DIGITS),
+    "audited (GDP)": lambda a: rounded_down(a.bounds.gdp, DIGITS),
+    "audited (one run)": lambda a: rounded_down(a.bounds.one_run, DIGITS),
+    "audited / claimed": lambda a: rounded_down(a.ratio),
     "verdict": lambda a: a.verdict,
 }
 

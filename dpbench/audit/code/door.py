@@ -19,6 +19,7 @@ from dpbench.audit.code.report import Report
 from dpbench.audit.code.task import Claim
 from dpbench.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
+from dpbench.records.epsilon import rounded_up
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.system.progress import counting
@@ -144,8 +145,8 @@ def account(claim: Claim, nominal: float) -> Finding:
     if nominal >= ROUNDING * exact or not math.isfinite(exact):
         return NOTHING
     return refuted(
-        f"The settings that are claimed have an epsilon of {exact:.3f} by PLD, which is tight for "
-        f"them, and {nominal:g} is less."
+        f"The settings that are claimed have an epsilon of {rounded_up(exact, 3)} by PLD, which is "
+        f"tight for them, and {nominal:g} is less."
     )
 
 
