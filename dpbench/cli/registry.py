@@ -167,8 +167,8 @@ _ALL = (
     Command(
         "track",
         "tracker=NAME [results_dir=] [KEY=VALUE ...]",
-        "log finished records with these settings to wandb, mlflow, tensorboard or csv; those that "
-        "W&B already has are logged only with again=true",
+        "log finished records with these settings to wandb or another of `list tracker`; those "
+        "that W&B already has are logged only with again=true",
         "dpbench.dashboard.track:track",
         "overrides",
     ),
