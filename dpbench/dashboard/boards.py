@@ -58,7 +58,8 @@ def _row(
         "method": candidate.method,
         "id": row["id"],
         "series": row["series"],
-        "chosen": candidate.chosen,
+        "chosen": candidate.choice.how,
+        "on_test": candidate.choice.on_test,
         "seeds": len(group.runs),
         "diverged": group.diverged,
         "epsilon": group.epsilon,
@@ -67,7 +68,7 @@ def _row(
         "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
         "verdict": None,
         "standing": _standing(candidate, columns[0], best) if columns else "unranked",
-        "ranked": bool(columns) and candidate.has_epsilon and means[columns[0]] is not None,
+        "ranked": bool(columns) and candidate.is_ranked and means[columns[0]] is not None,
         "ms": _milliseconds(group),
         "machine": row["machine"],
         "audit": _audit(group),
@@ -111,13 +112,13 @@ def gap_forest(gap: Sequence | None) -> dict | None:
 def _judge(
     rows: Sequence[dict], ranked: Sequence[Candidate], metric: str, baseline: Candidate
 ) -> None:
-    """Put the verdicts on the methods with an epsilon against a baseline with one into the rows."""
-    if not baseline.has_epsilon:
+    """Put the verdicts on the methods with a rank against a baseline with one into the rows."""
+    if not baseline.is_ranked:
         return
     tests = {
         place: compare(metric, candidate.by_seed(metric), baseline.by_seed(metric))
         for place, candidate in enumerate(ranked)
-        if candidate.has_epsilon and candidate is not baseline
+        if candidate.is_ranked and candidate is not baseline
     }
     for place, verdict in verdicts(tests).items():
         rows[place]["verdict"] = verdict
@@ -147,7 +148,7 @@ def rounded(mean: Estimate | None) -> list | None:
 
 def _standing(candidate: Candidate, metric: str, best: Candidate) -> str:
     """Whether a method is significantly behind the first, by differences paired by seed."""
-    if not candidate.has_epsilon or not candidate.by_seed(metric):
+    if not candidate.is_ranked or not candidate.by_seed(metric):
         return "unranked"
     if candidate is best:
         return "first"

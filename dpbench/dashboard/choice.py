@@ -1,10 +1,11 @@
-"""Chooses the setting that represents a method: the only one, by validation, by paper, or best."""
+"""Chooses the setting that represents a method: the only one, by validation, by table, or best."""
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from dpbench.dashboard.run_row import ReportedRun
 from dpbench.metrics.registry import added_metrics, parse_name
@@ -21,8 +22,8 @@ OFFERED = (
 )
 """Metrics that methods may be compared by, beside those of plug-ins."""
 
-PAPER = re.compile(r"tables/(\w+)\.records\.jsonl")
-"""The records of a table with the paper's settings, whose name has no mark of another scale."""
+TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")
+"""The records of a table, whose name has a mark if it is not at the paper's scale."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,8 @@ class Group:
 
     @property
     def table(self) -> str | None:
-        """The paper's table that the records belong to, if any."""
-        match = PAPER.match(self.first.source)
+        """The table that the records belong to, if any."""
+        match = TABLE.match(self.first.source)
         return match[1] if match else None
 
 
@@ -95,26 +96,42 @@ def sign_of(metric: str) -> int:
     return known.sign
 
 
-def choose(candidates: Sequence[Group], validated: Sequence[Group]) -> tuple[Group, str]:
-    """The group that represents a method, and, in words, how it was chosen.
+class Choice(NamedTuple):
+    """The group that represents a method, in words how it was chosen, and whether it was for its
+    results on the test set, which makes its method look too good."""
 
-    validated: groups of the method that evaluated a validation split.
+    group: Group
+    how: str
+    on_test: bool = False
+
+
+def choose(
+    candidates: Sequence[Group], validated: Sequence[Group], shared: Mapping[str, int]
+) -> Choice:
+    """Choose among the groups of a method.
+
+    validated: those that evaluated a validation split. shared: how many methods each table has
+    among those that are compared.
     """
     settings = {group.first.setting for group in candidates}
     if len(settings) == 1:
         number = len(settings | {group.first.setting for group in validated})
         how = "only setting" if number == 1 else f"only one tested, of {number} tried on validation"
-        return _best(candidates, "test"), how
+        return Choice(_best(candidates, "test"), how)
     tried = [group for group in validated if group.first.setting in settings]
     if tried:
         setting = _best(tried, "validation").first.setting
         chosen = [group for group in candidates if group.first.setting == setting]
-        return _best(chosen, "test"), f"best of {len(settings)} on validation"
-    if paper := [group for group in candidates if group.table]:
-        if len(paper) == 1:
-            return paper[0], f"setting of {paper[0].table}"
-        candidates = paper
-    return _best(candidates, "test"), f"best of {len(candidates)} on the test set"
+        return Choice(_best(chosen, "test"), f"best of {len(settings)} on validation")
+    if tables := {group.table for group in candidates if group.table}:
+        unmarked_first = sorted(tables, key=lambda name: ("-" in name, name))
+        table = max(unmarked_first, key=lambda name: shared[name])
+        rows = [group for group in candidates if group.table == table]
+        plainest = min(rows, key=lambda group: (group.first.changes, group.name))
+        one_of = "" if len(rows) == 1 else f"plainest of {len(rows)} "
+        return Choice(plainest, f"{one_of}setting{'s' if one_of else ''} of {table}")
+    how = f"best of {len(candidates)} on the test set"
+    return Choice(_best(candidates, "test"), how, on_test=True)
 
 
 def _best(groups: Sequence[Group], split: str) -> Group:

@@ -7,7 +7,15 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dpbench.config.names import data_kind
-from dpbench.dashboard.choice import Group, choose, groups_of, offered, ranked_by, sign_of
+from dpbench.dashboard.choice import (
+    Choice,
+    Group,
+    choose,
+    groups_of,
+    offered,
+    ranked_by,
+    sign_of,
+)
 from dpbench.dashboard.run_row import ReportedRun
 from dpbench.metrics.students_t import estimate
 from dpbench.records.epsilon import NOT_PRIVATE
@@ -32,18 +40,23 @@ class Budget(NamedTuple):
 class Candidate:
     """The group of runs that represents a method, and how it was chosen.
 
-    alike: all groups with the same setting, whose budgets may differ slightly.
+    alike: all groups with the same setting, whose budgets may differ slightly. fair: whether the
+    others were not chosen by a stricter rule.
     """
 
     method: str
-    group: Group
-    chosen: str
+    choice: Choice
     alike: tuple[Group, ...]
+    fair: bool
 
     @property
-    def has_epsilon(self) -> bool:
-        """Whether the method can be ranked; those without an epsilon are not comparable."""
-        return not isinstance(self.group.epsilon, str)
+    def group(self) -> Group:
+        return self.choice.group
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the method can be ranked: it has an epsilon, and was chosen like the others."""
+        return self.fair and not isinstance(self.group.epsilon, str)
 
     def by_seed(self, metric: str) -> dict[str, float]:
         """A metric by seed; none if a run diverged."""
@@ -81,18 +94,18 @@ class Contest:
 
     @property
     def ranked(self) -> list[Candidate]:
-        """Methods with an epsilon first, the best mean first, those without a mean last."""
+        """Methods with a rank first, the best mean first, those without a mean last."""
         return sorted(self.candidates, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple:
         mean = estimate([*candidate.by_seed(self.metric).values()]) if self.metric else None
         value = -sign_of(str(self.metric)) * mean.mean if mean else 0.0
-        return not candidate.has_epsilon, mean is None, value, candidate.method
+        return not candidate.is_ranked, mean is None, value, candidate.method
 
     @cached_property
     def comparable(self) -> dict[str, Mapping[str, float]]:
-        """The metric by seed of each method with an epsilon that measured it."""
-        values = {c.method: c.by_seed(self.metric or "") for c in self.candidates if c.has_epsilon}
+        """The metric by seed of each method with a rank that measured it."""
+        values = {c.method: c.by_seed(self.metric or "") for c in self.candidates if c.is_ranked}
         return {method: by_seed for method, by_seed in values.items() if by_seed}
 
 
@@ -156,15 +169,21 @@ def _clusters(
 
 
 def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
-    """One candidate per method."""
+    """One candidate per method. What was chosen on the test set is compared only with its like."""
     tested, tried = _by_method(groups), _by_method(validated)
-    return [_candidate(method, tested[method], tried[method]) for method in sorted(tested)]
-
-
-def _candidate(method: str, tested: list[Group], tried: list[Group]) -> Candidate:
-    group, chosen = choose(tested, tried)
-    alike = tuple(other for other in tested if other.first.setting == group.first.setting)
-    return Candidate(method, group, chosen, alike)
+    tables = ({group.table for group in same if group.table} for same in tested.values())
+    shared = Counter(name for names in tables for name in names)
+    choices = {method: choose(tested[method], tried[method], shared) for method in sorted(tested)}
+    strict = not all(choice.on_test for choice in choices.values())
+    return [
+        Candidate(
+            method,
+            choice,
+            alike=tuple(g for g in tested[method] if g.first.setting == choice.group.first.setting),
+            fair=not (strict and choice.on_test),
+        )
+        for method, choice in choices.items()
+    ]
 
 
 def _by_method(groups: Iterable[Group]) -> defaultdict[str, list[Group]]:

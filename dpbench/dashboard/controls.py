@@ -41,7 +41,11 @@ def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tu
         "calibration": of("calibration"),
         "fairness": of("fairness"),
         "accountant": [*privacy.SHOWN.items()],
-        "axis": [("epsilon", "ε"), *((s["name"], s["name"]) for s in swept if s["numeric"])],
+        "axis": [
+            ("epsilon", "ε"),
+            *((one["name"], "seconds of a run") for one in metrics if one["name"] == "seconds"),
+            *((s["name"], s["name"]) for s in swept if s["numeric"]),
+        ],
         "scale": [*SCALES.items()],
         "show": [("best", "Best setting per method"), ("all", "All settings")],
     }

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 
+from dpbench.config.chosen_options import option_node
 from dpbench.config.names import method_name, with_variant
 from dpbench.config.settings import variant_of
 from dpbench.dashboard import privacy
@@ -26,7 +27,8 @@ class ReportedRun:
 
     row: the page's JSON except the metrics; data set and model are None for an audit, which has
     canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
-    settings, for any seed, split and budget. validated: whether a validation split was evaluated.
+    settings, for any seed, split and budget. changes: the number of the method's settings that are
+    not those of its file. validated: whether a validation split was evaluated.
     source: the record's file. delta: of its epsilons. budget: the target epsilon or the noise
     multiplier. intervals: those of metrics over the test examples.
     """
@@ -34,6 +36,7 @@ class ReportedRun:
     row: dict
     metrics: dict[str, float]
     setting: str
+    changes: int
     validated: bool
     source: str
     delta: float | None
@@ -55,12 +58,19 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
         row=_row(stored, statement) | {key: names[key] for key in SHOWN_NAMES} | command,
         metrics=record.measured,
         setting=names["setting"],
+        changes=_changes(config),
         validated=config.get("validation") is not None,
         source=stored.source,
         delta=statement["delta"],
         budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
     )
+
+
+def _changes(config: dict) -> int:
+    """The number of the method's settings that are not those of its file."""
+    own, default = config["method"], option_node("method", config["choices"]["method"]) or {}
+    return sum(value != default.get(name, value) for name, value in own.items())
 
 
 def _row(stored: StoredRecord, statement: dict) -> dict:
@@ -125,6 +135,7 @@ def _cost(record: Record, steps: float | None) -> dict:
     }
     return {
         "ms": 1000 * float(seconds or 0) / steps if has_time and steps else None,
+        "device": f"{provenance.get('device')}, {provenance.get('threads', '?')} thread(s)",
         "machine": f"{provenance.get('device')} · batches of {batch}",
         "execution": tuple(
             text.format("?" if value is None else value) for text, value in settings.items()

@@ -229,6 +229,34 @@ def test_a_setting_is_chosen_by_validation_before_the_test_set(record_of):
     assert chosen([tested[1], *tried])[0] == told
 
 
+def test_what_was_chosen_on_the_test_set_has_no_rank_beside_what_was_not(record_of):
+    tested = swept(record_of, [(10, 0.9), (20, 0.8)])
+    (alone,) = on_boards(tested)["boards"]
+    assert [row["rank"] for row in alone["rows"]] == [1]
+    (mixed,) = on_boards([*tested, record_of("dpsgd_f", accuracy=0.7)])["boards"]
+    assert [(row["method"], row["rank"], row["standing"]) for row in mixed["rows"]] == [
+        ("dpsgd_f", 1, "first"),
+        ("dpsgd", None, "unranked"),
+    ]
+
+
+def test_of_two_tables_that_of_more_methods_stands_for_a_method(record_of):
+    """The other one would be the better one on the test set."""
+    summary = Summary(lambda config: "")
+    made = [
+        *zip(swept(record_of, [(10, 0.9), (20, 0.8)]), ("sign_table1", "bam_table1"), strict=True),
+        (record_of("dpsgd_f", accuracy=0.7), "bam_table1"),
+    ]
+    for record, table in made:
+        source = f"tables/{table}.records.jsonl, line 1"
+        summary.add(StoredRecord(record, source, record.json()))
+    (found,) = map(board, summary.contests)
+    assert [(row["chosen"], row["rank"]) for row in found["rows"]] == [
+        ("setting of bam_table1", 1),
+        ("only setting", 2),
+    ]
+
+
 def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):
     summary = Summary(lambda config: "")
     for record, source in zip(

@@ -117,6 +117,23 @@ def test_a_swept_setting_is_a_filter_and_an_axis(sweep, opened):
     assert found == [[0.1, 0.5]]
 
 
+def test_over_seconds_a_line_has_what_no_quicker_setting_reaches(record_of, page_of, opened):
+    """Three settings of one seed: the slowest is worse than the second, so the line ends there."""
+    made = [
+        record_of(epochs=epochs, accuracy=accuracy, seconds=seconds)
+        for epochs, accuracy, seconds in ((1, 0.6, 1.0), (2, 0.8, 3.0), (3, 0.7, 9.0))
+    ]
+    elsewhere = record_of(method="bam", accuracy=0.9, seconds=0.1)
+    elsewhere.provenance["device"] = "another machine"
+    window = opened(page_of([*made, elsewhere]), "#axis=seconds")
+    drawn(window, "utility")
+    found = window.evaluate(
+        "[...document.querySelectorAll('#part-utility .picture')]"
+        ".map(({data}) => data.map(({x, y}) => [x, y]))"
+    )
+    assert sorted(found) == [[[[0.1], [90]]], [[[1, 3], [60, 80]]]]
+
+
 def test_whiskers_end_at_zero_and_a_hundred(record_of, page_of, opened):
     window = opened(page_of([record_of(seed=s, accuracy=a) for s, a in enumerate((0.9, 1.0))]))
     drawn(window, "utility")

@@ -17,6 +17,10 @@ def test_a_swept_setting_is_a_filter_and_an_axis_if_it_is_a_number():
     assert choices([], swept)["axis"] == [("epsilon", "ε"), ("lr", "lr")]
 
 
+def test_seconds_are_an_axis_where_they_were_measured():
+    assert choices([metric_entry("seconds")], [])["axis"][1] == ("seconds", "seconds of a run")
+
+
 def test_a_metric_of_utility_is_the_default_and_says_where_it_is_better():
     metrics = [metric_entry(f"test/{name}") for name in ("ece", "accuracy", "accuracy/a")]
     found = choices(metrics, [])

@@ -31,9 +31,9 @@ const PARTS = {
   board: boardPart,
   utility: (rows) => {
     if (!view.metric) return [empty("The records contain no metrics.")];
-    return view.axis === "epsilon"
-      ? curves(rows.filter(isShown), metricOf(view.metric))
-      : sweeps(rows, metricOf(view.metric), view.axis);
+    const metric = metricOf(view.metric);
+    if (view.axis === "epsilon") return curves(rows.filter(isShown), metric);
+    return view.axis === "seconds" ? overSeconds(rows, metric) : sweeps(rows, metric, view.axis);
   },
   calibration: (rows) => curves(rows.filter(isShown), metricOf(view.calibration)),
   reliability: (rows) => reliability(rows.filter(isShown)),

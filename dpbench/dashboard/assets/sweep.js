@@ -1,23 +1,47 @@
-// A metric over a swept setting: for each method and budget, its best mean at each value.
+// A metric over a swept setting, or over the seconds of a run: a line for each method and budget.
 
 /** A card for each data set and model on which the setting is swept. */
 function sweeps(rows, metric, name) {
   const swept = rows.filter((row) => Number.isFinite(Number(row[name])));
-  const found = grouped(swept, (row) => row.facet)
-    .map((members) => groupsOf(members, measured(metric)).filter((group) => group.mean !== null))
-    .map((groups) => envelopes(groups, metric, name))
-    .filter((lines) => lines.length);
-  if (!found.length) return [empty(`No selected runs sweep over ${name} and measure the metric.`)];
-  const axes = metricAxes(
-    found.map((lines) => lines.flat()),
-    metric,
-  );
-  const xaxis = settingAxis(
-    found.flat(2).map((group) => Number(group.first[name])),
-    name,
-  );
-  const one = (lines) => sweepCard(lines, metric, name, { xaxis, yaxis: axes(lines.flat()) });
-  return limited(found.map(one), 6);
+  const cards = linesBy(swept, metric, {
+    titled: (row) => row.facet,
+    lines: (groups) => envelopes(groups, metric, name),
+  });
+  if (!cards.length) return [empty(`No selected runs sweep over ${name} and measure the metric.`)];
+  const place = ({ first }) => Number(first[name]);
+  return lineCards(cards, metric, { name, place, told: (group) => protocol(group, name) });
+}
+
+/**
+ * A card for each data set, model and machine: the best mean of a method at a budget among its
+ * settings whose runs take, on average, no longer.
+ */
+function overSeconds(rows, metric) {
+  const seconds = measured(metricOf("seconds"));
+  const place = ({ runs }) => mean(runs.map(seconds));
+  const timed = rows.filter((row) => seconds(row) > 0);
+  const cards = linesBy(timed, metric, {
+    titled: (row) => `${row.facet} — ${row.device}`,
+    lines: (groups) =>
+      grouped(groups, (group) => [group.first.method, budgetOf(group)].join()).map((members) =>
+        front(
+          members.map((group) => ({ x: place(group), y: group.mean, group })),
+          metric.better,
+        ).map(({ group }) => group),
+      ),
+  });
+  if (!cards.length) return [empty("No selected runs have recorded their time and the metric.")];
+  return lineCards(cards, metric, { name: "seconds", place, told: () => [] });
+}
+
+/** The cards that have lines: rows with the same title, as lines of groups. */
+function linesBy(rows, metric, { titled, lines }) {
+  return grouped(rows, titled)
+    .map((members) => ({
+      title: titled(members[0]),
+      lines: lines(groupsOf(members, measured(metric)).filter(({ mean }) => mean !== null)),
+    }))
+    .filter((one) => one.lines.length);
 }
 
 /**
@@ -45,21 +69,38 @@ const protocol = ({ first }, axis) =>
 
 const budgetOf = ({ at }) => (Number.isFinite(at) ? `ε ${figures(at, 2)}` : at);
 
-function sweepCard(found, metric, name, axes) {
-  const { facet } = found[0][0].first;
-  const protocols = found.map(([group]) => protocol(group, name));
-  const lines = found.map((members, i) => {
+/**
+ * Cards whose pictures share their axes. name: of the horizontal one; place: of a group on it;
+ * told: the settings of a line that a legend names where they differ.
+ */
+function lineCards(cards, metric, { name, place, told }) {
+  const axes = metricAxes(
+    cards.map(({ lines }) => lines.flat()),
+    metric,
+  );
+  const xaxis = settingAxis(cards.flatMap(({ lines }) => lines.flat()).map(place), name);
+  const one = ({ title, lines }) => {
+    const layout = { xaxis, yaxis: axes(lines.flat()) };
+    const shown = named(lines, told);
+    const trace = ({ members, method, dash }) => {
+      const points = members.map((group) => pointOf(group, metric, place(group)));
+      return meansTrace(points, lookOf(method), { dash, mode: "lines+markers" });
+    };
+    const describe = () => ({ traces: shown.map(trace), layout });
+    return card(title, `${metric.label} over ${name}, ${title}`, "curve", describe, legend(shown));
+  };
+  return limited(cards.map(one), 6);
+}
+
+/** The lines with their methods, dashes and texts. */
+function named(lines, told) {
+  const settings = lines.map(([group]) => told(group));
+  return lines.map((members, i) => {
     const { method } = members[0].first;
-    const differing = protocols[i].filter((text, k) => protocols.some((all) => all[k] !== text));
+    const differing = settings[i].filter((text, k) => settings.some((all) => all[k] !== text));
     const text = [data.methods[method], budgetOf(members[0]), ...differing].join(", ");
     return { members, method, dash: DASHES[i % DASHES.length], text };
   });
-  const trace = ({ members, method, dash }) => {
-    const points = members.map((group) => pointOf(group, metric, Number(group.first[name])));
-    return meansTrace(points, lookOf(method), { dash, mode: "lines+markers" });
-  };
-  const describe = () => ({ traces: lines.map(trace), layout: axes });
-  return card(facet, `${metric.label} over ${name}, ${facet}`, "curve", describe, legend(lines));
 }
 
 /** The axis of a setting over all pictures: logarithmic for positive values far apart. */
@@ -67,7 +108,7 @@ function settingAxis(values, name) {
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const wide = least > 0 && most > 8 * least;
   const [low, high] = wide ? [Math.log10(least), Math.log10(most)] : [least, most];
-  const margin = 0.06 * (high - low);
+  const margin = 0.06 * (high - low) || 0.05;
   const range = [low - margin, high + margin];
   return titled(plain(name), { type: wide ? "log" : "linear", range });
 }
