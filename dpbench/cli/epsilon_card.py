@@ -40,7 +40,7 @@ def _epsilons(said: Statement, more: Mapping[str, Any]) -> Iterator[tuple[str, s
         yield shown, accountant.description
     for name, text in OTHER_ADJACENCIES.items():
         if more[name] is not None:
-            yield epsilon_text(more[name], said["guarantee"]), f"PLD, for one example {text}"
+            yield epsilon_text(more[name], said["guarantee"]), f"PLD, for one {said['unit']} {text}"
 
 
 def _facts(said: Statement) -> Iterator[str]:

@@ -257,6 +257,21 @@ def test_of_two_tables_that_of_more_methods_stands_for_a_method(record_of):
     ]
 
 
+def test_of_several_rows_of_a_table_the_plainest_stands_for_a_method(record_of):
+    """Not the best on the test set, which has another clip."""
+    summary = Summary(lambda config: "")
+    made = [record_of("dpsgd", accuracy=0.7), record_of("dpsgd", accuracy=0.9)]
+    made[1].config["method"] = made[1].config["method"] | {"clip": "psac"}
+    for record in (*made, record_of("dpsgd_f", accuracy=0.8)):
+        source = "tables/bam_table1.records.jsonl, line 1"
+        summary.add(StoredRecord(record, source, record.json()))
+    (found,) = map(board, summary.contests)
+    assert [(row["method"], row["chosen"], row["rank"]) for row in found["rows"]] == [
+        ("dpsgd_f", "only setting", 1),
+        ("dpsgd", "plainest of 2 settings of bam_table1", 2),
+    ]
+
+
 def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):
     summary = Summary(lambda config: "")
     for record, source in zip(
