@@ -43,7 +43,7 @@ def record_of(outcome: Outcome) -> Record | str:
 
 
 def attempt_all(
-    attempts: Attempts, runs: Sequence[RunConfig | Failure]
+    attempts: Attempts[RunConfig], runs: Sequence[RunConfig | Failure]
 ) -> Iterator[tuple[int, Outcome]]:
     """All runs, after those that are refused already; those that another process is executing come
     last, as it may finish them."""

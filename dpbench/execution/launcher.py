@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from dpbench.execution.run_config import RunConfig
+Run = TypeVar("Run", contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -27,17 +26,17 @@ class Failure:
 
 Outcome = Path | Failure
 
-Attempts = Callable[[Sequence["RunConfig"], bool], Iterator[tuple[int, Outcome]]]
+Attempts = Callable[[Sequence[Run], bool], Iterator[tuple[int, Outcome]]]
 """From runs to the index and the outcome of each, in the order in which they end.
 
 The flag says whether to wait for a run that another process is executing.
 """
 
 
-class Launcher(Protocol):
+class Launcher(Protocol[Run]):
     """Executes many runs somewhere."""
 
-    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts]:
+    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts[Run]]:
         """A function that executes runs; those that are still running on exit are stopped.
 
         jobs: processes, if the launcher can choose. folder: for the launcher's own files. Raises

@@ -27,7 +27,7 @@ GRACE = 10.0
 class Local:
     """Runs in this process if jobs is 1, otherwise in that many processes with one thread each."""
 
-    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts]:
+    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts[RunConfig]]:
         return nullcontext(one_by_one) if jobs == 1 else workers(jobs)
 
 
@@ -38,7 +38,7 @@ def one_by_one(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Out
 
 
 @contextmanager
-def workers(jobs: int) -> Iterator[Attempts]:
+def workers(jobs: int) -> Iterator[Attempts[RunConfig]]:
     """Execute runs in several processes, which end with this context, or with this process."""
     slots = [Slot() for _ in range(jobs)]
     idle: SimpleQueue[Slot] = SimpleQueue()

@@ -35,7 +35,7 @@ class Ray:
             integer(f"launcher.{name}", getattr(self, name), least=0)
 
     @contextmanager
-    def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:
+    def start(self, jobs: int, folder: Path) -> Iterator[Attempts[RunConfig]]:
         ray = _ray()
         try:
             ray.init(self.address, include_dashboard=False, log_to_driver=False)

@@ -92,7 +92,7 @@ class RunConfig:
         return Path(self["data_dir"]) if self["data_dir"] else default_folder()
 
     @property
-    def launcher(self) -> Launcher:
+    def launcher(self) -> "Launcher[RunConfig]":
         return buildable.build_as(Launcher, "launcher", self["launcher"])
 
     @property

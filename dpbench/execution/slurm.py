@@ -72,7 +72,7 @@ class Slurm:
             _one_line("each of launcher.setup", line)
 
     @contextmanager
-    def start(self, jobs: int, folder: Path) -> Iterator[Attempts]:
+    def start(self, jobs: int, folder: Path) -> Iterator[Attempts[RunConfig]]:
         executor, submitted = self._executor(folder), []
 
         def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
