@@ -82,7 +82,7 @@ def _row(stored: StoredRecord, statement: dict) -> dict:
         "id": stored.digest,
         **{name: None if on_canaries else choices[name] for name in ("dataset", "model")},
         "method": with_variant(choices["method"], variant_of(config)),
-        "seed": str(config["seed"]),
+        "seed": str(record.seed),
         "status": record.status,
         "facet": _facet(config, statement["adjacency"]),
         "axis": statement["axis"],

@@ -27,6 +27,9 @@ MOST_SEEDS = 1000
 class PairedTest:
     """Student's t-tests on n differences paired by seed, against 0 and against a margin.
 
+    Where all differences are equal their deviation says nothing, as the accuracy on a small test
+    set has few values; there it is the sign test, whose p is at least 2^-n.
+
     mean: of the differences, of which positive ones are better; deviation: their sample standard
     deviation, NaN for fewer than two or non-finite differences; margin: the largest difference that
     does not matter, at least 0; mean, deviation and margin in one unit.
@@ -59,11 +62,11 @@ class PairedTest:
         return self._tail(self.margin - abs(self.mean))
 
     def interval(self, confidence: float = 1 - LEVEL) -> tuple[float, float]:
-        """The confidence interval of the mean; infinite for one difference, NaN if one is not
-        finite."""
+        """The confidence interval of the mean; infinite for one difference, and for equal ones that
+        are too few for the sign test; NaN if one is not finite."""
         if not math.isfinite(self.mean):
             return math.nan, math.nan
-        if not self.is_possible:
+        if not self.is_possible or (self.deviation == 0 and 2 * 0.5**self.n > 1 - confidence):
             return -math.inf, math.inf
         half = _quantile(self.n - 1, (1 + confidence) / 2) * self.error
         return self.mean - half, self.mean + half
@@ -78,7 +81,7 @@ class PairedTest:
     def power(self, n: int, level: float = LEVEL) -> float:
         """The probability that n seeds decide it, if mean and deviation are the true ones."""
         if self.deviation == 0:
-            return 1.0
+            return float(replace(self, n=n)._decides(level))
         error, degrees = self.deviation / math.sqrt(n), n - 1
         two_sided, one_sided = (_quantile(degrees, 1 - level / k) for k in (2, 1))
         shift = abs(self.mean) / error
@@ -107,12 +110,15 @@ class PairedTest:
             margin=abs(factor) * self.margin,
         )
 
+    def _decides(self, level: float) -> bool:
+        return min(self.p_difference, self.p_equivalence) <= level
+
     def _tail(self, distance: float) -> float:
         """The probability of Student's t beyond a distance from its centre."""
         if not self.is_possible:
             return 1.0
         if self.error == 0:
-            return 0.0 if distance > 0 else 1.0
+            return 0.5**self.n if distance > 0 else 1.0
         from scipy.special import stdtr  # scipy.stats takes half a second to import
 
         return float(stdtr(self.n - 1, -distance / self.error))

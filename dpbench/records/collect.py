@@ -34,16 +34,17 @@ class StoredRecord:
 def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     """The records in `runs/*.json`, then those in `tables/*.records.jsonl`, each run once.
 
-    Raises UserError where there is no such folder.
+    A record that was published without its seed is of a run that is known if that has the same
+    results on test examples. Raises UserError where there is no such folder.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
-    digests: set[str] = set()
+    known: set[object] = set()
     for entry in chain(_runs(folder), _tables(folder)):
         if isinstance(entry, Unreadable):
             yield entry
-        elif entry.digest not in digests:
-            digests.add(entry.digest)
+        elif (name := _name(entry.record)) not in known:
+            known |= {name, _results(entry.record)}
             yield entry
 
 
@@ -76,6 +77,18 @@ def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
         f"there is no record in {folder}{broken}: make one with dpbench run, or name the "
         "results_dir of the runs."
     )
+
+
+def _name(record: Record) -> object:
+    """By what a record is known to be of the same run as another."""
+    return _results(record) if record.config.get("seed") is None else record.digest
+
+
+def _results(record: Record) -> object:
+    """The results on test examples, which no two runs of a method share; without any, what tells
+    the record from all others."""
+    on_test = frozenset(item for item in record.metrics.items() if item[0].startswith("test/"))
+    return (record.config["choices"].get("method"), on_test) if on_test else record.seed
 
 
 def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:

@@ -16,6 +16,10 @@ REFUTED = "refuted"
 MAX_DECIMALS = 6
 """The most decimals of an upper bound: a smaller one is shown as 0.000001."""
 
+EQUAL_BUDGETS = 1.05
+"""The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
+by an accountant that need not be the one shown."""
+
 NOT_PRIVATE = "not private"
 NO_PROOF = "no proof"
 TOO_LITTLE_NOISE = "too little noise"

@@ -45,7 +45,7 @@ def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, 
     for record in records:
         if metric in record.measured and not record.is_audit:
             group = found.setdefault(settings_but_seed(record.config), {})
-            group[record.config.get("seed")] = record
+            group[record.seed] = record
     return found
 
 

@@ -80,6 +80,13 @@ class Record:
         """The name of the run; computed once, so the configuration must not change afterwards."""
         return digest_of_scientific(self.config)
 
+    @cached_property
+    def seed(self) -> int | str:
+        """The seed, by which runs are told apart and paired; of a record that was published without
+        it, a word of its own."""
+        seed = self.config.get("seed")
+        return f"unknown {sha256(self.json())[:8]}" if seed is None else seed
+
     @property
     def statement(self) -> Statement:
         """The privacy statement, with all terms, even if the record is older than some of them."""

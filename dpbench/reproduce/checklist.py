@@ -64,6 +64,9 @@ RULES = (
 )
 
 
+BySeed = dict[int | str, float]
+
+
 class Entry(NamedTuple):
     """A run, the name of its method (or arm), and the condition that it is compared under."""
 
@@ -120,16 +123,14 @@ class Comparison:
         yield _answer(clean, counted(len(commits), "commit") if clean else "")
 
     @cached_property
-    def _pairs(self) -> dict[str, tuple[dict[int, float], dict[int, float]]]:
+    def _pairs(self) -> dict[str, tuple[BySeed, BySeed]]:
         """By condition, the metric by seed of the method and of the baseline; where one has runs of
         several settings, it is not compared."""
         found = {}
         for condition in dict.fromkeys(entry.condition for entry in self.ours):
             sides = [_alone(side, condition) for side in (self.ours, self.others)]
             if all(sides):
-                ours, others = (
-                    {r.config["seed"]: _value(r, self.metric) for r in side} for side in sides
-                )
+                ours, others = ({r.seed: _value(r, self.metric) for r in side} for side in sides)
                 found[condition] = (ours, others)
         return found
 
@@ -305,7 +306,7 @@ def _value(record: Record, metric: str) -> float:
     return (known.factor if known else 1) * record.measured.get(metric, math.nan)
 
 
-def _cohens_d(ours: dict[int, float], others: dict[int, float]) -> float:
+def _cohens_d(ours: BySeed, others: BySeed) -> float:
     """The difference of the means over the pooled standard deviation (Cohen 1988)."""
     if min(len(ours), len(others)) < 2:
         return math.nan

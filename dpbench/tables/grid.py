@@ -66,11 +66,11 @@ def epsilon_text(epsilon: float | str, guarantee: str) -> str:
 
 
 def interval_text(test: PairedTest, digits: int | None) -> str:
-    """`+2.9 [+2.1, +3.7]`, or `+2.9` of a single difference."""
-    mean = signed(test.mean, digits)
-    if test.n < 2:
+    """`+2.9 [+2.1, +3.7]`, or `+2.9` of differences that have no interval, such as a single one."""
+    mean, ends = signed(test.mean, digits), test.interval()
+    if math.isinf(ends[0]):
         return mean
-    low, high = (signed(end, digits) for end in test.interval())
+    low, high = (signed(end, digits) for end in ends)
     return f"{mean} [{low}, {high}]"
 
 

@@ -28,8 +28,9 @@ the means of two laboratories differ more than two methods that share their seed
 class Distance:
     """Our mean minus a printed one, and what is known of its error, in the column's unit.
 
-    error: its standard error, NaN for a single run; degrees: of freedom (Welch 1947); rounding:
-    half a unit of the last printed digit; allowed: the distance that still counts as reproduced.
+    error: its standard error, NaN for a single run; degrees: of freedom, by Welch (1947) where both
+    spreads are known, and those of our spread where it stands for both; rounding: half a unit of
+    the last printed digit; allowed: the distance that still counts as reproduced.
     """
 
     value: float
@@ -82,12 +83,13 @@ def distance(
     n, theirs = len(values), edition.published_runs
     deviation = statistics.stdev(values) if n > 1 else math.nan
     errors = (deviation / math.sqrt(n), published_standard_error(edition, printed))
+    degrees = _degrees(errors, (n, theirs))  # our spread has its own, however often it is used
     if printed.spread is None:
         errors = (errors[0], deviation / math.sqrt(theirs))
     return Distance(
         value=statistics.fmean(values) - float(printed.value),
         error=math.hypot(*errors),
-        degrees=_degrees(errors, (n, n if printed.spread is None else theirs)),
+        degrees=degrees,
         rounding=printed.rounding,
         allowed=MARGINS * column.margin.at(float(printed.value)),
     )
@@ -160,7 +162,8 @@ def rule(edition: Edition) -> str:
         "90% interval of ours - published lies within m; differs if the 95% one lies beyond m; "
         "otherwise undecided. Intervals are by Student's t with Welch's degrees of freedom, from "
         f"the spread over our runs and over the paper's {edition.published_runs}"
-        f"{_conversion(edition)} (our own spread where the paper printed none), and widened by "
+        f"{_conversion(edition)} (where the paper printed none, ours stands for both, with its own "
+        "degrees of freedom), and widened by "
         f'half a unit of the last printed digit. "{NOTHING_PUBLISHED}" means that nothing was '
         "published"
         f"{_unjudged(edition)}."

@@ -86,6 +86,17 @@ def test_equal_methods_are_told_apart_in_at_most_one_table_of_twenty(seeds):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 3, 5, 8])
+@pytest.mark.parametrize(("examples", "accuracy"), [(36, 0.7), (36, 0.95), (360, 0.87)])
+def test_a_small_test_set_tells_equal_methods_apart_no_more_often(examples, accuracy, seeds):
+    """Its accuracies have few values, so that all differences are often equal by chance."""
+    generator = np.random.default_rng(seeds)
+    right = generator.binomial(examples, accuracy, (2, 1000, COMPARISONS, seeds))
+    rates = pairs_of(100 / examples * (right[0] - right[1]))
+    assert rates["better"] + rates["worse"] <= 0.05 + 3 * np.sqrt(0.05 / 1000)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 20])
 @pytest.mark.parametrize("side", [-1, 1])
 def test_methods_that_differ_by_the_margin_are_equivalent_in_at_most_one_table_of_twenty(

@@ -42,12 +42,25 @@ def test_equivalent_just_when_the_90_percent_interval_lies_within_the_margin():
         ((3.0, -1.0, 0.5), "undecided"),
         pytest.param((2.0,), "undecided", id="one seed"),
         pytest.param((2.0, 2.1, math.nan), "undecided", id="a diverged run"),
-        pytest.param((2.0, 2.0), "better", id="without spread"),
-        pytest.param((0.0, 0.0), "equivalent", id="equal"),
+        pytest.param((2.0,) * 5, "undecided", id="without spread, five seeds"),
+        pytest.param((2.0,) * 6, "better", id="without spread, six"),
+        pytest.param((0.0,) * 4, "undecided", id="equal, four seeds"),
+        pytest.param((0.0,) * 5, "equivalent", id="equal, five"),
     ],
 )
 def test_the_four_verdicts(gains, verdict):
     assert judge([paired_test(gains, 1.0)]) == [verdict]
+
+
+def test_equal_differences_are_judged_by_the_sign_test():
+    for n in (2, 5, 6):
+        found = paired_test([2.0] * n, 3.0)
+        assert found.p_difference == pytest.approx(stats.binomtest(n, n).pvalue)
+        assert found.p_equivalence == pytest.approx(
+            stats.binomtest(n, n, alternative="greater").pvalue
+        )
+        assert found.interval() == ((2, 2) if n == 6 else (-math.inf, math.inf))
+    assert paired_test([2.0] * 3, 0.1).seeds_needed(0.5) == 6
 
 
 def test_holm_s_correction_by_hand():

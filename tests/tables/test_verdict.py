@@ -1,13 +1,17 @@
 import math
 import statistics
+from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from dpbench.metrics.metric import Margin
+from dpbench.tables.edition import STANDARD_DEVIATION
 from dpbench.tables.published import Published
 from dpbench.tables.verdict import (
+    MARGINS,
     Distance,
     distance,
     judge,
@@ -37,17 +41,37 @@ def shifted(by, spread=1.0):
     return [80 + by + spread * (value - center) for value in VALUES]
 
 
-@pytest.mark.parametrize("printed", [Published("80.0", "0.3"), Published("80.0", None)])
-def test_the_interval_is_that_of_welch_s_t_test(toy, accuracy, printed):
-    """By scipy, from the summary of both samples; a spread that was not printed is our own."""
-    values = shifted(0.4)
-    ours = statistics.stdev(values)
-    theirs = ours if printed.spread is None else 0.3 * math.sqrt(toy.published_runs)
-    found = distance(toy, accuracy, values, printed)
-    n = toy.published_runs
+def test_the_interval_is_that_of_welch_s_t_test(toy, accuracy):
+    """By scipy, from the summary of both samples."""
+    values, theirs = shifted(0.4), 0.3 * math.sqrt(toy.published_runs)
+    found = distance(toy, accuracy, values, Published("80.0", "0.3"))
+    ours, n = statistics.stdev(values), toy.published_runs
     p = stats.ttest_ind_from_stats(80.4, ours, 4, 80.0, theirs, n, equal_var=False).pvalue
     assert 2 * stats.norm.cdf(-abs(found.score)) == pytest.approx(p)
     assert found.value == pytest.approx(0.4)
+
+
+def test_a_spread_that_was_not_printed_is_ours_with_our_degrees_of_freedom(toy, accuracy):
+    values, printed = shifted(0.4), Published("80.0", None)
+    found = distance(toy, accuracy, values, printed)
+    error = statistics.stdev(values) * math.sqrt(1 / 4 + 1 / toy.published_runs)
+    assert found.error == pytest.approx(error)
+    p = 2 * stats.t.sf(0.4 / error, 3)
+    assert 2 * stats.norm.cdf(-abs(found.score)) == pytest.approx(p)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [True, False])
+@pytest.mark.parametrize("runs", [2, 3, 5])
+def test_the_rates_of_wrong_verdicts_on_a_printed_number_are_as_stated(accuracy, runs, spread):
+    """A true distance of just two margins is reproduced in 5% of cases and differs in 2.5%."""
+    edition = SimpleNamespace(published_runs=runs, file=SimpleNamespace(spread=STANDARD_DEVIATION))
+    generator, rounds, found = np.random.default_rng(runs), 4000, Counter()
+    for ours, theirs in generator.normal(0, 0.3, (rounds, 2, runs)):
+        printed = Published(str(theirs.mean()), str(theirs.std(ddof=1)) if spread else None)
+        found[distance(edition, accuracy, ours + MARGINS, printed).verdict] += 1
+    for verdict, rate in (("reproduced", 0.05), ("differs", 0.025)):
+        assert found[verdict] / rounds <= rate + 3 * math.sqrt(rate / rounds)
 
 
 def test_reproduced_if_the_90_percent_interval_is_within_two_margins_and_no_further():

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dpbench.config.literals import literal
-from dpbench.config.settings import leaves, varying_keys
+from dpbench.config.settings import OFF_VALUES, leaves, varying_keys
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
 from dpbench.records.divergence import DIVERGED
@@ -103,9 +103,7 @@ class Runs:
         metric = parse_name(name).metric
         factor = metric.factor if metric else 1
         return {
-            r.config.get("seed"): math.nan
-            if r.status == DIVERGED
-            else factor * r.measured.get(name, math.nan)
+            r.seed: math.nan if r.status == DIVERGED else factor * r.measured.get(name, math.nan)
             for r in self.records
         }
 
@@ -161,7 +159,7 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[Cell, Run
     check_keys(records, [*layout.rows, *layout.columns])
     cells: dict[Cell, dict[Any, Record]] = {}
     for record in records:
-        identity = settings_but_seed(record.config), record.config.get("seed")
+        identity = settings_but_seed(record.config), record.seed
         cells.setdefault(layout.cell_of(record.config), {})[identity] = record
     _check_alike([[*cell.values()] for cell in cells.values()])
     return {key: Runs(tuple(cell.values())) for key, cell in cells.items()}
@@ -219,3 +217,12 @@ def varied_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
         alike.setdefault(json.dumps(chosen, sort_keys=True), []).append(dict(leaves(settings)))
     several = {group for group, found in options.items() if len(found) > 1}
     return several | {key for same in alike.values() for key in varying_keys(same)}
+
+
+def differing_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
+    """The groups of which records' configurations have several options, and the other settings that
+    differ, whichever options there are; settings that are off are none."""
+    plain = [json.loads(settings_but_seed(config)) for config in configs]
+    keys = varying_keys([{k: v for k, v in leaves(p) if v not in OFF_VALUES} for p in plain])
+    groups = {key.removeprefix("choices.") for key in keys if key.startswith("choices.")}
+    return groups | {key for key in keys if key.partition(".")[0] not in {"choices", *groups}}

@@ -5,17 +5,22 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dpbench.config.names import method_name
 from dpbench.metrics.paired_t import BETTER, WORSE, PairedTest, judge, paired_test
 from dpbench.metrics.registry import parse_name
+from dpbench.records.epsilon import EQUAL_BUDGETS, NOT_PRIVATE
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError, nearest
 from dpbench.tables.grid import NO_VALUE, interval_text
-from dpbench.tables.sweep.cells import Cell, Key, Runs, SweepLayout, value_of
+from dpbench.tables.sweep.cells import Cell, Key, Runs, SweepLayout, differing_settings, value_of
 
 METHOD = "method"
 
 CHOSEN = (METHOD, "optimizer", "schedule")
 """The groups whose settings are chosen for each method."""
+
+TERMS = {"delta": "delta", "unit": "unit of privacy", "zero_out": "adjacency"}
+"""The terms that epsilons must share to be compared, in words."""
 
 UNTUNED = ", untuned"
 """After the verdict on a comparison that a method lost whose settings no search chose."""
@@ -26,7 +31,8 @@ class Differences:
     """The runs of a sweep, compared with those of the layout's baseline method.
 
     A cell is compared with the one cell of the baseline on the same terms: settings that are chosen
-    for each method, such as a bound or a learning rate, may differ.
+    for each method, such as a bound or a learning rate, may differ, and no others, whether or not
+    the table shows them; and epsilons are those of one budget.
     """
 
     layout: SweepLayout
@@ -85,9 +91,26 @@ class Differences:
         loser = self.layout.baseline if verdict == BETTER else self._method(row, column)
         return UNTUNED if loser in self.layout.untuned else ""
 
+    def on_other_terms(self) -> Iterator[str]:
+        """For each method with cells that are not compared, what they and the baseline differ in,
+        such as: DP-SGD-Global (epochs, epsilon)."""
+        found: dict[object, list[str]] = {}
+        for cell in self._compared():
+            if base := self._same_cell(*cell):
+                differing = found.setdefault(self._method(*cell), [])
+                differing += _differing_terms(self.runs[cell], base)
+        for method, differing in found.items():
+            if differing:
+                yield f"{method_name(str(method))} ({', '.join(dict.fromkeys(differing))})"
+
     def _base(self, row: Key, column: Key) -> Runs | None:
-        """The runs of the baseline on the same terms as a cell; None for its own, and unless one
-        cell has them."""
+        """The runs of the baseline on the same terms as a cell."""
+        ours, base = self.runs.get((row, column)), self._same_cell(row, column)
+        return base if ours and base and not _differing_terms(ours, base) else None
+
+    def _same_cell(self, row: Key, column: Key) -> Runs | None:
+        """The runs of the baseline with a cell's values of the table's settings; None for its own,
+        and unless one cell has them."""
         if self._method(row, column) == self.layout.baseline:
             return None
         bases = [
@@ -111,6 +134,25 @@ class Differences:
 
     def _values(self, row: Key, column: Key) -> dict[str, object]:
         return dict(zip((*self.layout.rows, *self.layout.columns), (*row, *column), strict=True))
+
+
+def _differing_terms(ours: Runs, base: Runs) -> list[str]:
+    """The settings that differ, but for those that are chosen for each method, and what differs of
+    the epsilons."""
+    configs = [side.records[0].config for side in (ours, base)]
+    groups = (*CHOSEN, "privacy")  # what differs of privacy is said in the words of epsilons
+    settings = sorted(k for k in differing_settings(configs) if k.partition(".")[0] not in groups)
+    if NOT_PRIVATE in (ours.epsilon, base.epsilon):
+        return settings
+    terms, others = ours.terms, base.terms
+    if terms is None or others is None:
+        budgets = [config.get("privacy") for config in configs]
+        return settings if budgets[0] == budgets[1] else [*settings, "privacy"]
+    differing = [
+        word for name, word in TERMS.items() if getattr(terms, name) != getattr(others, name)
+    ]
+    low, high = sorted((float(ours.epsilon), float(base.epsilon)))
+    return [*settings, *differing, *(["epsilon"] if high > EQUAL_BUDGETS * low else [])]
 
 
 def untuned(records: Sequence[Record], trials: Sequence[Record]) -> tuple[str, ...]:

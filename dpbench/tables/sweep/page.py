@@ -10,7 +10,7 @@ from typing import Any
 from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
-from dpbench.records.epsilon import Terms, marked, rounded_up
+from dpbench.records.epsilon import EQUAL_BUDGETS, Terms, marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.system.validate import is_number
 from dpbench.tables.grid import NO_VALUE, Grid, csv_text, number
@@ -18,10 +18,6 @@ from dpbench.tables.latex import tabular
 from dpbench.tables.page import Page
 from dpbench.tables.sweep.cells import Cell, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.tables.sweep.differences import Differences
-
-EQUAL_BUDGETS = 1.05
-"""The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
-by an accountant that need not be the one shown."""
 
 CELLS = "Cells: mean ± standard deviation (number of seeds)."
 
@@ -36,8 +32,14 @@ DIFFERENCES = (
     "Differences: mean over common seeds of the row's value minus the baseline's, with its 95% "
     "interval by Student's t (number of seeds). Better and worse: a paired t-test at 5%; "
     "equivalent: shown to differ by less than the margin ({margins}); both with Holm's correction "
-    "for all comparisons of this page. A dash: the baseline has no row with the same settings, or "
-    "several; those of method, optimizer and schedule may differ."
+    "for all comparisons of this page. A dash: the baseline has no row with the same settings "
+    "(those of method, optimizer and schedule may differ), or several; or the two have no seed in "
+    "common, or a run without the value, such as one that diverged."
+)
+
+OTHER_TERMS = (
+    "Not compared, since they differ from the baseline by more than the table shows: {methods}. "
+    "Runs with equal settings can be compared; `SETTING=VALUE` selects them."
 )
 
 NOT_TUNED = (
@@ -101,6 +103,8 @@ class SweepTable:
             for label, name in zip(self.metric_labels, self.layout.metrics, strict=True)
         )
         said = DIFFERENCES.format(margins=", ".join(margins))
+        if others := ", ".join(self._differences.on_other_terms()):
+            said = f"{said} {OTHER_TERMS.format(methods=others)}"
         if not self.layout.untuned:
             return said
         methods = ", ".join(map(method_name, self.layout.untuned))
@@ -258,7 +262,7 @@ class SweepTable:
         found = self._differences.of(row, column, name)
         if found is None:
             return ("",) * 5
-        low, high = (f"{end:.6g}" for end in found.interval()) if found.n > 1 else ("", "")
+        low, high = ("" if math.isinf(end) else f"{end:.6g}" for end in found.interval())
         verdict = self._differences.verdicts.get((row, column, name), "")
         return (f"{found.mean:.6g}", low, high, str(found.n), verdict)
 
