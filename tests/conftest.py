@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -154,20 +155,21 @@ def released():
 def step_of(batch_of, stream_of):
     """step_of(method): its private step on a small perceptron of 579 parameters in float64.
 
-    An engine is checked with the first perceptron that it is made for; the others are the same.
+    around: makes another model of the perceptron. An engine is checked with the first model that it
+    is made for; the others are the same.
     """
     checked = set()
 
-    def engine_of(name: str, dtype: torch.dtype) -> Engine:
+    def engine_of(name: str, dtype: torch.dtype, around: Callable) -> Engine:
         with torch.random.fork_rng():
             seed_torch(0, torch.device("cpu"))
-            model = nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).to(dtype)
+            model = around(nn.Sequential(nn.Linear(5, 64), nn.Tanh(), nn.Linear(64, 3)).to(dtype))
         with pytest.MonkeyPatch.context() as patch:
-            if (name, dtype) in checked:
+            if (name, dtype, around) in checked:
                 patch.setattr(choice, "refuse_coupling", lambda *_: None)
                 patch.setattr(choice, "disagreement", lambda *_: None)
             made = make_engine(name, model, cross_entropy, batch_of(2, dtype=dtype))
-        checked.add((name, dtype))
+        checked.add((name, dtype, around))
         return made
 
     def make(
@@ -181,8 +183,9 @@ def step_of(batch_of, stream_of):
         noise_seed: int = 1,
         count_seed: int = 2,
         dtype: torch.dtype = torch.float64,
+        around: Callable[[nn.Module], nn.Module] = nn.Sequential,
     ) -> PrivateStep:
-        made = engine_of(engine, dtype)
+        made = engine_of(engine, dtype, around)
         return PrivateStep(
             engine=made,
             method=method,

@@ -79,6 +79,7 @@ class CachedEngine:
     def __init__(self, engine: Engine, batch: Batch, gradients: Gradients):
         self.name, self.model, self.loss = engine.name, engine.model, engine.loss
         self.parameters, self.views, self.options = engine.parameters, engine.views, engine.options
+        self.by_row = engine.by_row
         self._engine, self._batch, self._gradients = engine, batch, gradients
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:

@@ -28,7 +28,7 @@ DEFAULT_OPTIONS = ForwardOptions()
 
 
 class EngineFallback(UserWarning):
-    """engine=ghost was requested, and some gradients are materialised instead."""
+    """engine=ghost does not do all by book-keeping, as was requested or as it costs much time."""
 
 
 def make_engine(
@@ -42,7 +42,8 @@ def make_engine(
     """The engine of that name for a model, checked on a probe of synthetic examples.
 
     `auto` is `ghost` if the model supports it, else `vmap`. An explicit `ghost` warns if it falls
-    back: to materialised gradients of single modules, or to `vmap` for the whole model.
+    back: to materialised gradients of single modules, or to `vmap` for the whole model. Both warn
+    of a model whose examples are computed one by one.
     probe: at least two synthetic examples, on which the engine must agree with the reference, in
     float32. views: augmented copies per example (inputs [B, K, ...]). options: precision and memory
     format of all later passes.
@@ -97,6 +98,8 @@ def _checked_engine(
     if name in ("auto", "ghost"):
         try:
             engine = _ghost(reference, probe)
+            if engine.alone:
+                _warn(f"{engine.alone}; computing gradients one by one, which is slow.")
             if name == "ghost" and engine.fallbacks:
                 _warn(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
             return engine

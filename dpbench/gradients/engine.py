@@ -100,6 +100,14 @@ class Engine(Protocol):
         """The gradients at theta, or at theta plus `shift`; theta itself does not change."""
         ...
 
+    def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        """forward(*tensors) [B, ...], where row i depends on the rows i of the tensors alone.
+
+        forward: a pass of the model without gradients, and what is computed row by row from it.
+        tensors: each [B, ...], the model's inputs first; B at least 1.
+        """
+        ...
+
 
 def shift_vector(shift: Shift) -> Tensor:
     """The vector added to theta [D], or one per example, materialised [B, D]."""
@@ -158,6 +166,12 @@ def empty(parameters: Parameters) -> MaterialisedGradients:
     return MaterialisedGradients(
         theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers
     )
+
+
+def row_by_row(forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """forward(*tensors) [B, ...] by a call for each row."""
+    parts = zip(*(x.split(1) for x in tensors), strict=True)
+    return torch.cat([forward(*part) for part in parts])
 
 
 def joined(parts: Sequence[Gradients], layers: tuple[Layer, ...]) -> MaterialisedGradients:

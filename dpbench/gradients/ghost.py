@@ -6,7 +6,7 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from dpbench.gradients.engine import (
     excluded,
     joined,
     may_be_nonfinite,
+    row_by_row,
     shift_vector,
 )
 from dpbench.gradients.flatten import flatten
@@ -141,6 +142,23 @@ class Ghost:
         self._calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
         return output
 
+    @property
+    def alone(self) -> str:
+        """Why examples are computed one by one; "" if they are not."""
+        return self._row_check.alone
+
+    def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        if len(tensors[0]) > 1 and not self.alone:
+            try:
+                with self._row_check.during(tensors[0], tensors[1:], recorded=False):
+                    out = forward(*tensors)
+                    self._row_check.require(out)
+                if not self.alone:
+                    return out
+            except RowsMoved:
+                pass
+        return row_by_row(forward, *tensors)
+
     def check(self, batch: Batch) -> None:
         """Raise Unsupported for a model that moves rows in either mode, or in which a module
         without a rule draws random numbers in training: the fallback would draw others."""
@@ -168,6 +186,8 @@ class Ghost:
             shift.gradients, MaterialisedGradients
         ):
             return self._one_by_one(batch, shift)
+        if self.alone and len(batch) > 1:
+            return self._one_by_one(batch, shift)
         try:
             return self._together(batch, shift)
         except RowsMoved:
@@ -191,6 +211,8 @@ class Ghost:
         rows = self.options.in_memory_format(flat.rows)
         with self.options.precision.model(rows.targets.device):
             parameters, copies, losses, calls = self._pass(rows, shift)
+            if self.alone and len(batch) > 1:
+                raise RowsMoved(self.alone)
             nodes: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
                 **{module: (call.output, call.shape) for module, call in calls.items()},
                 **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
@@ -281,7 +303,7 @@ class Ghost:
                 else:
                     outputs = self.model(batch.inputs)
                 losses = self.loss(at_least_float32(outputs), batch.targets)
-                self._row_check.require(losses)
+                self._row_check.end(losses)
             calls = self._calls
         finally:
             self._calls = None

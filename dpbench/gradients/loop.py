@@ -1,12 +1,20 @@
 """The reference engine: one example at a time, in float64; simple, correct and slow."""
 
 import copy
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, MaterialisedGradients, Shift, empty, shift_vector
+from dpbench.gradients.engine import (
+    Loss,
+    MaterialisedGradients,
+    Shift,
+    empty,
+    row_by_row,
+    shift_vector,
+)
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
@@ -36,6 +44,9 @@ class Loop:
         pairs = zip(batch.split(1), shifted.expand(len(batch), -1), strict=True)
         losses, rows = zip(*(self._example(part, point) for part, point in pairs), strict=True)
         return MaterialisedGradients(torch.stack(losses), torch.stack(rows), self.parameters.layers)
+
+    def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        return row_by_row(forward, *tensors)
 
     def _example(self, example: Batch, point: Tensor) -> tuple[Tensor, Tensor]:
         self.parameters64.theta.data.copy_(point)

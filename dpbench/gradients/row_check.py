@@ -2,16 +2,23 @@
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 
 from dpbench.gradients.modules import RowsMoved, Unsupported
 from dpbench.gradients.row_rules import Mixed, RowAxis
-from dpbench.gradients.row_tracer import MethodReads, RowTracer
+from dpbench.gradients.row_tracer import MethodCalls, RowTracer
+
+READS = "Python reads values of the examples, by which it may choose what it does with all of them"
+CODE = (
+    "gradients pass through Python code (a hook or an autograd.Function), which sees all examples"
+)
 
 
 class RowCheck:
@@ -20,22 +27,30 @@ class RowCheck:
     something else, such as a value that it reads.
 
     modules: those whose inputs and outputs the engine takes for the batch's. Their parameters must
-    not be used outside them.
+    not be used outside them. alone: why one example's gradient may depend on others though all rows
+    stay in their places; "" if nothing was seen by which it may.
     """
+
+    alone = ""
 
     def __init__(self, model: nn.Module, modules: Sequence[nn.Module]):
         self._model, self._modules = model, modules
         self._inside: list[nn.Module] = []
         self._places: list[tuple[int, int, int]] = []  # start and end of a parameter, its module
-        self._seen: set[tuple[bool, torch.Size]] = set()
+        self._seen: set[tuple[bool, bool, torch.Size]] = set()
         self._always = False
         self._tracer: RowTracer | None = None
 
     @contextmanager
-    def during(self, inputs: Tensor, others: Sequence[Tensor]) -> Iterator[None]:
-        """The context of a pass. inputs [rows, ...], and others that hold the rows likewise."""
-        kind = (self._model.training, inputs.shape)
-        if len(inputs) < 2 or (kind in self._seen and not self._always):
+    def during(
+        self, inputs: Tensor, others: Sequence[Tensor], recorded: bool = True
+    ) -> Iterator[None]:
+        """The context of a pass. inputs [rows, ...], and others that hold the rows likewise.
+
+        recorded: whether calls of the modules are announced by `enter` and `leave`.
+        """
+        kind = (self._model.training, recorded, inputs.shape)
+        if not self._always and (len(inputs) < 2 or kind in self._seen):
             yield
             return
         before = _python_state(self._model)
@@ -45,9 +60,10 @@ class RowCheck:
             for p in module.parameters()
             if p.requires_grad and p.numel()
         )
-        self._tracer = tracer = RowTracer(len(inputs), self._refuse_use_outside)
+        observe = self._refuse_use_outside if recorded else lambda _: None
+        self._tracer = tracer = RowTracer(len(inputs), observe)
         try:
-            with MethodReads() as reads, tracer:
+            with MethodCalls(tracer) as calls, tracer:
                 for x in (inputs, *others):
                     tracer.mark(x)
                 yield
@@ -56,7 +72,11 @@ class RowCheck:
             self._inside.clear()
         self._seen.add(kind)
         after = _python_state(self._model)
-        self._always |= tracer.reads_values or reads.seen or after != before
+        self._always |= tracer.reads_values or after != before
+        if calls.hooks or any(map(_has_backward_hooks, self._model.modules())):
+            self.alone = CODE
+        if tracer.reads_rows:
+            self.alone = READS
 
     def enter(self, module: nn.Module) -> None:
         """A call of one of the modules begins."""
@@ -80,6 +100,12 @@ class RowCheck:
             case RowAxis() as rows if rows != RowAxis(0, 1):
                 raise RowsMoved("the first axis of a module's input is not that of the examples")
 
+    def end(self, losses: Tensor) -> None:
+        """A pass ends with these losses; raises RowsMoved unless they have the rows in order."""
+        self.require(losses)
+        if self._tracer and any(isinstance(node, BackwardCFunction) for node in _graph(losses)):
+            self.alone = CODE
+
     def _refuse_use_outside(self, tensors: Sequence[Tensor]) -> None:
         """Raise Unsupported for an operation on a module's parameter outside its calls."""
         for x in tensors:
@@ -92,10 +118,40 @@ class RowCheck:
 
 
 def _python_state(model: nn.Module) -> tuple:
-    """The states of Python's and NumPy's generators, and the plain attributes of all modules."""
+    """The states of Python's and NumPy's generators, and the attributes of all modules."""
     drawn = np.random.get_state(legacy=False)["state"]
-    plain = [
-        [(name, value) for name, value in vars(module).items() if isinstance(value, int | float)]
-        for module in model.modules()
-    ]
-    return random.getstate(), drawn["key"].tobytes(), drawn["pos"], plain
+    attributes = [_state_of(vars(module)) for module in model.modules()]
+    return random.getstate(), drawn["key"].tobytes(), drawn["pos"], attributes
+
+
+def _state_of(value: object, depth: int = 4) -> object:
+    """What can be compared of an attribute: numbers, texts, generators, and containers of them."""
+    if not depth:
+        return None
+    match value:
+        case bool() | int() | float() | str() | bytes():
+            return value
+        case random.Random():
+            return value.getstate()
+        case np.random.Generator():
+            return repr(value.bit_generator.state)
+        case Mapping():
+            return [(repr(key), _state_of(part, depth - 1)) for key, part in value.items()]
+        case list() | tuple() | set() | frozenset() | deque():
+            return [_state_of(part, depth - 1) for part in value]
+    return None
+
+
+def _has_backward_hooks(module: nn.Module) -> bool:
+    return bool(module._backward_hooks or module._backward_pre_hooks)
+
+
+def _graph(x: Tensor) -> Iterator[object]:
+    """The nodes of the graph that x was computed by."""
+    nodes, seen = [x.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            nodes += [before for before, _ in node.next_functions]

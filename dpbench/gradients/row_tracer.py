@@ -6,7 +6,7 @@ operations of a pass are followed: each either keeps every row in its place, by 
 `row_rules`, or mixes rows, as any without a rule is taken to do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,23 +20,12 @@ from dpbench.gradients.row_rules import Call, Mixed, RowAxis, Rows, rule_of
 
 aten = torch.ops.aten
 
-READERS = {aten._local_scalar_dense, aten.equal, aten.is_nonzero}
-"""Operations that give values to Python, which may then choose what to do next."""
+READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+"""Tags of operations that give Python values, or a shape that follows from them, by which it may
+choose what to do next."""
 
-METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
+METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__}
 """Methods that do the same without an operation."""
-
-
-class MethodReads(TorchFunctionMode):
-    """Within the context, notices methods that give values to Python."""
-
-    seen = False
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        self.seen |= func in METHODS
-        return func(*args, **(kwargs or {}))
 
 
 class Spacing(NamedTuple):
@@ -51,20 +40,22 @@ class RowTracer(DispatchMode):
     """Within the context, follows the rows of tensors that were marked.
 
     What holds the rows is a storage, in which they lie at a fixed distance, so that views of all
-    kinds and writes through them need no rules. rows: their number, at least two. observe: called
-    with the tensors of each operation before it. reads_values: whether Python has read a value, on
-    which later operations may depend.
+    kinds and writes through them need no rules. rows: their number; a single one cannot move, and
+    is not followed. observe: called with the tensors of each operation before it. reads_values:
+    whether Python has read a value, on which later operations may depend; reads_rows: one that
+    depends on the rows.
     """
 
     def __init__(self, rows: int, observe: Callable[[list[Tensor]], None]):
         super().__init__()
         self.rows, self.observe = rows, observe
-        self.reads_values = False
+        self.reads_values = self.reads_rows = False
         self._known: dict[int, tuple[StorageWeakRef, Spacing | Mixed]] = {}
 
     def mark(self, x: Tensor) -> None:
         """Declare that the first axis of x [rows, ...] holds the rows."""
-        self._set(x, RowAxis(0, 1))
+        if self.rows > 1:
+            self._set(x, RowAxis(0, 1))
 
     def of(self, x: Tensor) -> Rows:
         """Where x has the rows; None if it does not depend on them."""
@@ -72,6 +63,11 @@ class RowTracer(DispatchMode):
         if known is None:
             return None
         return known[1] if isinstance(known[1], Mixed) else self._axis(x, known[1])
+
+    def read(self, tensors: Sequence[Tensor]) -> None:
+        """Note that Python reads values of tensors."""
+        self.reads_values = True
+        self.reads_rows |= any(self.of(x) is not None for x in tensors)
 
     def _axis(self, x: Tensor, spacing: Spacing) -> Rows:
         """The axis along which x, a view of a storage with such rows, has all of them in order."""
@@ -114,8 +110,9 @@ class RowTracer(DispatchMode):
         call = Call(func, args, kwargs, self.of)
         self.observe(call.tensors)
         before = [rows for x in call.tensors if (rows := self.of(x)) is not None]
+        if _gives_values(call):
+            self.read(call.tensors)
         out = func(*args, **kwargs)
-        self.reads_values |= func.overloadpacket in READERS
         if before:
             self._follow(call, before, out)
         return out
@@ -134,6 +131,32 @@ class RowTracer(DispatchMode):
             for result in results:
                 fits = isinstance(found, Mixed) or found.dim < result.dim()
                 self._set(result, found if fits else Mixed(str(call.func.overloadpacket)))
+
+
+class MethodCalls(TorchFunctionMode):
+    """Within the context, tells a tracer of methods that give values to Python.
+
+    hooks: whether a hook was set on a tensor, through which its gradient passes.
+    """
+
+    def __init__(self, tracer: RowTracer):
+        super().__init__()
+        self._tracer, self.hooks = tracer, False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        if func in METHODS:
+            self._tracer.read(args[:1])
+        self.hooks |= func == Tensor.register_hook
+        return func(*args, **(kwargs or {}))
+
+
+def _gives_values(call: Call) -> bool:
+    """Whether an operation gives Python values; an index of integers has results of its shape."""
+    if call.func.overloadpacket == aten.index:
+        return any(x.dtype in (torch.bool, torch.uint8) for x in call.tensors[1:])
+    return not READING.isdisjoint(call.func.tags)
 
 
 def _storage(x: Tensor) -> int:

@@ -1,5 +1,7 @@
 """The engine for any model: vectorised gradients by torch.func, all of them materialised."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
@@ -47,6 +49,13 @@ class Vmap:
         rows = self.options.in_memory_format(flat.rows)
         inputs, targets = (t.unflatten(0, flat.shape) for t in (rows.inputs, rows.targets))
         return inputs, targets, flat.shares
+
+    def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        def row(*parts: Tensor) -> Tensor:
+            with unrolled(self.model):
+                return forward(*(part.unsqueeze(0) for part in parts)).squeeze(0)
+
+        return vmap(row, randomness="different")(*tensors)
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:
         if not len(batch):

@@ -83,18 +83,24 @@ def _last_layer(engine: Engine, rows: Batch, classes: int) -> tuple[Tensor, Tens
     if not len(rows):
         return theta.new_zeros(0, head.in_features), theta.new_zeros(0, classes)
     seen: list[Tensor] = []
+
+    def both(inputs: Tensor) -> Tensor:
+        seen.clear()
+        outputs = engine.model(inputs)
+        if len(seen) != 1 or seen[0].shape != (len(inputs), head.in_features):
+            raise UserError(
+                "the last layer of this model has other inputs than one vector for each example: "
+                "use model=logistic, with features of a pre-trained network."
+            )
+        return torch.cat([at_least_float32(seen[0]), at_least_float32(outputs)], 1)
+
     hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
     try:
         with engine.options.precision.model(theta.device):
-            outputs = engine.model(engine.options.in_memory_format(rows).inputs)
+            found = engine.by_row(both, engine.options.in_memory_format(rows).inputs)
     finally:
         hook.remove()
-    if len(seen) != 1 or seen[0].shape != (len(rows), head.in_features):
-        raise UserError(
-            "the last layer of this model has other inputs than one vector for each example: use "
-            "model=logistic, with features of a pre-trained network."
-        )
-    return at_least_float32(seen[0]), at_least_float32(outputs)
+    return found[:, : head.in_features], found[:, head.in_features :]
 
 
 def _head(engine: Engine, classes: int) -> Any:

@@ -153,6 +153,10 @@ def _losses(engine: Engine, batch: Batch, shift: Tensor) -> Tensor:
     flat = flatten(batch, engine.views, theta)
     rows = engine.options.in_memory_format(flat.rows)
     values = engine.parameters.unflatten(theta + shift)
+
+    def losses(inputs: Tensor, targets: Tensor) -> Tensor:
+        outputs = functional_call(engine.model, values, (inputs,))
+        return engine.loss(at_least_float32(outputs), targets)
+
     with engine.options.precision.model(theta.device):
-        outputs = functional_call(engine.model, values, (rows.inputs,))
-        return flat.losses(engine.loss(at_least_float32(outputs), rows.targets))
+        return flat.losses(engine.by_row(losses, rows.inputs, rows.targets))

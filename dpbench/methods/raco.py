@@ -205,7 +205,7 @@ def _outputs(engine: Engine, flat: FlatBatch, classes: int) -> Tensor:
     device = flat.like.device
     inputs = engine.options.in_memory_format(flat.rows).inputs
     with torch.no_grad(), torch_state_kept(device), engine.options.precision.model(device):
-        return at_least_float32(engine.model(inputs))
+        return at_least_float32(engine.by_row(engine.model, inputs))
 
 
 def _with_targets(batch: Batch, targets: Tensor) -> Batch:

@@ -53,7 +53,7 @@ def _on_split(
     unit: float,
 ) -> tuple[Tensor, dict[str, float]]:
     """Outputs [n, K] of a model for a split, and its metrics there; unit: that of targets."""
-    outputs, losses = predict(model, engine.loss, split)
+    outputs, losses = predict(model, engine.loss, split, by_row=engine.by_row)
     found, targets, measure = outputs, split.targets, metrics[dataset.task]
     if unit != 1:
         found, targets = unit * outputs.double(), unit * targets.double()
@@ -68,7 +68,7 @@ def _scaling(
 ) -> Scaling:
     """The scaling fitted on the logits of its held-out examples."""
     device = engine.parameters.theta.device
-    logits, _ = predict(engine.model, engine.loss, calibration.to(device))
+    logits, _ = predict(engine.model, engine.loss, calibration.to(device), by_row=engine.by_row)
     examples = Split(logits, calibration.targets, calibration.groups).to(torch.device("cpu"))
     size = calibration_size_of(run.dataset)
     return temperature.fitted(
@@ -94,6 +94,6 @@ def target_losses(training: Training, targets: Targets | None) -> dict[str, list
     engine = training.step.engine
     with training.evaluated():
         examples = targets.examples.to(engine.parameters.theta.device)
-        _, losses = predict(engine.model, engine.loss, examples)
+        _, losses = predict(engine.model, engine.loss, examples, by_row=engine.by_row)
     columns = {"loss": losses, "group": examples.groups, "included": targets.included.long()}
     return {f"target/{name}": column.tolist() for name, column in columns.items()}

@@ -136,12 +136,73 @@ def every_third_time(module, h, x):
     return reversed_rows(module, h, x) if module.passes % 3 == 0 else module(h)
 
 
+def scaled_for_large_values(module, h, x):
+    return module(h / 9) if x.max() > 4 else module(h)
+
+
+def divided_by_the_largest(module, h, x):
+    return module(h / max(4.0, x.detach().abs().max().item()))
+
+
+def sorted_if_some_are_selected(module, h, x):
+    return by_first_feature(module, h, x) if len(x[x.abs() > 4]) else module(h)
+
+
+def normalised_if_any_is_nonzero(module, h, x):
+    return module(h / h.norm() if torch.nonzero(x.abs() > 4).numel() else h)
+
+
+def every_third_time_by_a_dict(module, h, x):
+    module.counts = getattr(module, "counts", {"passes": [0]})
+    module.counts["passes"][0] += 1
+    return reversed_rows(module, h, x) if module.counts["passes"][0] % 3 == 0 else module(h)
+
+
+def at_random_by_its_own(module, h, x):
+    module.draw = getattr(module, "draw", None) or random.Random(0)
+    return reversed_rows(module, h, x) if module.draw.random() < 0.5 else module(h)
+
+
+def clipped(gradient):
+    return gradient * (0.05 / gradient.norm()).clamp(max=1)
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return clipped(gradient)
+
+
+def clipped_by_a_function(module, h, x):
+    return Clipped.apply(module(h))
+
+
+def clipped_by_a_hook(module, h, x):
+    out = torch.sin(module(h))
+    if out.requires_grad:
+        out.register_hook(clipped)
+    return out
+
+
+def clipped_by_a_module(module, h, x):
+    if not module._backward_hooks:
+        module.register_full_backward_hook(lambda _, inputs, outputs: (clipped(inputs[0]),))
+    return module(torch.sin(h))
+
+
 KEEPS_ROWS = (as_it_is,)
 MOVES = (
     by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
     two_halves, written_backwards, twice, by_weight, rarely_sorted, sorted_without_a_branch,
     sorted_by_a_list, rarely_twice, rarely_by_weight, for_large_batches, at_random,
-    at_random_in_python, at_random_in_numpy, every_third_time,
+    at_random_in_python, at_random_in_numpy, every_third_time, scaled_for_large_values,
+    divided_by_the_largest, sorted_if_some_are_selected, normalised_if_any_is_nonzero,
+    every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
+    clipped_by_a_module,
 )  # fmt: skip
 
 
@@ -280,6 +341,15 @@ class LayerDrop(nn.Module):
         return self.head(h)
 
 
+class Checked(Composed):
+    """Raises on what is not finite, as careful code does."""
+
+    def forward(self, x):
+        if not torch.isfinite(x).all():
+            raise ValueError("not finite")
+        return super().forward(x)
+
+
 def frozen_batch_norm():
     layers = nn.Linear(WIDTH, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Dropout(0.3), nn.Linear(4, 3)
     model = nn.Sequential(*layers)
@@ -303,7 +373,10 @@ RIGHT = {
     "plain": lambda: Composed([as_it_is] * 3, False),
     "large batches": lambda: Composed([as_it_is, for_large_batches], False),
     "rarely sorted": lambda: Composed([as_it_is, rarely_sorted], False),
+    "checked": lambda: Checked([as_it_is], False),
+    "a function": lambda: Composed([clipped_by_a_function], False),
 }
+ONE_BY_ONE = ("rarely sorted", "checked", "a function")
 
 
 def batch_for(model, n, seed=0, scale=1.0):
@@ -313,11 +386,21 @@ def batch_for(model, n, seed=0, scale=1.0):
     return examples(n, seed, scale)
 
 
+@pytest.mark.parametrize("name", ["ghost", "auto"])
+@pytest.mark.parametrize("kind", ONE_BY_ONE)
+def test_who_reads_values_is_told_what_it_costs(kind, name):
+    model = seeded(RIGHT[kind])
+    with pytest.warns(EngineFallback, match="computing gradients one by one, which is slow"):
+        make_engine(name, model, cross_entropy, batch_for(model, 2))
+
+
+@pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 @pytest.mark.parametrize("kind", RIGHT)
 def test_models_that_a_rule_is_right_for_run_on_the_fast_engine(kind):
     model = seeded(RIGHT[kind])
     engine = make_engine("ghost", model, cross_entropy, batch_for(model, 2))
     assert engine.name == "ghost"
+    assert bool(engine.alone) == (kind in ONE_BY_ONE)
     model.eval()
     batch = batch_for(model, 24, 1, scale=3.0)
     reference = Loop(model, cross_entropy, engine.parameters)
@@ -337,6 +420,7 @@ def test_a_batch_that_is_a_view_of_a_larger_one_is_one_pass(rows):
     assert not isinstance(engine(batch), MaterialisedGradients)
 
 
+@pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 @pytest.mark.parametrize("kind", ["rarely sorted", "large batches"])
 def test_rows_that_move_in_a_step_are_computed_one_by_one(kind):
     model = seeded(RIGHT[kind]).eval()
@@ -355,6 +439,7 @@ def test_rows_that_move_in_a_step_are_computed_one_by_one(kind):
         assert torch.allclose(ours.stack().double(), right.stack().double(), 1e-3, 1e-4)
 
 
+@pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 def test_a_weight_that_a_rare_example_uses_directly_is_no_lost_gradient():
     model = seeded(lambda: Composed([rarely_by_weight], False))
     engine = make_engine("ghost", model, cross_entropy, examples(2, 0))
