@@ -222,6 +222,7 @@ class Counting:
         self.engine, self.passes = engine, 0
         self.name, self.model, self.loss = engine.name, engine.model, engine.loss
         self.parameters, self.views, self.options = engine.parameters, engine.views, engine.options
+        self.by_row = engine.by_row
 
     def __call__(self, batch, shift=None):
         self.passes += 1
