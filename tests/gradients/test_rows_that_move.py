@@ -197,7 +197,9 @@ def clipped_by_a_module(module, h, x):
 
 def clipped_by_an_old_hook(module, h, x):
     if not module._backward_hooks:
-        module.register_backward_hook(lambda _, inputs, outputs: tuple(map(clipped, inputs)))
+        module.register_backward_hook(  # gradients of bias, inputs and weight
+            lambda _, inputs, outputs: (inputs[0], clipped(inputs[1]), inputs[2])
+        )
     return module(torch.sin(h))
 
 
