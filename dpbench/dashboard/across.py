@@ -94,11 +94,16 @@ def studies(contests: Sequence[Contest]) -> Iterator[Study]:
 
 def _compared(data: str, contests: Sequence[Contest]) -> Iterator[Study]:
     """The studies among contests: the one with the most methods is joined by those that share at
-    least half of them."""
-    rest = sorted(contests, key=lambda contest: -len(contest.comparable))
+    least half of them.
+
+    Of one task that was changed, such as by another test split, a study has one version: the one
+    with the most methods, then that with the shortest name, which has the fewest changes.
+    """
+    rest = sorted(contests, key=lambda one: (-len(one.comparable), len(one.facet)))
     while rest:
         first = rest[0]
-        study = Study(data, tuple(c for c in rest if _is_alike(c, first)))
+        alike = {c.task: c for c in reversed(rest) if _is_alike(c, first)}
+        study = Study(data, tuple(c for c in rest if c is alike.get(c.task)))
         rest = [c for c in rest if not _is_alike(c, first)]
         if data != ALL or len({one.kind for one in study.contests}) > 1:
             yield from (one for one in map(study.by, study.metrics) if one.can_compare)
@@ -115,7 +120,7 @@ def _is_alike(contest: Contest, first: Contest) -> bool:
     near = max(ours.high, theirs.high) <= SAME_BUDGET * min(ours.low, theirs.low)
     terms = [(c.metric, _baseline(c)) for c in (contest, first)]
     shared = len(contest.comparable.keys() & first.comparable.keys())
-    same = ours.delta == theirs.delta and terms[0] == terms[1]
+    same = ours.terms == theirs.terms and terms[0] == terms[1]
     return near and same and 2 * shared >= len(first.comparable)
 
 

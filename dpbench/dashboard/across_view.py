@@ -1,6 +1,6 @@
 """A comparison over several tasks as the page draws it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dpbench.dashboard.answer import answer
 from dpbench.dashboard.board_files import csv_fields
@@ -10,6 +10,7 @@ from dpbench.dashboard.board_view import (
     focus,
     forest_cell,
     metric_text,
+    unequal_note,
     weight,
     whiskers,
 )
@@ -19,7 +20,7 @@ from dpbench.tables.grid import Grid, csv_text, number
 from dpbench.tables.latex import tabular
 
 
-def across_view(board: dict, names: Mapping[str, str]) -> dict:
+def across_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -> dict:
     """A board of `across` as the page's JSON, like that of `board_view`."""
     count = counted(len(board["rows"]), "method")
     budget = f"{budget_text(board)}, {counted(len(board['facets']), 'task')}, {count}"
@@ -46,7 +47,7 @@ def across_view(board: dict, names: Mapping[str, str]) -> dict:
             }
             for row, cells in zip(board["rows"], rows, strict=True)
         ],
-        "notes": _notes(board, names),
+        "notes": [*_notes(board, names), *unequal_note(unequal)],
         "files": {"csv": _csv(board), "tex": _tex(board, head, rows)},
     }
 

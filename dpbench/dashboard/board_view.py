@@ -26,8 +26,11 @@ Cell = dict
 column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands before it."""
 
 
-def board_view(board: dict, names: Mapping[str, str]) -> dict:
-    """A board as the page's JSON. names: of methods, for display."""
+def board_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -> dict:
+    """A board as the page's JSON.
+
+    names: of methods, for display. unequal: the settings that the methods do not share.
+    """
     budget = budget_text(board)
     return {
         "facet": board["facet"],
@@ -43,7 +46,7 @@ def board_view(board: dict, names: Mapping[str, str]) -> dict:
             {"method": row["method"], "kind": row["standing"], "cells": _cells(row, board, names)}
             for row in board["rows"]
         ],
-        "notes": _notes(board, names),
+        "notes": [*_notes(board, names), *unequal_note(unequal)],
         "files": {"csv": board_csv(board), "tex": board_tex(board, names)},
     }
 
@@ -198,6 +201,12 @@ def _cost(row: dict) -> Cell:
         "title": row["machine"],
         "lines": [("sub", range_)] if " " in range_ else [],
     }
+
+
+def unequal_note(unequal: Sequence[str]) -> list[str]:
+    """That methods differ in more than their own settings; nothing where they do not."""
+    shown = ", ".join(unequal)
+    return [f"Beside their own settings, methods differ in {shown}."] if unequal else []
 
 
 def _notes(board: dict, names: Mapping[str, str]) -> list[str]:

@@ -20,7 +20,9 @@ from dpbench.config.tuned import trials_of
 from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS, readable_records
+from dpbench.records.data_name import data_name
 from dpbench.records.digest import digest_of_scientific
+from dpbench.records.epsilon import Terms
 from dpbench.records.folder import SEARCH, TABLES
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
@@ -284,8 +286,10 @@ def _of_folder(folder: Path) -> Evidence:
 
 
 def _condition(record: Record) -> str:
-    choices = record.config["choices"]
-    return f"{choices['dataset']}, {choices['model']}, {_budget(record)}"
+    """What runs must share to be compared: data, model, budget, and what the epsilon is for."""
+    terms = Terms.of(record.statement).text(("delta", "unit", "zero_out"))
+    model = record.config["choices"]["model"]
+    return f"{data_name(record.config)}, {model}, {_budget(record)}, {terms}"
 
 
 def _budget(record: Record) -> str:

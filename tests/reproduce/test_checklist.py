@@ -32,7 +32,7 @@ def answers(tmp_path):
 
 def changed(one, **config):
     """A record with other settings; a dict is merged into what is there."""
-    old = one.config
+    old = {"dataset": {}, "users": {}, **one.config}
     new = {k: {**old[k], **v} if isinstance(v, dict) else v for k, v in config.items()}
     return replace(one, config={**old, **new})
 
@@ -78,6 +78,26 @@ def test_two_seeds_are_not_several_and_what_has_no_pair_is_not_compared(answers)
     assert answers(*both(seeds=(0, 1)))["seeds"] == "no (2)"
     alone = [r for r in both(seeds=(5, 6, 7), budget="eps1") if r.config["method"]["name"] == "bam"]
     assert answers(*alone)["budgets"] == "no (1)", "the baseline has no run there"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{"dataset": {"test_share": 0.5}}, {"mislabelled": 20}, {"users": {"number": 9}}],
+)
+def test_runs_on_other_examples_are_not_compared(answers, config):
+    others = [changed(r, **config) if r.config["method"]["name"] == "bam" else r for r in both()]
+    assert answers(*others)["seeds"] == "no (0)"
+
+
+@pytest.mark.parametrize(
+    "terms", [{"delta": 1e-3}, {"unit": "user"}, {"adjacency": "zero out one example"}]
+)
+def test_epsilons_on_other_terms_are_not_compared(answers, terms):
+    others = [
+        replace(r, privacy={**r.privacy, **terms}) if r.config["method"]["name"] == "bam" else r
+        for r in both()
+    ]
+    assert answers(*others)["seeds"] == "no (0)"
 
 
 def test_a_search_is_counted_and_only_a_private_one_is_in_epsilon(answers):
