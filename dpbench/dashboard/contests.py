@@ -111,9 +111,11 @@ class Contest:
 
     @cached_property
     def comparable(self) -> dict[str, Mapping[str, float]]:
-        """The metric by seed of each method with a rank that measured it."""
-        values = {c.method: c.by_seed(self.metric or "") for c in self.candidates if c.is_ranked}
-        return {method: by_seed for method, by_seed in values.items() if by_seed}
+        """The metric by seed of each method with a rank that has a mean, the best first."""
+        values = {c.method: c.by_seed(self.metric or "") for c in self.ranked if c.is_ranked}
+        return {
+            method: by_seed for method, by_seed in values.items() if estimate([*by_seed.values()])
+        }
 
 
 def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
