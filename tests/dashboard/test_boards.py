@@ -43,7 +43,9 @@ def test_an_interval_is_that_of_scipy(n):
     assert (found.mean, found.half, found.n) == pytest.approx((values.mean(), (high - low) / 2, n))
 
 
-@pytest.mark.parametrize("values", [[], [1.0, math.nan], [math.inf]])
+@pytest.mark.parametrize(
+    "values", [[], [1.0, math.nan], [math.inf], [1e308], [1e308, 1e308], [-1e200, 1e200]]
+)
 def test_there_is_no_mean_of_nothing_or_of_what_is_not_finite(values):
     assert estimate(values) is None
 
