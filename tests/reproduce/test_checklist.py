@@ -1,6 +1,7 @@
 """The answers of `dpbench checklist`, on records made up for them."""
 
 import csv
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -133,6 +134,33 @@ def test_a_committed_table_excuses_rows_at_the_edge_of_their_range(tmp_path):
     (psac,) = (line for line in page.splitlines() if line.startswith("| dpsgd_psac |"))
     assert "worse" not in psac
     assert "no (80 trials)" in psac
+
+
+def test_a_search_that_is_no_text_is_named(tmp_path):
+    results = conf_folder().parent / "results" / "tables"
+    (tmp_path / "tables").mkdir()
+    shutil.copy(results / "bam_lambda.records.jsonl", tmp_path / "tables")
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "bam_lambda-bam.csv").write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"bam_lambda-bam.csv is not UTF-8 text: restore or delete"):
+        checklist(["bam_lambda", f"results_dir={tmp_path}", f"out={tmp_path / 'c'}"])
+
+
+@pytest.mark.parametrize(
+    ("records", "sentence"),
+    [
+        ([record("dpsgd")], "has runs of dpsgd alone: add those of a method"),
+        (
+            [changed(record("bam"), validation=0.1, trial="a")],
+            "has only trials of searches, on validation splits: add runs that are tested",
+        ),
+    ],
+)
+def test_a_folder_with_nothing_to_compare_is_refused_in_a_sentence(tmp_path, records, sentence):
+    for one in records:
+        one.save(tmp_path)
+    with pytest.raises(UserError, match=sentence):
+        checklist([str(tmp_path), f"out={tmp_path / 'c'}"])
 
 
 @pytest.mark.slow
