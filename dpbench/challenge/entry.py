@@ -1,12 +1,13 @@
 """An entry to a challenge: a method with its own settings, and what its search has found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpbench.challenge.protocol import Protocol
 from dpbench.config.settings import is_scientific, key_of
 from dpbench.records.collect import RECORDS, StoredRecord, records_in
+from dpbench.records.folder import TABLES
 from dpbench.records.record import Record
 from dpbench.search.request import SearchRequest
 from dpbench.search.selection import Trial
@@ -92,7 +93,8 @@ def read_submission(path: Path) -> list[StoredRecord]:
         raise UserError(f"recount={path} is not a file: a challenge writes NAME.{RECORDS}.")
     stored = []
     for entry in records_in(path):
+        source = entry.source.replace(f"{TABLES}/{path.name}", str(path), 1)
         if not isinstance(entry, StoredRecord):
-            raise UserError(f"{path}: {entry.source} {entry.reason}.")
-        stored.append(entry)
+            raise UserError(f"{source} {entry.reason}.")
+        stored.append(replace(entry, source=source))
     return stored

@@ -8,13 +8,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 
-from dpbench.dashboard.answer import BySeed, compare, verdicts
 from dpbench.dashboard.boards import column_of, gap_forest, rounded, span
 from dpbench.dashboard.choice import sign_of
+from dpbench.dashboard.compared import BySeed, Compared
 from dpbench.dashboard.contests import SAME_BUDGET, Contest
-from dpbench.metrics.paired_t import BETTER, LEVEL, WORSE, Verdict
+from dpbench.metrics.paired_t import LEVEL
 from dpbench.metrics.students_t import estimate, paired
 
 FEWEST_METHODS = 3
@@ -74,6 +73,15 @@ class Study:
         seeds = [seed for seed in values[0] if all(seed in others for others in values)]
         return {seed: math.fsum(one[seed] for one in values) / len(values) for seed in seeds}
 
+    def epsilons(self, method: str) -> list[float]:
+        """The epsilon of a method in each task."""
+        return [
+            float(candidate.group.epsilon)
+            for one in self.contests
+            for candidate in one.candidates
+            if candidate.method == method
+        ]
+
     def mean_rank(self, method: str) -> float:
         """The mean over the tasks of the rank among these methods, ties halved."""
         return math.fsum(self._rank(method, one) for one in self.contests) / len(self.contests)
@@ -94,11 +102,16 @@ def studies(contests: Sequence[Contest]) -> Iterator[Study]:
 
 def _compared(data: str, contests: Sequence[Contest]) -> Iterator[Study]:
     """The studies among contests: the one with the most methods is joined by those that share at
-    least half of them."""
-    rest = sorted(contests, key=lambda contest: -len(contest.comparable))
+    least half of them.
+
+    Of one task that was changed, such as by another test split, a study has one version: the one
+    with the most methods, then that with the shortest name, which has the fewest changes.
+    """
+    rest = sorted(contests, key=lambda one: (-len(one.comparable), len(one.facet)))
     while rest:
         first = rest[0]
-        study = Study(data, tuple(c for c in rest if _is_alike(c, first)))
+        alike = {c.task: c for c in reversed(rest) if _is_alike(c, first)}
+        study = Study(data, tuple(c for c in rest if c is alike.get(c.task)))
         rest = [c for c in rest if not _is_alike(c, first)]
         if data != ALL or len({one.kind for one in study.contests}) > 1:
             yield from (one for one in map(study.by, study.metrics) if one.can_compare)
@@ -115,7 +128,7 @@ def _is_alike(contest: Contest, first: Contest) -> bool:
     near = max(ours.high, theirs.high) <= SAME_BUDGET * min(ours.low, theirs.low)
     terms = [(c.metric, _baseline(c)) for c in (contest, first)]
     shared = len(contest.comparable.keys() & first.comparable.keys())
-    same = ours.delta == theirs.delta and terms[0] == terms[1]
+    same = ours.terms == theirs.terms and terms[0] == terms[1]
     return near and same and 2 * shared >= len(first.comparable)
 
 
@@ -123,8 +136,8 @@ def across(study: Study) -> dict:
     """A study as plain data, as of a board: its rows are means over the tasks."""
     values = {method: study.by_seed(method) for method in study.methods}
     budgets = [one.budget for one in study.contests if one.budget]
-    judged = _verdicts(study, values)
-    ranges = _ranges(study.metric, values)
+    compared = Compared(study.metric, values, {m: study.epsilons(m) for m in values})
+    judged, ranks = compared.against(study.baseline), compared.ranks()
     rows: list[dict] = [
         {
             "method": method,
@@ -135,7 +148,7 @@ def across(study: Study) -> dict:
             "forest": _forest(study, method, values),
             "gaps": [_gap(one, method, study.baseline) for one in study.contests],
             "verdict": judged.get(method),
-            "ranks": ranges[method],
+            "ranks": ranks[method],
             "mean_rank": study.mean_rank(method),
         }
         for method, by_seed in values.items()
@@ -170,30 +183,6 @@ def _gap(contest: Contest, method: str, baseline: str) -> list | None:
     if method == baseline:
         return None
     return rounded(paired(contest.comparable[method], contest.comparable[baseline]))
-
-
-def _verdicts(study: Study, values: Mapping[str, BySeed]) -> dict[str, Verdict]:
-    """The verdict on each method against the baseline, corrected for their number."""
-    others = [method for method in study.methods if method != study.baseline]
-    return verdicts({m: compare(study.metric, values[m], values[study.baseline]) for m in others})
-
-
-def _ranges(metric: str, values: Mapping[str, BySeed]) -> dict[str, tuple[int, int]]:
-    """The first and the last rank that each method may have: it is behind those that are shown to
-    be better, and ahead of those that are shown to be worse, by all pairs, corrected."""
-    pairs = {
-        pair: compare(metric, *map(values.__getitem__, pair)) for pair in combinations(values, 2)
-    }
-    judged = verdicts(pairs)
-    decided = [pair for pair, verdict in judged.items() if verdict == BETTER]
-    decided += [pair[::-1] for pair, verdict in judged.items() if verdict == WORSE]
-    return {
-        method: (
-            1 + sum(worse == method for _, worse in decided),
-            len(values) - sum(better == method for better, _ in decided),
-        )
-        for method in values
-    }
 
 
 @functools.cache

@@ -1,15 +1,18 @@
 """A comparison over several tasks as the page draws it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from dpbench.dashboard.answer import answer
 from dpbench.dashboard.board_files import csv_fields
 from dpbench.dashboard.board_view import (
+    RANKS,
     Cell,
     budget_text,
     focus,
     forest_cell,
     metric_text,
+    ranks_cell,
+    unequal_note,
     weight,
     whiskers,
 )
@@ -19,7 +22,7 @@ from dpbench.tables.grid import Grid, csv_text, number
 from dpbench.tables.latex import tabular
 
 
-def across_view(board: dict, names: Mapping[str, str]) -> dict:
+def across_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -> dict:
     """A board of `across` as the page's JSON, like that of `board_view`."""
     count = counted(len(board["rows"]), "method")
     budget = f"{budget_text(board)}, {counted(len(board['facets']), 'task')}, {count}"
@@ -46,7 +49,7 @@ def across_view(board: dict, names: Mapping[str, str]) -> dict:
             }
             for row, cells in zip(board["rows"], rows, strict=True)
         ],
-        "notes": _notes(board, names),
+        "notes": [*_notes(board, names), *unequal_note(unequal)],
         "files": {"csv": _csv(board), "tex": _tex(board, head, rows)},
     }
 
@@ -54,12 +57,8 @@ def across_view(board: dict, names: Mapping[str, str]) -> dict:
 def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
     percent = board["columns"][0]["percent"]
     gap = [("gap", gap_text(row["gap"][:2], percent))] if row["verdict"] else []
-    first, last = row["ranks"]
     return [
-        {
-            "text": str(first) if first == last else f"{first} to {last}",
-            "sort": first + last / 1000,
-        },
+        ranks_cell(row["ranks"]),
         {
             "text": names[row["method"]],
             "method": row["method"],
@@ -93,9 +92,7 @@ def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
     return [
         f"Means over {', '.join(board['facets'])}. Differences to {names[board['baseline']]} are "
         "paired by seed, and by task in the columns on the right.",
-        "Ranks: behind the methods that are shown to be better on these tasks, ahead of those "
-        "shown to be worse, by all pairs, corrected for their number. Methods that share ranks are "
-        "tied.",
+        RANKS.format(" on these tasks"),
         f"The critical difference of mean ranks is {number(distance, 1)} (Nemenyi's test, 95%): "
         f"with {count} tasks, methods whose bars around their mean ranks overlap may have any "
         "order on other tasks.",

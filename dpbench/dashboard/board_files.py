@@ -15,16 +15,19 @@ def board_csv(board: dict) -> str:
     is no number. Differences are to the board's baseline, paired by seed."""
     columns = [column["name"] for column in board["columns"]]
     head = (
-        *("data", "delta", "rank", "method", "setting", "seeds", "diverged", "standing"),
-        *("epsilon", "guarantee", "ms_per_step"),
+        *("data", "delta", "first_rank", "last_rank", "method", "setting", "seeds", "diverged"),
+        *("standing", "epsilon", "guarantee", "ms_per_step"),
         *(f"{name}, {part}" for name in columns for part in (*ENDS, *GAP)),
     )
     return csv_text(head, (_csv_line(board, row) for row in board["rows"]))
 
 
 def _csv_line(board: dict, row: dict) -> list[str]:
-    fields = [board["facet"], board["delta"], *(row[key] for key in ("rank", "method", "chosen"))]
-    fields += [row[key] for key in ("seeds", "diverged", "standing", "epsilon", "guarantee")]
+    fields = [board["facet"], board["delta"], *(row["ranks"] or (None, None))]
+    fields += [
+        row[key]
+        for key in ("method", "chosen", "seeds", "diverged", "standing", "epsilon", "guarantee")
+    ]
     fields.append(row["ms"] and row["ms"][0])
     for cell in row["cells"]:
         values = cell or {}

@@ -3,31 +3,38 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from dpbench.dashboard.answer import answer
+from dpbench.dashboard.answer import answer, epsilons_of
 from dpbench.dashboard.board_files import board_csv, board_tex
 from dpbench.dashboard.metrics import arrowed
 from dpbench.dashboard.privacy import bound_text
 from dpbench.dashboard.values import DASH, delta_text, epsilon_text, gap_text, value_text, with_unit
 from dpbench.metrics.students_t import CONFIDENCE
-from dpbench.records.epsilon import rounded_up
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import number
 
 STANDINGS = {
     "first": ("first", "has the best mean"),
-    "tied": ("≈ first", "not significantly behind the first"),
-    "behind": ("behind", "significantly behind the first"),
+    "tied": ("≈ first", "no method is shown to be better"),
+    "behind": ("behind", "a method is shown to be better"),
     "unknown": ("one seed", "too few common seeds to compare with the first"),
     "unranked": (DASH, "has no epsilon, diverged, or was chosen by a laxer rule: no rank"),
 }
+
+RANKS = (
+    "Ranks: behind the methods that are shown to be better{}, ahead of those shown to be worse, by "
+    "all pairs, corrected for their number. Methods that share ranks are tied."
+)
 
 Cell = dict
 """What the page draws: `text`; `lines`, pairs of a class and a text, below it; `sort`, by which its
 column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands before it."""
 
 
-def board_view(board: dict, names: Mapping[str, str]) -> dict:
-    """A board as the page's JSON. names: of methods, for display."""
+def board_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -> dict:
+    """A board as the page's JSON.
+
+    names: of methods, for display. unequal: the settings that the methods do not share.
+    """
     budget = budget_text(board)
     return {
         "facet": board["facet"],
@@ -35,7 +42,7 @@ def board_view(board: dict, names: Mapping[str, str]) -> dict:
         "budget": budget,
         "metric": metric_text(board),
         "focus": focus(board),
-        "weight": weight(sum(row["rank"] is not None for row in board["rows"]), board),
+        "weight": weight(sum(row["ranks"] is not None for row in board["rows"]), board),
         "answer": answer(board, names),
         "caption": f"Methods on {board['facet']}, {budget}",
         "head": _head(board, names),
@@ -43,7 +50,7 @@ def board_view(board: dict, names: Mapping[str, str]) -> dict:
             {"method": row["method"], "kind": row["standing"], "cells": _cells(row, board, names)}
             for row in board["rows"]
         ],
-        "notes": _notes(board, names),
+        "notes": [*_notes(board, names), *unequal_note(unequal)],
         "files": {"csv": board_csv(board), "tex": board_tex(board, names)},
     }
 
@@ -75,8 +82,7 @@ def weight(count: int, board: dict) -> float:
 def budget_text(board: dict) -> str:
     if board["low"] is None:
         return "no epsilon"
-    ends = dict.fromkeys((rounded_up(board["low"]), rounded_up(board["high"])))
-    return f"ε {' to '.join(ends)} at δ = {delta_text(board['delta'])}"
+    return f"{epsilons_of(board)} at δ = {delta_text(board['delta'])}"
 
 
 def _head(board: dict, names: Mapping[str, str]) -> list[str]:
@@ -90,9 +96,8 @@ def _head(board: dict, names: Mapping[str, str]) -> list[str]:
 def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
     pairs = zip(row["cells"], board["columns"], strict=True)
     metrics = [_metric(cell, column["percent"], row) for cell, column in pairs]
-    rank = DASH if row["rank"] is None else str(row["rank"])
     return [
-        {"text": rank, "sort": row["rank"]},
+        ranks_cell(row["ranks"]),
         _method(row, names),
         *(metrics[:1] or [{"text": DASH}]),
         forest_cell(row, board),
@@ -101,6 +106,15 @@ def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
         _epsilon(row),
         _cost(row),
     ]
+
+
+def ranks_cell(ranks: tuple[int, int] | None) -> Cell:
+    """The first and the last rank that a method may have: `2`, `2 to 7`."""
+    if ranks is None:
+        return {"text": DASH, "sort": None}
+    first, last = ranks
+    text = str(first) if first == last else f"{first} to {last}"
+    return {"text": text, "sort": first + last / 1000}
 
 
 def _method(row: dict, names: Mapping[str, str]) -> Cell:
@@ -166,7 +180,7 @@ def _standing(row: dict) -> Cell:
     verdict = [("sub", row["verdict"])] if row["verdict"] else []
     return {
         "text": "",
-        "sort": row["rank"],
+        "sort": ranks_cell(row["ranks"])["sort"],
         "title": title,
         "lines": [(f"standing {row['standing']}", text), *verdict],
     }
@@ -200,10 +214,17 @@ def _cost(row: dict) -> Cell:
     }
 
 
+def unequal_note(unequal: Sequence[str]) -> list[str]:
+    """That methods differ in more than their own settings; nothing where they do not."""
+    shown = ", ".join(unequal)
+    return [f"Beside their own settings, methods differ in {shown}."] if unequal else []
+
+
 def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
     rows, baseline = board["rows"], board["baseline"]
     notes = {
         f"Below each interval: the difference to {names.get(baseline)}, paired by seed.": baseline,
+        RANKS.format(""): sum(row["ranks"] is not None for row in rows) > 1,
         "Times are of several machines or batch sizes (point at one to see which), not "
         "comparable.": len({row["machine"] for row in rows}) > 1,
         "None of these runs was audited.": not any(row["audit"] for row in rows),

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpbench.dashboard.answer import compare, verdicts
-from dpbench.dashboard.choice import Group, sign_of
+from dpbench.dashboard.choice import Group
+from dpbench.dashboard.compared import Compared
 from dpbench.dashboard.contests import Candidate, Contest
 from dpbench.dashboard.metrics import metric_entry
 from dpbench.dashboard.run_row import seven_digits
@@ -23,13 +23,8 @@ def board(contest: Contest) -> dict:
     columns = [metric] if metric else []
     beside = [name for name in (WORST_GROUP, ECE) if name != metric]
     columns += [name for name in beside if any(c.by_seed(name) for c in ranked)]
-    rows = [_row(c, columns, baseline, ranked[0]) for c in ranked]
-    if baseline is not None and columns:
-        _judge(rows, ranked, columns[0], baseline)
-    rank = 0
-    for row in rows:
-        rank += row["ranked"]
-        row["rank"] = rank if row.pop("ranked") else None
+    rows = [_row(c, columns, baseline) for c in ranked]
+    _rank(rows, contest)
     return {
         "facet": contest.facet,
         "where": contest.facet,
@@ -48,9 +43,7 @@ def column_of(name: str) -> dict:
     return metric_entry(name) | ({"label": "worst group"} if name == WORST_GROUP else {})
 
 
-def _row(
-    candidate: Candidate, columns: list[str], baseline: Candidate | None, best: Candidate
-) -> dict:
+def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -> dict:
     row, group = candidate.group.first.row, candidate.group
     means = {name: estimate([*candidate.by_seed(name).values()]) for name in columns}
     cells = [_cell(candidate, name, means[name], baseline) for name in columns]
@@ -66,9 +59,10 @@ def _row(
         "guarantee": row["guarantee"],
         "cells": cells,
         "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
+        "gap": cells[0]["gap"] if cells and cells[0] else None,
         "verdict": None,
-        "standing": _standing(candidate, columns[0], best) if columns else "unranked",
-        "ranked": bool(columns) and candidate.is_ranked and means[columns[0]] is not None,
+        "standing": "unranked",
+        "ranks": None,
         "ms": _milliseconds(group),
         "machine": row["machine"],
         "audit": _audit(group),
@@ -109,19 +103,28 @@ def gap_forest(gap: Sequence | None) -> dict | None:
     return {"mean": mean, "low": low, "high": high}
 
 
-def _judge(
-    rows: Sequence[dict], ranked: Sequence[Candidate], metric: str, baseline: Candidate
-) -> None:
-    """Put the verdicts on the methods with a rank against a baseline with one into the rows."""
-    if not baseline.is_ranked:
-        return
-    tests = {
-        place: compare(metric, candidate.by_seed(metric), baseline.by_seed(metric))
-        for place, candidate in enumerate(ranked)
-        if candidate.is_ranked and candidate is not baseline
-    }
-    for place, verdict in verdicts(tests).items():
-        rows[place]["verdict"] = verdict
+def _rank(rows: Sequence[dict], contest: Contest) -> None:
+    """Put the ranks of methods, and the verdicts on them against the baseline, into their rows."""
+    values = contest.comparable
+    epsilons = {c.method: (float(c.group.epsilon),) for c in contest.candidates if c.is_ranked}
+    compared = Compared(str(contest.metric), values, epsilons)
+    baseline, ranks = contest.baseline, compared.ranks()
+    judged = compared.against(baseline.method) if baseline and baseline.method in values else {}
+    places = [row for row in rows if row["method"] in values]
+    for row in places:
+        row["ranks"] = ranks[row["method"]]
+        row["verdict"] = judged.get(row["method"])
+        row["standing"] = _standing(row, places[0], compared)
+
+
+def _standing(row: dict, best: dict, compared: Compared) -> str:
+    """Whether a method with ranks is the first, or may be, or is shown to be behind another."""
+    if row is best:
+        return "first"
+    if row["ranks"][0] > 1:
+        return "behind"
+    test = compared.test(row["method"], best["method"])
+    return "tied" if test and test.is_possible else "unknown"
 
 
 def _interval(candidate: Candidate, name: str, mean: Estimate) -> dict:
@@ -144,18 +147,6 @@ def rounded(mean: Estimate | None) -> list | None:
         return None
     half = None if mean.half is None else seven_digits(mean.half)
     return [seven_digits(mean.mean), half, mean.n]
-
-
-def _standing(candidate: Candidate, metric: str, best: Candidate) -> str:
-    """Whether a method is significantly behind the first, by differences paired by seed."""
-    if not candidate.is_ranked or not candidate.by_seed(metric):
-        return "unranked"
-    if candidate is best:
-        return "first"
-    gap = paired(candidate.by_seed(metric), best.by_seed(metric))
-    if gap is None or gap.half is None:
-        return "unknown"
-    return "behind" if sign_of(metric) * gap.mean + gap.half < 0 else "tied"
 
 
 def _milliseconds(group: Group) -> list[float] | None:

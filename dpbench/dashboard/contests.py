@@ -29,11 +29,17 @@ BASELINES = ("dpsgd", "sgd")
 
 
 class Budget(NamedTuple):
-    """The lowest and the highest epsilon in a contest, and the delta of all."""
+    """The lowest and the highest epsilon in a contest, and the delta and adjacency of all."""
 
     low: float
     high: float
     delta: float | None
+    adjacency: str
+
+    @property
+    def terms(self) -> tuple[float | None, str]:
+        """What the epsilons of two contests must share for the contests to be compared."""
+        return self.delta, self.adjacency
 
 
 @dataclass(frozen=True)
@@ -67,10 +73,11 @@ class Candidate:
 class Contest:
     """The candidates on one data set and model, at one budget or without any epsilon.
 
-    kind: of the data. metric: the one that ranks.
+    task: the data set and the model. kind: of the data. metric: the one that ranks.
     """
 
     facet: str
+    task: tuple[str, str]
     kind: str
     budget: Budget | None
     candidates: tuple[Candidate, ...]
@@ -104,9 +111,11 @@ class Contest:
 
     @cached_property
     def comparable(self) -> dict[str, Mapping[str, float]]:
-        """The metric by seed of each method with a rank that measured it."""
-        values = {c.method: c.by_seed(self.metric or "") for c in self.candidates if c.is_ranked}
-        return {method: by_seed for method, by_seed in values.items() if by_seed}
+        """The metric by seed of each method with a rank that has a mean, the best first."""
+        values = {c.method: c.by_seed(self.metric or "") for c in self.ranked if c.is_ranked}
+        return {
+            method: by_seed for method, by_seed in values.items() if estimate([*by_seed.values()])
+        }
 
 
 def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
@@ -126,7 +135,8 @@ def _contest(
     runs: list[ReportedRun], budget: Budget | None, candidates: tuple[Candidate, ...]
 ) -> Contest:
     row, metric = runs[0].row, ranked_by([candidate.group for candidate in candidates])
-    return Contest(row["facet"], data_kind(row["dataset"]), budget, candidates, metric)
+    task, kind = (row["dataset"], row["model"]), data_kind(row["dataset"])
+    return Contest(row["facet"], task, kind, budget, candidates, metric)
 
 
 def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Candidate]]]:
@@ -165,7 +175,8 @@ def _clusters(
             most = pairs[0][0] * SAME_BUDGET
             inside = [pair for pair in pairs if pair[0] <= most]
             pairs = pairs[len(inside) :]
-            yield Budget(inside[0][0], inside[-1][0], delta), [groups[place] for _, place in inside]
+            found = [groups[place] for _, place in inside]
+            yield Budget(inside[0][0], inside[-1][0], delta, found[0].first.adjacency), found
 
 
 def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:

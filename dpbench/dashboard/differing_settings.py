@@ -8,6 +8,12 @@ from dpbench.records.digest import with_current_options
 EXCLUDED = ("seed", "privacy", "diagnostics")
 MAX_SETTINGS = 3
 
+OWN_SETTINGS = ("method", "optimizer")
+"""The groups whose settings are chosen for each method."""
+
+OWN = (*EXCLUDED, *OWN_SETTINGS, "dataset", "model")
+"""The groups whose options compared methods need not share, or share in any case."""
+
 DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
 """The values that `flatten` leaves out."""
 
@@ -52,6 +58,32 @@ def differences(configs: Sequence[dict]) -> list[str]:
         _text(part | _select(settings, more[repr(part)]))
         for part, settings in zip(parts, flat, strict=True)
     ]
+
+
+def unequal_settings(configs: Sequence[dict]) -> dict[str, list[str]]:
+    """The settings that compared methods do not share, with their values.
+
+    Those of the methods themselves, of their optimisers and of their budgets are left out.
+    """
+    options = [with_current_options(config["choices"]) for config in configs]
+    groups = [
+        {key: one.get(key, "none") for key in SCIENTIFIC if key not in OWN} for one in options
+    ]
+    chosen = varying_keys(groups)
+    flat = [
+        {key: value for key, value in flatten(config).items() if _is_shared(key, chosen)}
+        for config in configs
+    ]
+    return {
+        key: [*dict.fromkeys(_value(part.get(key)) for part in parts)]
+        for parts in (groups, flat)
+        for key in varying_keys(parts)
+    }
+
+
+def _is_shared(key: str, groups: Sequence[str]) -> bool:
+    """Whether compared methods should share a setting; groups: those whose options differ."""
+    return key.partition(".")[0] not in (*EXCLUDED, *OWN_SETTINGS, *groups)
 
 
 def _select(mapping: dict, keys: Sequence[str]) -> dict[str, object]:

@@ -5,10 +5,6 @@ import math
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number, rounded_down
 
-COMPARABLE = ("add or remove one example", "zero out one example")
-"""Adjacencies whose epsilons mean the same (Ponomareva et al. 2023, "How to DP-fy ML")."""
-
-
 SHOWN = {name: ACCOUNTANTS[name].description for name in ("pld", *ACCOUNTANTS)}
 """The accountants to choose from: the tightest bound first."""
 

@@ -10,15 +10,13 @@ from dpbench.dashboard import privacy
 from dpbench.dashboard.facts import epsilon_texts, facts
 from dpbench.dashboard.values import delta_text
 from dpbench.records.collect import StoredRecord
+from dpbench.records.data_name import data_name
 from dpbench.records.epsilon import OF_ITS_SEARCH
-from dpbench.records.record import CANARIES, Record
+from dpbench.records.record import CANARIES, OLDER_TERMS, Record
 from dpbench.records.trial import is_trial
 
 SHOWN_NAMES = ("group", "series", "protocol")
 """The names of runs by which the page groups them."""
-
-SHORT = 6
-"""The digits of a checksum by which two versions of a file are told apart."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +26,9 @@ class ReportedRun:
     row: the page's JSON except the metrics; data set and model are None for an audit, which has
     canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
     settings, for any seed, split and budget. changes: the number of the method's settings that are
-    not those of its file. validated: whether a validation split was evaluated.
-    source: the record's file. delta: of its epsilons. budget: the target epsilon or the noise
-    multiplier. intervals: those of metrics over the test examples.
+    not those of its file. validated: whether a validation split was evaluated. source: the record's
+    file. delta, adjacency: of its epsilons. budget: the target epsilon or the noise multiplier.
+    intervals: those of metrics over the test examples.
     """
 
     row: dict
@@ -40,6 +38,7 @@ class ReportedRun:
     validated: bool
     source: str
     delta: float | None
+    adjacency: str
     budget: str
     intervals: dict[str, tuple[float, float]]
 
@@ -62,6 +61,7 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
         validated=config.get("validation") is not None,
         source=stored.source,
         delta=statement["delta"],
+        adjacency=statement["adjacency"],
         budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
     )
@@ -105,19 +105,10 @@ def display_name(config: dict) -> str:
 def _facet(config: dict, adjacency: str) -> str:
     """The name of the plot for a run: the runs of one plot have the same data and model, and their
     epsilons are for the same adjacency."""
-    choices = config["choices"]
-    names = [_data(choices["dataset"], config.get("dataset") or {}), choices["model"]]
-    if adjacency not in privacy.COMPARABLE:
+    names = [data_name(config), config["choices"]["model"]]
+    if adjacency != OLDER_TERMS["adjacency"]:
         names.append(adjacency)
     return " · ".join(names)
-
-
-def _data(name: str, settings: dict) -> str:
-    """The name of a data set; of the user's own, with what is predicted and the file's checksum."""
-    target, checksum = settings.get("target"), settings.get("checksum")
-    predicted = f" ({target})" if target else ""
-    version = f" {checksum.removeprefix('sha256:')[:SHORT]}" if checksum else ""
-    return f"{name}{version}{predicted}"
 
 
 def _cost(record: Record, steps: float | None) -> dict:

@@ -12,7 +12,7 @@ from dpbench.dashboard.across_view import across_view
 from dpbench.dashboard.board_view import board_view
 from dpbench.dashboard.boards import board
 from dpbench.dashboard.contests import Contest, contests
-from dpbench.dashboard.differing_settings import differences
+from dpbench.dashboard.differing_settings import differences, unequal_settings
 from dpbench.dashboard.documents import NOTHING, Published
 from dpbench.dashboard.run_row import ReportedRun, display_name, reported_run, seven_digits
 from dpbench.dashboard.sweeps import all_settings, swept_settings
@@ -108,10 +108,19 @@ class Summary:
     def _boards(self) -> Iterator[dict]:
         """Methods over several tasks, then on each, by each metric."""
         for study in studies(self.contests):
-            yield across_view(across(study), self._methods)
+            yield across_view(across(study), self._methods, self._unequal(study.contests))
         for one in self.contests:
             for contest in map(one.by, one.metrics) if one.metrics else [one]:
-                yield board_view(board(contest), self._methods)
+                yield board_view(board(contest), self._methods, self._unequal([contest]))
+
+    def _unequal(self, compared: Iterable[Contest]) -> list[str]:
+        """The settings that the methods of contests do not share, as `epochs (20, 40)`."""
+        found: dict[str, dict[str, None]] = defaultdict(dict)
+        for one in compared:
+            configs = [self._groups[candidate.group.name] for candidate in one.candidates]
+            for key, values in unequal_settings(configs).items():
+                found[key] |= dict.fromkeys(values)
+        return [f"{key} ({', '.join(values)})" for key, values in found.items()]
 
     def _best(self) -> set[str]:
         """The names of all groups with the setting of a method on one of the boards."""

@@ -10,6 +10,9 @@ import numpy as np
 CONFIDENCE = 0.95
 """The confidence of every interval, of this and other kinds, unless one is asked for."""
 
+TOO_LARGE = 1e150
+"""Values of which the squares may overflow are as good as infinite."""
+
 
 class Estimate(NamedTuple):
     """A mean over n values, and half the width of its interval; None for fewer than two values."""
@@ -27,9 +30,9 @@ def quantiles(most: int) -> list[float]:
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """The mean of the values; None if there are none, or if one is not finite."""
+    """The mean of the values; None if there are none, or if one is not finite, or too large."""
     n = len(values)
-    if n == 0 or not all(map(math.isfinite, values)):
+    if n == 0 or not all(abs(value) < TOO_LARGE for value in values):
         return None
     mean = math.fsum(values) / n
     if n == 1:

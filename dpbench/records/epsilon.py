@@ -20,6 +20,9 @@ EQUAL_BUDGETS = 1.05
 """The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
 by an accountant that need not be the one shown."""
 
+LARGE = 10**6
+"""From here on a bound is shown as a power of ten: `1.35e+7`."""
+
 NOT_PRIVATE = "not private"
 NO_PROOF = "no proof"
 TOO_LITTLE_NOISE = "too little noise"
@@ -149,8 +152,10 @@ def rounded_down(epsilon: float, digits: int = 2) -> str:
 def _rounded(epsilon: float, digits: int, rounding: str) -> str:
     if not math.isfinite(epsilon):
         return str(epsilon)
-    # The shortest decimal of a float: 1.1 is 1.10, not 1.11.
-    return str(Decimal(repr(float(epsilon))).quantize(Decimal(1).scaleb(-digits), rounding))
+    value = Decimal(repr(float(epsilon)))  # the shortest decimal of a float: 1.1 is 1.10, not 1.11
+    if abs(value) < LARGE:
+        return str(value.quantize(Decimal(1).scaleb(-digits), rounding))
+    return f"{value.quantize(Decimal(1).scaleb(value.adjusted() - digits), rounding):.{digits}e}"
 
 
 def is_recorded_number(value: object) -> TypeGuard[float]:

@@ -1,5 +1,6 @@
 """Reads records, if they are complete, of this schema, and of the run that their name says."""
 
+import functools
 import json
 import os
 import warnings
@@ -8,6 +9,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
+from dpbench.metrics.registry import NOISY_ACCURACY, REGISTRY, parse_name
 from dpbench.privacy.statement import Statement
 from dpbench.records.record import SCHEMA, Record, checksum, sha256
 
@@ -22,6 +24,9 @@ class Unreadable(NamedTuple):
     source: str
     reason: str
 
+
+ROUNDING = 1e-6
+"""By which a mean in float32 may exceed 1."""
 
 MAX_DEPTH = 40
 """The most nested brackets of a record: deeper ones exceed what Python's own readers bear."""
@@ -104,6 +109,21 @@ class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
     diagnostics: dict[str, list[float]] = {}
     calibration: Calibration | msgspec.UnsetType = msgspec.UNSET
     covered: dict[str, bool] = {}
+
+    def __post_init__(self) -> None:
+        if not 0 < (delta := self.privacy["delta"]) < 1:
+            raise ValueError(f"delta {delta} is not between 0 and 1")
+        for name, value in self.metrics.items():
+            if _is_fraction(name) and (value < 0 or value > 1 + ROUNDING):
+                raise ValueError(f"{name} {value} is not between 0 and 1")
+
+
+@functools.cache
+def _is_fraction(name: str) -> bool:
+    """Whether a metric of ours is a share of examples or the like, shown in percent; noise may take
+    it beyond."""
+    base = parse_name(name).base
+    return base in REGISTRY and REGISTRY[base].unit == "percent" and name != NOISY_ACCURACY
 
 
 def load(path: Path) -> Record | None:

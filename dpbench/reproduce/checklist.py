@@ -20,8 +20,11 @@ from dpbench.config.tuned import trials_of
 from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS, readable_records
+from dpbench.records.data_name import data_name
 from dpbench.records.digest import digest_of_scientific
+from dpbench.records.epsilon import Terms
 from dpbench.records.folder import SEARCH, TABLES
+from dpbench.records.reading import Unreadable, text_of
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
 from dpbench.reproduce.published import records_of
@@ -194,6 +197,8 @@ def checklist(arguments: Sequence[str]) -> str:
     folder = Path(given["results_dir"] if is_table else name)
     found = _of_table(target_of(name, []), folder) if is_table else _of_folder(folder)
     grid = _grid(name, found, given)
+    if not grid.rows:
+        raise UserError(f"{name} has runs of {given['baseline']} alone: add those of a method.")
     texts = (
         Page(f"Checklist: {name}", [grid, RULES]).markdown,
         grid.csv,
@@ -234,7 +239,8 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     found = _of_records(target, records, Path(target.config["results_dir"]))
     if baseline not in {entry.method for entry in found.entries}:
         return ()
-    return (_grid("Checklist: docs/verdicts.md#what-a-reviewer-asks", found, DEFAULTS),)
+    grid = _grid("Checklist: docs/verdicts.md#what-a-reviewer-asks", found, DEFAULTS)
+    return (grid,) if grid.rows else ()
 
 
 def _grid(heading: str, found: Evidence, given: Mapping[str, str]) -> Grid:
@@ -264,9 +270,16 @@ def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evid
     for arm, name in {(row.rpartition(", ")[2], name) for row, name in target.searches.items()}:
         trials[arm] += len(trials_of(name))
     for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
-        trials[file.stem.rpartition("-")[2]] += len(file.read_text().splitlines()) - 1
+        trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1
     searches = {method: Search(number, False) for method, number in trials.items()}
     return Evidence(entries, searches, target.at_edge)
+
+
+def _text_of(file: Path) -> str:
+    text = text_of(file)
+    if isinstance(text, Unreadable):
+        raise UserError(f"{file} {text.reason}: restore or delete it, as its trials are counted.")
+    return text
 
 
 def _of_folder(folder: Path) -> Evidence:
@@ -276,6 +289,10 @@ def _of_folder(folder: Path) -> Evidence:
     for trial in (record for record in records if record.config.get("validation") is not None):
         by_method.setdefault(trial.config["choices"]["method"], []).append(trial)
     tested = [record for record in records if record.config.get("validation") is None]
+    if records and not tested:
+        raise UserError(
+            f"{folder} has only trials of searches, on validation splits: add runs that are tested."
+        )
     entries = [Entry(r, r.config["choices"]["method"], _condition(r)) for r in tested]
     searches = {
         method: Search(len(trials), all(map(is_trial, trials)))
@@ -285,8 +302,10 @@ def _of_folder(folder: Path) -> Evidence:
 
 
 def _condition(record: Record) -> str:
-    choices = record.config["choices"]
-    return f"{choices['dataset']}, {choices['model']}, {_budget(record)}"
+    """What runs must share to be compared: data, model, budget, and what the epsilon is for."""
+    terms = Terms.of(record.statement).text(("delta", "unit", "zero_out"))
+    model = record.config["choices"]["model"]
+    return f"{data_name(record.config)}, {model}, {_budget(record)}, {terms}"
 
 
 def _budget(record: Record) -> str:

@@ -16,11 +16,11 @@ from dpbench.system.errors import UserError
 from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.tables.claims.grids import (
-    RULE,
     chance_line,
     claims_grid,
     comparisons_grid,
     power_line,
+    rules_of,
 )
 from dpbench.tables.claims.quantities import MINUS, Quantity
 from dpbench.tables.columns import Column
@@ -80,7 +80,8 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[Block], list[Bloc
     if not judged:
         return [], []
     over = {item.claim.over for item in judged}
-    rules = [RULE, SERIES_RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
+    by_size = rules_of(item.claim for item in judged)
+    rules = [*by_size, SERIES_RULE, *(rule for name, rule in RULES_OVER.items() if name in over)]
     lines = [claims_line(judged), chance_line(judged), power_line(judged)]
     return [[*filter(None, lines)], claims_grid(judged)], [comparisons_grid(judged), *rules]
 

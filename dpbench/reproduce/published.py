@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpbench.config.search_path import options
-from dpbench.records.reading import parse
+from dpbench.records import reading
+from dpbench.records.reading import Unreadable, parse
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target, target_of
 from dpbench.system.errors import UserError
@@ -34,9 +35,19 @@ def beside(target: Target, path: Path) -> Target:
 
 
 def records_of(path: Path) -> list[Record]:
-    """The readable records in a table's file."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [r for line in lines if isinstance(r := parse(line, path.name), Record)]
+    """The readable records in a table's file; UserError for a file that cannot be read."""
+    text = reading.text_of(path)
+    if isinstance(text, Unreadable):
+        raise UserError(f"{path} {text.reason}.")
+    return [r for line in text.splitlines() if isinstance(r := parse(line, path.name), Record)]
+
+
+def readable_records_of(path: Path) -> list[Record]:
+    """The readable records in a table's file; none of a file that cannot be read."""
+    try:
+        return records_of(path)
+    except UserError:
+        return []
 
 
 def text_of(path: Path) -> str:

@@ -146,7 +146,7 @@ def judge(edition: Edition, data: Evidence) -> list[JudgedClaim]:
 
 def _rules(edition: Edition, published: bool) -> Iterable[str]:
     if edition.claims:
-        yield claim_grids.RULE
+        yield from claim_grids.rules_of(edition.claims)
     if published:
         yield rule(edition)
         yield ordering.RULE

@@ -13,7 +13,7 @@ from dpbench.config.search_path import options
 from dpbench.records.collect import RECORDS, StoredRecord, collect, no_records
 from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable
-from dpbench.reproduce.published import records_of
+from dpbench.reproduce.published import readable_records_of
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import files_in, write_atomically
 from dpbench.system.progress import counting
@@ -108,7 +108,7 @@ def _named(
                 or _without_digest(name, folder)
                 or f"{name} is neither a table nor a record here: {nearest(name, known)}"
             )
-    digests |= {record.digest for path in chosen for record in records_of(path)}
+    digests |= {record.digest for path in chosen for record in readable_records_of(path)}
     return [entry for entry in stored if entry.digest in digests], chosen
 
 

@@ -66,6 +66,9 @@ def contradictions(record: Record) -> Iterator[str]:
             yield "names canaries as its data, and is no record of an audit."
         yield from _wrong_epsilons(record.privacy, _epsilons_of_ledger(record.privacy))
         return
+    if lacking := _lacking(record):
+        yield f"has no settings of its {' and '.join(lacking)}, so it cannot be verified."
+        return
     if record.is_audit:
         yield "has the bound of an audit, but its data are no canaries."
     diverged = record.status == DIVERGED
@@ -100,6 +103,11 @@ def contradictions(record: Record) -> Iterator[str]:
     if attacks := recorded.get("attacks"):
         bounds = attack_bounds(_statement(config, accountant), planned.ledger)
         yield from _wrong_epsilons(attacks, bounds or dict.fromkeys(attacks))
+
+
+def _lacking(record: Record) -> list[str]:
+    """The parts of a run that a record names and has no settings of."""
+    return [group for group in NAMED_GROUPS if not record.config.get(group)]
 
 
 def _same_ledger(one: Any, other: Any) -> bool:
@@ -181,15 +189,18 @@ def _statement(config: str, accountant: str) -> Statement:
 
 def has_data(record: Record) -> bool:
     """Whether a record names its data: of the user's own it only has a checksum."""
-    return record.config["dataset"].get("checksum") is None
+    return record.config.get("dataset", {}).get("checksum") is None
 
 
 def differences_of_rerun(record: Record) -> Iterator[str]:
     """What is different after retraining the run of a record, as predicates of a sentence.
 
     On the same processor with the same versions every bit must be the same; differences in these
-    are named. Metrics that later versions added are not in the record, and so not compared.
+    are named. Metrics that later versions added are not in the record, and so not compared; and a
+    record without settings of its data or model, which `contradictions` names, is left alone.
     """
+    if _lacking(record):
+        return
     try:
         again = _retrained(record)
     except UserError as error:

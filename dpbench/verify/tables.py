@@ -8,7 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpbench.records.collect import RECORDS
-from dpbench.reproduce.published import beside, published_target, records_of, text_of
+from dpbench.reproduce.published import (
+    beside,
+    published_target,
+    readable_records_of,
+    records_of,
+    text_of,
+)
 from dpbench.reproduce.render import TEXTS, texts
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
@@ -54,10 +60,10 @@ def unsupported_lines(path: Path) -> Iterator[str]:
 
 
 def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
-    """Runs whose records in two tables have different metrics."""
+    """Runs whose records in two tables have different metrics; of files that can be read."""
     first: dict[str, tuple[str, dict]] = {}
     for path in tables:
-        for record in records_of(path):
+        for record in readable_records_of(path):
             if record.config.get("seed") is None:  # whose runs share a digest
                 continue
             source, metrics = first.setdefault(record.digest, (path.name, record.metrics))

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from dpbench.challenge import protocol as protocols
 from dpbench.challenge.command import challenge
+from dpbench.challenge.entry import read_submission
 from dpbench.challenge.protocol import protocol_of, versions
 from dpbench.config.compose import compose
 from dpbench.config.search_path import searching
@@ -124,6 +125,13 @@ def test_a_recount_trains_what_a_file_lacks_and_finds_what_is_false(small, tmp_p
 def test_what_the_protocol_does_not_leave_open_is_refused(arguments, why):
     with pytest.raises(UserError, match=why):
         challenge(arguments)
+
+
+def test_a_submitted_file_is_named_where_it_is_wrong(tmp_path):
+    file = tmp_path / "entry.records.jsonl"
+    file.write_text("\n{\n")
+    with pytest.raises(UserError, match=f"^{file}, line 2 is not JSON"):
+        read_submission(file)
 
 
 FROZEN = {"1": "d0e91729d1082e9a"}

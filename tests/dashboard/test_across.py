@@ -84,6 +84,24 @@ def test_tasks_of_another_delta_or_of_two_methods_are_not_compared(record_of):
     assert studied(runs(record_of, {"dpsgd": 0.80, "dpsgd_f": 0.90})) == []
 
 
+def test_epsilons_for_another_adjacency_are_not_compared(record_of):
+    made = runs(record_of, {"dpsgd": 0.80, "dpsgd_f": 0.90, "bam": 0.80})
+    for record in made:
+        if record.config["choices"]["dataset"] == "adult":
+            record.privacy["adjacency"] = "zero out one example"
+    assert studied(made) == []
+
+
+def test_another_split_of_a_task_is_no_second_task(record_of):
+    means = {"dpsgd": 0.80, "dpsgd_f": 0.90, "bam": 0.80}
+    made = runs(record_of, means)
+    again = [r for r in runs(record_of, means) if r.config["choices"]["dataset"] == "digits"]
+    for record in again:
+        record.config["dataset"]["test_share"] = 0.5
+    (board,) = studied([*again, *made])
+    assert board["facets"] == ["adult · mlp", "digits · mlp"]
+
+
 def test_the_critical_difference_is_that_of_demsar():
     """Section 3.2.2: four classifiers on fourteen data sets."""
     assert critical_difference(4, 14) == pytest.approx(
@@ -92,7 +110,7 @@ def test_the_critical_difference_is_that_of_demsar():
 
 
 def test_it_is_saved_as_csv_and_latex(records, tmp_path):
-    view = across_view(studied(records)[0], NAMES)
+    view = across_view(studied(records)[0], NAMES, [])
     first, *_ = csv.DictReader(io.StringIO(view["files"]["csv"]))
     assert (first["method"], first["first_rank"], first["verdict"]) == ("dpsgd_f", "1", "better")
     assert float(first["digits · mlp, difference"]) == pytest.approx(0.1)

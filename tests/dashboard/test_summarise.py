@@ -84,17 +84,33 @@ def test_published_records_which_have_no_seed_are_rows_too(summary, record_of):
     assert seeds == ["None", "3"]
 
 
-def test_another_adjacency_stands_in_a_picture_of_its_own(summary, record_of):
+@pytest.mark.parametrize("adjacency", ["add or remove one user", "zero out one example"])
+def test_another_adjacency_stands_in_a_picture_of_its_own(summary, record_of, adjacency):
     other = record_of(seed=1)
-    other.privacy["adjacency"] = "add or remove one user"
+    other.privacy["adjacency"] = adjacency
     facets = {row["facet"] for row in summary(record_of(), other)["rows"]}
-    assert facets == {"digits · mlp", "digits · mlp · add or remove one user"}
+    assert facets == {"digits · mlp", f"digits · mlp · {adjacency}"}
 
 
-def test_adjacencies_whose_epsilons_mean_the_same_share_a_picture(summary, record_of):
-    other = record_of(seed=1)
-    other.privacy["adjacency"] = "zero out one example"
-    assert {row["facet"] for row in summary(record_of(), other)["rows"]} == {"digits · mlp"}
+def test_runs_on_other_examples_are_not_compared(summary, record_of):
+    other = record_of("dpsgd_f", mislabelled=20)
+    other.config["dataset"]["test_share"] = 0.5
+    found = summary(record_of(), other)
+    name = "digits (test_share=0.5, mislabelled=20) · mlp"
+    assert {row["facet"] for row in found["rows"]} == {"digits · mlp", name}
+    assert all(len(board["rows"]) == 1 for board in found["boards"])
+
+
+def test_a_board_names_the_settings_that_its_methods_do_not_share(summary, record_of):
+    other = record_of("dpsgd_f", epochs=7)
+    other.config["choices"]["features"] = "scatter"
+    other.config["optimizer"]["lr"] = 9.0
+    board = summary(record_of(), other)["boards"][0]
+    assert board["notes"][-1] == (
+        "Beside their own settings, methods differ in features (none, scatter), epochs (20, 7)."
+    )
+    board = summary(record_of(), record_of("dpsgd_f"))["boards"][0]
+    assert "differ" not in board["notes"][-1]
 
 
 def test_columns_and_files_of_ones_own_are_compared_only_with_themselves(summary, record_of):

@@ -46,6 +46,10 @@ def test_a_written_bound_is_a_bound(epsilon, digits):
         (8.0, "8.00", "8.00"),
         (1.1, "1.10", "1.10"),
         (1e-9, "0.000001", "0.00"),
+        (999999.991, "1000000.00", "999999.99"),
+        (1234500.0, "1.24e+6", "1.23e+6"),
+        (9.999e26, "1.00e+27", "9.99e+26"),
+        (1.7e308, "1.70e+308", "1.70e+308"),
     ],
 )
 def test_two_decimals_are_written_and_more_of_a_small_bound(epsilon, up, down):

@@ -125,6 +125,10 @@ def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
         (["privacy", "guarantee"], "certain", "guarantee"),
         (["privacy", "pld"], "1.5", "pld"),
         (["privacy", "ledger"], {}, "ledger"),
+        *((["privacy", "delta"], d, "between 0 and 1") for d in (0, 1.0, -1, math.nan, math.inf)),
+        (["metrics", "test/accuracy"], 80.0, "test/accuracy 80.0 is not between 0 and 1"),
+        (["metrics", "test/accuracy/a"], -0.5, "test/accuracy/a -0.5 is not between 0 and 1"),
+        (["metrics", "test/ece"], math.inf, "test/ece inf is not between 0 and 1"),
         (["provenance"], 3, "provenance"),
         (["status"], None, "status"),
         (["status"], "done", "status"),
@@ -139,6 +143,20 @@ def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
 )
 def test_a_record_of_another_shape_is_left_out_with_the_reason(path, value, why):
     assert why in parse(spoiled(path, value), "x").reason
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("test/accuracy", math.nan),
+        ("test/accuracy", 1.0000001),
+        ("validation/noisy_accuracy", 1.2),
+        ("test/r2", -3.0),
+        ("test/of_a_plug_in", 80.0),
+    ],
+)
+def test_what_is_no_share_may_be_any_number(name, value):
+    assert isinstance(parse(spoiled(["metrics", name], value), "x"), Record)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The answers of `dpbench checklist`, on records made up for them."""
 
 import csv
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -32,7 +33,7 @@ def answers(tmp_path):
 
 def changed(one, **config):
     """A record with other settings; a dict is merged into what is there."""
-    old = one.config
+    old = {"dataset": {}, "users": {}, **one.config}
     new = {k: {**old[k], **v} if isinstance(v, dict) else v for k, v in config.items()}
     return replace(one, config={**old, **new})
 
@@ -80,6 +81,26 @@ def test_two_seeds_are_not_several_and_what_has_no_pair_is_not_compared(answers)
     assert answers(*alone)["budgets"] == "no (1)", "the baseline has no run there"
 
 
+@pytest.mark.parametrize(
+    "config",
+    [{"dataset": {"test_share": 0.5}}, {"mislabelled": 20}, {"users": {"number": 9}}],
+)
+def test_runs_on_other_examples_are_not_compared(answers, config):
+    others = [changed(r, **config) if r.config["method"]["name"] == "bam" else r for r in both()]
+    assert answers(*others)["seeds"] == "no (0)"
+
+
+@pytest.mark.parametrize(
+    "terms", [{"delta": 1e-3}, {"unit": "user"}, {"adjacency": "zero out one example"}]
+)
+def test_epsilons_on_other_terms_are_not_compared(answers, terms):
+    others = [
+        replace(r, privacy={**r.privacy, **terms}) if r.config["method"]["name"] == "bam" else r
+        for r in both()
+    ]
+    assert answers(*others)["seeds"] == "no (0)"
+
+
 def test_a_search_is_counted_and_only_a_private_one_is_in_epsilon(answers):
     trial = changed(record("bam", "eps3", 50), validation=0.1)
     assert answers(*both(), trial)["search in epsilon"] == "no (1 trial)"
@@ -113,6 +134,33 @@ def test_a_committed_table_excuses_rows_at_the_edge_of_their_range(tmp_path):
     (psac,) = (line for line in page.splitlines() if line.startswith("| dpsgd_psac |"))
     assert "worse" not in psac
     assert "no (80 trials)" in psac
+
+
+def test_a_search_that_is_no_text_is_named(tmp_path):
+    results = conf_folder().parent / "results" / "tables"
+    (tmp_path / "tables").mkdir()
+    shutil.copy(results / "bam_lambda.records.jsonl", tmp_path / "tables")
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "bam_lambda-bam.csv").write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"bam_lambda-bam.csv is not UTF-8 text: restore or delete"):
+        checklist(["bam_lambda", f"results_dir={tmp_path}", f"out={tmp_path / 'c'}"])
+
+
+@pytest.mark.parametrize(
+    ("records", "sentence"),
+    [
+        ([record("dpsgd")], "has runs of dpsgd alone: add those of a method"),
+        (
+            [changed(record("bam"), validation=0.1, trial="a")],
+            "has only trials of searches, on validation splits: add runs that are tested",
+        ),
+    ],
+)
+def test_a_folder_with_nothing_to_compare_is_refused_in_a_sentence(tmp_path, records, sentence):
+    for one in records:
+        one.save(tmp_path)
+    with pytest.raises(UserError, match=sentence):
+        checklist([str(tmp_path), f"out={tmp_path / 'c'}"])
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.run_config import run_config
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
+from dpbench.verify.command import verify
 from dpbench.verify.records import (
     _epsilons_of_ledger,
     _planned,
@@ -35,6 +37,15 @@ def changed(record: Record, part: str, **values) -> Record:
     plain[part] |= values
     del plain["checksum"]
     return parse(json.dumps(plain | {"checksum": checksum(plain)}), "changed")
+
+
+@pytest.mark.parametrize("groups", [["model"], ["dataset"], ["dataset", "model"]])
+def test_a_record_without_settings_of_its_data_or_model_is_found(record, groups, tmp_path):
+    config = {key: part for key, part in record.config.items() if key not in groups}
+    replace(record, config=config).save(tmp_path)
+    _, problems = verify([f"results_dir={tmp_path}", "rerun=1"])
+    said = f"has no settings of its {' and '.join(groups)}, so it cannot be verified."
+    assert [p.description for p in problems if "uncommitted" not in p.description] == [said]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,21 @@ def test_published_epsilons_follow_from_their_settings(path):
     assert [found for record in records(path) for found in contradictions(record)] == []
 
 
+@pytest.mark.parametrize("names", [[], ["bam_lambda"]])
+@pytest.mark.parametrize("broken", ["not UTF-8 text", "not a regular file"])
+def test_a_file_of_records_that_cannot_be_read_is_a_problem(tmp_path, names, broken):
+    page = PUBLISHED[0].with_name("bam_lambda.md")
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / page.name).write_text(page.read_text())
+    path = tmp_path / "tables" / "bam_lambda.records.jsonl"
+    if broken == "not UTF-8 text":
+        path.write_bytes(b"\xff")
+    else:
+        path.symlink_to("nowhere")
+    _, problems = verify([*names, f"results_dir={tmp_path}"])
+    assert f"cannot be verified: {path} is {broken}." in [p.description for p in problems]
+
+
 @pytest.mark.slow
 def test_published_tables_agree_on_the_runs_that_they_share():
     assert list(conflicting_records(PUBLISHED)) == []

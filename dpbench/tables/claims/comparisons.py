@@ -19,8 +19,8 @@ class Comparison:
 
     gaps: the row's value - the other's for each of the seeds that both have; printed: the gap of
     the printed numbers; margin: the largest gap that does not matter; all in the quantity's unit.
-    favour: 1 where the claim needs gaps above `by`, -1 where below -by. excused: whether the row
-    that loses was tuned at an end of the range that was tried, which may be why.
+    favour: 1 where the claim needs gaps above `by`, -1 where below -by. excused: whether the loser
+    was tuned at an end of the range that was tried, which may be why.
     """
 
     condition: str
@@ -55,6 +55,11 @@ class Comparison:
             seed: (self.favour * gap - self.by) / unit
             for seed, gap in zip(self.seeds, self.gaps, strict=True)
         }
+
+    @property
+    def loser(self) -> str | float:
+        """The row, or the number, that what is claimed of the gaps speaks against."""
+        return self.than if statistics.fmean(self.in_favour.values()) > 0 else self.row
 
     @property
     def test(self) -> PairedTest:
@@ -222,9 +227,8 @@ class Evidence:
 
     def _is_excused(self, found: Comparison) -> bool:
         """Whether the row that loses was tuned at an end of the range that was tried."""
-        wins = statistics.fmean(found.in_favour.values()) > 0
-        loser = found.than if wins else found.row
-        return isinstance(loser, str) and self._full_name(found.condition, loser) in self.at_edge
+        name = found.loser
+        return isinstance(name, str) and self._full_name(found.condition, name) in self.at_edge
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
         row = self.rows.get(self._full_name(condition, name))

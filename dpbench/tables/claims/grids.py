@@ -4,13 +4,14 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from dpbench.metrics.paired_t import LEVEL
+from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.tables.conditions import row_name
 from dpbench.tables.counts import counted, tally
 from dpbench.tables.grid import NO_VALUE, Grid, interval_text, number, signed
 from dpbench.tables.verdict_words import FAILS, FORMS, NOT_RUN
 
-AT_EDGE = ": the row that loses was tuned at the edge of its range"
+AT_EDGE = ": {} was tuned at the edge of its range"
 
 RULE = (
     "Claims: a gap is the row's value minus the other's, paired by seed, with its 95% interval by "
@@ -24,6 +25,16 @@ RULE = (
     "side; it does not hold if the effect is shown to lie below 0 or to be smaller than a margin. "
     "docs/verdicts.md explains the rule."
 )
+
+RULE_OF_BY = (
+    "A claim of a gap of at least some size, or that a row falls behind by at most some size, is "
+    "judged by the gap less that size; it is not refuted by a gap that is smaller than the margin."
+)
+
+
+def rules_of(claims: Iterable[Claim]) -> list[str]:
+    """The sentences that say how claims are judged."""
+    return [RULE, *([RULE_OF_BY] if any(claim.by for claim in claims) else [])]
 
 
 def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
@@ -46,7 +57,7 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
             gap_text(c),
             number(c.margin, None),
             _printed_text(c),
-            c.verdict + (AT_EDGE if c.excused else ""),
+            c.verdict + (AT_EDGE.format(c.loser) if c.excused else ""),
         )
         for j in judged
         for c in j.comparisons
@@ -70,16 +81,19 @@ def count_verdicts(verdicts: Iterable[str], failed: Sequence[str] = ()) -> str:
 
 
 def chance_line(judged: Sequence[JudgedClaim]) -> str:
-    """How many comparisons the claims make, and how many chance alone would decide wrongly."""
-    tested = [j for j in judged if j.verdict != NOT_RUN]
-    number_of = sum(c.verdict != NOT_RUN for j in tested for c in j.comparisons)
-    if not tested:
+    """How many comparisons of two rows the claims make, and how many chance alone would decide
+    wrongly; "" where they make none without a gap `by` some size."""
+    run = [[c for c in j.comparisons if c.verdict != NOT_RUN] for j in judged]
+    equal = [[c for c in found if isinstance(c.than, str) and not c.by] for found in run]
+    claims, number_of = sum(map(bool, equal)), sum(map(len, equal))
+    if not claims:
         return ""
+    which = "" if number_of == sum(map(len, run)) else " of two rows without a size of the gap"
     return (
-        f"The claims make {counted(number_of, 'comparison')}. If no row differed from another, "
-        f"{LEVEL * number_of:.1f} of them would seem to differ at 5% each; Holm's correction "
-        f"leaves at most {LEVEL * len(tested):.1f} of {counted(len(tested), 'claim')} in which one "
-        "does."
+        f"The claims make {counted(number_of, 'comparison')}{which}. If no row differed from "
+        f"another, {LEVEL * number_of:.1f} of them would seem to differ at 5% each; Holm's "
+        f"correction leaves at most {LEVEL * claims:.1f} of {counted(claims, 'claim')} in which "
+        "one does."
     )
 
 

@@ -4,6 +4,7 @@ import pytest
 from dpbench.metrics.metric import Margin
 from dpbench.system.errors import UserError
 from dpbench.tables.claims.comparisons import evidence
+from dpbench.tables.claims.grids import RULE, RULE_OF_BY, chance_line, comparisons_grid, rules_of
 from dpbench.tables.claims.quantities import PrintedNumber, Quantity
 from dpbench.tables.columns import Column
 from dpbench.tables.published import Published
@@ -189,6 +190,38 @@ def test_a_row_tuned_at_the_edge_of_its_range_cannot_fail_a_claim(under_both):
 def test_the_page_names_the_rows_that_were_tuned_at_an_edge(build):
     (note,) = [n for n in build(at_edge=["fair"]).notes if n.startswith("Tuned at an edge")]
     assert ": fair. " in note
+
+
+def test_each_excused_comparison_names_the_row_that_loses(under_both):
+    """Four points behind where five are allowed, dpsgd is the row that the claim speaks against."""
+    edges = ("x, fair", "x, dpsgd")
+    found = under_both(-0.04, 0.1, edges, near={"by": -5.0})
+    told = [line[-1] for line in comparisons_grid([*found.values()]).rows]
+    assert told == [
+        *("undecided: fair was tuned at the edge of its range", "holds"),
+        *("undecided: dpsgd was tuned at the edge of its range", "holds"),
+    ]
+
+
+def test_the_rules_tell_of_a_size_where_a_claim_has_one(judged):
+    claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_a"]}
+    without, with_size = (judged((0.75,), {**claim, "by": by}).claim for by in (0, -2))
+    assert rules_of([without]) == [RULE]
+    assert rules_of([without, with_size]) == [RULE, RULE_OF_BY]
+
+
+def test_chance_is_told_of_comparisons_of_two_rows_without_a_size_alone(judged):
+    claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_a"]}
+    changes = ({}, {"by": -2}, {"than": [50]})
+    plain, by, number = (judged((0.75, 0.79), {**claim, **change}) for change in changes)
+    told = "If no row differed from another, 0.1 of them would seem to differ at 5% each;"
+    assert chance_line([plain]).startswith(f"The claims make 1 comparison. {told}")
+    mixed = chance_line([plain, by, number])
+    assert mixed.startswith(
+        "The claims make 1 comparison of two rows without a size of the gap. If"
+    )
+    assert mixed.endswith("of 1 claim in which one does.")
+    assert chance_line([by, number]) == ""
 
 
 def test_a_diverged_run_leaves_a_claim_undecided(build, run, runs):
