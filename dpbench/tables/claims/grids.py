@@ -88,7 +88,7 @@ def chance_line(judged: Sequence[JudgedClaim]) -> str:
     claims, number_of = sum(map(bool, equal)), sum(map(len, equal))
     if not claims:
         return ""
-    which = "" if number_of == sum(map(len, run)) else " of two rows without a size of the gap"
+    which = "" if number_of == sum(map(len, run)) else " of two rows that claim no size"
     return (
         f"The claims make {counted(number_of, 'comparison')}{which}. If no row differed from "
         f"another, {LEVEL * number_of:.1f} of them would seem to differ at 5% each; Holm's "
