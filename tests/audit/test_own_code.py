@@ -4,6 +4,7 @@ import json
 import os
 import random
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpbench import audit
-from dpbench.audit.code.audited import Audited, AuditedStep
+from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import CHECKS, findings
 from dpbench.audit.code.door import report_of_functions
 from dpbench.audit.code.examples import MadeUp, given
@@ -170,6 +171,88 @@ def test_what_the_code_raises_is_told_with_its_line():
 
     with pytest.raises(UserError, match=r"ValueError: no such thing \(line \d+ of .*test_own_code"):
         report_of_functions({"step": factory}, None, {})
+
+
+def quitting(*args):
+    raise SystemExit(0)
+
+
+def quitting_step(task):
+    return torch.zeros(task.features), quitting
+
+
+def quitting_training(task):
+    yield torch.zeros(task.features)
+    quitting()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["step=tests.audit.test_own_code:quitting"],
+        ["step=tests.audit.test_own_code:quitting_step"],
+        ["training=tests.audit.test_own_code:quitting_training"],
+        ["step=tests.audit.loops.plain:factory", "examples=tests.audit.test_own_code:quitting"],
+        ["step=quits_when_imported:factory"],
+    ],
+)
+def test_code_that_exits_is_told_and_does_not_end_the_audit_as_if_it_passed(
+    words, capsys, monkeypatch, tmp_path
+):
+    (tmp_path / "quits_when_imported.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"out={tmp_path / 'page.md'}"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert " raised SystemExit: 0 (line " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "returned", [0.5, True, "done", [], [0.5], {"loss": 0.5}, torch.tensor(0.5), object()]
+)
+def test_what_a_step_returns_beside_parameters_is_ignored(returned):
+    def factory(task):
+        weights = torch.zeros(2)
+
+        def step(inputs, targets):
+            weights.add_(1)
+            return returned
+
+        return weights, step
+
+    code = AuditedStep("with a loss", factory, Claim())
+    assert code.sums(MadeUp().usual(1.0)).tolist() == [[-64.0, -64.0]]
+
+
+def test_parameters_that_grow_are_refused():
+    def factory(task):
+        yield torch.zeros(2)
+        yield torch.zeros(3)
+
+    code = AuditedTraining("growing", factory, Claim())
+    with pytest.raises(UserError, match="released 2 numbers, and then 3"):
+        code.exact_sum(MadeUp().usual(1.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stop", "when"),
+    [(-1, "before its initial parameters"), (0, "after 0 of 40"), (10, "after 10 of 40")],
+)
+def test_a_training_that_stops_early_is_refuted(stop, when):
+    released = factory_of("poisson")
+    code = AuditedTraining("short", lambda task: islice(released(task), stop + 1), Claim())
+    found = dict(findings(code))
+    assert found["releases"].verdict == REFUTED
+    assert f"short stopped {when}" in found["releases"].sentence
+    assert found["noise scale"].verdict == found["sampling"].verdict == SKIPPED
+
+
+def test_a_training_that_stops_between_its_claimed_steps_and_those_of_a_check_is_refuted():
+    released = factory_of("poisson")
+    code = AuditedTraining("short", lambda task: islice(released(task), 51), Claim(steps=60))
+    assert "short stopped after 50 of 60 steps" in finding_of("releases", code).sentence
 
 
 def test_noise_that_the_task_does_not_govern_is_told():

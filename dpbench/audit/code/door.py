@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dpbench.audit.audit import Audit
 from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
+from dpbench.audit.code.errors import errors_told
 from dpbench.audit.code.examples import Examples, MadeUp, given
 from dpbench.audit.code.finding import NOTHING, Finding, refuted
 from dpbench.audit.code.report import Report
@@ -157,15 +159,18 @@ def loaded(name: str) -> Callable:
         raise UserError(f"{name} names no factory: write package.module:factory.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    with errors_told(name):
+        found = _imported(name, module, attribute)
+    if not callable(found):
+        raise UserError(f"{name} is no function: name a factory.")
+    return found
+
+
+def _imported(name: str, module: str, attribute: str) -> Any:
     try:
-        found: Any = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
+        return attrgetter(attribute)(import_module(module))
     except (ImportError, AttributeError) as error:
         raise UserError(
             f"{name} cannot be imported ({first_line(error)}): start dpbench in the folder of its "
             "module, or install it beside dpbench."
         ) from error
-    if not callable(found):
-        raise UserError(f"{name} is no function: name a factory.")
-    return found
