@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from dpbench import audit
 from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import CHECKS, findings
+from dpbench.audit.code.checks import noise as noise_checks
 from dpbench.audit.code.door import report_of_functions
 from dpbench.audit.code.examples import MadeUp, given
 from dpbench.audit.code.finding import FLAGGED, PASSED, SKIPPED, Finding
@@ -253,6 +254,53 @@ def test_a_training_that_stops_between_its_claimed_steps_and_those_of_a_check_is
     released = factory_of("poisson")
     code = AuditedTraining("short", lambda task: islice(released(task), 51), Claim(steps=60))
     assert "short stopped after 50 of 60 steps" in finding_of("releases", code).sentence
+
+
+@pytest.mark.slow
+def test_noise_that_is_small_in_one_late_step_is_refuted():
+    steps = (
+        "for task in [__import__('dataclasses').replace(task, noise_multiplier="
+        "task.noise_multiplier * (0.05 if k == 35 else 1)) for k in range(task.steps)]:"
+    )
+    code = audited("poisson", "for _ in range(task.steps):", steps)
+    assert "In some steps the noise has 0.0" in finding_of("noise scale", code).sentence
+
+
+@pytest.mark.slow
+def test_of_a_long_training_all_steps_are_looked_at(monkeypatch):
+    for name, value in {"DRAWS": 1, "STEPS_OF_LEAST_RUNS": 300, "MOST_NUMBERS": 1000}.items():
+        monkeypatch.setattr(noise_checks, name, value)
+    code = audited("poisson", steps=150)
+    assert noise_checks.noise_as_claimed(code).shape == (2, 150, 7)
+    assert finding_of("noise scale", code).verdict == PASSED
+
+
+def seeded_step(task):
+    torch.manual_seed(0)
+    return Skipping()(task)
+
+
+def seeded_training(task):
+    weights, step = seeded_step(task)
+    yield weights
+    for _ in range(task.steps):
+        step(task.inputs, task.targets)
+        yield weights
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "factory", "verdict"),
+    [
+        (AuditedStep, Skipping(), PASSED),
+        (AuditedStep, seeded_step, FLAGGED),
+        (AuditedTraining, seeded_training, FLAGGED),
+    ],
+)
+def test_a_seed_that_the_code_sets_itself_is_flagged(make, factory, verdict):
+    finding = finding_of("noise independence", make("seeded", factory, Claim()))
+    assert finding.verdict == verdict
+    assert ("the code seeds them itself" in finding.sentence) == (verdict == FLAGGED)
 
 
 def test_noise_that_the_task_does_not_govern_is_told():
