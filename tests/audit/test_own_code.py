@@ -356,6 +356,14 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(
     assert why in capsys.readouterr().err
 
 
+def test_from_python_functions_may_be_named(monkeypatch):
+    monkeypatch.setattr("dpbench.audit.code.door.findings", lambda code: iter(()))
+    here = "tests.audit.test_own_code"
+    report = audit(step=f"{here}:seeded_step", examples=f"{here}:labelled", canaries=0)
+    assert report.command == f"dpbench audit step={here}:seeded_step canaries=0"
+    assert report.command == audit(step=seeded_step, canaries=0).command
+
+
 def test_from_python_one_factory_is_given():
     with pytest.raises(UserError, match="give one factory"):
         audit(noise_multiplier=1.0)

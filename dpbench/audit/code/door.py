@@ -32,6 +32,7 @@ from dpbench.system.validate import (
     number,
     path_of,
     positive,
+    quoted,
     spelled_integer,
     spelled_number,
 )
@@ -113,21 +114,30 @@ def report_of(
 
 
 def report_of_functions(
-    factories: Mapping[str, Callable | None],
-    examples: Callable | None,
+    factories: Mapping[str, Callable | str | None],
+    examples: Callable | str | None,
     settings: Mapping[str, object],
 ) -> Report:
     """The report on the one factory that is given, with settings as on the command line."""
     named = [(kind, factory) for kind, factory in factories.items() if factory is not None]
     if len(named) != 1:
         raise UserError("give one factory: audit(step=...) or audit(training=...).")
-    ((kind, factory),) = named
+    ((kind, of),) = named
+    name, factory = named_function(kind, of)
     spelled = [f"{key}={value}" for key, value in settings.items()]
-    name = f"{factory.__module__}:{getattr(factory, '__qualname__', 'factory')}"
     command = shlex.join(["dpbench", "audit", f"{kind}={name}", *spelled])
-    made = given("examples", examples) if examples else MadeUp()
+    made = given(*named_function("examples", examples)) if examples else MadeUp()
     chosen = key_values("audit", DEFAULTS, spelled)
     return report_of(kind, name, factory, made, chosen, command)
+
+
+def named_function(setting: str, function: Callable | str) -> tuple[str, Callable]:
+    """The name of a function and itself, whichever is given; UserError for what is neither."""
+    if isinstance(function, str):
+        return function, loaded(function)
+    if not callable(function):
+        raise UserError(f"{setting}={quoted(function)} is no function: give one, or its name.")
+    return f"{function.__module__}:{getattr(function, '__qualname__', setting)}", function
 
 
 def claim_of(settings: Mapping[str, str]) -> Claim:
