@@ -303,6 +303,15 @@ def test_a_seed_that_the_code_sets_itself_is_flagged(make, factory, verdict):
     assert ("the code seeds them itself" in finding.sentence) == (verdict == FLAGGED)
 
 
+def test_a_module_that_python_cannot_read_is_told(tmp_path, monkeypatch):
+    (tmp_path / "unreadable_module.py").write_text("def factory(:")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        UserError, match=r"SyntaxError: .* \(unreadable_module.py, line 1\); correct"
+    ):
+        audit(step="unreadable_module:factory")
+
+
 def test_noise_that_the_task_does_not_govern_is_told():
     code = audited("plain", "task.noise_multiplier * task.bound)", "1.0)")
     finding = finding_of("noise scale", code)

@@ -1,5 +1,6 @@
 """Errors that audited code raises, told to its owner."""
 
+import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,8 +8,8 @@ from pathlib import Path
 
 from dpbench.system.errors import UserError
 
-NOT_THEIRS = (str(Path(__file__).parents[2]), "<frozen")
-"""How files begin that are no code of the owner's: those of dpbench, and Python's imports."""
+NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"), "<frozen")
+"""How files begin that are no code of the owner's: those of dpbench and of Python itself."""
 
 
 @contextmanager
