@@ -16,6 +16,7 @@ from dpbench.execution.run_config import run_config
 from dpbench.records.reading import Unreadable, load, read
 from dpbench.reproduce import Page, command
 from dpbench.system.errors import UserError
+from tests.records.plain_record import record
 
 SMALL = {"epochs": 1, "model": "logistic", "batch_size": 512}
 
@@ -78,6 +79,29 @@ def test_settings_may_be_numpy_s_scalars_and_paths():
         "model.widths=[1]",
         "method.a={b:0.1}",
     ]
+
+
+def test_a_tuple_is_a_list():
+    settings = {"dataset.drop": ("c",), "dataset.standardise": {"x": (0, 1)}}
+    assert as_overrides((), settings) == ["dataset.drop=[c]", "dataset.standardise={x:[0,1]}"]
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda: dpbench.reproduce(), "table= is unknown: choose from"),
+        (lambda: dpbench.reproduce(table="dema"), "table=dema is unknown: did you mean demo?"),
+        (lambda: dpbench.reproduce("demo", table={"seeds": [0]}), r"is set by the table: use tab"),
+        (lambda: dpbench.frame(None), r"or a list of records and their paths, such as frame\(\["),
+        (lambda: dpbench.frame(record()), r"or a list of records and their paths, such as frame"),
+        (lambda: dpbench.audit(step=3), "step=3 is no function: give one, or its name"),
+        (lambda: dpbench.audit(step="nowhere:f"), "nowhere:f cannot be imported"),
+        (lambda: dpbench.audit(step=len, examples=3), "examples=3 is no function"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_in_one_sentence(call, why):
+    with pytest.raises(UserError, match=why):
+        call()
 
 
 @pytest.mark.parametrize("call", [dpbench.run, functools.partial(dpbench.reproduce, "demo")])

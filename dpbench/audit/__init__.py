@@ -20,16 +20,17 @@ class AuditCode(ModuleType):
 
     def __call__(
         self,
-        step: Callable | None = None,
-        training: Callable | None = None,
-        examples: Callable | None = None,
+        step: Callable | str | None = None,
+        training: Callable | str | None = None,
+        examples: Callable | str | None = None,
         **settings: object,
     ) -> "Report":
         """Audit the factory of a step or of a training (docs/audit_your_code.md).
 
-        examples: a function of their number, for code that takes no made-up ones. settings: those
-        of `dpbench audit step=`, such as `noise_multiplier=1.1`. The report has a `verdict` and a
-        `page`. Raises UserError for invalid settings, and for code that fails.
+        examples: a function of their number, for code that takes no made-up ones. Each may be a
+        function or its name, `package.module:name`. settings: those of `dpbench audit step=`, such
+        as `noise_multiplier=1.1`. The report has a `verdict` and a `page`. Raises UserError for
+        invalid settings, and for code that fails.
         """
         from dpbench.audit.code.door import report_of_functions
 

@@ -58,7 +58,7 @@ def _plain(value: object) -> object:
         return value.item()
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}

@@ -49,6 +49,8 @@ def frame(
     if isinstance(source, str | Path):
         records, unreadable = readable(Path(source))
         source = [*records, *unreadable]
+    if not isinstance(source, Iterable):
+        raise _no_source()
     records = [record for record in _readable(source) if audits or not record.is_audit]
     configs = [dict(leaves(record.config)) for record in records]
     if settings is None:
@@ -72,10 +74,15 @@ def _readable(entries: Iterable[Source]) -> Iterator[Record]:
         elif isinstance(found, Unreadable):
             warnings.warn(f"{found.source} {found.reason}: it is left out.", stacklevel=3)
         else:
-            raise UserError(
-                "frame takes a results folder, or records and their paths; dpbench.records.reading"
-                ".load returns None for a file that is not a record."
-            )
+            raise _no_source()
+
+
+def _no_source() -> UserError:
+    return UserError(
+        "frame takes a results folder, or a list of records and their paths, such as "
+        "frame([record]); dpbench.records.reading.load returns None for a file that is not a "
+        "record."
+    )
 
 
 def _row(record: Record) -> dict:

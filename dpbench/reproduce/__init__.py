@@ -17,7 +17,7 @@ class Page(str):
 class Reproduce(ModuleType):
     """The class of this package, which makes it callable."""
 
-    def __call__(self, table: str, *overrides: str, **settings: object) -> Page:
+    def __call__(self, table: str = "", /, *overrides: str, **settings: object) -> Page:
         """Execute the missing runs of a table, write `results/tables/TABLE.*`, and return its page.
 
         overrides, settings: see `dpbench.run`; `scale="cpu_hour"` runs a smaller one.
@@ -26,7 +26,8 @@ class Reproduce(ModuleType):
         from dpbench.execution.python_api import as_overrides
         from dpbench.reproduce.command import reproduce
 
-        return Page(reproduce(table, as_overrides(overrides, settings)))
+        name = table or str(settings.pop("table", ""))
+        return Page(reproduce(name, as_overrides(overrides, settings)))
 
 
 sys.modules[__name__].__class__ = Reproduce

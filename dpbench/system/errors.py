@@ -85,9 +85,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if not names:
         return "there are none."
     if matches:
-        return f"did you mean {' or '.join(matches)}?"
+        return f"did you mean {' or '.join(map(spaced, matches))}?"
     more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f"choose from {', '.join(names[:MAX_LISTED])}{more}."
+    return f"choose from {', '.join(map(spaced, names[:MAX_LISTED]))}{more}."
+
+
+def spaced(name: str) -> str:
+    """The name, in quotes if it begins or ends with spaces, which nobody would see."""
+    return name if name == name.strip() else repr(name)
 
 
 def _parts(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeGuard, Union, get_args
 
 from msgspec import Meta, Struct
 
-from dpbench.system.errors import UserError, nearest
+from dpbench.system.errors import UserError, nearest, spaced
 
 SMALLEST, LARGEST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """The range of normal float32 numbers: in a computation, less would be 0 and more infinite."""
@@ -45,8 +45,9 @@ def quoted(value: object) -> str:
 
 
 def shown(text: str) -> str:
-    """A name as a message shows it: without control characters, and truncated where it is long."""
-    return _truncated(text if text.isprintable() else repr(text))
+    """A name as a message shows it: without control characters, with spaces at its ends to be seen,
+    and truncated where it is long."""
+    return _truncated(spaced(text) if text.isprintable() else repr(text))
 
 
 def is_number(value: object) -> TypeGuard[float]:

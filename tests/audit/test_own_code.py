@@ -4,6 +4,7 @@ import json
 import os
 import random
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from dpbench import audit
-from dpbench.audit.code.audited import Audited, AuditedStep
+from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import CHECKS, findings
+from dpbench.audit.code.checks import noise as noise_checks
 from dpbench.audit.code.door import report_of_functions
 from dpbench.audit.code.examples import MadeUp, given
 from dpbench.audit.code.finding import FLAGGED, PASSED, SKIPPED, Finding
@@ -172,6 +174,144 @@ def test_what_the_code_raises_is_told_with_its_line():
         report_of_functions({"step": factory}, None, {})
 
 
+def quitting(*args):
+    raise SystemExit(0)
+
+
+def quitting_step(task):
+    return torch.zeros(task.features), quitting
+
+
+def quitting_training(task):
+    yield torch.zeros(task.features)
+    quitting()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["step=tests.audit.test_own_code:quitting"],
+        ["step=tests.audit.test_own_code:quitting_step"],
+        ["training=tests.audit.test_own_code:quitting_training"],
+        ["step=tests.audit.loops.plain:factory", "examples=tests.audit.test_own_code:quitting"],
+        ["step=quits_when_imported:factory"],
+    ],
+)
+def test_code_that_exits_is_told_and_does_not_end_the_audit_as_if_it_passed(
+    words, capsys, monkeypatch, tmp_path
+):
+    (tmp_path / "quits_when_imported.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"out={tmp_path / 'page.md'}"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert " raised SystemExit: 0 (line " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "returned", [0.5, True, "done", [], [0.5], {"loss": 0.5}, torch.tensor(0.5), object()]
+)
+def test_what_a_step_returns_beside_parameters_is_ignored(returned):
+    def factory(task):
+        weights = torch.zeros(2)
+
+        def step(inputs, targets):
+            weights.add_(1)
+            return returned
+
+        return weights, step
+
+    code = AuditedStep("with a loss", factory, Claim())
+    assert code.sums(MadeUp().usual(1.0)).tolist() == [[-64.0, -64.0]]
+
+
+def test_parameters_that_grow_are_refused():
+    def factory(task):
+        yield torch.zeros(2)
+        yield torch.zeros(3)
+
+    code = AuditedTraining("growing", factory, Claim())
+    with pytest.raises(UserError, match="released 2 numbers, and then 3"):
+        code.exact_sum(MadeUp().usual(1.0))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stop", "when"),
+    [(-1, "before its initial parameters"), (0, "after 0 of 40"), (10, "after 10 of 40")],
+)
+def test_a_training_that_stops_early_is_refuted(stop, when):
+    released = factory_of("poisson")
+    code = AuditedTraining("short", lambda task: islice(released(task), stop + 1), Claim())
+    found = dict(findings(code))
+    assert found["releases"].verdict == REFUTED
+    assert f"short stopped {when}" in found["releases"].sentence
+    assert found["noise scale"].verdict == found["sampling"].verdict == SKIPPED
+
+
+def test_a_training_that_stops_between_its_claimed_steps_and_those_of_a_check_is_refuted():
+    released = factory_of("poisson")
+    code = AuditedTraining("short", lambda task: islice(released(task), 51), Claim(steps=60))
+    assert "short stopped after 50 of 60 steps" in finding_of("releases", code).sentence
+
+
+@pytest.mark.slow
+def test_noise_that_is_small_in_one_late_step_is_refuted():
+    steps = (
+        "for task in [__import__('dataclasses').replace(task, noise_multiplier="
+        "task.noise_multiplier * (0.05 if k == 35 else 1)) for k in range(task.steps)]:"
+    )
+    code = audited("poisson", "for _ in range(task.steps):", steps)
+    assert "In some steps the noise has 0.0" in finding_of("noise scale", code).sentence
+
+
+@pytest.mark.slow
+def test_of_a_long_training_all_steps_are_looked_at(monkeypatch):
+    for name, value in {"DRAWS": 1, "STEPS_OF_LEAST_RUNS": 300, "MOST_NUMBERS": 1000}.items():
+        monkeypatch.setattr(noise_checks, name, value)
+    code = audited("poisson", steps=150)
+    assert noise_checks.noise_as_claimed(code).shape == (2, 150, 7)
+    assert finding_of("noise scale", code).verdict == PASSED
+
+
+def seeded_step(task):
+    torch.manual_seed(0)
+    return Skipping()(task)
+
+
+def seeded_training(task):
+    weights, step = seeded_step(task)
+    yield weights
+    for _ in range(task.steps):
+        step(task.inputs, task.targets)
+        yield weights
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("make", "factory", "verdict"),
+    [
+        (AuditedStep, Skipping(), PASSED),
+        (AuditedStep, seeded_step, FLAGGED),
+        (AuditedTraining, seeded_training, FLAGGED),
+    ],
+)
+def test_a_seed_that_the_code_sets_itself_is_flagged(make, factory, verdict):
+    finding = finding_of("noise independence", make("seeded", factory, Claim()))
+    assert finding.verdict == verdict
+    assert ("the code seeds them itself" in finding.sentence) == (verdict == FLAGGED)
+
+
+def test_a_module_that_python_cannot_read_is_told(tmp_path, monkeypatch):
+    (tmp_path / "unreadable_module.py").write_text("def factory(:")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        UserError, match=r"SyntaxError: .* \(unreadable_module.py, line 1\); correct"
+    ):
+        audit(step="unreadable_module:factory")
+
+
 def test_noise_that_the_task_does_not_govern_is_told():
     code = audited("plain", "task.noise_multiplier * task.bound)", "1.0)")
     finding = finding_of("noise scale", code)
@@ -223,6 +363,14 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(
         main()
     assert left.value.code == 2
     assert why in capsys.readouterr().err
+
+
+def test_from_python_functions_may_be_named(monkeypatch):
+    monkeypatch.setattr("dpbench.audit.code.door.findings", lambda code: iter(()))
+    here = "tests.audit.test_own_code"
+    report = audit(step=f"{here}:seeded_step", examples=f"{here}:labelled", canaries=0)
+    assert report.command == f"dpbench audit step={here}:seeded_step canaries=0"
+    assert report.command == audit(step=seeded_step, canaries=0).command
 
 
 def test_from_python_one_factory_is_given():

@@ -2,20 +2,19 @@
 
 import random
 import sys
-import traceback
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpbench.audit.code.errors import errors_told
 from dpbench.audit.code.examples import LENGTH, Examples, MadeUp, one_hot
 from dpbench.audit.code.task import Batch, Claim, Task
 from dpbench.system.errors import UserError
@@ -57,12 +56,18 @@ class Audited(ABC):
     kind: ClassVar[str]
 
     @abstractmethod
-    def sums(self, batch: Batch, steps: int = 1, draws: int = 0, **settings: Any) -> Tensor:
-        """The noisy sums [steps, D] in units of the bound, of steps that each use all examples.
+    def heard(
+        self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
+    ) -> Iterator[Tensor]:
+        """The noisy sum [D] in units of the bound, of each step; each step uses all examples.
 
-        draws: a seed of the global generators for all that follows the initial parameters.
-        settings: of the task, such as noise_multiplier.
+        draws: a seed of the global generators for all that follows the initial parameters, None to
+        leave them as they are. settings: of the task, such as noise_multiplier.
         """
+
+    def sums(self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any) -> Tensor:
+        """The noisy sums [steps, D] of all steps."""
+        return torch.stack([*self.heard(batch, steps, draws, **settings)])
 
     def exact_sum(self, batch: Batch, **settings: Any) -> Tensor:
         """The sum [D] of the examples, with negligible noise."""
@@ -93,20 +98,31 @@ class Audited(ABC):
         alone = self.exact_sum(one_hot([1, 3], LENGTH * self.claim.bound, 4))
         return len(alone) == 4 and bool((alone[[0, 2]].abs() < 0.01).all() and alone.any())
 
+    def _movement(self, before: Tensor, after: Tensor, task: Task, size: float) -> Tensor:
+        """The noisy sum by which parameters moved, in units of the bound. size: its divisor."""
+        if len(before) != len(after):
+            raise UserError(
+                f"{self.name} released {len(before)} numbers, and then {len(after)}: release all "
+                "parameters each time, and nothing else."
+            )
+        return (before - after) * size / (task.learning_rate * task.bound)
+
     @contextmanager
     def _called(self, task: Task) -> Iterator[None]:
         """Within the context, the code's own errors are told, its warnings are not, what it prints
         is no result, and global generators are seeded."""
         kept = torch_state_kept(torch.device("cpu"))
-        with kept, warnings.catch_warnings(), redirect_stdout(sys.stderr):
+        quiet = redirect_stdout(sys.stderr)
+        with errors_told(self.name), kept, warnings.catch_warnings(), quiet:
             warnings.simplefilter("ignore")
             seed_globally(task.seed)
-            try:
-                yield
-            except UserError:
-                raise
-            except Exception as error:
-                raise UserError(told(self.name, error)) from error
+            yield
+
+
+def seed_steps(task: Task, draws: int | None) -> None:
+    """Seed the global generators for what follows the initial parameters, unless draws is None."""
+    if draws is not None:
+        seed_globally(derived(task.seed, f"steps {draws}"))
 
 
 def seed_globally(seed: int) -> None:
@@ -117,17 +133,17 @@ def seed_globally(seed: int) -> None:
     random.seed(number)
 
 
-def told(name: str, error: BaseException) -> str:
-    """An error of the audited code in one sentence, with its last line that is in no library."""
-    passed = traceback.extract_tb(error.__traceback__)
-    own = [f for f in passed if f.filename != __file__ and "site-packages" not in f.filename]
-    where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
-    return f"{name} raised {type(error).__name__}: {error!s:.200}{where}; correct it first."
+class StoppedEarly(UserError):
+    """A training that released fewer steps than planned."""
 
 
-def movement(before: Tensor, after: Tensor, task: Task, size: float) -> Tensor:
-    """The noisy sum by which parameters moved, in units of the bound. size: its divisor."""
-    return (before - after) * size / (task.learning_rate * task.bound)
+def parameters_after(model: Any, returned: Any, number: int) -> Tensor:
+    """The parameters after a step: what it returned if that is so many numbers, else the model's
+    (a step may return its loss, or nothing)."""
+    with suppress(TypeError, ValueError, RuntimeError):
+        if len(values := flat(returned)) == number:
+            return values
+    return flat(model)
 
 
 class AuditedStep(Audited):
@@ -135,25 +151,28 @@ class AuditedStep(Audited):
 
     kind = "step"
 
-    def sums(self, batch: Batch, steps: int = 1, draws: int = 0, **settings: Any) -> Tensor:
-        return self.sums_of([batch] * steps, draws, **settings)
+    def heard(
+        self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
+    ) -> Iterator[Tensor]:
+        return self.released([batch] * steps, draws, **settings)
 
-    def sums_of(self, batches: Sequence[Batch], draws: int = 0, **settings: Any) -> Tensor:
+    def sums_of(self, batches: Sequence[Batch], **settings: Any) -> Tensor:
         """The noisy sums [steps, D] of steps on these batches."""
-        return torch.stack([*self.released(batches, draws, **settings)])
+        return torch.stack([*self.released(batches, **settings)])
 
-    def released(self, batches: Sequence[Batch], draws: int = 0, **settings: Any) -> Iterator:
+    def released(
+        self, batches: Sequence[Batch], draws: int | None = 0, **settings: Any
+    ) -> Iterator[Tensor]:
         """The noisy sum [D] of each step."""
         task = self.task(batches[0].at([]), **settings)
         with self._called(task):
             model, step = self._parts(task)
-            seed_globally(derived(task.seed, f"steps {draws}"))
+            seed_steps(task, draws)
             before = flat(model)
             for inputs, targets in batches:
-                returned = step(inputs, targets)
-                after = flat(model if returned is None else returned)
+                after = parameters_after(model, step(inputs, targets), len(before))
                 size = max(1.0, len(targets)) if self.by_real_size else task.batch_size
-                yield movement(before, after, task, size)
+                yield self._movement(before, after, task, size)
                 before = after
 
     def _parts(self, task: Task) -> tuple[Any, Callable]:
@@ -168,27 +187,34 @@ class AuditedTraining(Audited):
 
     kind = "training"
 
-    def sums(self, batch: Batch, steps: int = 1, draws: int = 0, **settings: Any) -> Tensor:
+    def heard(
+        self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
+    ) -> Iterator[Tensor]:
         size = float(len(batch))
         settings = {"sample_rate": 1.0, "batch_size": size, "steps": steps, **settings}
-        return self.train(batch, draws, **settings)
+        return self.released(batch, draws, **settings)
 
-    def train(self, data: Batch, draws: int = 0, **settings: Any) -> Tensor:
-        """The noisy sums [T, D] of a training; T is the number of steps that it took."""
-        return torch.stack([*self.released(data, draws, **settings)])
+    def train(self, data: Batch, **settings: Any) -> Tensor:
+        """The noisy sums [T, D] of a training of T steps."""
+        return torch.stack([*self.released(data, **settings)])
 
-    def released(self, data: Batch, draws: int = 0, **settings: Any) -> Iterator[Tensor]:
-        """The noisy sum [D] of each step of a training, as many as planned at most."""
+    def released(self, data: Batch, draws: int | None = 0, **settings: Any) -> Iterator[Tensor]:
+        """The noisy sum [D] of each step of a training; StoppedEarly after fewer than planned."""
         expected = settings.get("sample_rate", self.claim.sample_rate) * len(data)
         task = self.task(data, **{"batch_size": expected, **settings})
         with self._called(task):
-            trained = iter(self._trained(task))
-            before = flat(next(trained))
-            seed_globally(derived(task.seed, f"steps {draws}"))
-            for released in islice(trained, task.steps):
-                after = flat(released)
-                yield movement(before, after, task, task.batch_size)
+            trained = self._trained(task)
+            before = self._next(trained, "before its initial parameters")
+            seed_steps(task, draws)
+            for taken in range(task.steps):
+                after = self._next(trained, f"after {taken} of {task.steps} steps")
+                yield self._movement(before, after, task, task.batch_size)
                 before = after
+
+    def _next(self, trained: Iterator, when: str) -> Tensor:
+        for parameters in trained:
+            return flat(parameters)
+        raise StoppedEarly(f"{self.name} stopped {when}: release all, whatever the data.")
 
     def _trained(self, task: Task) -> Iterator:
         trained = self.factory(task)

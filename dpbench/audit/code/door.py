@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from dpbench.audit.audit import Audit
 from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
+from dpbench.audit.code.errors import errors_told
 from dpbench.audit.code.examples import Examples, MadeUp, given
 from dpbench.audit.code.finding import NOTHING, Finding, refuted
 from dpbench.audit.code.report import Report
@@ -30,6 +32,7 @@ from dpbench.system.validate import (
     number,
     path_of,
     positive,
+    quoted,
     spelled_integer,
     spelled_number,
 )
@@ -111,21 +114,30 @@ def report_of(
 
 
 def report_of_functions(
-    factories: Mapping[str, Callable | None],
-    examples: Callable | None,
+    factories: Mapping[str, Callable | str | None],
+    examples: Callable | str | None,
     settings: Mapping[str, object],
 ) -> Report:
     """The report on the one factory that is given, with settings as on the command line."""
     named = [(kind, factory) for kind, factory in factories.items() if factory is not None]
     if len(named) != 1:
         raise UserError("give one factory: audit(step=...) or audit(training=...).")
-    ((kind, factory),) = named
+    ((kind, of),) = named
+    name, factory = named_function(kind, of)
     spelled = [f"{key}={value}" for key, value in settings.items()]
-    name = f"{factory.__module__}:{getattr(factory, '__qualname__', 'factory')}"
     command = shlex.join(["dpbench", "audit", f"{kind}={name}", *spelled])
-    made = given("examples", examples) if examples else MadeUp()
+    made = given(*named_function("examples", examples)) if examples else MadeUp()
     chosen = key_values("audit", DEFAULTS, spelled)
     return report_of(kind, name, factory, made, chosen, command)
+
+
+def named_function(setting: str, function: Callable | str) -> tuple[str, Callable]:
+    """The name of a function and itself, whichever is given; UserError for what is neither."""
+    if isinstance(function, str):
+        return function, loaded(function)
+    if not callable(function):
+        raise UserError(f"{setting}={quoted(function)} is no function: give one, or its name.")
+    return f"{function.__module__}:{getattr(function, '__qualname__', setting)}", function
 
 
 def claim_of(settings: Mapping[str, str]) -> Claim:
@@ -157,15 +169,18 @@ def loaded(name: str) -> Callable:
         raise UserError(f"{name} names no factory: write package.module:factory.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
+    with errors_told(name):
+        found = _imported(name, module, attribute)
+    if not callable(found):
+        raise UserError(f"{name} is no function: name a factory.")
+    return found
+
+
+def _imported(name: str, module: str, attribute: str) -> Any:
     try:
-        found: Any = import_module(module)
-        for part in attribute.split("."):
-            found = getattr(found, part)
+        return attrgetter(attribute)(import_module(module))
     except (ImportError, AttributeError) as error:
         raise UserError(
             f"{name} cannot be imported ({first_line(error)}): start dpbench in the folder of its "
             "module, or install it beside dpbench."
         ) from error
-    if not callable(found):
-        raise UserError(f"{name} is no function: name a factory.")
-    return found

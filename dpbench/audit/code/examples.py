@@ -6,6 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from dpbench.audit.code.errors import errors_told
 from dpbench.audit.code.task import Batch
 from dpbench.system.errors import UserError
 
@@ -136,10 +137,11 @@ class Given:
 def given(name: str, make: Callable[[int], Any]) -> Given:
     """The examples `make(MANY)`, a pair of inputs [MANY, ...] and targets [MANY, ...]; UserError
     for fewer, and for another return value."""
-    made = make(MANY)
-    if not (isinstance(made, tuple) and len(made) == 2):
-        raise UserError(f"{name} must return a pair of arrays: inputs and targets.")
-    pool = Batch(*map(torch.as_tensor, made))
+    with errors_told(name):
+        made = make(MANY)
+        if not (isinstance(made, tuple) and len(made) == 2):
+            raise UserError(f"{name} must return a pair of arrays: inputs and targets.")
+        pool = Batch(*map(torch.as_tensor, made))
     if min(map(len, (pool.inputs, pool.targets))) < MANY:
         raise UserError(f"{name} was asked for {MANY} examples, and returned fewer.")
     return Given(pool)

@@ -1,7 +1,9 @@
 """Reads the user's own images as arrays of one size."""
 
 import math
+from codecs import getincrementaldecoder
 from collections.abc import Iterable
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +49,8 @@ class Images(NamedTuple):
 def images_in(folder: Path) -> Images:
     """The images in the class folders of a folder, or of its folders `train` and `test`.
 
-    Raises UserError for fewer than two classes, for one without images, and for other splits.
+    Raises UserError for fewer than two classes, for one without images or with files that are
+    neither images nor texts, and for other splits.
     """
     names = _subfolders(folder)
     if names and SPLITS.issuperset(name.lower() for name in names):
@@ -78,9 +81,7 @@ def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     numbers = {name: number for number, name in enumerate(classes)}
     files = [(file, file.relative_to(folder).parts[0]) for file, _, _ in files_of(folder)]
     images = [
-        (file, numbers[name])
-        for file, name in files
-        if name in numbers and file.suffix.lower() in SUFFIXES
+        (file, numbers[name]) for file, name in files if name in numbers and _is_readable(file)
     ]
     empty = set(range(len(classes))) - {number for _, number in images}
     if len(classes) < 2 or empty:
@@ -89,6 +90,26 @@ def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
             f"dataset.folder={folder} must have a folder of images for each class, but has {what}."
         )
     return images
+
+
+def _is_readable(file: Path) -> bool:
+    """Whether a file is an image, and not a note; UserError for anything else, which may be an
+    image that its class would lack."""
+    suffix = file.suffix.lower()
+    if suffix not in SUFFIXES and (suffix == ".svg" or not _is_text(file)):
+        raise UserError(
+            f"{file} is neither an image that can be read ({', '.join(SUFFIXES)}) nor a note in "
+            "UTF-8: save it as .png, or remove it."
+        )
+    return suffix in SUFFIXES
+
+
+def _is_text(file: Path) -> bool:
+    with file.open("rb") as opened:
+        start = opened.read(4096)
+    with suppress(UnicodeDecodeError):
+        return "\0" not in getincrementaldecoder("utf-8")().decode(start)
+    return False
 
 
 def _subfolders(folder: Path) -> list[str]:
@@ -122,6 +143,7 @@ def _upright(name: str, source: Path | BytesIO) -> Image.Image:
     try:
         with Image.open(source) as image:
             image.load()
+            animated = getattr(image, "is_animated", False)  # GIF looks it up in the open file
             ImageOps.exif_transpose(image, in_place=True)
     except Image.DecompressionBombError as error:
         raise UserError(f"{name} is too large: {first_line(error).rstrip('.')}.") from error
@@ -129,7 +151,7 @@ def _upright(name: str, source: Path | BytesIO) -> Image.Image:
         raise UserError(
             f"{name} is not an image, or is truncated: replace it, or remove it."
         ) from error
-    if getattr(image, "is_animated", False) and image.format != "MPO":  # a photograph's preview
+    if animated and image.format != "MPO":  # a photograph's preview
         raise UserError(f"{name} has several frames: keep the one to learn from, or remove it.")
     return image
 

@@ -225,7 +225,8 @@ def _unusable(
 
 
 def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
-    """Warn of a column that only counts the rows, and of classes too rare to be measured."""
+    """Warn of a column that only counts the rows, of categories that may be no value or be one, and
+    of classes too rare to be measured."""
     for column in columns.numbers(frame):
         values = frame[column].to_numpy("float64")
         if np.array_equal(np.sort(values) - values.min(), np.arange(len(values))):
@@ -235,12 +236,20 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 stacklevel=2,
             )
     for column in frame.columns.difference(columns.drop, sort=False):
+        if not is_string_dtype(frame[column]):
+            continue
         counts = frame[column][frame[column].isin(LIKE_MISSING)].value_counts()
-        if is_string_dtype(frame[column]) and len(counts):
+        if len(counts):
             warnings.warn(
                 f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
                 "rows, which is a category like any other: remove these rows if the value is "
                 "missing.",
+                stacklevel=2,
+            )
+        if spellings := _spellings(frame[column]):
+            warnings.warn(
+                f"column {column} of {name} has {' and '.join(map(quoted, spellings))}, which are "
+                "different categories: spell them alike if they are one.",
                 stacklevel=2,
             )
     if columns.task == REGRESSION:
@@ -253,6 +262,14 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             f"dataset.group={columns.target} reports metrics for each class.",
             stacklevel=2,
         )
+
+
+def _spellings(column: pd.Series) -> list[str]:
+    """Texts of a column that differ only in case and in spaces at their ends, if there are any."""
+    alike: dict[str, list[str]] = {}
+    for text in sorted(column.dropna().unique()):
+        alike.setdefault(text.strip().casefold(), []).append(text)
+    return next((texts for texts in alike.values() if len(texts) > 1), [])
 
 
 def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:

@@ -179,6 +179,15 @@ def test_a_moving_picture_is_refused_and_a_photograph_with_a_preview_is_not():
     assert np.abs(read(file)[0] - GREY).max() < 20
 
 
+def test_a_gif_in_a_file_is_read_or_refused_for_its_frames(tmp_path):
+    still, moving = tmp_path / "still.gif", tmp_path / "moving.gif"
+    grey("L").save(still)
+    grey("L").save(moving, save_all=True, append_images=[Image.fromarray(GREY.T)])
+    assert np.abs(read(still)[0] - GREY).max() <= 1
+    with pytest.raises(UserError, match=r"moving\.gif has several frames: keep the one"):
+        read(moving, name=str(moving))
+
+
 def test_an_image_that_is_too_large_is_told_so(monkeypatch):
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
     with pytest.raises(UserError, match=r"x\.png is too large: Image size \(64 pixels\) exceeds"):

@@ -108,6 +108,29 @@ def test_hidden_and_system_files_are_not_read(pets):
     assert torch.equal(read_again.train.inputs, whole.train.inputs)
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("0.heic", b"\0\0\0\x18ftypheic"),
+        ("0.JFIF", b"\xff\xd8\xff\xe0"),
+        ("0", b"\x89PNG"),
+        ("0.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
+    ],
+)
+def test_an_image_that_cannot_be_read_is_named_and_not_left_out(pets, name, content):
+    (pets / "cat" / name).write_bytes(content)
+    with pytest.raises(UserError, match=f"cat/{name} is neither an image that can be read "):
+        run_config(settings(pets))
+
+
+def test_notes_among_images_are_no_examples(pets):
+    before = compose(settings(pets))["dataset"]["rows"]
+    (pets / "cat" / "README").write_text("cats" + "é" * 4096, encoding="utf-8")
+    (pets / "cat" / "boxes.json").write_text("{}")
+    (pets / "labels.csv").write_bytes(b"\xff")
+    assert compose(settings(pets))["dataset"]["rows"] == before
+
+
 @pytest.mark.slow
 def test_the_datasets_library_does_not_read_it_either(pets, no_cache):
     asked = ["dataset=hub_images", f"dataset.path={pets}", "dataset.size=8"]

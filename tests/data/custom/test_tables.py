@@ -235,6 +235,22 @@ def test_a_column_that_numbers_the_rows_and_a_rare_class_are_warned_of(people):
         compose(settings(people))
 
 
+@pytest.mark.parametrize("other", ["YES", "Yes ", "yes "])
+def test_categories_that_differ_only_in_case_or_spaces_are_warned_of(people, other):
+    people.write_text(people.read_text().replace("yes\n", f"{other}\n", 5))
+    first, second = sorted(["yes", other])
+    with pytest.warns(UserWarning, match=f"of.csv has '{first}' and '{second}', which are"):
+        assert compose(settings(people))["dataset"]["classes"] == 3
+
+
+def test_a_space_at_the_end_of_a_column_s_name_is_seen(people):
+    people.write_text(people.read_text().replace("rich", "rich ", 1))
+    with pytest.raises(UserError, match=r"target=rich is unknown: did you mean 'rich '\?"):
+        compose(settings(people))
+    named = [word.replace("=rich", "='rich '") for word in settings(people)]
+    assert compose(named)["dataset"]["classes"] == 2
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [

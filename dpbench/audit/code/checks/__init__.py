@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from dpbench.audit.code.audited import Audited
+from dpbench.audit.code.audited import Audited, StoppedEarly
 from dpbench.audit.code.checks.batches import empty_batch, generators, releases, sampling
 from dpbench.audit.code.checks.bits import bits
 from dpbench.audit.code.checks.noise import independence, law, scale
@@ -14,7 +14,7 @@ from dpbench.audit.code.checks.sensitivity import (
     real_batch_size,
     sensitivity,
 )
-from dpbench.audit.code.finding import Finding
+from dpbench.audit.code.finding import Finding, skipped
 from dpbench.records.epsilon import REFUTED
 
 
@@ -53,7 +53,15 @@ def checks_of(kind: str) -> tuple[Check, ...]:
 def findings(code: Audited) -> Iterator[tuple[str, Finding]]:
     """What each check finds, by its name."""
     for check in checks_of(code.kind):
-        found = check.of(code)
+        found = _found(check, code)
         if check is REAL_SIZE and found.verdict == REFUTED:
             code = replace(code, by_real_size=True)
         yield check.name, found
+
+
+def _found(check: Check, code: Audited) -> Finding:
+    """What a check finds, if the training takes the steps that the check asks for."""
+    try:
+        return check.of(code)
+    except StoppedEarly as error:
+        return skipped(f"{error}")

@@ -14,16 +14,17 @@ from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
 from dpbench.audit.code.task import Batch
 
 STEPS = 16
-"""Steps of a run whose noise is looked at."""
+"""Steps of a run under another condition than the claim, whose runs have all steps."""
 
 DRAWS, DRAWS_OF_A_CONDITION = 16_000, 4_000
 """Single draws of noise: for the claim itself, and under each other condition."""
 
-LEAST_RUNS = 8
-"""Runs of the claim itself, however many parameters there are: each parameter is looked at."""
+LEAST_RUNS, STEPS_OF_LEAST_RUNS = 8, 8_000
+"""Runs of the claim itself, however many parameters there are: each parameter is looked at. Of
+long trainings there are fewer, with so many steps together, but at least two."""
 
-MOST_PARAMETERS = 50_000
-"""Parameters whose noise is kept, evenly spaced among more."""
+MOST_NUMBERS = 800_000
+"""Numbers of a run that are kept: those of evenly spaced parameters if there are more."""
 
 RARE = 1e-9
 """The probability of a false alarm of one test."""
@@ -31,39 +32,54 @@ RARE = 1e-9
 RARE_CORRELATION = 7.5
 """Of one pair, in standard deviations: rare among tens of thousands of pairs."""
 
-MAX_COORDINATES = 256
-"""The most coordinates of which all pairs are compared."""
+MAX_COORDINATES, MAX_STEPS = 256, 1000
+"""The most coordinates and steps of which all pairs are compared."""
+
+SAME = 0.01
+"""How near two draws are if they differ by rounding alone."""
 
 LEAST = 1e-3
 """The least noise that is any, in units of what is claimed."""
 
-LEARNING_RATE = 2.0**-6
-"""So small that the model, and with it the sum, hardly moves over the steps of a run."""
+
+def learning_rate(steps: int) -> float:
+    """So small that the model, and with it the sum, hardly moves over the steps of a run."""
+    return 2.0 ** -round(4 + math.log2(steps) / 2)
 
 
-def noise(code: Audited, batch: Batch, draws: int, least_runs: int = 1, **settings: Any) -> Tensor:
-    """Noise [runs, STEPS, D] in units of the noise multiplier times the bound: runs with noise,
-    minus the same runs without; D is MOST_PARAMETERS at most."""
+def noise(
+    code: Audited,
+    batch: Batch,
+    number: int,
+    steps: int = STEPS,
+    least_runs: int = 1,
+    **settings: Any,
+) -> Tensor:
+    """So much noise or more [runs, steps, D], in units of the noise multiplier times the bound:
+    runs with noise, minus the same runs without; steps x D is MOST_NUMBERS at most."""
     multiplier = settings.pop("noise_multiplier", code.claim.noise_multiplier)
-    settings = {"learning_rate": LEARNING_RATE, **settings}
+    settings = {"learning_rate": learning_rate(steps), **settings}
+
+    def sums(seed: int, multiplier: float) -> Tensor:
+        heard = code.heard(batch, steps, noise_multiplier=multiplier, seed=seed, **settings)
+        return torch.stack(
+            [noisy[:: math.ceil(steps * len(noisy) / MOST_NUMBERS)] for noisy in heard]
+        )
 
     def one(seed: int) -> Tensor:
-        noisy, exact = (
-            code.sums(batch, STEPS, noise_multiplier=m, seed=seed, **settings)
-            for m in (multiplier, NEGLIGIBLE)
-        )
-        spacing = math.ceil(noisy.shape[1] / MOST_PARAMETERS)
-        return ((noisy - exact) / multiplier)[:, ::spacing]
+        return (sums(seed, multiplier) - sums(seed, NEGLIGIBLE)) / multiplier
 
     first = one(0)
-    runs = max(least_runs, math.ceil(draws / first.numel()))
+    runs = max(least_runs, math.ceil(number / first.numel()))
     return torch.stack([first, *map(one, range(1, runs))])
 
 
 @lru_cache(maxsize=1)
 def noise_as_claimed(code: Audited) -> Tensor:
-    """The noise [runs, STEPS, D] under the claimed settings, at which several checks look."""
-    return noise(code, code.examples.usual(code.claim.bound), DRAWS, LEAST_RUNS)
+    """The noise [runs, steps, D] under the claimed settings, at which several checks look."""
+    steps = code.claim.steps
+    runs = min(LEAST_RUNS, max(2, STEPS_OF_LEAST_RUNS // steps))
+    return noise(code, code.examples.usual(code.claim.bound), DRAWS, steps, runs)
 
 
 def scale(code: Audited) -> Finding:
@@ -78,13 +94,13 @@ def scale(code: Audited) -> Finding:
         )
     if _differs(overall, drawn.numel()):
         return _wrong_scale("", overall)
-    if (least := float(by_coordinate.min())) < 1 and _differs(least, drawn[..., 0].numel()):
+    if _is_small(least := float(by_coordinate.min()), drawn[..., 0].numel(), len(by_coordinate)):
         silent = int((by_coordinate < 0.5).sum())
         return refuted(
             f"The noise of one parameter has {least:.3g} times the claimed standard deviation"
             + (f"; {silent} of {len(by_coordinate)} have less than half of it." if silent else ".")
         )
-    if (least := float(by_step.min())) < 1 and _differs(least, drawn[:, 0].numel()):
+    if _is_small(least := float(by_step.min()), drawn[:, 0].numel(), len(by_step)):
         return refuted(f"In some steps the noise has {least:.3g} times its standard deviation.")
     return next(_conditions(code), NOTHING)
 
@@ -118,6 +134,12 @@ def _differs(spread: float, number: int) -> bool:
     return min(law.cdf(statistic), law.sf(statistic)) < RARE
 
 
+def _is_small(least: float, number: int, among: int) -> bool:
+    """Whether a standard deviation of `number` draws is all but impossible, as the least of so
+    many, if all should be 1."""
+    return among * stats.chi2(number).cdf(number * least**2) < RARE
+
+
 def _wrong_scale(words: str, spread: float) -> Finding:
     sentence = (
         f"The noise{words} has {spread:.3g} times the standard deviation that is claimed (noise "
@@ -129,12 +151,13 @@ def _wrong_scale(words: str, spread: float) -> Finding:
 
 
 def independence(code: Audited) -> Finding:
-    """No two coordinates, steps or runs share noise."""
+    """No two coordinates, steps or runs share noise, nor do runs of different seeds."""
     drawn = noise_as_claimed(code)[..., :MAX_COORDINATES]
     runs, steps, coordinates = drawn.shape
+    apart = math.ceil(steps / MAX_STEPS)
     for words, rows in (
         ("two parameters", drawn.reshape(runs * steps, coordinates).T),
-        ("two steps of a run", drawn.transpose(0, 1).reshape(steps, -1)),
+        ("two steps of a run", drawn[:, ::apart].transpose(0, 1).flatten(1)),
         ("two runs with different seeds", drawn.reshape(runs, -1)),
     ):
         if (shared := _strongest(rows)) is not None:
@@ -142,7 +165,19 @@ def independence(code: Audited) -> Finding:
                 f"The noise of {words} is correlated ({shared:.2f}), and cancels in a difference: "
                 "one draw, seed or generator state serves for both."
             )
-    return NOTHING
+    return _fixed_seed(code)
+
+
+def _fixed_seed(code: Audited) -> Finding:
+    """What is wrong with runs whose generators nobody seeds but the code."""
+    batch = code.examples.usual(code.claim.bound)
+    first, second = noise(code, batch, 1, least_runs=2, draws=None)
+    if not first.any() or not torch.allclose(first, second, atol=SAME):
+        return NOTHING
+    return flagged(
+        "Whatever the generators of torch, NumPy and Python are seeded with before, the noise is "
+        "the same: the code seeds them itself, and who knows that seed knows the noise."
+    )
 
 
 def _strongest(rows: Tensor) -> float | None:
