@@ -217,9 +217,7 @@ def test_chance_is_told_of_comparisons_of_two_rows_without_a_size_alone(judged):
     told = "If no row differed from another, 0.1 of them would seem to differ at 5% each;"
     assert chance_line([plain]).startswith(f"The claims make 1 comparison. {told}")
     mixed = chance_line([plain, by, number])
-    assert mixed.startswith(
-        "The claims make 1 comparison of two rows that claim no size. If"
-    )
+    assert mixed.startswith("The claims make 1 comparison of two rows that claim no size. If")
     assert mixed.endswith("of 1 claim in which one does.")
     assert chance_line([by, number]) == ""
 
