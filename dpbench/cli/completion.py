@@ -74,12 +74,9 @@ def completion(shell: str) -> str:
 def words(name: str) -> list[str]:
     """What may follow a command."""
     command = COMMANDS[name]
-    named = {
-        **dict.fromkeys(("reproduce", "checklist", "verify"), options("table")),
-        **{"list": groups(), "data": options("dataset"), "table": groups()},
-    }
+    named = groups() if command.names == "groups" else command.names and options(command.names)
     general = {"overrides": _overrides(), "names": (CONFIG_DIR,), "": ()}
-    return [*named.get(name, ()), *command.settings, *general[command.takes]]
+    return [*named, *command.settings, *general[command.takes]]
 
 
 @functools.cache

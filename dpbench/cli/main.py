@@ -5,7 +5,6 @@ Modules that take long to import are imported only after Ctrl-C is handled.
 
 import sys
 from collections.abc import Callable
-from textwrap import dedent
 
 from dpbench.cli.crash_report import check_encoding, checked_output, report
 from dpbench.cli.registry import COMMANDS, Command
@@ -113,4 +112,4 @@ def usage_of(command: Command) -> str:
     more = (
         "`dpbench list` prints the options of each group, and `dpbench run --cfg job` all settings."
     )
-    return f"dpbench {dedent(command.text()).strip()}\n\n{more}"
+    return f"{command.text('dpbench ')}\n\n{more}"

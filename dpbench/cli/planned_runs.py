@@ -6,13 +6,14 @@ from dpbench.config.overrides import expand, swept_keys
 from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
 from dpbench.mechanism.method import Inapplicable
-from dpbench.privacy.statement import UPPER_BOUNDS, Statement
+from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
 from dpbench.records.epsilon import Terms, epsilon_or_reason, legend
 from dpbench.tables.grid import NO_VALUE, Grid, epsilon_text
 from dpbench.tables.page import Page
 from dpbench.training.plan import privacy_statement
 
-HEAD = ("steps", "sampling rate", "noise multiplier", "epsilon (RDP)", "epsilon (PLD)", "delta")
+EPSILONS = tuple(f"epsilon ({ACCOUNTANTS[name].label})" for name in UPPER_BOUNDS)
+HEAD = ("steps", "sampling rate", "noise multiplier", *EPSILONS, "delta")
 
 
 def planned_runs(overrides: list[str]) -> str:

@@ -16,8 +16,8 @@ class Command:
 
     usage: its arguments; help: what it does; target: the function `module:name` that takes the
     arguments and prints, or returns a page (text) or a path; takes: overrides of a configuration,
-    or names of options and records, which are also found in --config-dir; settings: its own, for
-    completion.
+    or names of options and records, which are also found in --config-dir; settings: its own, and
+    names: the group whose options may be named, or "groups" for those of groups, for completion.
     """
 
     name: str
@@ -26,20 +26,21 @@ class Command:
     target: str
     takes: Literal["overrides", "names", ""] = ""
     settings: tuple[str, ...] = ()
+    names: str = ""
 
     def function(self) -> Callable[[list[str]], Any]:
         """Its function, for which its module is imported."""
         module, _, name = self.target.partition(":")
         return getattr(import_module(module), name)
 
-    def text(self) -> str:
-        """Its part of the help."""
-        head = f"  {self.name} {self.usage}"
+    def text(self, before: str = "  ") -> str:
+        """Its part of the help; before: what its name follows."""
+        head = f"{before}{self.name} {self.usage}"
         lines = wrap(self.help, WIDTH - COLUMN, break_on_hyphens=False, break_long_words=False)
         if len(head) < COLUMN - 1:
             return "\n".join([head.ljust(COLUMN) + lines[0], *map(_second_column, lines[1:])])
         heads = wrap(head, WIDTH, subsequent_indent=" " * 8, drop_whitespace=True)
-        return "\n".join([f"  {heads[0].strip()}", *heads[1:], *map(_second_column, lines)])
+        return "\n".join([*heads, *map(_second_column, lines)])
 
 
 def _second_column(line: str) -> str:
@@ -69,6 +70,7 @@ _ALL = (
         "dpbench.cli.commands:reproduce",
         "overrides",
         ("scale=", "power=", "layout=paper", "columns="),
+        "table",
     ),
     Command(
         "search",
@@ -130,6 +132,7 @@ _ALL = (
         "dpbench.cli.commands:data",
         "names",
         ("data_dir=",),
+        "dataset",
     ),
     Command(
         "bench",
@@ -156,6 +159,7 @@ _ALL = (
             *("sweep=", "rows=", "columns=", "metrics=", "baseline=", "best=validation"),
             *("seconds=", "out="),
         ),
+        names="groups",
     ),
     Command(
         "report",
@@ -187,6 +191,7 @@ _ALL = (
         "search, ablation, ...) from the records",
         "dpbench.reproduce.checklist:checklist",
         settings=("method=", "baseline=", "metric=", "results_dir=", "out="),
+        names="table",
     ),
     Command(
         "verify",
@@ -196,6 +201,7 @@ _ALL = (
         "dpbench.cli.commands:verify",
         "names",
         ("results_dir=", "rerun=", "save="),
+        "table",
     ),
     Command(
         "list",
@@ -204,6 +210,7 @@ _ALL = (
         "named, what each of its options is",
         "dpbench.cli.commands:listing",
         "names",
+        names="groups",
     ),
 )
 

@@ -5,7 +5,7 @@ import math
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.epsilon import REFUTED, epsilon_or_reason, is_recorded_number, rounded_down
 
-SHOWN = {name: ACCOUNTANTS[name].description for name in ("pld", *ACCOUNTANTS)}
+SHOWN: dict[str, str] = {name: ACCOUNTANTS[name].description for name in ("pld", *ACCOUNTANTS)}
 """The accountants to choose from: the tightest bound first."""
 
 

@@ -24,7 +24,7 @@ from dpbench.records.reading import load
 from dpbench.records.trackers import Tracker
 from dpbench.records.trained_model import model_path
 from dpbench.system.errors import UserError
-from dpbench.system.validate import boolean, integer, one_of, path_of, positive, quoted, typed
+from dpbench.system.validate import boolean, fits, integer, one_of, path_of, positive, quoted, typed
 
 STALE = "stale"
 """The value of `again` that repeats runs whose record was made by other code."""
@@ -99,6 +99,10 @@ class RunConfig:
     def trackers(self) -> dict[str, Tracker]:
         """The trackers by name."""
         trackers = buildable.build("tracker", self["tracker"])
+        if fits(trackers, Tracker):
+            raise UserError(
+                "tracker: nest the settings under NAME:, as conf/tracker/csv.yaml does."
+            )
         typed("tracker", trackers, dict[str, Tracker] | None)
         return trackers or {}
 

@@ -15,13 +15,8 @@ def evaluate(
     outputs: logits [n, K]; losses: the training loss of each example [n], which need not be the
     negative log-likelihood of the outputs; targets [n] and groups [n]: int64.
 
-    Returns `accuracy`, `loss`, `nll`, `brier`, `ece`, `mce`, `mce_min20` (over bins of 20 or more
-    examples), `adaptive_ece`, `ece_temperature` (on every other example, after a temperature fitted
-    on the rest), `balanced_accuracy`, `f1_macro`, `auroc`, `accuracy/<group>`, `loss/<group>`,
-    `accuracy_gap` between the best and the worst group, and for two classes
-    `demographic_parity_difference` and `equalized_odds_difference`.
-    Accuracies are fractions, losses nats. An empty group or a diverged model gives NaN. Raises
-    ValueError if the shapes disagree or a group has no name.
+    docs/records.md says what each is. Accuracies are fractions, losses nats. An empty group or a
+    diverged model gives NaN. Raises ValueError if the shapes disagree or a group has no name.
     """
     outputs, losses, targets, groups = (
         t.detach().cpu() for t in (outputs, losses, targets, groups)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
+from dpbench.privacy.statement import UPPER_BOUNDS, Named
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of, positive
 
@@ -28,12 +29,10 @@ def calibrate(
     accountant, and for one whose epsilon is no upper bound.
     """
     positive("epsilon", epsilon)
-    one_of("accountant", accountant, SPENT)
-    if accountant == "gdp":
-        raise UserError("gdp is an approximation and cannot be a target: use pld.")
+    spent = SPENT[check_target("accountant", accountant)]
 
     def epsilon_at(multiplier: float) -> float:
-        return SPENT[accountant](ledger_at(multiplier), delta)
+        return spent(ledger_at(multiplier), delta)
 
     # Outwards from the usual multipliers: very small ones exceed any budget, are slow to account
     # for, and make RDP fail.
@@ -51,6 +50,15 @@ def calibrate(
     return _bisect(
         low, high, *_bracket(low, high, epsilon_at, epsilon), lambda m: epsilon_at(m) <= epsilon
     )
+
+
+def check_target(what: str, accountant: str) -> Named:
+    """The accountant, by which an epsilon can be a target; UserError unless it is known, and its
+    epsilon an upper bound."""
+    one_of(what, accountant, SPENT)
+    if accountant not in UPPER_BOUNDS:
+        raise UserError(f"{what}={accountant} is an approximation and cannot be a target: use pld.")
+    return accountant
 
 
 def _bracket(

@@ -14,8 +14,8 @@ Arithmetic = Literal["real", "float", "secure"]
 - "secure": the same, with noise from a key that was not stored.
 """
 
-Bound = Literal["rdp", "pld"]
-"""The accountants whose epsilons are upper bounds."""
+Named = Literal["rdp", "pld", "gdp"]
+"""The accountants by the names of their epsilons in a statement."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Accountant:
         )
 
 
-ACCOUNTANTS = {
+ACCOUNTANTS: dict[Named, Accountant] = {
     "rdp": Accountant("RDP", is_bound=True),
     "pld": Accountant("PLD", is_bound=True),
     "gdp": Accountant("GDP", is_bound=False),
 }
-"""The accountants by the names of their epsilons in a statement, the tightest bound last."""
+"""The accountants, the tightest bound last of the bounds."""
 
-UPPER_BOUNDS: tuple[Bound, ...] = ("rdp", "pld")
+UPPER_BOUNDS = tuple(name for name, accountant in ACCOUNTANTS.items() if accountant.is_bound)
 
 BATCHES = {
     "Poisson": "Poisson batches",
@@ -63,6 +63,11 @@ class Epsilons(TypedDict):
     gdp: float | None
     claimed: float | None
     refused: NotRequired[dict[str, str]]
+
+
+def alike(epsilon: float | None, claim: float | None) -> Epsilons:
+    """The same epsilon by all accountants, of which none is refused, and that of a claim."""
+    return {"rdp": epsilon, "pld": epsilon, "gdp": epsilon, "claimed": claim, "refused": {}}
 
 
 class AttackBounds(TypedDict):

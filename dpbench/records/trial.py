@@ -1,6 +1,6 @@
 """Trials of private searches, whose epsilon is that of the search."""
 
-from dpbench.privacy.statement import UPPER_BOUNDS, Statement
+from dpbench.privacy.statement import UPPER_BOUNDS, Statement, alike
 from dpbench.records.record import Record
 
 OF_A_TRIAL = (
@@ -21,10 +21,7 @@ def released(record: Record, statement: Statement) -> Statement:
         return statement
     return {
         **statement,
-        "rdp": None,
-        "pld": None,
-        "gdp": None,
-        "claimed": None,
+        **alike(None, None),
         "attacks": None,
         "refused": dict.fromkeys(UPPER_BOUNDS, OF_A_TRIAL),
         "why": f"{statement['why']} {OF_A_TRIAL}",

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from contextlib import suppress
 
 from dpbench.mechanism.method import Method
-from dpbench.privacy.accountants import SPENT, claimed, gdp, noise_is_too_small
+from dpbench.privacy.accountants import SPENT, claimed, noise_is_too_small
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.privacy.ledger import Ledger, Shuffled, to_plain
-from dpbench.privacy.statement import UPPER_BOUNDS, Arithmetic, Epsilons, Statement
+from dpbench.privacy.statement import UPPER_BOUNDS, Arithmetic, Epsilons, Statement, alike
 
 NOISE_ENDS = (
     "Noise in floating point ends, and this one ends where it would have to hide an example: no "
@@ -54,13 +53,13 @@ def statement(
     unit = law.unit if law else "example"
     reasons = [guarantee.why]
     if not method.private:
-        epsilons = _all(math.inf, math.inf)
+        epsilons = alike(math.inf, math.inf)
     else:
         claim = None if isinstance(law, Shuffled) else claimed(ledger, delta, accountant)
         if guarantee.level == "none":
-            epsilons = _all(None, claim)
+            epsilons = alike(None, claim)
         elif noise_is_too_small(ledger, delta):
-            epsilons = _all(math.inf, claim)
+            epsilons = alike(math.inf, claim)
             reasons.append(NOISE_ENDS)
         else:
             epsilons = _bounds(ledger, delta, claim)
@@ -85,25 +84,20 @@ def statement(
     }
 
 
-def _all(epsilon: float | None, claim: float | None) -> Epsilons:
-    return {"rdp": epsilon, "pld": epsilon, "gdp": epsilon, "claimed": claim, "refused": {}}
-
-
 def _bounds(ledger: Ledger, delta: float, claim: float | None) -> Epsilons:
     """The upper bounds by accountant, and under `refused` why an accountant has none; and the
     approximation, if there is one.
 
     Raises Unaccountable if no accountant has a bound.
     """
-    epsilons = _all(None, claim)
-    for name in UPPER_BOUNDS:
+    epsilons = alike(None, claim)
+    for name, accountant in SPENT.items():
         try:
-            epsilons[name] = SPENT[name](ledger, delta)
+            epsilons[name] = accountant(ledger, delta)
         except Unaccountable as error:
-            epsilons["refused"][name] = str(error)
+            # The approximation may fail where the bounds do not.
+            if name in UPPER_BOUNDS:
+                epsilons["refused"][name] = str(error)
     if len(refused := epsilons["refused"]) == len(UPPER_BOUNDS):
         raise Unaccountable(" ".join(dict.fromkeys(refused.values())))
-    # The approximation may fail where the bounds do not.
-    with suppress(Unaccountable):
-        epsilons["gdp"] = gdp(ledger, delta)
     return epsilons

@@ -8,15 +8,14 @@ from typing import Literal
 from dpbench.data.derive.users import Units
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
-from dpbench.privacy.accountants import SPENT
-from dpbench.privacy.calibrate import calibrate
+from dpbench.privacy.calibrate import calibrate, check_target
 from dpbench.privacy.ledger import (
     Ledger,
     Sampling,
     Step,
 )
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, one_of, positive
+from dpbench.system.validate import fraction, positive
 
 MAX_ENTRIES = 100
 """Entries of a ledger, one per change of the noise: an accountant takes about a second for each."""
@@ -84,11 +83,7 @@ class Privacy:
         if self.epsilon is not None:
             positive("privacy.epsilon", self.epsilon)
         fraction("privacy.delta", self.delta)
-        one_of("privacy.accountant", self.accountant, SPENT)
-        if self.accountant == "gdp":
-            raise UserError(
-                "privacy.accountant=gdp is an approximation and cannot be a target: use pld."
-            )
+        check_target("privacy.accountant", self.accountant)
 
     def multiplier(self, steps: PlannedSteps) -> float:
         """The configured or calibrated noise multiplier; 0 for a method that adds no noise.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.cli.main import COMMANDS
+from dpbench.cli.registry import COLUMN, COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -17,6 +17,8 @@ def test_one_commands_usage_is_its_part_of_the_whole(command):
             done = command(name, flag)
             assert (done.code, done.err) == (0, [])
             assert done.out[0].startswith(f"dpbench {name} ")
+            indents = {len(line) - len(line.lstrip()) for line in done.out if line[:9].isspace()}
+            assert indents <= {COLUMN}
             assert not any(re.match(rf"\W*{other} \[", line) for other in COMMANDS if other != name
                            for line in done.out)  # fmt: skip
     assert command("rum", "--help").code == 2

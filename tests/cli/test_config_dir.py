@@ -25,6 +25,14 @@ def test_every_command_with_options_takes_the_flag(command, tmp_path):
     assert (refused.code, refused.err) == (2, ["dpbench: report takes no --config-dir."])
 
 
+def test_a_tracker_of_ones_own_that_is_not_nested_is_told_how(command, tmp_path):
+    bare = "_target_: dpbench.records.trackers.csv.CsvTracker\n"
+    folder = write(tmp_path / "mine", {"tracker/bare.yaml": bare})
+    done = command("run", "tracker=bare", "--config-dir", folder)
+    assert done.code == 2
+    assert "nest the settings under NAME:, as conf/tracker/csv.yaml does" in done.err[-1]
+
+
 @pytest.mark.slow
 def test_a_user_s_table_is_verified_with_its_folder(command, tmp_path):
     demo = file_of("table", "demo").read_text()

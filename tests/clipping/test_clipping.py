@@ -27,10 +27,10 @@ from dpbench.clipping import (
     Normalise,
     NormalisedQuantile,
     Quantile,
-    Tanh,
     Unclipped,
     make_clip,
 )
+from dpbench.clipping.choice import BY_NORM
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.methods.dicesgd import ErrorFeedback
@@ -47,18 +47,10 @@ LAYERS = (Layer("first", slice(0, 1)), Layer("second", slice(1, DIMENSION)))
 COUNTS = CountQuery(25.6, before=False)
 
 CLIPS: dict[str, Clip] = {
-    "abadi": Abadi(0.5),
-    "automatic": Automatic(0.5, 0.01),
-    "normalise": Normalise(0.5),
-    "psac": make_clip("psac", "flat", 0.5),
-    "psac_layerwise": make_clip("psac", "layerwise", [0.3, 0.4]),
-    "tanh": Tanh(0.5),
-    "tanh_layerwise": make_clip("tanh", "layerwise", [0.4, 0.3]),
-    "keep_or_drop": make_clip("global", "flat", 0.5),
-    "abadi_layerwise": Layerwise(Abadi(0.5)),
-    "automatic_layerwise": make_clip("automatic", "layerwise", [0.3, 0.4]),
-    "normalise_layerwise": make_clip("normalise", "layerwise", [0.4, 0.3]),
-    "global_layerwise": Layerwise(Global(0.5, strict_bound=20.0)),
+    **{name: make_clip(name, "flat", 0.5) for name in BY_NORM},
+    **{f"{name}_layerwise": make_clip(name, "layerwise", [0.3, 0.4]) for name in BY_NORM},
+    "strict_global": Global(0.5, strict_bound=20.0),
+    "strict_global_layerwise": Layerwise(Global(0.5, strict_bound=20.0)),
     "quantile": Quantile(Abadi(0.5), 0.5, 0.2, COUNTS),
     "quantile_global": Quantile(Global(0.5, 0.5), 0.9, 0.2, COUNTS),
     "quantile_layerwise": Quantile(
@@ -70,7 +62,6 @@ CLIPS: dict[str, Clip] = {
     ),
     "slack": Slack(0.5, 4, 0.5, 0.5, 0.01, 50.0),
     "error_feedback": ErrorFeedback(Abadi(0.5), 0.2, 0.5),
-    "global": Global(0.5, strict_bound=20.0),
     "global_adapt": GlobalAdapt(0.5, 20.0, 0.7, 0.1, CountQuery(10.0, before=False)),
     "coordinates": Coordinates(0.3, DIMENSION),
     "groupwise_batch": Groupwise(0.5, ASK, "batch", "largest").bind(problem()),
@@ -248,7 +239,7 @@ def test_abadi_shortens_what_is_longer_than_the_bound():
 
 def test_global_scales_up_to_z_and_drops_the_rest():
     norms = torch.tensor([0.0, 1.0, 20.0, 20.01])
-    assert CLIPS["global"].factors(norms, norms).tolist() == pytest.approx([0.025] * 3 + [0])
+    assert CLIPS["strict_global"].factors(norms, norms).tolist() == pytest.approx([0.025] * 3 + [0])
 
 
 def test_global_adapt_scales_up_to_z_and_shortens_the_rest():

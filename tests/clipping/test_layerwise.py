@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.clipping import Layerwise, make_clip
+from dpbench.clipping.choice import BY_NORM
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.mechanism.step import finite_factors
@@ -20,7 +21,6 @@ from tests.problems import problem
 
 SPLIT = (Layer("a", slice(0, 2)), Layer("b", slice(2, 3)), Layer("c", slice(3, 7)))
 WHOLE = (Layer("all", slice(0, 7)),)
-FUNCTIONS = ["abadi", "automatic", "normalise", "global", "psac", "tanh"]
 
 
 def rows(seed: int, n: int = 5) -> torch.Tensor:
@@ -36,7 +36,7 @@ def clipped_sum(clip, rows, layers):
     return clip.reduce(batch, clip.factors(clip.norms(batch), nobody))
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", BY_NORM)
 @pytest.mark.parametrize("bounds", [1.5, [0.5, 1.0, 0.25]])
 @given(st.integers(0, 10**6))
 @settings(derandomize=True, deadline=None, max_examples=20)
@@ -50,7 +50,7 @@ def test_each_layer_is_clipped_as_if_it_were_a_model_of_its_own(name, bounds, se
     assert torch.allclose(ours, torch.cat(parts), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", BY_NORM)
 @pytest.mark.parametrize("bound", [0.7, [0.7]])
 def test_layerwise_with_one_layer_is_flat(name, bound):
     flat, layerwise = make_clip(name, "flat", 0.7), make_clip(name, "layerwise", bound)

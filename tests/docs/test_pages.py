@@ -202,8 +202,10 @@ def test_every_fence_says_how_it_is_tested(page):
 @pytest.mark.parametrize(
     "page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name
 )
-def test_every_link_leads_somewhere(page):
+def test_every_link_and_every_test_named_leads_somewhere(page):
     text = FENCE.sub("", page.read_text())
+    for path in re.findall(r"\btests/[\w/]+\.py\b", text):
+        assert (ROOT / path).exists(), path
     links = [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
     for link in links:
         path, _, heading = link.partition("#")

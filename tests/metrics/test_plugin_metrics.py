@@ -48,9 +48,9 @@ def test_a_run_has_the_metric_and_tables_and_the_report_show_it(plugin, tmp_path
         "zeros": "clip-works 1.2",
         "numbers": "clip-works 1.2",
     }
-    assert f"{100 * record.metrics['test/zeros']:.2f}" in str(
-        table([str(tmp_path / "results"), "rows=method", "columns=privacy", "metrics=zeros"])
-    )
+    of_it = [str(tmp_path / "results"), "rows=method", "columns=privacy", "metrics=zeros"]
+    shown = table([*of_it, f"out={tmp_path / 'table'}"])
+    assert f"{100 * record.metrics['test/zeros']:.2f}" in str(shown)
     assert metric_entry("test/zeros") == {
         "name": "test/zeros", "label": "share of zeros", "title": "share of zeros",
         "percent": True, "better": "lower", "kind": "utility",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpbench.records.record import Record
-from dpbench.records.trackers.tracker import RunInfo
+from dpbench.records.trackers.tracker import RunInfo, Tracker
 from dpbench.system.files import write_atomically
 
 if TYPE_CHECKING:
@@ -16,19 +16,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CsvTracker:
-    """`tracking/csv/DIGEST.csv`, rewritten atomically at each call; beside it terms and figures."""
+class CsvTracker(Tracker):
+    """`tracking/csv/DIGEST.csv`, rewritten atomically at each call; beside it terms and figures.
+
+    Tables are CSV files already.
+    """
 
     def start(self, info: RunInfo) -> "CsvLog":
         path = info.folder / "csv" / f"{info.digest}.csv"
         write_atomically(path.with_suffix(".txt"), f"{info.terms}\n".encode())
         return CsvLog(path)
-
-    def has(self, info: RunInfo) -> bool:
-        return False
-
-    def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
-        """Does nothing: tables are CSV files already."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbench.records.record import Record
-from dpbench.records.trackers.tracker import RunInfo
+from dpbench.records.trackers.tracker import RunInfo, Tracker
 from dpbench.records.trial import released
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ DIGEST, MAX_PARAM = "digest", 500
 
 
 @dataclass(frozen=True)
-class MlflowTracker:
+class MlflowTracker(Tracker):
     """Runs of one experiment at a tracking server; uri: null for tracking/mlflow/mlflow.db.
 
     A process that resumes a run deletes the one that its digest names, and logs it whole.
@@ -41,10 +41,6 @@ class MlflowTracker:
         for key, value in info.config.items():
             client.log_param(run.info.run_id, key, str(value)[:MAX_PARAM])
         return log
-
-    def has(self, info: RunInfo) -> bool:
-        """False: a second log of a run replaces the first."""
-        return False
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         client, experiment = self._open(folder)

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from dpbench.records.record import Record
-from dpbench.records.trackers.tracker import RunInfo
+from dpbench.records.trackers.tracker import RunInfo, Tracker
 from dpbench.system.validate import MAX_NAME
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TensorboardTracker:
+class TensorboardTracker(Tracker):
     """`tracking/tensorboard/GROUP/DIGEST`: TensorBoard filters runs by that path."""
 
     def start(self, info: RunInfo) -> "TensorboardLog":
@@ -32,9 +32,6 @@ class TensorboardTracker:
         writer.add_text("terms", info.terms)
         writer.add_text("config", f"```json\n{json.dumps(info.config, indent=1)}\n```")
         return TensorboardLog(writer)
-
-    def has(self, info: RunInfo) -> bool:
-        return False
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
         writer = _writer(folder / "tensorboard" / "tables" / name)

@@ -126,8 +126,8 @@ class Tracker(Protocol):
     def has(self, info: RunInfo) -> bool:
         """Whether a second log of a finished run would be another run there; False where it
         replaces the first."""
-        ...
+        return False
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
-        """Store a finished table. files: by suffix."""
-        ...
+        """Store a finished table, or nothing. files: by suffix."""
+        return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from dpbench.records.reading import text_of
 from dpbench.records.record import Record
-from dpbench.records.trackers.tracker import RunInfo
+from dpbench.records.trackers.tracker import RunInfo, Tracker
 from dpbench.records.trial import released
 from dpbench.system.errors import UserError
 from dpbench.system.files import write_atomically
@@ -36,7 +36,7 @@ ID_BYTES = 4
 
 
 @dataclass(frozen=True)
-class WandbTracker:
+class WandbTracker(Tracker):
     """A run in `project` of `entity` (null: the user's own), with `tags` besides those of the run.
 
     mode: offline or online. Where one of the three is null, W&B's own variable of the environment

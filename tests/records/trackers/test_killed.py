@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("wandb", reason="the tracking extra brings it")
 
+from dpbench.config.search_path import options
 from tests.faults.killed_run import KilledRun
 from tests.records.trackers.test_tensorboard import events
 from tests.records.trackers.test_wandb import offline
@@ -46,9 +47,10 @@ def by_mlflow(folder) -> dict:
     return {name: {point.step: point.value for point in points} for name, points in history.items()}
 
 
-READERS = {"csv": by_csv, "tensorboard": by_tensorboard, "wandb": by_wandb}
-if importlib.util.find_spec("mlflow"):
-    READERS["mlflow"] = by_mlflow
+READERS = {"csv": by_csv, "tensorboard": by_tensorboard, "wandb": by_wandb, "mlflow": by_mlflow}
+assert {*READERS, "none"} == {*options("tracker")}
+if not importlib.util.find_spec("mlflow"):
+    del READERS["mlflow"]
 
 
 @pytest.mark.filterwarnings("default")  # of what MLflow uses
