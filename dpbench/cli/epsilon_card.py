@@ -38,12 +38,9 @@ def _epsilons(said: Statement, more: Mapping[str, Any]) -> Iterator[tuple[str, s
     for name, accountant in ACCOUNTANTS.items():
         shown = epsilon_text(epsilon_or_reason(said, name), said["guarantee"])
         yield shown, accountant.description
-    for other, text in OTHER_ADJACENCIES.items():
-        if more[other] is not None:
-            yield (
-                epsilon_text(more[other], said["guarantee"]),
-                f"PLD, for one {said['unit']} {text}",
-            )
+    for kind, text in OTHER_ADJACENCIES.items():
+        if more[kind] is not None:
+            yield epsilon_text(more[kind], said["guarantee"]), f"PLD, for one {said['unit']} {text}"
 
 
 def _facts(said: Statement) -> Iterator[str]:

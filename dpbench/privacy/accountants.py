@@ -34,7 +34,7 @@ from dpbench.privacy.ledger import CoordinateMechanism, Ledger
 from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.renyi import sampled_gaussian, smallest_epsilon
 from dpbench.privacy.sign_note import note_epsilon
-from dpbench.privacy.statement import Named
+from dpbench.privacy.statement import AccountantName
 from dpbench.privacy.tight import Steps, tight_epsilon
 from dpbench.system.errors import UserError
 
@@ -274,7 +274,7 @@ def _sigma(joint: float | CoordinateMechanism) -> float:
     return joint
 
 
-SPENT: dict[Named, Accountant] = {"rdp": rdp, "pld": pld, "gdp": gdp}
+SPENT: dict[AccountantName, Accountant] = {"rdp": rdp, "pld": pld, "gdp": gdp}
 """The epsilon of a ledger by accountant: two upper bounds, and the approximation `gdp`."""
 
 CLAIMS = {

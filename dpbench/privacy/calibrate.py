@@ -7,7 +7,7 @@ from contextlib import suppress
 from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger
-from dpbench.privacy.statement import UPPER_BOUNDS, Named
+from dpbench.privacy.statement import UPPER_BOUNDS, AccountantName
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of, positive
 
@@ -52,7 +52,7 @@ def calibrate(
     )
 
 
-def check_target(what: str, accountant: str) -> Named:
+def check_target(what: str, accountant: str) -> AccountantName:
     """The accountant, by which an epsilon can be a target; UserError unless it is known, and its
     epsilon an upper bound."""
     one_of(what, accountant, SPENT)

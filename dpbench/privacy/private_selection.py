@@ -36,7 +36,7 @@ from dpbench.privacy.entries import MAX_FAILURE, Unaccountable
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.profiles import ledger_profile
-from dpbench.privacy.statement import UPPER_BOUNDS, Named
+from dpbench.privacy.statement import UPPER_BOUNDS, AccountantName
 from dpbench.system.errors import UserError
 from dpbench.system.validate import number, one_of
 
@@ -157,7 +157,7 @@ class Cost:
     pld: float | None = None
 
     @property
-    def by(self) -> Named:
+    def by(self) -> AccountantName:
         """The accountant with the smaller bound."""
         return "pld" if self.rdp is None or (self.pld or math.inf) < self.rdp else "rdp"
 

@@ -14,7 +14,7 @@ Arithmetic = Literal["real", "float", "secure"]
 - "secure": the same, with noise from a key that was not stored.
 """
 
-Named = Literal["rdp", "pld", "gdp"]
+AccountantName = Literal["rdp", "pld", "gdp"]
 """The accountants by the names of their epsilons in a statement."""
 
 
@@ -36,7 +36,7 @@ class Accountant:
         )
 
 
-ACCOUNTANTS: dict[Named, Accountant] = {
+ACCOUNTANTS: dict[AccountantName, Accountant] = {
     "rdp": Accountant("RDP", is_bound=True),
     "pld": Accountant("PLD", is_bound=True),
     "gdp": Accountant("GDP", is_bound=False),

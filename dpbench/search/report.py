@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
-from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Named
+from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.records.epsilon import largest_epsilon, legend
 from dpbench.search.expected_best import budgets, expected_best
 from dpbench.search.request import SearchRequest
@@ -181,7 +181,7 @@ def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
     return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
 
 
-def shown_epsilon(trial: Trial, accountant: Named) -> str:
+def shown_epsilon(trial: Trial, accountant: AccountantName) -> str:
     """The largest epsilon of its runs by `rdp` or `pld`, or why they have none; "" without runs."""
     if not trial.records:
         return ""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpbench.metrics import worst_group
-from dpbench.privacy.statement import Named
+from dpbench.privacy.statement import AccountantName
 from dpbench.records.epsilon import Terms
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
@@ -56,7 +56,7 @@ class Trial:
         """What its epsilon is stated for; None without runs."""
         return Terms.of(self.records[0].statement) if self.records else None
 
-    def epsilon(self, accountant: Named) -> float | None:
+    def epsilon(self, accountant: AccountantName) -> float | None:
         """The largest epsilon of its runs by `rdp` or `pld`; None if one has none by it."""
         bounds = [record.privacy[accountant] for record in self.records]
         computed = [bound for bound in bounds if bound is not None]
