@@ -99,7 +99,7 @@ def test_a_resumed_run_is_reported(asked, steps, capsys):
 @pytest.mark.slow
 def test_a_run_that_ended_after_its_last_step_only_has_to_be_tested(asked, steps, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(evaluation, "predict", lambda *_: 1 / 0)
+        patch.setattr(evaluation, "predict", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             load_or_run(run_config(asked), quiet=True)
     load_or_run(run_config(asked), quiet=True)

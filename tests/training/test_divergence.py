@@ -33,8 +33,8 @@ def test_a_run_that_diverges_ends_there_with_nan_and_the_epsilon_of_all_planned_
 def test_one_output_that_is_not_finite_is_divergence_too(monkeypatch):
     """Weights stay finite as a rule, because gradients that are not finite count as zero."""
 
-    def spoilt(*arguments):
-        outputs, losses = predict(*arguments)
+    def spoilt(*arguments, **settings):
+        outputs, losses = predict(*arguments, **settings)
         outputs[0, 0] = math.inf
         return outputs, losses
 
