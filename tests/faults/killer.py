@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from dpbench.execution.load_or_run import load_or_run
@@ -99,7 +100,9 @@ def at_random(overrides: list[str], log: str, seed: int, folder: str, mean: floa
 
 def _wait_for_checkpoints(pid: int, folder: Path, more: int) -> None:
     def newest() -> int:
-        return max((int(path.stem) for path in folder.glob("*/*.ckpt")), default=0)
+        with suppress(FileNotFoundError):  # a run that ends removes its folder
+            return max((int(path.stem) for path in folder.glob("*/*.ckpt")), default=0)
+        return 0
 
     wanted = newest() + more
     # One that has ended is there, to be waited for, but for the folder.
