@@ -171,12 +171,15 @@ def _task(record: Record) -> tuple[str, str, str]:
 
 
 def check_baseline(baseline: str, keys: Collection[str], records: Sequence[Record]) -> None:
-    """UserError for a baseline that no run has, or where methods are neither rows nor columns."""
+    """UserError for a baseline that no run or every run has, or where methods are neither rows nor
+    columns."""
     methods = {str(value_of(record.config, METHOD)) for record in records}
     if baseline not in methods:
         raise UserError(
             f"no selected run has the method baseline={baseline}: {nearest(baseline, methods)}"
         )
+    if methods == {baseline}:
+        raise UserError(f"all selected runs are of the method baseline={baseline}.")
     if METHOD not in keys:
         raise UserError(
             f"baseline={baseline} is a method that others are compared with: add method to rows or "

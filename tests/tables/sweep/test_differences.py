@@ -207,7 +207,11 @@ def test_a_baseline_with_several_rows_is_ambiguous(tmp_path):
     [
         (["baseline=dpsgx"], "no selected run has the method baseline=dpsgx: did you mean dpsgd"),
         (["baseline=dpsgd", "method=bam"], "no selected run has the method baseline=dpsgd"),
-        (["baseline=bam", "rows=optimizer.lr", "method=bam"], "add method to rows or columns"),
+        (
+            ["baseline=bam", "rows=optimizer.lr", "method=bam,dpsat"],
+            "add method to rows or columns",
+        ),
+        (["baseline=bam", "method=bam"], "all selected runs are of the method baseline=bam."),
     ],
 )
 def test_a_baseline_that_cannot_be_compared_with_is_refused(tmp_path, arguments, sentence):
