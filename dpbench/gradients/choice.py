@@ -28,7 +28,8 @@ DEFAULT_OPTIONS = ForwardOptions()
 
 
 class EngineFallback(UserWarning):
-    """engine=ghost does not do all by book-keeping, as was requested or as it costs much time."""
+    """The ghost engine materialises gradients though it was asked for by name, or computes them one
+    by one, which is slow."""
 
 
 def make_engine(

@@ -88,7 +88,7 @@ def _results(record: Record) -> object:
     """The results on test examples, which no two runs of a method share; without any, what tells
     the record from all others."""
     on_test = frozenset(item for item in record.metrics.items() if item[0].startswith("test/"))
-    return (record.config["choices"].get("method"), on_test) if on_test else record.seed
+    return hash((record.config["choices"].get("method"), on_test)) if on_test else record.seed
 
 
 def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
