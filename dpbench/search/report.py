@@ -81,7 +81,7 @@ def _page(
         f"Rule `{request.rule}`: {RULES[request.rule].description}. "
         "Spread: standard deviation over seeds.",
         *(_finals(request, keys, finals) if finals else ()),
-        _grid(keys, ordered),
+        _grid(request, keys, ordered),
         _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
         *(at_edge(chosen[0], ordered, request.space.ranges) if chosen else ()),
         *_luck(request, ordered),
@@ -97,19 +97,21 @@ def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) ->
     return [
         f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
         "the choice is made: the best of many trials with one seed is partly the luckiest.",
-        _grid(keys, finals),
+        _grid(request, keys, finals),
         "## All trials",
     ]
 
 
 def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
     """What fewer trials would have found, where trials are independent and have an accuracy."""
-    values = [trial.mean(ACCURACY) for trial in trials if not trial.failures]
+    metric = WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
+    values = [trial.mean(metric) for trial in trials if not trial.failures]
     if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
         return []
     cells = [(str(k), f"{100 * expected_best(values, k):.2f}") for k in budgets(len(values))]
+    name = "accuracy of the worst group" if metric == WORST_GROUP else "accuracy"
     return [
-        Grid("Fewer trials", ("trials", "expected best validation accuracy (%)"), tuple(cells)),
+        Grid("Fewer trials", ("trials", f"expected best validation {name} (%)"), tuple(cells)),
         "The mean over all ways to draw so many of these trials (Dodge et al. 2019): compare "
         "methods at equal numbers.",
     ]
@@ -156,13 +158,15 @@ def _outer_end(interval: Interval, value: float) -> str:
     return "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
 
 
-def _grid(keys: list[str], ordered: Sequence[Trial]) -> Grid:
-    head = ["trial", *keys, "accuracy (%)", "loss", "n", *EPSILONS.values(), "delta", "failed"]
+def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> Grid:
+    by_group = RULES[request.rule].metric == WORST_GROUP
+    metrics = {ACCURACY: "accuracy (%)"} | ({WORST_GROUP: "worst group (%)"} if by_group else {})
+    head = ["trial", *keys, *metrics.values(), "loss", "n", *EPSILONS.values(), "delta", "failed"]
     rows = [
         (
             str(trial.number),
             *(o.split("=", 1)[1] for o in trial.overrides),
-            _number(trial, ACCURACY, lambda value: f"{100 * value:.2f}"),
+            *(_number(trial, metric, lambda value: f"{100 * value:.2f}") for metric in metrics),
             _number(trial, LOSS, lambda value: f"{value:.4f}"),
             str(len(trial.outcomes) - len(trial.failures)),
             *(shown_epsilon(trial, accountant) for accountant in EPSILONS),

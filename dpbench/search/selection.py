@@ -73,8 +73,12 @@ def _failure(outcome: Record | str) -> str | None:
 
 @dataclass(frozen=True)
 class SelectionRule:
-    """Chooses the trial with the largest scores, compared in lexicographic order."""
+    """Chooses the trial with the largest scores, compared in lexicographic order.
 
+    metric: what it compares first.
+    """
+
+    metric: str
     description: str
     scores: Callable[[Trial], tuple[float, float]]
 
@@ -90,16 +94,19 @@ def _or_zero(value: float) -> float:
 
 RULES = {
     "best_validation": SelectionRule(
+        ACCURACY,
         "highest mean validation accuracy over all seeds, then lowest mean validation loss, then "
         "the earliest trial",
         _scores,
     ),
     "best_worst_group": SelectionRule(
+        WORST_GROUP,
         "highest mean validation accuracy of the worst group over all seeds, then lowest mean "
         "validation loss, then the earliest trial",
         lambda trial: (_or_zero(trial.mean(WORST_GROUP)), _scores(trial)[1]),
     ),
     "lowest_validation_loss": SelectionRule(
+        LOSS,
         "lowest mean validation loss over all seeds, then highest mean validation accuracy, then "
         "the earliest trial",
         lambda trial: _scores(trial)[::-1],
