@@ -7,6 +7,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,21 @@ from dpbench.privacy.ledger import to_plain
 from dpbench.system import progress
 from dpbench.system.seeds import seed_torch
 from tests.plugin_files import FILES, write
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items):
+    """Marks all cases of a test that is `sampled(n)` as `spare`, but for n, evenly spread."""
+    cases = defaultdict(list)
+    for item in items:
+        if (mark := item.get_closest_marker("sampled")) and not item.get_closest_marker("long"):
+            cases[item.parent, item.originalname, *mark.args].append(item)
+    for (*_, number), sampled in cases.items():
+        kept = {len(sampled) * k // number for k in range(number)}
+        for i, item in enumerate(sampled):
+            if i not in kept:
+                item.add_marker("spare")
+
 
 UNPACK = Path(__file__).parents[2] / "shared" / "data" / "unpack"
 NEEDED = (*adult.SOURCES, dutch.SOURCE, *mnist.TRAIN, *mnist.TEST)

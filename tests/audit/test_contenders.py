@@ -235,6 +235,7 @@ def test_a_table_refuses_what_libraries_do_not_have_before_it_attacks_anything(m
         reproduce("audit", ["optimizer.lr=2"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "proven"), [(0.5, False), (20.0, True)])
 def test_a_claim_below_our_pld_is_held_against_as_a_number(epsilon, proven, monkeypatch):

@@ -278,6 +278,7 @@ MUTANTS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_refuted(name, monkeypatch):
@@ -334,6 +335,7 @@ def test_a_division_by_the_real_size_of_a_batch_is_refuted():
     assert step_is_refuted("method=dpsgd", "method.variant=paper", trials=1000)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
 def test_a_step_that_is_right_holds(method):
@@ -348,6 +350,7 @@ def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
     assert is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     """It scales the loss by the rate, which is not how sampling amplifies."""

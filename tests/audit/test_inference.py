@@ -156,6 +156,7 @@ def test_the_chance_of_so_many_right_guesses_is_that_of_the_published_listing(ri
     )
 
 
+@pytest.mark.long
 def test_a_bound_of_too_little_noise_is_finite_though_no_epsilon_holds_for_it():
     """Lower bounds are for noise of real numbers: an infinite one would prove nothing."""
     included = np.arange(2000) % 2 == 0

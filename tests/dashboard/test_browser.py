@@ -161,6 +161,7 @@ def test_the_keyboard_does_all_of_it(path, opened):
     assert (before, window.evaluate("document.activeElement.className")) == ("close", "link")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("width", [320, 390])
 def test_a_phone_needs_no_sideways_scrolling(path, opened, width):
     window = opened(path, viewport={"width": width, "height": 800}, is_mobile=True, has_touch=True)

@@ -57,6 +57,7 @@ TOO_SMALL = """
 """Whatever is to be tapped and is smaller than the least target of WCAG 2.2, 24 pixels."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("width", "table_by"), [(390, 400), (1280, 500), (1600, 500)])
 def test_the_first_view_of_real_results_fits(opened, real_page, tmp_path, width, table_by):
     window = opened(real_page, viewport={"width": width, "height": 1000}, color_scheme="light")

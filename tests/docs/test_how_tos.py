@@ -84,6 +84,7 @@ def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
     pytest_finds(folder, "dpnsgd or dpsgd_smooth", *files)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_clip_that_states_too_small_a_sensitivity_does_not_pass(tmp_path):
     folder = applied("add_a_method.md", tmp_path)
@@ -100,6 +101,7 @@ def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(
     pytest_finds(folder, "breast_cancer", *files)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_added_table_is_made(tmp_path):
     folder = applied("add_a_table.md", tmp_path)

@@ -205,6 +205,7 @@ FORGERIES = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):

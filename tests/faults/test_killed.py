@@ -26,6 +26,7 @@ def folder(tmp_path) -> KilledRun:
     return KilledRun(tmp_path)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "number", "after"),
     [

@@ -43,6 +43,7 @@ def measured(folder):
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("seconds", "number"),
     [(0, signal.SIGINT), (0.05, signal.SIGTERM), (0.5, signal.SIGINT), (2, signal.SIGTERM)],

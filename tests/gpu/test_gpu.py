@@ -73,6 +73,7 @@ def test_engines_agree(name, batch):
     assert torch.allclose(clipped(fast).double(), clipped(slow), atol=1e-4)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)

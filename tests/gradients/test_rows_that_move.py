@@ -272,6 +272,7 @@ def holds(model, name, scale, n=24):
     return engine.name
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
 @pytest.mark.parametrize("training_only", [False, True])
 @pytest.mark.parametrize("part", MOVES, ids=lambda part: part.__name__)

@@ -129,6 +129,7 @@ def refuted(monkeypatch, releases) -> bool:
     return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_attack_on_steps_sees_the_histogram(monkeypatch):
     """Its account holds, and one without the histogram is refuted."""

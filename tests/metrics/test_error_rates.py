@@ -65,6 +65,7 @@ def printed():
     }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [5, 20])
 @pytest.mark.parametrize("truth", TRUTHS)

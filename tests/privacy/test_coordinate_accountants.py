@@ -132,6 +132,7 @@ def test_the_two_bounds_and_the_pure_one_are_in_order(mechanism, rate):
     assert 0 < pld(book, DELTA) <= rdp(book, DELTA) <= pure
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("multiplier", "rate", "steps", "delta"),
@@ -163,6 +164,7 @@ def test_two_entries_cost_what_one_of_both_does(mechanism):
         assert spend(twice, DELTA) == pytest.approx(spend(ledger(mechanism), DELTA), rel=1e-4)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @every
 @pytest.mark.parametrize(

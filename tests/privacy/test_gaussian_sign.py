@@ -157,6 +157,7 @@ def test_signs_of_few_coordinates_cost_what_their_sum_does(spend):
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_of_many_coordinates_the_gaussian_sign_is_wrong_less_often_than_the_logistic_one():
     def once(law: str, dimension: int) -> float:

@@ -23,6 +23,7 @@ WITH_RECORDS = sorted(
 )
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_RECORDS)
 def test_a_committed_table_follows_from_its_command_and_its_committed_records(name):
@@ -94,6 +95,7 @@ def test_a_committed_table_has_all_its_runs_at_the_paper_s_settings(name):
     assert sorted(parse(line, "x").digest for line in lines) == sorted(asked)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*_fig*.claims.csv")), ids=lambda p: p.name)
 def test_the_committed_claims_of_a_figure_follow_from_its_records(path, monkeypatch):

@@ -172,6 +172,7 @@ def test_the_same_command_gives_the_same_search_without_training(finished, monke
     assert search(asked(folder, "seed=3")) == text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("target", "candidates"),
     [(3.0, ["batch_size=128,512"]), (0.9, []), (0.4, []), (40.0, ["epochs=1,3"])],

@@ -234,6 +234,7 @@ def faults_and_memory_in_use(first: str) -> list[int]:
     return [int(line) for line in ran.stdout.split()]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @measured
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")

@@ -208,6 +208,7 @@ WITH = {
 }
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 4, 7])  # 4 ends an epoch
 @pytest.mark.parametrize("feature", WITH)
@@ -224,6 +225,7 @@ EVERYTHING = [
 ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"),

@@ -81,6 +81,7 @@ def test_features_are_those_of_the_network_before_its_head(data, network):
     assert data.train.inputs.shape[1:] == expected.shape[1:]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", [BACKBONE, "test_vit", "test_efficientnet", "test_convnext"])
 def test_features_do_not_depend_on_the_batch(backbone, tmp_path):
