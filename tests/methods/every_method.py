@@ -58,7 +58,7 @@ def combinations(name: str) -> list[str]:
 def method_of(name: str, variant: str | None) -> Method:
     """The method of a YAML file, on data with as many groups as it needs."""
     name, *others = name.split()
-    overrides = dict(other.split("=") for other in others)
+    overrides = {key: yaml.safe_load(text) for key, text in (o.split("=") for o in others)}
     own = {"variant": variant} if variant else {}
     method = buildable.build("method", {**settings_of(name), **own, **overrides})
     users = iid(20, 0.0) if method.users_only else None

@@ -46,6 +46,13 @@ class Centred(Scaled):
         return self.model(x - torch.where(x.amax() > LARGE, x.mean(0), 0))
 
 
+class Turned(Scaled):
+    """Turns all inputs round, and makes them larger, if one of them is large."""
+
+    def forward(self, x):
+        return self.model(torch.where(x.amax() > LARGE, -100 * x, x))
+
+
 @pytest.fixture
 def totals(step_of, batch_of, users_of):
     """By how much a rare example moves the sum of a step, its sensitivity, and the counts with and
@@ -79,7 +86,13 @@ def totals(step_of, batch_of, users_of):
 @pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 @pytest.mark.parametrize(
     ("engine", "around"),
-    [("auto", Scaled), ("auto", ScaledByPython), ("auto", Centred), ("loop", Scaled)],
+    [
+        ("auto", Scaled),
+        ("auto", ScaledByPython),
+        ("auto", Centred),
+        ("auto", Turned),
+        ("loop", Scaled),
+    ],
 )
 @proven
 def test_a_rare_example_moves_the_sum_by_no_more_than_alone(totals, name, variant, engine, around):
@@ -89,6 +102,13 @@ def test_a_rare_example_moves_the_sum_by_no_more_than_alone(totals, name, varian
     else:
         moved, sensitivity, _ = found
         assert moved.norm() <= sensitivity * (1 + 1e-6)
+
+
+@pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
+@pytest.mark.parametrize("name", ["dp_least_squares bound=1.0", "dp_prototypes bound=1.0"])
+def test_nor_does_it_where_the_features_of_all_examples_are_clipped(totals, name):
+    moved, sensitivity, _ = totals(method_of(name, None), "auto", Turned)
+    assert moved.norm() <= sensitivity * (1 + 1e-6)
 
 
 @pytest.mark.slow
