@@ -200,11 +200,28 @@ def _refuse_kept_results(model: nn.Module) -> None:
 
 
 def _refuse_parameters(model: nn.Module) -> None:
+    kinds: dict[torch.dtype, str] = {}
     for name, parameter in model.named_parameters():
-        if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.float64):
-            kind = str(parameter.dtype).removeprefix("torch.")
+        if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise UserError(
-                f"{name} is {kind}, and gradients are clipped and noised as float32 or float64; "
-                "store a complex parameter as its real and imaginary parts (torch.view_as_real), "
-                "and a half-precision one as float32 (use precision=bf16 for the passes)."
+                f"{name} has no shape yet, as lazy modules get theirs from a first batch: pass one "
+                "through the model before, or give the layer its sizes."
             )
+        if parameter.requires_grad:
+            kinds.setdefault(parameter.dtype, name)
+        if parameter.requires_grad and parameter.dtype not in (torch.float32, torch.float64):
+            raise UserError(
+                f"{name} is {_named(parameter.dtype)}, and gradients are clipped and noised as "
+                "float32 or float64; store a complex parameter as its real and imaginary parts "
+                "(torch.view_as_real), and a half-precision one as float32 (use precision=bf16 for the passes)."
+            )
+    if len(kinds) > 1:
+        (one, first), (other, second), *_ = kinds.items()
+        raise UserError(
+            f"{first} is {_named(one)} and {second} is {_named(other)}: a step moves all "
+            "parameters as one vector of one type, so store them as float32 (model.float())."
+        )
+
+
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

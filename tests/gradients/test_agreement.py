@@ -326,3 +326,15 @@ def test_parameters_that_cannot_be_clipped_as_they_are_are_refused_by_name(name,
     kind = str(dtype).removeprefix("torch.")
     with pytest.raises(UserError, match=f"odd is {kind}, and gradients are.*view_as_real"):
         make_engine(name, model, cross_entropy, labelled(torch.rand(2, 4)))
+
+
+@pytest.mark.parametrize("name", [*ENGINES, "auto"])
+def test_parameters_of_two_types_or_without_a_shape_are_refused_by_name(name):
+    batch = labelled(torch.rand(2, 4))
+    mixed = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 3).double())
+    with pytest.raises(
+        UserError, match=r"^0\.weight is float32 and 1\.weight is float64: .*float\(\)"
+    ):
+        make_engine(name, mixed, cross_entropy, batch)
+    with pytest.raises(UserError, match=r"^0\.weight has no shape yet, as lazy modules"):
+        make_engine(name, nn.Sequential(nn.LazyLinear(3)), cross_entropy, batch)
