@@ -31,7 +31,8 @@ def answer(board: dict, names: Mapping[str, str]) -> str:
         return f"{where}: no other method with an epsilon can be compared with {baseline}."
     margin, known = parse_name(metric).margin, parse_name(metric).metric
     in_points = known and known.unit == "percent" and not margin.relative
-    within = f"within {margin}{' points' if in_points else ''} of it"
+    points = f" point{'' if margin.absolute == 1 else 's'}" if in_points else ""
+    within = f"within {margin}{points} of it"
     words: dict[str, tuple[str, str]] = {
         BETTER: (f"is better than {baseline}", f"are better than {baseline}"),
         EQUIVALENT: (f"is {within}", f"are {within}"),

@@ -213,7 +213,8 @@ def _refuse_parameters(model: nn.Module) -> None:
             raise UserError(
                 f"{name} is {_named(parameter.dtype)}, and gradients are clipped and noised as "
                 "float32 or float64; store a complex parameter as its real and imaginary parts "
-                "(torch.view_as_real), and a half-precision one as float32 (use precision=bf16 for the passes)."
+                "(torch.view_as_real), and a half-precision one as float32 (use precision=bf16 for "
+                "the passes)."
             )
     if len(kinds) > 1:
         (one, first), (other, second), *_ = kinds.items()

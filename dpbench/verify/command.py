@@ -54,6 +54,8 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
         stored, tables = _named(
             folder, names, stored, tables, {Path(p.source).stem for p in problems}
         )
+    unread = {Path(problem.source).name for problem in problems}
+    tables = [path for path in tables if path.name not in unread]
     with counting("verified", len(stored) + len(tables)) as count:
         for entry in stored:
             problems += [Problem(entry.source, text) for text in contradictions(entry.record)]
