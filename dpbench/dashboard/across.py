@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpbench.dashboard.boards import column_of, gap_forest, rounded, span
-from dpbench.dashboard.choice import sign_of
 from dpbench.dashboard.compared import BySeed, Compared
 from dpbench.dashboard.contests import SAME_BUDGET, Contest
+from dpbench.dashboard.representative import sign_of
 from dpbench.metrics.paired_t import LEVEL
 from dpbench.metrics.students_t import estimate, paired
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpbench.dashboard.choice import Group
 from dpbench.dashboard.compared import Compared
 from dpbench.dashboard.contests import Candidate, Contest
 from dpbench.dashboard.metrics import metric_entry
+from dpbench.dashboard.representative import Group
 from dpbench.dashboard.run_row import seven_digits
 from dpbench.metrics.students_t import Estimate, estimate, paired
 from dpbench.metrics.worst_group import WORST_GROUP

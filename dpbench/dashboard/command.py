@@ -7,10 +7,10 @@ from pathlib import Path
 from dpbench.dashboard.audits import audited
 from dpbench.dashboard.documents import Published, documents, pictures
 from dpbench.dashboard.page import page
+from dpbench.dashboard.record_texts import RecordTexts
 from dpbench.dashboard.searches import searches
 from dpbench.dashboard.summarise import Summary
 from dpbench.dashboard.tables import tables
-from dpbench.dashboard.texts import RecordTexts
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.collect import StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable

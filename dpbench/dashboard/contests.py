@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dpbench.config.names import data_kind
-from dpbench.dashboard.choice import (
+from dpbench.dashboard.representative import (
     Choice,
     Group,
     choose,

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import check_test_share, held_out, shuffle_and_split, subsample
 from dpbench.data.fetch.download import Source, fetch
 from dpbench.data.groups import Attributes, attributes_of, group_names, group_numbers
+from dpbench.data.splits import check_test_share, held_out, shuffle_and_split, subsample
 
 WOMEN, MEN = 14_695, 30_527  # among the 45,222 published rows without a missing value
 

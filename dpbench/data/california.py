@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import shuffle_and_count
 from dpbench.data.fetch.download import Source, fetch, write_member
 from dpbench.data.numeric import RegressionRows, z_scores
+from dpbench.data.splits import shuffle_and_count
 
 ARCHIVE = Source(
     path="california/cal_housing.tgz",

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import check_test_share, held_out, shuffle_and_split
+from dpbench.data.splits import check_test_share, held_out, shuffle_and_split
 
 CLASS_SIZES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
 ROWS = sum(CLASS_SIZES)

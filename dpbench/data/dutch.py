@@ -8,9 +8,9 @@ import pandas as pd
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import check_test_share, held_out, shuffle_and_split
 from dpbench.data.fetch.download import Source, fetch
 from dpbench.data.groups import Attributes, attributes_of, group_names, group_numbers
+from dpbench.data.splits import check_test_share, held_out, shuffle_and_split
 
 ROWS = 60_420
 

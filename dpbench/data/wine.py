@@ -7,9 +7,9 @@ import pandas as pd
 import torch
 
 from dpbench.data.dataset import Data, Split
-from dpbench.data.draws import shuffle_and_count
 from dpbench.data.fetch.download import Source, fetch
 from dpbench.data.numeric import RegressionRows, z_scores
+from dpbench.data.splits import shuffle_and_count
 
 SOURCE = Source(
     path="wine/winequality-red.csv",

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.coupling import crowd, perturbation
-from dpbench.gradients.draws import OtherDraws, Recorded, Repeated
 from dpbench.gradients.engine import Engine, Gradients, MaterialisedGradients, PerExampleShift
 from dpbench.gradients.loop import Loop
+from dpbench.gradients.replay import OtherDraws, Recorded, Repeated
 from dpbench.models.modes import in_mode
 from dpbench.system.memory import is_out_of_memory
 from dpbench.system.seeds import torch_state_kept

@@ -32,7 +32,7 @@ from dpbench.gradients.engine import (
 )
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.layers import ModuleCall
-from dpbench.gradients.layers.rows import Rows
+from dpbench.gradients.layers.materialised import Rows
 from dpbench.gradients.modules import (
     AdjointKey,
     ModuleGradients,

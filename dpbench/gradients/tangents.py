@@ -8,8 +8,8 @@ from torch.autograd import forward_ad
 
 from dpbench.gradients.layers import LayerGradient
 from dpbench.gradients.layers.lookup import Lookup
+from dpbench.gradients.layers.materialised import Rows
 from dpbench.gradients.layers.outer import Dyad, Outer
-from dpbench.gradients.layers.rows import Rows
 
 
 def dual(value: Tensor, tangent: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from dpbench.dashboard import texts
+from dpbench.dashboard import record_texts
 from dpbench.dashboard.command import report
 from tests.dashboard.windows import drawn, numbers, wait_for_pictures
 from tests.latex import assert_compiles
@@ -343,7 +343,7 @@ def test_no_line_joins_two_studies_and_one_without_privacy_is_of_its_protocol(
 
 
 def test_a_record_without_room_still_shows_its_metrics(record_of, page_of, opened, monkeypatch):
-    monkeypatch.setattr(texts, "MAX_BYTES", 0)
+    monkeypatch.setattr(record_texts, "MAX_BYTES", 0)
     window = opened(page_of([record_of(accuracy=0.75)]), pictures=False)
     assert "This file contains 0 records whole, and of 1 others their metrics" in (
         window.inner_text("#lead + .how")

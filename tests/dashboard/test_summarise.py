@@ -4,8 +4,8 @@ import math
 import pytest
 from scipy import stats
 
+from dpbench.dashboard.record_texts import strict
 from dpbench.dashboard.summarise import Summary
-from dpbench.dashboard.texts import strict
 from dpbench.records.collect import StoredRecord
 from dpbench.system.errors import UserError
 

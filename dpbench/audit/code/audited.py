@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpbench.audit.code.errors import errors_told
 from dpbench.audit.code.examples import LENGTH, Examples, MadeUp, one_hot
+from dpbench.audit.code.raised import errors_told
 from dpbench.audit.code.task import Batch, Claim, Task
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import derived, torch_state_kept

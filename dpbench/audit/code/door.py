@@ -14,9 +14,9 @@ from dpbench.audit.audit import Audit
 from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
-from dpbench.audit.code.errors import errors_told
 from dpbench.audit.code.examples import Examples, MadeUp, given
 from dpbench.audit.code.finding import NOTHING, Finding, refuted
+from dpbench.audit.code.raised import errors_told
 from dpbench.audit.code.report import Report
 from dpbench.audit.code.task import Claim
 from dpbench.metrics.students_t import CONFIDENCE

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpbench.audit.code.errors import errors_told
+from dpbench.audit.code.raised import errors_told
 from dpbench.audit.code.task import Batch
 from dpbench.system.errors import UserError
 

@@ -10,7 +10,7 @@ import torch
 from dpbench.data.custom import hub
 from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.image_files import MODES, images_in, stacked
-from dpbench.data.custom.rows import Rows
+from dpbench.data.custom.own_rows import Rows
 from dpbench.data.dataset import Data, Split
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer

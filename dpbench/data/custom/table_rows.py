@@ -9,8 +9,8 @@ import pandas as pd
 import torch
 
 from dpbench.data.custom import csv_files, hub, texts
+from dpbench.data.custom.own_rows import Rows
 from dpbench.data.custom.preparation import TablePreparation, prepared_by
-from dpbench.data.custom.rows import Rows
 from dpbench.data.custom.table import (
     INDICATOR,
     NONE,

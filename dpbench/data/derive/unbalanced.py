@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.data.dataset import Data, Dataset, DerivedDataset, class_sizes_of
-from dpbench.data.draws import subsample
+from dpbench.data.splits import subsample
 from dpbench.system.errors import UserError
 from dpbench.system.validate import fraction, integer
 

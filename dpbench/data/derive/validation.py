@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from dpbench.data.dataset import Data, Dataset, DerivedDataset
-from dpbench.data.draws import held_out
+from dpbench.data.splits import held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction

@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from dpbench.gradients.layers.layer import ModuleCall
-from dpbench.gradients.layers.rows import Rows
+from dpbench.gradients.layers.materialised import Rows
 
 LAST = (nn.Linear, nn.LayerNorm)
 """Layers whose bias has the last axes of the output; that of all others has the second."""

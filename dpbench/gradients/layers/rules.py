@@ -9,13 +9,13 @@ from dpbench.gradients.layers.biases import biases
 from dpbench.gradients.layers.convolution import convolution, perturbed_convolution
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.layers.lookup import embedding, perturbed_embedding
-from dpbench.gradients.layers.outer import linear, perturbed_linear
-from dpbench.gradients.layers.rows import (
+from dpbench.gradients.layers.materialised import (
     fallback,
     normalisation,
     perturbed_fallback,
     perturbed_normalisation,
 )
+from dpbench.gradients.layers.outer import linear, perturbed_linear
 from dpbench.gradients.layers.standardised import perturbed_standardised, standardised
 from dpbench.models.standardised import StandardisedConv2d
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dpbench.gradients.layers.convolution import Convolution, convolve_per_example, kernel_gradient
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.gradients.layers.rows import Rows
+from dpbench.gradients.layers.materialised import Rows
 from dpbench.gradients.norms import roundoff, squared_norms
 
 

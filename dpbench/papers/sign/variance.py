@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from dpbench.figures.formats import images, legend_below, paper_figure, titled
-from dpbench.papers.sign.errors import LAWS, multiplier_of
+from dpbench.papers.sign.error_rates import LAWS, multiplier_of
 from dpbench.records.epsilon import USUAL
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpbench.papers.sign.epsilons import Epsilons, claim
-from dpbench.papers.sign.errors import error_rates
+from dpbench.papers.sign.error_rates import error_rates
 from dpbench.papers.sign.measured import Measured, measured_epsilon
 from dpbench.papers.sign.measured import claim as claim_of_measured
 from dpbench.papers.sign.variance import SignVarianceSettings, clipped_moments, errors_by_variance

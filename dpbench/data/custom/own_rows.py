@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpbench.data.draws import held_out
+from dpbench.data.splits import held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction, integer, quoted

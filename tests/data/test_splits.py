@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpbench.data.dataset import Split
-from dpbench.data.draws import shuffle_and_split, subsample
+from dpbench.data.splits import shuffle_and_split, subsample
 from dpbench.system.seeds import numpy_generator
 
 
