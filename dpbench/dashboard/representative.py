@@ -8,19 +8,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dpbench.dashboard.run_row import ReportedRun
-from dpbench.metrics.registry import added_metrics, parse_name
+from dpbench.metrics.registry import OFFERED, RANKED_BY, added_metrics, parse_name
 from dpbench.metrics.students_t import Estimate, estimate
 from dpbench.metrics.worst_group import WORST_GROUP, value_of
-
-RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
-"""Methods are ranked by the first of these metrics that was measured."""
-
-OFFERED = (
-    *RANKED_BY,
-    *("balanced_accuracy", "f1_macro", "auroc", "nll", "ece", "worst_group_accuracy"),
-    *("accuracy_gap", "demographic_parity_difference", "equalized_odds_difference"),
-)
-"""Metrics that methods may be compared by, beside those of plug-ins."""
 
 TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")
 """The records of a table, whose name has a mark if it is not at the paper's scale."""

@@ -82,6 +82,16 @@ REGISTRY: Mapping[str, Metric] = {
 }
 """Ours, in display order."""
 
+RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
+"""Methods are ranked by the first of these metrics that was measured."""
+
+OFFERED = (
+    *RANKED_BY,
+    *("balanced_accuracy", "f1_macro", "auroc", "nll", "ece", WORST),
+    *("accuracy_gap", "demographic_parity_difference", "equalized_odds_difference"),
+)
+"""Metrics that methods may be compared by in the report, beside those of plug-ins."""
+
 
 def metrics() -> Mapping[str, Metric]:
     """All by name: ours, then those of plug-ins."""
