@@ -37,13 +37,13 @@ def chose_an_edge(name: str) -> bool:
     for texts in (_tried(name) or {}).values():
         values = [number for text in texts if isinstance(number := spelled_number(text), float)]
         fractions = len(values) == len(texts) and not all(map(float.is_integer, values))
-        if fractions and not OUTER < _place(values) < 1 - OUTER:
+        if fractions and not OUTER < place(values) < 1 - OUTER:
             return True
     return False
 
 
-def _place(values: Sequence[float]) -> float:
-    """Where in its range the first value lies, from 0 to 1."""
+def place(values: Sequence[float]) -> float:
+    """Where among the values that were tried the first one lies, from 0 to 1."""
     low, high, value = min(values), max(values), values[0]
     if low > 0 and high > DECADE * low:
         low, high, value = map(math.log, (low, high, value))

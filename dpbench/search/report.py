@@ -7,6 +7,7 @@ import pandas as pd
 
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
+from dpbench.config.tuned import OUTER, place
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.records.epsilon import largest_epsilon, legend
 from dpbench.search.expected_best import budgets, expected_best
@@ -33,9 +34,6 @@ FINAL = {"stage": "final"}
 
 FEWEST = 8
 """The fewest trials from which the best of fewer is estimated."""
-
-OUTER = 0.1
-"""The share of a range at either end in which a chosen value is at its edge."""
 
 NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
 
@@ -126,14 +124,14 @@ def _choice(request: SearchRequest, trial: Trial) -> str:
 
 def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> list[str]:
     """A sentence for each number of the chosen trial that is the smallest or largest of its setting
-    that was tried, or in the outer tenth of its range."""
+    that was tried, or of a range in the outer tenth of those, which tables excuse by."""
     outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
     values = [dict(o.split("=", 1) for o in trial.overrides) for trial in (chosen, *trials)]
     said = []
     for key, text in values[0].items():
         tried = {spelled_number(other[key]) for other in values}
         numbers = sorted(number for number in tried if not isinstance(number, str))
-        if key in outer and (end := _outer_end(outer[key], float(text))):
+        if key in outer and (end := _outer_end([float(other[key]) for other in values])):
             said.append(
                 f"`{key}={text}` is at the {end} end of `{outer[key].text}`: extend the range "
                 "there and search again."
@@ -149,12 +147,9 @@ def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> 
     return said
 
 
-def _outer_end(interval: Interval, value: float) -> str:
-    """The end, lower or upper, in whose tenth of the range a value lies; "" for neither."""
-    low, high = interval.low, interval.high
-    if interval.log:
-        low, high, value = math.log(low), math.log(high), math.log(value)
-    share = (value - low) / (high - low)
+def _outer_end(values: Sequence[float]) -> str:
+    """The end, lower or upper, in whose tenth of all values the first lies; "" for neither."""
+    share = place(values)
     return "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
 
 

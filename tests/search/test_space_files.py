@@ -90,14 +90,20 @@ def test_an_unknown_space_is_refused(arguments, sentence):
         parse([*arguments, "dataset=digits", "model=mlp"])
 
 
-def test_a_chosen_number_in_the_outer_tenth_of_its_range_is_at_its_edge():
+def test_a_chosen_number_in_the_outer_tenth_of_those_tried_is_at_its_edge():
     ranges, _ = split_ranges(
         ["optimizer.lr=tag(log,interval(0.01,100))", "method.quantile=interval(0,1)"]
     )
 
+    def trial(number, lr, quantile):
+        return Trial(number, (f"optimizer.lr={lr}", f"method.quantile={quantile}"), {})
+
+    ends = [trial(2, 0.01, 0.0), trial(3, 100.0, 1.0)]
+
     def said(lr, quantile):
-        trial = Trial(1, (f"optimizer.lr={lr}", f"method.quantile={quantile}"), {})
-        return [sentence.split("`")[1] for sentence in at_edge(trial, [trial], ranges)]
+        chosen = trial(1, lr, quantile)
+        found = at_edge(chosen, [chosen, *ends], ranges)
+        return [sentence.split("`")[1] for sentence in found]
 
     assert said(0.0251, 0.5) == ["optimizer.lr=0.0251"], "a tenth of four decades"
     assert said(0.0252, 0.11) == []
