@@ -27,6 +27,9 @@ choose what to do next."""
 METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__}
 """Methods that do the same without an operation."""
 
+BATCH_NORMS = {aten.native_batch_norm, aten.cudnn_batch_norm}
+"""Operations that do not declare that they change running statistics."""
+
 
 class Spacing(NamedTuple):
     """Where a storage has the rows: byte i belongs to row (i // distance - first) modulo their
@@ -43,13 +46,14 @@ class RowTracer(DispatchMode):
     kinds and writes through them need no rules. rows: their number; a single one cannot move, and
     is not followed. observe: called with the tensors of each operation before it. reads_values:
     whether Python has read a value, on which later operations may depend; reads_rows: one that
-    depends on the rows.
+    depends on the rows. written: the storages that operations have written to.
     """
 
     def __init__(self, rows: int, observe: Callable[[list[Tensor]], None]):
         super().__init__()
         self.rows, self.observe = rows, observe
         self.reads_values = self.reads_rows = False
+        self.written: set[int] = set()
         self._known: dict[int, tuple[StorageWeakRef, Spacing | Mixed]] = {}
 
     def mark(self, x: Tensor) -> None:
@@ -59,7 +63,7 @@ class RowTracer(DispatchMode):
 
     def of(self, x: Tensor) -> Rows:
         """Where x has the rows; None if it does not depend on them."""
-        known = self._known.get(_storage(x))
+        known = self._known.get(storage_of(x))
         if known is None:
             return None
         return known[1] if isinstance(known[1], Mixed) else self._axis(x, known[1])
@@ -89,7 +93,7 @@ class RowTracer(DispatchMode):
         return Mixed("a view")
 
     def _set(self, x: Tensor, rows: RowAxis | Mixed) -> None:
-        key, known = _storage(x), self._known.get(_storage(x))
+        key, known = storage_of(x), self._known.get(storage_of(x))
         value: Spacing | Mixed
         if isinstance(rows, Mixed):
             value = rows
@@ -109,6 +113,7 @@ class RowTracer(DispatchMode):
         kwargs = kwargs or {}
         call = Call(func, args, kwargs, self.of)
         self.observe(call.tensors)
+        self.written |= {storage_of(x) for x in _written(call)}
         before = [rows for x in call.tensors if (rows := self.of(x)) is not None]
         if _gives_values(call):
             self.read(call.tensors)
@@ -119,10 +124,10 @@ class RowTracer(DispatchMode):
 
     def _follow(self, call: Call, rows: list[RowAxis | Mixed], out: Any) -> None:
         """Set the rows of an operation's results, given those of its inputs."""
-        inputs = {_storage(x) for x in call.tensors}
+        inputs = {storage_of(x) for x in call.tensors}
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
         if not call.func._schema.is_mutable or torch.Tag.inplace_view in call.func.tags:
-            results = [x for x in results if _storage(x) not in inputs]  # others are views
+            results = [x for x in results if storage_of(x) not in inputs]  # others are views
         if not results:
             return
         mixed = next((r for r in rows if isinstance(r, Mixed)), None)
@@ -159,5 +164,15 @@ def _gives_values(call: Call) -> bool:
     return not READING.isdisjoint(call.func.tags)
 
 
-def _storage(x: Tensor) -> int:
+def _written(call: Call) -> list[Tensor]:
+    """The arguments that an operation writes to; batch normalisation does not declare its own."""
+    schema = call.func._schema
+    names = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+    if call.func.overloadpacket in BATCH_NORMS and call.value("training"):
+        names = ["running_mean", "running_var"]
+    return [x for x in tree_leaves([call.value(name) for name in names]) if isinstance(x, Tensor)]
+
+
+def storage_of(x: Tensor) -> int:
+    """What tells the storage of a tensor from all others, while it lives."""
     return x.untyped_storage()._cdata

@@ -9,6 +9,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import Loss, MaterialisedGradients, Shift, empty, shift_vector
 from dpbench.gradients.flatten import flatten
+from dpbench.gradients.kept import forgotten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.precision import at_least_float32
@@ -55,7 +56,8 @@ class Vmap:
             with unrolled(self.model):
                 return forward(*(part.unsqueeze(0) for part in parts)).squeeze(0)
 
-        return vmap(row, randomness="different")(*tensors)
+        with forgotten(self.model, self.loss):
+            return vmap(row, randomness="different")(*tensors)
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:
         if not len(batch):
@@ -65,7 +67,10 @@ class Vmap:
             theta = theta if shift is None else theta + shift_vector(shift)
             per_example = self._per_example_shifted if theta.dim() == 2 else self._per_example
             named = self.parameters.unflatten(theta)
-            with self.options.precision.model(batch.targets.device):
+            with (
+                self.options.precision.model(batch.targets.device),
+                forgotten(self.model, self.loss),
+            ):
                 gradients, losses = per_example(named, *self.rows(batch))
             stack = self.parameters.flatten(gradients, batched=True)
         return MaterialisedGradients(losses, stack, self.parameters.layers)
