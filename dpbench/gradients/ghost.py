@@ -140,7 +140,9 @@ class Ghost:
         a = detached(inputs[0])
         if module in self._inputs_unread:
             a = a.new_empty(len(a), 0)  # so that their memory can be freed
-        self._calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
+        with torch._C.DisableTorchFunction():  # by which others' hooks are found
+            edge = get_gradient_edge(output)
+        self._calls[module] = ForwardCall(a, output.shape, edge)
         return output
 
     @property

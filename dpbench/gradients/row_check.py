@@ -90,7 +90,7 @@ class RowCheck:
                 raise UserError(CHANGED % name)
         after = _python_state(self._model)
         self._always |= tracer.reads_values or after != before
-        if calls.hooks or any(map(_has_backward_hooks, self._model.modules())):
+        if calls.hooks or tracer.packs or any(map(_has_backward_hooks, self._model.modules())):
             self.alone = CODE
         if tracer.reads_rows:
             self.alone = READS
@@ -120,8 +120,11 @@ class RowCheck:
     def end(self, losses: Tensor) -> None:
         """A pass ends with these losses; raises RowsMoved unless they have the rows in order."""
         self.require(losses)
-        if self._tracer and any(isinstance(node, BackwardCFunction) for node in _graph(losses)):
-            self.alone = CODE
+        if not self._tracer:
+            return
+        with torch._C.DisableTorchFunction():  # this reading of the graph sets no hook
+            if any(isinstance(node, BackwardCFunction) for node in _graph(losses)):
+                self.alone = CODE
 
     def _refuse_use_outside(self, tensors: Sequence[Tensor]) -> None:
         """Raise Unsupported for an operation on a module's parameter outside its calls."""

@@ -30,6 +30,10 @@ METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__}
 BATCH_NORMS = {aten.native_batch_norm, aten.cudnn_batch_norm}
 """Operations that do not declare that they change running statistics."""
 
+_OPERATION: Any = Tensor.grad_fn
+HOOKED = {Tensor.register_hook, _OPERATION.__get__}
+"""Methods by which Python code comes between an operation and its gradient."""
+
 
 class Spacing(NamedTuple):
     """Where a storage has the rows: byte i belongs to row (i // distance - first) modulo their
@@ -46,13 +50,14 @@ class RowTracer(DispatchMode):
     kinds and writes through them need no rules. rows: their number; a single one cannot move, and
     is not followed. observe: called with the tensors of each operation before it. reads_values:
     whether Python has read a value, on which later operations may depend; reads_rows: one that
-    depends on the rows. written: the storages that operations have written to.
+    depends on the rows. packs: whether Python code stores what the backward pass needs.
+    written: the storages that operations have written to.
     """
 
     def __init__(self, rows: int, observe: Callable[[list[Tensor]], None]):
         super().__init__()
         self.rows, self.observe = rows, observe
-        self.reads_values = self.reads_rows = False
+        self.reads_values = self.reads_rows = self.packs = False
         self.written: set[int] = set()
         self._known: dict[int, tuple[StorageWeakRef, Spacing | Mixed]] = {}
 
@@ -114,6 +119,7 @@ class RowTracer(DispatchMode):
         call = Call(func, args, kwargs, self.of)
         self.observe(call.tensors)
         self.written |= {storage_of(x) for x in _written(call)}
+        self.packs |= torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         before = [rows for x in call.tensors if (rows := self.of(x)) is not None]
         if _gives_values(call):
             self.read(call.tensors)
@@ -141,7 +147,8 @@ class RowTracer(DispatchMode):
 class MethodCalls(TorchFunctionMode):
     """Within the context, tells a tracer of methods that give values to Python.
 
-    hooks: whether a hook was set on a tensor, through which its gradient passes.
+    hooks: whether a hook was set on a tensor, through which its gradient passes, or could be set on
+    the operation that computed it.
     """
 
     def __init__(self, tracer: RowTracer):
@@ -153,7 +160,7 @@ class MethodCalls(TorchFunctionMode):
     ) -> Any:
         if func in METHODS:
             self._tracer.read(args[:1])
-        self.hooks |= func == Tensor.register_hook
+        self.hooks |= func in HOOKED
         return func(*args, **(kwargs or {}))
 
 

@@ -203,6 +203,21 @@ def clipped_by_an_old_hook(module, h, x):
     return module(torch.sin(h))
 
 
+def clipped_by_a_node(module, h, x):
+    out = torch.sin(module(h))
+    if out.requires_grad:
+        out.grad_fn.register_prehook(lambda gradients: (clipped(gradients[0]),))
+    return out
+
+
+def clipped_in_store(module, h, x):
+    def pack(t):
+        return t * (4 / t.norm()).clamp(max=1) if t.is_floating_point() else t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        return module(torch.sin(h))
+
+
 KEEPS_ROWS = (as_it_is,)
 MOVES = (
     by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
@@ -211,7 +226,7 @@ MOVES = (
     at_random_in_python, at_random_in_numpy, every_third_time, scaled_for_large_values,
     divided_by_the_largest, sorted_if_some_are_selected, normalised_if_any_is_nonzero,
     every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
-    clipped_by_a_module, clipped_by_an_old_hook,
+    clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node, clipped_in_store,
 )  # fmt: skip
 
 
