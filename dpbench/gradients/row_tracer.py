@@ -24,7 +24,11 @@ READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """Tags of operations that give Python values, or a shape that follows from them, by which it may
 choose what to do next."""
 
+RAISING = {aten._assert_async, aten._linalg_check_errors}
+"""Operations that raise by values, as of a singular matrix, which Python may catch."""
+
 METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__}
+METHODS |= {Tensor.__repr__, Tensor.__format__}
 """Methods that do the same without an operation."""
 
 BATCH_NORMS = {aten.native_batch_norm, aten.cudnn_batch_norm}
@@ -168,7 +172,7 @@ def _gives_values(call: Call) -> bool:
     """Whether an operation gives Python values; an index of integers has results of its shape."""
     if call.func.overloadpacket == aten.index:
         return any(x.dtype in (torch.bool, torch.uint8) for x in call.tensors[1:])
-    return not READING.isdisjoint(call.func.tags)
+    return call.func.overloadpacket in RAISING or not READING.isdisjoint(call.func.tags)
 
 
 def _written(call: Call) -> list[Tensor]:

@@ -218,6 +218,24 @@ def clipped_in_store(module, h, x):
         return module(torch.sin(h))
 
 
+def scaled_by_a_text(module, h, x):
+    return module(h / 9 if "True" in repr(x.detach() > 4) else h)
+
+
+def scaled_by_an_error(module, h, x):
+    try:
+        torch.linalg.cholesky((4 - x.amax()).view(1, 1))
+        return module(h)
+    except RuntimeError:
+        return module(h / 9)
+
+
+def shuffled_as_channels(module, h, x):
+    images = torch.where(x > 4, x, 0)[:, :4].reshape(-1, 2, 2)
+    parts = F.pixel_unshuffle(images, 2).reshape(4, -1).T
+    return module(h + 9 * F.pad(parts, (0, 2)))
+
+
 KEEPS_ROWS = (as_it_is,)
 MOVES = (
     by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
@@ -227,6 +245,7 @@ MOVES = (
     divided_by_the_largest, sorted_if_some_are_selected, normalised_if_any_is_nonzero,
     every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
     clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node, clipped_in_store,
+    scaled_by_a_text, scaled_by_an_error, shuffled_as_channels,
 )  # fmt: skip
 
 
