@@ -85,21 +85,24 @@ class RowTracer(DispatchMode):
     def _axis(self, x: Tensor, spacing: Spacing) -> Rows:
         """The axis along which x, a view of a storage with such rows, has all of them in order."""
         distance = spacing.distance
-        first, offset = divmod(int(x.storage_offset()) * x.itemsize, distance)
-        axes = [(size, step * x.itemsize) for size, step in zip(x.shape, x.stride(), strict=True)]
-        for dim, (size, step) in enumerate(axes):
+        if (_start(x) // distance - spacing.first) % self.rows:
+            return Mixed("a view")
+        for dim, (size, step) in enumerate(_axes(x)):
             if not step or distance % step or size % (self.rows * (distance // step)):
                 continue
-            others = [(n, s) for n, s in (*axes[:dim], *axes[dim + 1 :]) if n > 1]
-            within = distance - step + sum((n - 1) * s for n, s in others if s < distance)
-            between = [s for _, s in others if s >= distance]
-            if (
-                offset + within < distance
-                and (first - spacing.first) % self.rows == 0
-                and not any(s % (distance * self.rows) for s in between)
-            ):
+            if self._apart(x, RowAxis(dim, distance // step), distance):
                 return RowAxis(dim, distance // step)
         return Mixed("a view")
+
+    def _apart(self, x: Tensor, rows: RowAxis, distance: int) -> bool:
+        """Whether each part of x along that axis lies in one row of its storage."""
+        axes = _axes(x)
+        (_, step), others = axes.pop(rows.dim), [(n, s) for n, s in axes if n > 1]
+        within = distance - step + sum((n - 1) * s for n, s in others if s < distance)
+        between = [s for _, s in others if s >= distance]
+        return _start(x) % distance + within < distance and not any(
+            s % (distance * self.rows) for s in between
+        )
 
     def _set(self, x: Tensor, rows: RowAxis | Mixed) -> None:
         key, known = storage_of(x), self._known.get(storage_of(x))
@@ -108,10 +111,12 @@ class RowTracer(DispatchMode):
             value = rows
         elif x.shape[rows.dim] % (self.rows * rows.inner):
             value = Mixed("a part of the rows")
-        elif distance := x.stride(rows.dim) * rows.inner * x.itemsize:
-            value = Spacing(distance, int(x.storage_offset()) * x.itemsize // distance)
-        else:
+        elif not (distance := x.stride(rows.dim) * rows.inner * x.itemsize):
             value = Mixed("an expanded axis")
+        elif self._apart(x, rows, distance):
+            value = Spacing(distance, _start(x) // distance)
+        else:
+            value = Mixed("a write across rows")
         if known and known[1] != value and not isinstance(value, Mixed):
             value = Mixed("a write in another order")
         self._known[key] = (StorageWeakRef(x.untyped_storage()), value)
@@ -166,6 +171,16 @@ class MethodCalls(TorchFunctionMode):
             self._tracer.read(args[:1])
         self.hooks |= func in HOOKED
         return func(*args, **(kwargs or {}))
+
+
+def _start(x: Tensor) -> int:
+    """The byte of its storage at which a tensor begins."""
+    return int(x.storage_offset()) * x.itemsize
+
+
+def _axes(x: Tensor) -> list[tuple[int, int]]:
+    """The size of each axis, and the number of bytes from one index to the next."""
+    return [(size, step * x.itemsize) for size, step in zip(x.shape, x.stride(), strict=True)]
 
 
 def _gives_values(call: Call) -> bool:

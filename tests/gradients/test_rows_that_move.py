@@ -236,6 +236,18 @@ def shuffled_as_channels(module, h, x):
     return module(h + 9 * F.pad(parts, (0, 2)))
 
 
+def shifted_by_less_than_a_row(module, h, x):
+    longer = x.new_zeros(x.numel() + 5)
+    longer[5:] = torch.where(x > 4, x, 0).flatten()
+    return module(h + 9 * longer[:-5].view_as(x))
+
+
+def shifted_by_a_row(module, h, x):
+    longer = x.new_zeros(2, len(x) + 1, WIDTH)
+    longer[:, 1:] = torch.where(x > 4, x, 0)
+    return module(h + 9 * longer[1, :-1])
+
+
 KEEPS_ROWS = (as_it_is,)
 MOVES = (
     by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
@@ -246,6 +258,7 @@ MOVES = (
     every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
     clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node, clipped_in_store,
     scaled_by_a_text, scaled_by_an_error, shuffled_as_channels,
+    shifted_by_less_than_a_row, shifted_by_a_row,
 )  # fmt: skip
 
 
