@@ -11,7 +11,8 @@ from dpbench.gradients.dispatch import DispatchMode
 aten = torch.ops.aten
 
 DRAWS = {aten.bernoulli, aten.bernoulli_, aten.normal_, aten.rand, aten.rand_like, aten.randn}
-DRAWS |= {aten.randint, aten.randn_like, aten.randperm, aten.uniform_}
+DRAWS |= {aten.randint, aten.randint_like, aten.randn_like, aten.randperm, aten.uniform_}
+DRAWS |= {aten.cauchy_, aten.exponential_, aten.geometric_, aten.log_normal_, aten.random_}
 """Operations whose result is what they draw."""
 
 
