@@ -7,7 +7,7 @@ optimization on large model at small cost", book-keeping).
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple
 
@@ -251,7 +251,7 @@ class Ghost:
             for name, value in parameters.bare(tracked).items()
         }
         following = (
-            nullcontext()  # the operations of rules, after a pass that was followed
+            self._row_check.apart()  # the operations of rules, after a pass that was followed
             if isinstance(shift, PerExampleShift)
             else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
         )
@@ -298,7 +298,7 @@ class Ghost:
         self,
         batch: Batch,
         values: dict[str, Tensor],
-        following: AbstractContextManager[None],
+        following: AbstractContextManager[object],
     ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
         """Losses [B K], and the calls of the tracked modules, in the modules' order."""
         self._calls, self._rows = {}, len(batch)

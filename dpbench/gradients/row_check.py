@@ -4,7 +4,7 @@ import random
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -53,7 +53,7 @@ class RowCheck:
         """
         kind = (self._model.training, recorded, inputs.shape)
         if not self._always and (len(inputs) < 2 or kind in self._seen):
-            with forgotten(self._model, self._loss) if self._stores else nullcontext():
+            with self.apart():
                 yield
             return
         with (
@@ -63,6 +63,12 @@ class RowCheck:
             yield
         self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
+
+    def apart(self) -> AbstractContextManager[object]:
+        """The context of a pass that is not followed."""
+        if self._stores or self._always:
+            return forgotten(self._model, self._loss, by_value=self._always)
+        return nullcontext()
 
     @contextmanager
     def _followed(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Iterator[None]:
