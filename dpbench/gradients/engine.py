@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
+from dpbench.gradients.kept import forgotten
 from dpbench.gradients.norms import squared_norms
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
@@ -168,10 +169,15 @@ def empty(parameters: Parameters) -> MaterialisedGradients:
     )
 
 
-def row_by_row(forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """forward(*tensors) [B, ...] by a call for each row."""
-    parts = zip(*(x.split(1) for x in tensors), strict=True)
-    return torch.cat([forward(*part) for part in parts])
+def row_by_row(
+    parts: tuple[object, ...], forward: Callable[..., Tensor], *tensors: Tensor
+) -> Tensor:
+    """forward(*tensors) [B, ...] by a pass for each row; parts: what `forgotten` has."""
+    outputs = []
+    for part in zip(*(x.split(1) for x in tensors), strict=True):
+        with forgotten(*parts, by_value=True):
+            outputs.append(forward(*part))
+    return torch.cat(outputs)
 
 
 def joined(parts: Sequence[Gradients], layers: tuple[Layer, ...]) -> MaterialisedGradients:

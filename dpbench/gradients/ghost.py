@@ -6,8 +6,8 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from dpbench.gradients.engine import (
     shift_vector,
 )
 from dpbench.gradients.flatten import flatten
+from dpbench.gradients.kept import forgotten
 from dpbench.gradients.layers import ModuleCall
 from dpbench.gradients.layers.materialised import Rows
 from dpbench.gradients.modules import (
@@ -104,7 +105,7 @@ class Ghost:
         }
         self._calls: dict[nn.Module, ForwardCall] | None = None
         self._rows = 0
-        self._row_check = RowCheck(model, self._modules)
+        self._row_check = RowCheck(model, loss, self._modules)
         for module in self._modules:
             module.register_forward_pre_hook(self._begin_call)
             module.register_forward_hook(self._record_call, prepend=True)  # others may change it
@@ -139,7 +140,9 @@ class Ghost:
         a = detached(inputs[0])
         if module in self._inputs_unread:
             a = a.new_empty(len(a), 0)  # so that their memory can be freed
-        self._calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
+        with torch._C.DisableTorchFunction():  # by which others' hooks are found
+            edge = get_gradient_edge(output)
+        self._calls[module] = ForwardCall(a, output.shape, edge)
         return output
 
     @property
@@ -157,7 +160,7 @@ class Ghost:
                     return out
             except RowsMoved:
                 pass
-        return row_by_row(forward, *tensors)
+        return row_by_row((self.model, self.loss), forward, *tensors)
 
     def check(self, batch: Batch) -> None:
         """Raise Unsupported for a model that moves rows in either mode, or in which a module
@@ -198,11 +201,14 @@ class Ghost:
     def _one_by_one(self, batch: Batch, shift: Shift | None) -> MaterialisedGradients:
         """The gradients by a pass for each unit, in which no other's rows are to be found."""
         parts = batch.split(1)
-        if shift is None:
-            return joined([self(part) for part in parts], self.parameters.layers)
-        vectors = shift_vector(shift).expand(len(batch), -1)
-        pairs = zip(parts, vectors, strict=True)
-        return joined([self(part, vector) for part, vector in pairs], self.parameters.layers)
+        vectors: Iterable[Tensor | None] = [None] * len(parts)
+        if shift is not None:
+            vectors = shift_vector(shift).expand(len(batch), -1)
+        gradients = []
+        for part, vector in zip(parts, vectors, strict=True):
+            with forgotten(self.model, self.loss):
+                gradients.append(self(part, vector))
+        return joined(gradients, self.parameters.layers)
 
     def _together(self, batch: Batch, shift: Shift | None) -> "GhostGradients":
         """The gradients by one pass for all units; raises RowsMoved if rows do not stay in their
@@ -245,7 +251,7 @@ class Ghost:
             for name, value in parameters.bare(tracked).items()
         }
         following = (
-            nullcontext()  # the operations of rules, after a pass that was followed
+            self._row_check.apart()  # the operations of rules, after a pass that was followed
             if isinstance(shift, PerExampleShift)
             else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
         )
@@ -292,7 +298,7 @@ class Ghost:
         self,
         batch: Batch,
         values: dict[str, Tensor],
-        following: AbstractContextManager[None],
+        following: AbstractContextManager[object],
     ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
         """Losses [B K], and the calls of the tracked modules, in the modules' order."""
         self._calls, self._rows = {}, len(batch)

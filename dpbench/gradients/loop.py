@@ -16,6 +16,7 @@ from dpbench.gradients.engine import (
     shift_vector,
 )
 from dpbench.gradients.flatten import flatten
+from dpbench.gradients.kept import forgotten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.system.errors import UserError
@@ -46,12 +47,13 @@ class Loop:
         return MaterialisedGradients(torch.stack(losses), torch.stack(rows), self.parameters.layers)
 
     def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-        return row_by_row(forward, *tensors)
+        return row_by_row((self.model, self.loss), forward, *tensors)
 
     def _example(self, example: Batch, point: Tensor) -> tuple[Tensor, Tensor]:
         self.parameters64.theta.data.copy_(point)
-        _, losses = self.unit_losses(example)
-        return losses[0].detach(), self.parameters64.gradient(losses[0])
+        with forgotten(self.model64, self.loss, by_value=True):
+            _, losses = self.unit_losses(example)
+            return losses[0].detach(), self.parameters64.gradient(losses[0])
 
     def unit_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The inputs [B K, ...] and the losses [B] of one pass of the copy, in its current mode.

@@ -11,7 +11,8 @@ from dpbench.gradients.dispatch import DispatchMode
 aten = torch.ops.aten
 
 DRAWS = {aten.bernoulli, aten.bernoulli_, aten.normal_, aten.rand, aten.rand_like, aten.randn}
-DRAWS |= {aten.randint, aten.randn_like, aten.randperm, aten.uniform_}
+DRAWS |= {aten.randint, aten.randint_like, aten.randn_like, aten.randperm, aten.uniform_}
+DRAWS |= {aten.cauchy_, aten.exponential_, aten.geometric_, aten.log_normal_, aten.random_}
 """Operations whose result is what they draw."""
 
 
@@ -21,6 +22,11 @@ class OtherDraws(Exception):
 
 def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
+
+
+def _is_double(x: Any) -> bool:
+    """Not a number, which torch copies where it vectorises some operations."""
+    return isinstance(x, Tensor) and x.dtype is torch.float64
 
 
 class Recorded(DispatchMode):
@@ -43,7 +49,7 @@ class Recorded(DispatchMode):
         if _draws(func):
             self.known &= func.overloadpacket in DRAWS
             self.values.append(out.clone() if isinstance(out, Tensor) else out[1])
-        if func.overloadpacket is aten._to_copy and args[0].dtype is torch.float64:
+        if func.overloadpacket is aten._to_copy and _is_double(args[0]):
             self.rounds |= out.is_floating_point() and out.dtype is not torch.float64
         return out
 

@@ -4,16 +4,18 @@ import random
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
+from dpbench.gradients.kept import CHANGED, forgotten, named_tensors
 from dpbench.gradients.modules import RowsMoved, Unsupported
 from dpbench.gradients.row_rules import Mixed, RowAxis
-from dpbench.gradients.row_tracer import MethodCalls, RowTracer
+from dpbench.gradients.row_tracer import MethodCalls, RowTracer, storage_of
+from dpbench.system.errors import UserError
 
 READS = "Python reads values of the examples, by which it may choose what it does with all of them"
 CODE = (
@@ -24,7 +26,7 @@ CODE = (
 class RowCheck:
     """Follows the rows of a model's passes: of the first of each mode and shape, which determine
     the operations of a pass; and of every pass of a model whose Python code may choose them by
-    something else, such as a value that it reads.
+    something else, such as a value that it reads. What a pass stores in modules is undone.
 
     modules: those whose inputs and outputs the engine takes for the batch's. Their parameters must
     not be used outside them. alone: why one example's gradient may depend on others though all rows
@@ -33,12 +35,12 @@ class RowCheck:
 
     alone = ""
 
-    def __init__(self, model: nn.Module, modules: Sequence[nn.Module]):
-        self._model, self._modules = model, modules
+    def __init__(self, model: nn.Module, loss: object, modules: Sequence[nn.Module]):
+        self._model, self._loss, self._modules = model, loss, modules
         self._inside: list[nn.Module] = []
         self._places: list[tuple[int, int, int]] = []  # start and end of a parameter, its module
         self._seen: set[tuple[bool, bool, torch.Size]] = set()
-        self._always = False
+        self._always = self._stores = False
         self._tracer: RowTracer | None = None
 
     @contextmanager
@@ -51,9 +53,28 @@ class RowCheck:
         """
         kind = (self._model.training, recorded, inputs.shape)
         if not self._always and (len(inputs) < 2 or kind in self._seen):
-            yield
+            with self.apart():
+                yield
             return
+        with (
+            forgotten(self._model, self._loss) as modules,
+            self._followed(inputs, others, recorded),
+        ):
+            yield
+        self._stores |= any(module.stores for module in modules)
+        self._seen.add(kind)
+
+    def apart(self) -> AbstractContextManager[object]:
+        """The context of a pass that is not followed."""
+        if self._stores or self._always:
+            return forgotten(self._model, self._loss, by_value=self._always)
+        return nullcontext()
+
+    @contextmanager
+    def _followed(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Iterator[None]:
+        """The context of a pass that is followed."""
         before = _python_state(self._model)
+        kept = named_tensors(self._model, self._loss)
         self._places = sorted(
             (p.data_ptr(), p.data_ptr() + p.nbytes, position)
             for position, module in enumerate(self._modules)
@@ -70,10 +91,12 @@ class RowCheck:
         finally:
             self._tracer = None
             self._inside.clear()
-        self._seen.add(kind)
+        for name, x in kept:
+            if storage_of(x) in tracer.written:
+                raise UserError(CHANGED % name)
         after = _python_state(self._model)
         self._always |= tracer.reads_values or after != before
-        if calls.hooks or any(map(_has_backward_hooks, self._model.modules())):
+        if calls.hooks or tracer.packs or any(map(_has_backward_hooks, self._model.modules())):
             self.alone = CODE
         if tracer.reads_rows:
             self.alone = READS
@@ -103,8 +126,11 @@ class RowCheck:
     def end(self, losses: Tensor) -> None:
         """A pass ends with these losses; raises RowsMoved unless they have the rows in order."""
         self.require(losses)
-        if self._tracer and any(isinstance(node, BackwardCFunction) for node in _graph(losses)):
-            self.alone = CODE
+        if not self._tracer:
+            return
+        with torch._C.DisableTorchFunction():  # this reading of the graph sets no hook
+            if any(isinstance(node, BackwardCFunction) for node in _graph(losses)):
+                self.alone = CODE
 
     def _refuse_use_outside(self, tensors: Sequence[Tensor]) -> None:
         """Raise Unsupported for an operation on a module's parameter outside its calls."""

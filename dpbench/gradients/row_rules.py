@@ -107,12 +107,16 @@ def stack(call: Call, out: Tensor) -> Rows:
 
 
 def first_axis(*names: str) -> Rule:
-    """Treats the first axis of the named arguments as a batch; no other argument has rows."""
+    """Treats the first axis of the named arguments as a batch; no other argument has rows. If the
+    result's has another size, it holds the channels of an image."""
 
     def rule(call: Call, out: Tensor) -> Rows:
         given = call.with_rows()
         allowed = [call.value(name) for name in names if call.has(name)]
-        as_batch = all(any(x is y for y in allowed) and rows.dim == 0 for x, rows in given)
+        as_batch = all(
+            any(x is y for y in allowed) and rows.dim == 0 and len(x) == len(out)
+            for x, rows in given
+        )
         reduced = call.has("reduction") and call.value("reduction") != 0
         if not as_batch or len({rows for _, rows in given}) > 1 or reduced:
             return mixing(call, out)

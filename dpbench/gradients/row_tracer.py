@@ -24,8 +24,19 @@ READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 """Tags of operations that give Python values, or a shape that follows from them, by which it may
 choose what to do next."""
 
+RAISING = {aten._assert_async, aten._linalg_check_errors}
+"""Operations that raise by values, as of a singular matrix, which Python may catch."""
+
 METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__}
+METHODS |= {Tensor.__repr__, Tensor.__format__}
 """Methods that do the same without an operation."""
+
+BATCH_NORMS = {aten.native_batch_norm, aten.cudnn_batch_norm}
+"""Operations that do not declare that they change running statistics."""
+
+_OPERATION: Any = Tensor.grad_fn
+HOOKED = {Tensor.register_hook, _OPERATION.__get__}
+"""Methods by which Python code comes between an operation and its gradient."""
 
 
 class Spacing(NamedTuple):
@@ -43,13 +54,15 @@ class RowTracer(DispatchMode):
     kinds and writes through them need no rules. rows: their number; a single one cannot move, and
     is not followed. observe: called with the tensors of each operation before it. reads_values:
     whether Python has read a value, on which later operations may depend; reads_rows: one that
-    depends on the rows.
+    depends on the rows. packs: whether Python code stores what the backward pass needs.
+    written: the storages that operations have written to.
     """
 
     def __init__(self, rows: int, observe: Callable[[list[Tensor]], None]):
         super().__init__()
         self.rows, self.observe = rows, observe
-        self.reads_values = self.reads_rows = False
+        self.reads_values = self.reads_rows = self.packs = False
+        self.written: set[int] = set()
         self._known: dict[int, tuple[StorageWeakRef, Spacing | Mixed]] = {}
 
     def mark(self, x: Tensor) -> None:
@@ -59,7 +72,7 @@ class RowTracer(DispatchMode):
 
     def of(self, x: Tensor) -> Rows:
         """Where x has the rows; None if it does not depend on them."""
-        known = self._known.get(_storage(x))
+        known = self._known.get(storage_of(x))
         if known is None:
             return None
         return known[1] if isinstance(known[1], Mixed) else self._axis(x, known[1])
@@ -72,33 +85,38 @@ class RowTracer(DispatchMode):
     def _axis(self, x: Tensor, spacing: Spacing) -> Rows:
         """The axis along which x, a view of a storage with such rows, has all of them in order."""
         distance = spacing.distance
-        first, offset = divmod(int(x.storage_offset()) * x.itemsize, distance)
-        axes = [(size, step * x.itemsize) for size, step in zip(x.shape, x.stride(), strict=True)]
-        for dim, (size, step) in enumerate(axes):
+        if (_start(x) // distance - spacing.first) % self.rows:
+            return Mixed("a view")
+        for dim, (size, step) in enumerate(_axes(x)):
             if not step or distance % step or size % (self.rows * (distance // step)):
                 continue
-            others = [(n, s) for n, s in (*axes[:dim], *axes[dim + 1 :]) if n > 1]
-            within = distance - step + sum((n - 1) * s for n, s in others if s < distance)
-            between = [s for _, s in others if s >= distance]
-            if (
-                offset + within < distance
-                and (first - spacing.first) % self.rows == 0
-                and not any(s % (distance * self.rows) for s in between)
-            ):
+            if self._apart(x, RowAxis(dim, distance // step), distance):
                 return RowAxis(dim, distance // step)
         return Mixed("a view")
 
+    def _apart(self, x: Tensor, rows: RowAxis, distance: int) -> bool:
+        """Whether each part of x along that axis lies in one row of its storage."""
+        axes = _axes(x)
+        (_, step), others = axes.pop(rows.dim), [(n, s) for n, s in axes if n > 1]
+        within = distance - step + sum((n - 1) * s for n, s in others if s < distance)
+        between = [s for _, s in others if s >= distance]
+        return _start(x) % distance + within < distance and not any(
+            s % (distance * self.rows) for s in between
+        )
+
     def _set(self, x: Tensor, rows: RowAxis | Mixed) -> None:
-        key, known = _storage(x), self._known.get(_storage(x))
+        key, known = storage_of(x), self._known.get(storage_of(x))
         value: Spacing | Mixed
         if isinstance(rows, Mixed):
             value = rows
         elif x.shape[rows.dim] % (self.rows * rows.inner):
             value = Mixed("a part of the rows")
-        elif distance := x.stride(rows.dim) * rows.inner * x.itemsize:
-            value = Spacing(distance, int(x.storage_offset()) * x.itemsize // distance)
-        else:
+        elif not (distance := x.stride(rows.dim) * rows.inner * x.itemsize):
             value = Mixed("an expanded axis")
+        elif self._apart(x, rows, distance):
+            value = Spacing(distance, _start(x) // distance)
+        else:
+            value = Mixed("a write across rows")
         if known and known[1] != value and not isinstance(value, Mixed):
             value = Mixed("a write in another order")
         self._known[key] = (StorageWeakRef(x.untyped_storage()), value)
@@ -109,6 +127,8 @@ class RowTracer(DispatchMode):
         kwargs = kwargs or {}
         call = Call(func, args, kwargs, self.of)
         self.observe(call.tensors)
+        self.written |= {storage_of(x) for x in _written(call)}
+        self.packs |= torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         before = [rows for x in call.tensors if (rows := self.of(x)) is not None]
         if _gives_values(call):
             self.read(call.tensors)
@@ -119,10 +139,10 @@ class RowTracer(DispatchMode):
 
     def _follow(self, call: Call, rows: list[RowAxis | Mixed], out: Any) -> None:
         """Set the rows of an operation's results, given those of its inputs."""
-        inputs = {_storage(x) for x in call.tensors}
+        inputs = {storage_of(x) for x in call.tensors}
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
         if not call.func._schema.is_mutable or torch.Tag.inplace_view in call.func.tags:
-            results = [x for x in results if _storage(x) not in inputs]  # others are views
+            results = [x for x in results if storage_of(x) not in inputs]  # others are views
         if not results:
             return
         mixed = next((r for r in rows if isinstance(r, Mixed)), None)
@@ -136,7 +156,8 @@ class RowTracer(DispatchMode):
 class MethodCalls(TorchFunctionMode):
     """Within the context, tells a tracer of methods that give values to Python.
 
-    hooks: whether a hook was set on a tensor, through which its gradient passes.
+    hooks: whether a hook was set on a tensor, through which its gradient passes, or could be set on
+    the operation that computed it.
     """
 
     def __init__(self, tracer: RowTracer):
@@ -148,16 +169,36 @@ class MethodCalls(TorchFunctionMode):
     ) -> Any:
         if func in METHODS:
             self._tracer.read(args[:1])
-        self.hooks |= func == Tensor.register_hook
+        self.hooks |= func in HOOKED
         return func(*args, **(kwargs or {}))
+
+
+def _start(x: Tensor) -> int:
+    """The byte of its storage at which a tensor begins."""
+    return int(x.storage_offset()) * x.itemsize
+
+
+def _axes(x: Tensor) -> list[tuple[int, int]]:
+    """The size of each axis, and the number of bytes from one index to the next."""
+    return [(size, step * x.itemsize) for size, step in zip(x.shape, x.stride(), strict=True)]
 
 
 def _gives_values(call: Call) -> bool:
     """Whether an operation gives Python values; an index of integers has results of its shape."""
     if call.func.overloadpacket == aten.index:
         return any(x.dtype in (torch.bool, torch.uint8) for x in call.tensors[1:])
-    return not READING.isdisjoint(call.func.tags)
+    return call.func.overloadpacket in RAISING or not READING.isdisjoint(call.func.tags)
 
 
-def _storage(x: Tensor) -> int:
+def _written(call: Call) -> list[Tensor]:
+    """The arguments that an operation writes to; batch normalisation does not declare its own."""
+    schema = call.func._schema
+    names = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+    if call.func.overloadpacket in BATCH_NORMS and call.value("training"):
+        names = ["running_mean", "running_var"]
+    return [x for x in tree_leaves([call.value(name) for name in names]) if isinstance(x, Tensor)]
+
+
+def storage_of(x: Tensor) -> int:
+    """What tells the storage of a tensor from all others, while it lives."""
     return x.untyped_storage()._cdata

@@ -1,18 +1,44 @@
 """The engine for any model: vectorised gradients by torch.func, all of them materialised."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._functorch import autograd_function
 from torch.func import functional_call, grad_and_value, vmap
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import Loss, MaterialisedGradients, Shift, empty, shift_vector
 from dpbench.gradients.flatten import flatten
+from dpbench.gradients.kept import forgotten
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.recurrent import unrolled
+
+
+@contextmanager
+def rules_refused() -> Iterator[None]:
+    """Within the context, torch raises RuntimeError for an autograd.Function with a rule of its own
+    for batches: Python code that sees all examples."""
+
+    def refused(function: type[torch.autograd.Function]) -> bool:
+        if has_rule(function):
+            raise RuntimeError(
+                f"{function.__name__} has a vmap rule of its own, which sees all examples: delete "
+                "it, and set generate_vmap_rule = True"
+            )
+        return False
+
+    of_torch: Any = autograd_function
+    has_rule = of_torch.has_overridden_vmap_rule
+    of_torch.has_overridden_vmap_rule = refused
+    try:
+        yield
+    finally:
+        of_torch.has_overridden_vmap_rule = has_rule
 
 
 class Vmap:
@@ -39,9 +65,9 @@ class Vmap:
 
         named: the parameters by their names.
         """
-        with unrolled(self.model):
+        with unrolled(self.model), rules_refused():
             outputs = functional_call(self.model, named, (inputs,))
-        return (self.loss(at_least_float32(outputs), targets) * shares).sum()
+            return (self.loss(at_least_float32(outputs), targets) * shares).sum()
 
     def rows(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         """The arguments of `unit_loss` after the parameters, for all units of a batch."""
@@ -52,10 +78,11 @@ class Vmap:
 
     def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         def row(*parts: Tensor) -> Tensor:
-            with unrolled(self.model):
+            with unrolled(self.model), rules_refused():
                 return forward(*(part.unsqueeze(0) for part in parts)).squeeze(0)
 
-        return vmap(row, randomness="different")(*tensors)
+        with forgotten(self.model, self.loss):
+            return vmap(row, randomness="different")(*tensors)
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:
         if not len(batch):
@@ -65,7 +92,10 @@ class Vmap:
             theta = theta if shift is None else theta + shift_vector(shift)
             per_example = self._per_example_shifted if theta.dim() == 2 else self._per_example
             named = self.parameters.unflatten(theta)
-            with self.options.precision.model(batch.targets.device):
+            with (
+                self.options.precision.model(batch.targets.device),
+                forgotten(self.model, self.loss),
+            ):
                 gradients, losses = per_example(named, *self.rows(batch))
             stack = self.parameters.flatten(gradients, batched=True)
         return MaterialisedGradients(losses, stack, self.parameters.layers)

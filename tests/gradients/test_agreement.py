@@ -338,3 +338,37 @@ def test_parameters_of_two_types_or_without_a_shape_are_refused_by_name(name):
         make_engine(name, mixed, cross_entropy, batch)
     with pytest.raises(UserError, match=r"^0\.weight has no shape yet, as lazy modules"):
         make_engine(name, nn.Sequential(nn.LazyLinear(3)), cross_entropy, batch)
+
+
+class EverySecond(nn.Module):
+    """Turns every second example round in training, after random numbers of its own for each."""
+
+    def __init__(self, draw):
+        super().__init__()
+        self.draw, self.layer = draw, nn.Linear(4, 3)
+
+    def forward(self, x):
+        if self.training:
+            x = (
+                x
+                * self.draw(torch.empty_like(x[:, :1]))
+                * (1 - torch.arange(len(x)) % 2 * 2)[:, None]
+            )
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: x.exponential_(),
+        lambda x: x.log_normal_(),
+        lambda x: x.geometric_(0.3),
+        lambda x: 1 + x.random_(5),
+        lambda x: x.cauchy_(5),
+        lambda x: torch.randint_like(x, 1, 5),
+        lambda x: x.bernoulli_(0.5) + 1,
+    ],
+)
+def test_an_example_s_place_decides_nothing_in_training_either(draw):
+    model, batch = EverySecond(draw), labelled(torch.randn(4, 4))
+    assert make_engine("auto", model, cross_entropy, batch).name == "vmap"

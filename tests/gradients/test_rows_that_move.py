@@ -203,6 +203,51 @@ def clipped_by_an_old_hook(module, h, x):
     return module(torch.sin(h))
 
 
+def clipped_by_a_node(module, h, x):
+    out = torch.sin(module(h))
+    if out.requires_grad:
+        out.grad_fn.register_prehook(lambda gradients: (clipped(gradients[0]),))
+    return out
+
+
+def clipped_in_store(module, h, x):
+    def pack(t):
+        return t * (4 / t.norm()).clamp(max=1) if t.is_floating_point() else t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        return module(torch.sin(h))
+
+
+def scaled_by_a_text(module, h, x):
+    return module(h / 9 if "True" in repr(x.detach() > 4) else h)
+
+
+def scaled_by_an_error(module, h, x):
+    try:
+        torch.linalg.cholesky((4 - x.amax()).view(1, 1))
+        return module(h)
+    except RuntimeError:
+        return module(h / 9)
+
+
+def shuffled_as_channels(module, h, x):
+    images = torch.where(x > 4, x, 0)[:, :4].reshape(-1, 2, 2)
+    parts = F.pixel_unshuffle(images, 2).reshape(4, -1).T
+    return module(h + 9 * F.pad(parts, (0, 2)))
+
+
+def shifted_by_less_than_a_row(module, h, x):
+    longer = x.new_zeros(x.numel() + 5)
+    longer[5:] = torch.where(x > 4, x, 0).flatten()
+    return module(h + 9 * longer[:-5].view_as(x))
+
+
+def shifted_by_a_row(module, h, x):
+    longer = x.new_zeros(2, len(x) + 1, WIDTH)
+    longer[:, 1:] = torch.where(x > 4, x, 0)
+    return module(h + 9 * longer[1, :-1])
+
+
 KEEPS_ROWS = (as_it_is,)
 MOVES = (
     by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
@@ -211,7 +256,9 @@ MOVES = (
     at_random_in_python, at_random_in_numpy, every_third_time, scaled_for_large_values,
     divided_by_the_largest, sorted_if_some_are_selected, normalised_if_any_is_nonzero,
     every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
-    clipped_by_a_module, clipped_by_an_old_hook,
+    clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node, clipped_in_store,
+    scaled_by_a_text, scaled_by_an_error, shuffled_as_channels,
+    shifted_by_less_than_a_row, shifted_by_a_row,
 )  # fmt: skip
 
 
@@ -463,3 +510,49 @@ def test_a_spectral_norm_is_refused_for_what_it_does_to_weights():
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, 3))
     with pytest.raises(UserError, match="spectral normalisation improves its estimate"):
         make_engine("auto", nn.Sequential(layer), cross_entropy, examples(2, 0))
+
+
+class Vectorised(torch.autograd.Function):
+    """Halves its input; the rule for batches does more if one example is large."""
+
+    @staticmethod
+    def forward(x):
+        return x / 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient / 2
+
+    @staticmethod
+    def vmap(info, dims, x):
+        return torch.where(x.amax() > 4, x / 9, x / 2), dims[0]
+
+
+class Generated(Vectorised):
+    generate_vmap_rule = True
+    vmap = torch.autograd.Function.vmap
+
+
+class Halved(nn.Linear):
+    function = Vectorised
+
+    def forward(self, x):
+        return self.function.apply(super().forward(x))
+
+
+def test_a_rule_for_batches_of_one_s_own_is_refused():
+    batch = examples(2, 0)
+    with pytest.raises(UserError, match="Vectorised has a vmap rule of its own"):
+        make_engine("vmap", Halved(WIDTH, 3), cross_entropy, batch)
+    engine = make_engine("vmap", nn.Linear(WIDTH, 3), cross_entropy, batch)
+    with pytest.raises(RuntimeError, match="Vectorised has a vmap rule of its own"):
+        engine.by_row(Halved(WIDTH, 3), batch.inputs)
+
+
+def test_a_generated_rule_is_not(monkeypatch):
+    monkeypatch.setattr(Halved, "function", Generated)
+    assert make_engine("vmap", Halved(WIDTH, 3), cross_entropy, examples(2, 0)).name == "vmap"
