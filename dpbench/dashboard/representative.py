@@ -122,7 +122,7 @@ def choose(
     if tried:
         setting = _best(tried, "validation").first.setting
         chosen = [group for group in candidates if group.first.setting == setting]
-        return Choice(_best(chosen, "test"), f"best of {len(settings)} on validation")
+        return Choice(_best(chosen, "test"), _how(setting, tried, validated, len(settings)))
     if tables := {group.table for group in candidates if group.table}:
         unmarked_first = sorted(tables, key=lambda name: ("-" in name, name))
         table = max(unmarked_first, key=lambda name: shared[name])
@@ -132,6 +132,18 @@ def choose(
         return Choice(plainest, f"{one_of}setting{'s' if one_of else ''} of {table}")
     how = f"best of {len(candidates)} on the test set"
     return Choice(_best(candidates, "test"), how, on_test=True)
+
+
+def _how(
+    setting: str, tried: Sequence[Group], validated: Sequence[Group], number_tested: int
+) -> str:
+    """How a setting was chosen on validation. tried: of the validated ones, those also tested."""
+    both, all_tried = ({group.first.setting for group in groups} for groups in (tried, validated))
+    if _best(validated, "validation").first.setting != setting:
+        return f"best on validation of {len(both)} tested, of {len(all_tried)} tried"
+    if len(all_tried) == 1:
+        return f"only one tried on validation, of {number_tested} tested"
+    return f"best of {len(all_tried)} on validation"
 
 
 def _best(groups: Sequence[Group], split: str) -> Group:
