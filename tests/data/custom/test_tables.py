@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from dpbench.cli.commands import run
 from dpbench.config.compose import compose
 from dpbench.config.settings import SCIENTIFIC
 from dpbench.execution.load_or_run import load_or_run
@@ -145,6 +146,9 @@ def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_p
     small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
     record = read(load_or_run(run_config(settings(people, "dataset.group=sex", *small))))
     assert "test/accuracy/f" in record.metrics
+    of_record = f"record={tmp_path / 'runs' / record.digest}.json"
+    with pytest.raises(UserError, match=r"as no record has .*: give dataset\.file=PATH\.$"):
+        run([of_record, f"results_dir={tmp_path / 'other'}"])
     people.unlink()
     assert [line for line in contradictions(record) if "uncommitted" not in line] == []
     words = shlex.split(CommandBuilder()(record.config))[2:]
