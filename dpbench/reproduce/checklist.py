@@ -22,6 +22,7 @@ from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS, readable_records
 from dpbench.records.data_name import data_name
 from dpbench.records.digest import digest_of_scientific
+from dpbench.records.divergence import DIVERGED
 from dpbench.records.epsilon import Terms
 from dpbench.records.folder import SEARCH, TABLES
 from dpbench.records.reading import Unreadable, text_of
@@ -337,6 +338,9 @@ def _alone(entries: Sequence[Entry], condition: str) -> list[Record]:
 
 
 def _value(record: Record, metric: str) -> float:
+    """A metric in its unit; NaN where the run diverged or has no such metric."""
+    if record.status == DIVERGED:
+        return math.nan
     known = parse_name(metric).metric
     return (known.factor if known else 1) * record.measured.get(metric, math.nan)
 

@@ -93,6 +93,13 @@ def test_a_condition_without_the_metric_is_not_compared(answers):
     assert (line["data sets"], line["better than DP-SGD"]) == ("no (1)", "yes (1 better)")
 
 
+def test_a_run_that_diverged_decides_nothing_and_hides_nothing(answers):
+    runs = [*both()]
+    line = answers(*runs[:-1], replace(runs[-1], status="diverged"))
+    assert (line["seeds"], line["better than DP-SGD"]) == ("yes (3)", "no (1 undecided)")
+    assert line["Cohen's d"] == "-"
+
+
 def test_two_seeds_are_not_several_and_what_has_no_pair_is_not_compared(answers):
     assert answers(*both(seeds=(0, 1)))["seeds"] == "no (2)"
     alone = [r for r in both(seeds=(5, 6, 7), budget="eps1") if r.config["method"]["name"] == "bam"]
