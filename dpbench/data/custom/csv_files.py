@@ -44,6 +44,11 @@ def csv_rows(settings: Mapping[str, Any]) -> CsvRows:
     if settings.get("test_file") is None:
         return CsvRows(frame, checksum, None, None)
     test, test_checksum = _verified_csv(settings, "test_file", "test_checksum")
+    if test_checksum == checksum:
+        raise UserError(
+            f"dataset.test_file={settings['test_file']} has the rows that are trained on: give a "
+            "file of others, or none, to hold out dataset.test_share of the rows."
+        )
     if different := [*frame.columns.symmetric_difference(test.columns, sort=False)]:
         raise UserError(
             f"dataset.test_file={settings['test_file']} and dataset.file={settings['file']} must "

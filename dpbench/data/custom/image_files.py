@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
-from dpbench.data.custom.checksums import files_of, shown
+from dpbench.data.custom.checksums import checksum, files_of, shown
 from dpbench.system.errors import UserError, first_line
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -73,8 +73,13 @@ def _published_split(folder: Path) -> Images:
             f"dataset.folder={folder} must have the same class folders in {TRAIN} and {TEST}, but "
             f"only one of them has {min(different)}."
         )
-    files = _class_files(test, classes)
-    return Images([*_class_files(train, classes), *files], classes, len(files))
+    learned, tested = (_class_files(part, classes) for part in (train, test))
+    if len(learned) == len(tested) and checksum(train) == checksum(test):
+        raise UserError(
+            f"dataset.folder={folder} has the same images in {TRAIN} and {TEST}: give the path of "
+            "one of them, of which dataset.test_share is held out."
+        )
+    return Images([*learned, *tested], classes, len(tested))
 
 
 def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:

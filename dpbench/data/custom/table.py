@@ -266,6 +266,17 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         )
 
 
+def warn_of_unseen(target: pd.Series, train: np.ndarray, test: np.ndarray) -> None:
+    """Warn of classes that test rows have, and no training row. train, test: places of rows."""
+    seen, tested = (target.iloc[part].unique().tolist() for part in (train, test))
+    if unseen := sorted({*map(str, tested)} - {*map(str, seen)}):
+        warnings.warn(
+            f"no training row has the class {' or '.join(unseen[:MOST_NAMED])} of column "
+            f"{target.name}, which test rows have: it cannot be learnt.",
+            stacklevel=2,
+        )
+
+
 def _spellings(column: pd.Series) -> list[str]:
     """Texts of a column that differ only in case and in spaces, if there are any."""
     alike: dict[str, list[str]] = {}
