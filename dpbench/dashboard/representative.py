@@ -115,8 +115,10 @@ def choose(
     """
     settings = {group.first.setting for group in candidates}
     if len(settings) == 1:
-        number = len(settings | {group.first.setting for group in validated})
-        how = "only setting" if number == 1 else f"only one tested, of {number} tried on validation"
+        all_tried = {group.first.setting for group in validated}
+        which = "of" if settings <= all_tried else "none of the"
+        told = f"only one tested, {which} {len(all_tried)} tried on validation"
+        how = "only setting" if all_tried <= settings else told
         return Choice(_best(candidates, "test"), how)
     tried = [group for group in validated if group.first.setting in settings]
     if tried:

@@ -276,6 +276,8 @@ def test_how_a_setting_was_chosen_counts_only_what_was_tried_on_validation(recor
     assert chosen([*tested, *tried])[0] == said
     assert chosen([*tested, *tried[:2]])[0] == "best of 2 on validation"
     assert chosen([*tested, tried[0]])[0] == "only one tried on validation, of 3 tested"
+    assert chosen([tested[0], *tried])[0] == "only one tested, none of the 3 tried on validation"
+    assert chosen([tested[1], *tried])[0] == "only one tested, of 3 tried on validation"
 
 
 def test_what_was_chosen_on_the_test_set_has_no_rank_beside_what_was_not(record_of):
