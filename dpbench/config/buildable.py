@@ -188,6 +188,8 @@ def _resolve(name: str) -> Callable:
         resolved = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise UserError(f"{TARGET}={name} cannot be imported: {error}.") from error
+    except SystemExit as error:  # by which a command would end without a word
+        raise UserError(f"{TARGET}={name} cannot be imported: its module exits.") from error
     qualified = f"{getattr(resolved, '__module__', '')}.{getattr(resolved, '__qualname__', '')}"
     plugin = plugin_of(name)  # whose package may re-export what its modules define
     of_plugin = plugin is not None and plugin.contains(qualified)

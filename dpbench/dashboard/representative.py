@@ -105,14 +105,16 @@ def choose(
     """
     settings = {group.first.setting for group in candidates}
     if len(settings) == 1:
-        number = len(settings | {group.first.setting for group in validated})
-        how = "only setting" if number == 1 else f"only one tested, of {number} tried on validation"
+        all_tried = {group.first.setting for group in validated}
+        which = "of" if settings <= all_tried else "none of the"
+        told = f"only one tested, {which} {len(all_tried)} tried on validation"
+        how = "only setting" if all_tried <= settings else told
         return Choice(_best(candidates, "test"), how)
     tried = [group for group in validated if group.first.setting in settings]
     if tried:
         setting = _best(tried, "validation").first.setting
         chosen = [group for group in candidates if group.first.setting == setting]
-        return Choice(_best(chosen, "test"), f"best of {len(settings)} on validation")
+        return Choice(_best(chosen, "test"), _how(setting, tried, validated, len(settings)))
     if tables := {group.table for group in candidates if group.table}:
         unmarked_first = sorted(tables, key=lambda name: ("-" in name, name))
         table = max(unmarked_first, key=lambda name: shared[name])
@@ -122,6 +124,18 @@ def choose(
         return Choice(plainest, f"{one_of}setting{'s' if one_of else ''} of {table}")
     how = f"best of {len(candidates)} on the test set"
     return Choice(_best(candidates, "test"), how, on_test=True)
+
+
+def _how(
+    setting: str, tried: Sequence[Group], validated: Sequence[Group], number_tested: int
+) -> str:
+    """How a setting was chosen on validation. tried: of the validated ones, those also tested."""
+    both, all_tried = ({group.first.setting for group in groups} for groups in (tried, validated))
+    if _best(validated, "validation").first.setting != setting:
+        return f"best on validation of {len(both)} tested, of {len(all_tried)} tried"
+    if len(all_tried) == 1:
+        return f"only one tried on validation, of {number_tested} tested"
+    return f"best of {len(all_tried)} on validation"
 
 
 def _best(groups: Sequence[Group], split: str) -> Group:

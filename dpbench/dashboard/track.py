@@ -38,7 +38,7 @@ def track(arguments: list[str]) -> str:
         )
     filters = {key_of(a): a.partition("=")[2] for a in arguments if is_scientific(a)}
     records = filter_records(readable_records(config.results), filters)
-    logged, repeat = 0, config["again"] is True
+    logged, failed, repeat = 0, 0, config["again"] is True
     with counting("records", len(records)) as count:
         for record in records:
             sweeps = sweeps_of(config.results, record.digest)
@@ -49,13 +49,15 @@ def track(arguments: list[str]) -> str:
                 if repeat or not tracker.has(info)
             }
             if missing:
-                Tracking(missing, info).finish(record)
-                logged += 1
+                succeeded = Tracking(missing, info).finish(record)
+                logged, failed = logged + succeeded, failed + (not succeeded)
             count()
     if logged:
         log_table(trackers, COMPARISON, _comparison(config.results, records), config.tracking)
-    before = len(records) - logged
+    before = len(records) - logged - failed
     said = f"{counted(logged, 'run')} logged"
+    if failed:
+        said = f"{said}, and {failed} not or in part, as a tracker failed"
     return f"{said}, and {before} before, which again=true repeats." if before else f"{said}."
 
 

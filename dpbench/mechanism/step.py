@@ -49,11 +49,21 @@ class ClippedSum:
 
 
 def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Factors [B] or [B, L], 0 for non-finite gradients, and whether each is finite [B] bool."""
+    """Factors [B] or [B, L], 0 for non-finite gradients, and whether each is finite [B] bool.
+
+    UserError for a clip that gives other than a factor for each norm: what is broadcast would mix
+    examples.
+    """
     finite = norms < math.inf
     if norms.dim() == 2:
         finite = finite.all(1)
     factors = clip.factors(norms, groups)
+    if not isinstance(factors, Tensor) or factors.shape != norms.shape:
+        given = list(factors.shape) if isinstance(factors, Tensor) else type(factors).__name__
+        raise UserError(
+            f"the clip {type(clip).__name__} must give a tensor with a factor for each norm, "
+            f"{list(norms.shape)}, but gives {given}."
+        )
     included = finite if factors.dim() == 1 else finite.unsqueeze(1)
     return factors.where(included, 0), finite
 

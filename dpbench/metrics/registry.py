@@ -5,6 +5,7 @@ import re
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
@@ -122,8 +123,9 @@ def _loaded(entry: EntryPoint) -> Metric | str:
     if not re.fullmatch(r"[a-z]\w*", entry.name):
         return "its name must be a small letter, then letters, digits and _"
     try:
-        metric = entry.load()
-    except Exception as error:
+        with redirect_stdout(sys.stderr):
+            metric = entry.load()
+    except (Exception, SystemExit) as error:
         return f"{entry.value} cannot be imported: {type(error).__name__}: {first_line(error)}"
     if not isinstance(metric, Metric) or metric.compute is None:
         return f"{entry.value} is no Metric with a function to compute it"

@@ -1,7 +1,9 @@
 """The metrics of each task, ours and those of plug-ins."""
 
 import math
+import sys
 import warnings
+from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 
 from torch import Tensor
@@ -24,7 +26,7 @@ def measured_by_plugins(
 ) -> dict[str, float]:
     """The plug-ins' metrics of a held-out split; NaN, with a warning, for one that fails.
 
-    outputs [n, K], targets [n], groups [n].
+    outputs [n, K], targets [n], groups [n]. Each metric has copies, which it may change.
     """
     given = tuple(tensor.detach().cpu() for tensor in (outputs, targets, groups))
     of_task = {name: metric for name, metric in added_metrics().items() if metric.task == task}
@@ -34,8 +36,9 @@ def measured_by_plugins(
 def _value(name: str, metric: Metric, given: tuple[Tensor, ...]) -> float:
     assert metric.compute is not None
     try:
-        return float(metric.compute(*given))
-    except Exception as error:  # which must not cost a training of hours
+        with redirect_stdout(sys.stderr):  # the output is the path of the record
+            return float(metric.compute(*(tensor.clone() for tensor in given)))
+    except (Exception, SystemExit) as error:  # which must not cost a training of hours
         reason = f"{type(error).__name__}: {first_line(error)}"
         warnings.warn(f"the metric {name} failed, so it is NaN: {reason}.", stacklevel=2)
         return math.nan

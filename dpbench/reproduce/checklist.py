@@ -22,6 +22,7 @@ from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS, readable_records
 from dpbench.records.data_name import data_name
 from dpbench.records.digest import digest_of_scientific
+from dpbench.records.divergence import DIVERGED
 from dpbench.records.epsilon import Terms
 from dpbench.records.folder import SEARCH, TABLES
 from dpbench.records.reading import Unreadable, text_of
@@ -37,6 +38,7 @@ from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid
 from dpbench.tables.latex import tabular
 from dpbench.tables.page import Page
+from dpbench.tables.sweep.page import metric_label
 
 DEFAULTS = {
     **{"method": "", "baseline": "dpsgd", "metric": "test/accuracy"},
@@ -56,10 +58,11 @@ TECHNIQUES = ("augmentation", "normalization", "features", "schedule", "temperat
 RULES = (
     "Yes and no, with what the answer is counted from. Data sets, architectures and budgets: those "
     "with runs of the method and of the baseline; one is not several. Seeds: the fewest that a "
-    f"condition has of both; below {FEW_SEEDS} is no. Better: the conditions by verdict "
-    "(docs/verdicts.md), corrected for their number; yes if it is better in some and worse in "
-    "none. Cohen's d: the median over conditions of the mean difference over the pooled standard "
-    "deviation, positive where the method is better. Search in epsilon: whether a private search "
+    f"condition has of both; below {FEW_SEEDS} is no. Better: the conditions by verdict on "
+    "{metric} (margin {margin}; docs/verdicts.md), corrected for their number; yes if it is better "
+    "in some and worse in none. Cohen's d: the median over conditions of the mean difference over "
+    "the pooled standard deviation, positive where the method is better. Conditions without this "
+    "metric are not compared. Search in epsilon: whether a private search "
     "chose the settings; with the number of trials in the folder. Ablation: whether there is a run "
     "of the baseline that differs by its method alone. Combined: the combinations with "
     "augmentation, normalisation, features, schedule and temperature. Commit: whether all runs "
@@ -128,11 +131,11 @@ class Comparison:
     @cached_property
     def _pairs(self) -> dict[str, tuple[BySeed, BySeed]]:
         """By condition, the metric by seed of the method and of the baseline; where one has runs of
-        several settings, it is not compared."""
+        several settings, or neither has the metric, it is not compared."""
         found = {}
         for condition in dict.fromkeys(entry.condition for entry in self.ours):
             sides = [_alone(side, condition) for side in (self.ours, self.others)]
-            if all(sides):
+            if all(sides) and any(self.metric in r.measured for side in sides for r in side):
                 ours, others = ({r.seed: _value(r, self.metric) for r in side} for side in sides)
                 found[condition] = (ours, others)
         return found
@@ -196,11 +199,13 @@ def checklist(arguments: Sequence[str]) -> str:
     is_table = name in options("table")
     folder = Path(given["results_dir"] if is_table else name)
     found = _of_table(target_of(name, []), folder) if is_table else _of_folder(folder)
+    records = [entry.record for entry in found.entries]
+    _check_metric(name, given["metric"], records)
     grid = _grid(name, found, given)
     if not grid.rows:
         raise UserError(f"{name} has runs of {given['baseline']} alone: add those of a method.")
     texts = (
-        Page(f"Checklist: {name}", [grid, RULES]).markdown,
+        Page(f"Checklist: {name}", [grid, _rules(given["metric"], records)]).markdown,
         grid.csv,
         tabular(f"Checklist: {name}", grid) + "\n",
     )
@@ -210,6 +215,18 @@ def checklist(arguments: Sequence[str]) -> str:
         write_atomically(path, text.encode(), setting="out")
     print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
     return texts[0]
+
+
+def _check_metric(name: str, metric: str, records: Iterable[Record]) -> None:
+    """UserError for a metric that no run has, such as the accuracy of a regression."""
+    measured = {key for record in records for key in record.measured}
+    if measured and metric not in measured:
+        raise UserError(f"no run in {name} has the metric {metric}: {nearest(metric, measured)}")
+
+
+def _rules(metric: str, records: Iterable[Record]) -> str:
+    """The rules in words, with the metric that methods are compared by and its margin."""
+    return RULES.format(metric=metric_label(metric, records), margin=parse_name(metric).margin)
 
 
 def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
@@ -321,6 +338,9 @@ def _alone(entries: Sequence[Entry], condition: str) -> list[Record]:
 
 
 def _value(record: Record, metric: str) -> float:
+    """A metric in its unit; NaN where the run diverged or has no such metric."""
+    if record.status == DIVERGED:
+        return math.nan
     known = parse_name(metric).metric
     return (known.factor if known else 1) * record.measured.get(metric, math.nan)
 

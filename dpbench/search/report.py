@@ -12,7 +12,16 @@ from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.records.epsilon import largest_epsilon, legend
 from dpbench.search.expected_best import budgets, expected_best
 from dpbench.search.request import SearchRequest
-from dpbench.search.selection import ACCURACY, LOSS, RULES, WORST_GROUP, Trial, ranked
+from dpbench.search.selection import (
+    ACCURACY,
+    BY_LOSS,
+    LOSS,
+    RULES,
+    WORST_GROUP,
+    Trial,
+    is_regression,
+    ranked,
+)
 from dpbench.system.validate import spelled_number
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid, epsilon_text
@@ -76,7 +85,7 @@ def _page(
         + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
         + f", each with seed {', '.join(request.seeds)}"
         + f" and {settings}.",
-        f"Rule `{request.rule}`: {RULES[request.rule].description}. "
+        f"Rule `{request.rule}`: {_description(request, ordered)}. "
         "Spread: standard deviation over seeds.",
         *(_finals(request, keys, finals) if finals else ()),
         _grid(request, keys, ordered),
@@ -88,6 +97,10 @@ def _page(
         *NOTES,
     ]
     return Page(f"Search: {', '.join(choices[group] for group in fixed)}", blocks)
+
+
+def _description(request: SearchRequest, trials: Sequence[Trial]) -> str:
+    return BY_LOSS if is_regression(trials) else RULES[request.rule].description
 
 
 def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) -> list[Block]:
@@ -154,8 +167,9 @@ def _outer_end(values: Sequence[float]) -> str:
 
 
 def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> Grid:
-    by_group = RULES[request.rule].metric == WORST_GROUP
-    metrics = {ACCURACY: "accuracy (%)"} | ({WORST_GROUP: "worst group (%)"} if by_group else {})
+    metrics = {} if is_regression(ordered) else {ACCURACY: "accuracy (%)"}
+    if metrics and RULES[request.rule].metric == WORST_GROUP:
+        metrics[WORST_GROUP] = "worst group (%)"
     head = ["trial", *keys, *metrics.values(), "loss", "n", *EPSILONS.values(), "delta", "failed"]
     rows = [
         (
@@ -175,7 +189,7 @@ def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> 
 
 def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
     if trial.failures or math.isnan(trial.mean(metric)):
-        return ""  # regression has no accuracy
+        return ""
     spread = trial.spread(metric)
     return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
 

@@ -114,6 +114,19 @@ RULES = {
 }
 
 
+BY_LOSS = (
+    "lowest mean validation loss over all seeds, since a regression has no accuracy, then the "
+    "earliest trial"
+)
+"""What each rule comes to for a regression."""
+
+
+def is_regression(trials: Sequence[Trial]) -> bool:
+    """Whether the trials measured a loss alone."""
+    measured = {name for trial in trials for record in trial.records for name in record.metrics}
+    return LOSS in measured and ACCURACY not in measured
+
+
 def ranked(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:
     """The trials without failures, the best first; ties keep the order of the trials."""
     valid = [trial for trial in trials if not trial.failures]

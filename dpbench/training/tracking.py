@@ -81,7 +81,7 @@ class Tracking:
     """
 
     def __init__(self, trackers: Mapping[str, Tracker], info: RunInfo):
-        self._not_started, self._info = dict(trackers), info
+        self._not_started, self._info, self._asked = dict(trackers), info, len(trackers)
         self._logs: dict[str, Log] = {}
         self._epochs_logged = self._rows_logged = 0
 
@@ -99,10 +99,11 @@ class Tracking:
         if self._not_started or self._logs:
             guarded("all", lambda: self._log_new(spending, history, measured))
 
-    def finish(self, record: Record) -> None:
-        """Log what remains, the figures and the metrics, and finish."""
+    def finish(self, record: Record) -> bool:
+        """Log what remains, the figures and the metrics, and finish; whether no tracker failed."""
         if self._not_started or self._logs:
-            guarded("all", lambda: self._finish(record))
+            return guarded("all", lambda: self._finish(record)) and len(self._logs) == self._asked
+        return not self._asked
 
     def _log_new(
         self,

@@ -33,6 +33,7 @@ from dpbench.clipping import (
 from dpbench.clipping.choice import BY_NORM
 from dpbench.gradients import Layer
 from dpbench.gradients.engine import MaterialisedGradients
+from dpbench.mechanism.step import finite_factors
 from dpbench.methods.dicesgd import ErrorFeedback
 from dpbench.methods.dpsgd_f import Groupwise
 from dpbench.methods.dpsgd_global import GlobalAdapt
@@ -338,3 +339,22 @@ def test_relative_count_noise_is_a_multiple_of_the_gradients():
 def test_values_that_no_clip_can_have_are_refused(make):
     with pytest.raises(UserError, match=r"must be|is unknown"):
         make()
+
+
+@pytest.mark.parametrize("shape", ["one", "column", "short", "number"])
+def test_a_clip_that_gives_other_than_a_factor_for_each_norm_is_refused(shape):
+    factors = {
+        "one": lambda norms: norms.mean().reshape(1),
+        "column": lambda norms: norms.unsqueeze(1),
+        "short": lambda norms: norms[:-1],
+        "number": lambda norms: 0.5,
+    }
+
+    class Wrong(Abadi):
+        def factors(self, norms, groups):
+            return factors[shape](norms)
+
+    with pytest.raises(
+        UserError, match=r"clip Wrong must give .* factor for each norm, \[3\], but"
+    ):
+        finite_factors(Wrong(1.0), torch.ones(3), torch.zeros(3, dtype=torch.long))

@@ -196,6 +196,16 @@ def test_a_plug_in_cannot_declare_targets_of_other_packages(plugin):
         run_of(run_config(["model=linear"]))
 
 
+def test_a_module_that_ends_the_process_is_refused(plugin):
+    files = {
+        "leaves.py": "raise SystemExit(0)\n",
+        "conf/model/leaves.yaml": "_target_: clipworks.leaves.Net\n",
+    }
+    write(plugin, {f"clipworks/{name}": text for name, text in files.items()})
+    with pytest.raises(UserError, match=r"leaves\.Net cannot be imported: its module exits"):
+        run_of(run_config(["model=leaves"]))
+
+
 @pytest.mark.slow
 def test_changed_code_of_it_makes_its_records_stale_and_no_others(plugin):
     config = compose(["model=net"])

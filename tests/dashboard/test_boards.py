@@ -267,6 +267,19 @@ def test_a_setting_is_chosen_by_validation_before_the_test_set(record_of):
     assert chosen([tested[1], *tried])[0] == told
 
 
+def test_how_a_setting_was_chosen_counts_only_what_was_tried_on_validation(record_of):
+    tested = swept(record_of, [(10, 0.9), (20, 0.8), (30, 0.7)])
+    tried = swept(record_of, [(20, 0.6), (30, 0.5), (40, 0.7)], validation=0.2)
+    for record in tried:
+        record.metrics["validation/accuracy"] = record.metrics.pop("test/accuracy")
+    said = "best on validation of 2 tested, of 3 tried"
+    assert chosen([*tested, *tried])[0] == said
+    assert chosen([*tested, *tried[:2]])[0] == "best of 2 on validation"
+    assert chosen([*tested, tried[0]])[0] == "only one tried on validation, of 3 tested"
+    assert chosen([tested[0], *tried])[0] == "only one tested, none of the 3 tried on validation"
+    assert chosen([tested[1], *tried])[0] == "only one tested, of 3 tried on validation"
+
+
 def test_what_was_chosen_on_the_test_set_has_no_rank_beside_what_was_not(record_of):
     tested = swept(record_of, [(10, 0.9), (20, 0.8)])
     (alone,) = on_boards(tested)["boards"]

@@ -24,6 +24,17 @@ ZEROS = Metric("share of zeros", "percent", 2, "lower", margin=Margin(0.5), comp
 FAILS = Metric("fails", "", 2, None, compute=lambda outputs, targets, groups: outputs.gone)
 NUMBERS = Metric("of numbers", "", 2, None, compute=share, task="regression")
 WITHOUT = Metric("without", "", 2, None)
+
+def changes(outputs, targets, groups):
+    print("changing")
+    outputs.zero_(), targets.zero_(), groups.zero_()
+    return 1.0
+
+def leaves(outputs, targets, groups):
+    raise SystemExit(3)
+
+CHANGES = Metric("changes", "", 2, None, compute=changes)
+LEAVES = Metric("leaves", "", 2, None, compute=leaves)
 """
 POINTS = "clipworks-1.2.dist-info/entry_points.txt"
 
@@ -64,6 +75,31 @@ def test_a_metric_that_fails_is_nan_with_a_warning(plugin):
         found = measured_by_plugins("classification", outputs, torch.arange(2), torch.zeros(2))
     assert found["zeros"] == 0.5
     assert math.isnan(found["fails"])
+
+
+def test_a_metric_that_changes_what_it_is_given_changes_nothing_else(plugin, capsys):
+    declare(plugin, changes="CHANGES", zeros="ZEROS")
+    given = torch.eye(2), torch.tensor([1, 1]), torch.tensor([1, 1])
+    found = measured_by_plugins("classification", *given)
+    assert found == {"changes": 1.0, "zeros": 0.5}
+    assert torch.equal(given[0], torch.eye(2))
+    assert given[1].tolist() == given[2].tolist() == [1, 1]
+    assert capsys.readouterr() == ("", "changing\n")
+
+
+def test_a_metric_that_ends_the_process_is_nan(plugin):
+    declare(plugin, leaves="LEAVES")
+    with pytest.warns(UserWarning, match="the metric leaves failed, so it is NaN: SystemExit: 3"):
+        found = measured_by_plugins("classification", torch.eye(2), torch.ones(2), torch.ones(2))
+    assert math.isnan(found["leaves"])
+
+
+def test_a_module_of_metrics_that_ends_the_process_is_ignored(plugin, capsys):
+    declare(plugin, zeros="ZEROS")
+    write(plugin, {"clipworks/measures.py": "print('bye')\nraise SystemExit(3)\n"})
+    with pytest.warns(UserWarning, match="zeros is ignored: .* cannot be imported: SystemExit: 3"):
+        assert added_metrics() == {}
+    assert capsys.readouterr() == ("", "bye\n")
 
 
 @pytest.mark.parametrize(

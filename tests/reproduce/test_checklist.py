@@ -75,6 +75,31 @@ def test_only_a_significant_improvement_is_one(answers, gain, told):
     assert answers(*both(gain))["better than DP-SGD"] == told
 
 
+def test_a_metric_that_no_run_has_is_refused_and_the_page_names_the_one_compared(tmp_path):
+    for one in both():
+        one.save(tmp_path)
+    arguments = [str(tmp_path), f"out={tmp_path / 'made'}"]
+    for name in ("nosuch", "test/r2"):
+        with pytest.raises(UserError, match=f"has the metric {name}: "):
+            checklist([*arguments, f"metric={name}"])
+    assert "by verdict on ECE (%) (margin 0.5; " in checklist([*arguments, "metric=test/ece"])
+
+
+def test_a_condition_without_the_metric_is_not_compared(answers):
+    other = [changed(one, choices={"dataset": "wine"}) for one in both()]
+    for one in other:
+        one.metrics.clear()
+    line = answers(*both(), *other)
+    assert (line["data sets"], line["better than DP-SGD"]) == ("no (1)", "yes (1 better)")
+
+
+def test_a_run_that_diverged_decides_nothing_and_hides_nothing(answers):
+    runs = [*both()]
+    line = answers(*runs[:-1], replace(runs[-1], status="diverged"))
+    assert (line["seeds"], line["better than DP-SGD"]) == ("yes (3)", "no (1 undecided)")
+    assert line["Cohen's d"] == "-"
+
+
 def test_two_seeds_are_not_several_and_what_has_no_pair_is_not_compared(answers):
     assert answers(*both(seeds=(0, 1)))["seeds"] == "no (2)"
     alone = [r for r in both(seeds=(5, 6, 7), budget="eps1") if r.config["method"]["name"] == "bam"]

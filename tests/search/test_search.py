@@ -13,10 +13,11 @@ from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.search.command import search
-from dpbench.search.report import at_edge
+from dpbench.search.report import at_edge, render
 from dpbench.search.request import parse
 from dpbench.search.selection import Trial
 from dpbench.system.errors import UserError
+from tests.tables.sweep.made_up import record
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
 LR = "optimizer.lr=tag(log,interval(1e-2,1))"
@@ -71,6 +72,17 @@ def test_a_chosen_number_at_the_edge_of_what_was_tried_is_told():
         *("optimizer.lr=1", "method.bound=4.0")
     ]
     assert at_edge(trials[3], trials, ()) == at_edge(trials[0], trials[:1], ()) == []
+
+
+@pytest.mark.parametrize("rule", ["best_validation", "best_worst_group"])
+def test_a_search_of_a_regression_says_that_the_loss_decides(rule):
+    request = parse([*SMALL, "dataset=wine", LR, f"rule={rule}", "N=2"])
+    one = record()
+    one.metrics.clear()
+    one.metrics["validation/loss"] = 0.5
+    page = render(request, [Trial(1, ("optimizer.lr=0.1",), {"0": one})])["md"]
+    assert f"Rule `{rule}`: lowest mean validation loss over all seeds, since a regression" in page
+    assert "| trial | optimizer.lr | loss | n |" in page
 
 
 @pytest.mark.slow

@@ -207,6 +207,15 @@ def test_records_are_selected_by_their_settings_and_logged_once(tell, tmp_path, 
     assert track([folder, "again=true"]) == "2 runs logged."
 
 
+@pytest.mark.parametrize("duty", ["start", "finish"])
+def test_a_run_that_a_tracker_failed_at_is_not_counted_as_logged(tell, tmp_path, monkeypatch, duty):
+    tell(Notes())
+    monkeypatch.setattr(RunConfig, "trackers", {"notes": Notes(duty)})
+    with pytest.warns(UserWarning, match="tracker=notes failed"):
+        said = track([f"results_dir={tmp_path}"])
+    assert said == "0 runs logged, and 1 not or in part, as a tracker failed."
+
+
 def test_tracking_without_a_tracker_or_a_record_is_refused(tmp_path):
     with pytest.raises(UserError, match="set tracker=wandb"):
         track([f"results_dir={tmp_path}"])

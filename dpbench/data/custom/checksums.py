@@ -19,6 +19,8 @@ LITTER = {"__macosx", "desktop.ini", "ehthumbs.db", "thumbs.db"}
 def source_path(key: str, value: object, kind: str) -> Path:
     """The file or folder that a setting names; UserError if there is none. kind: "file" or
     "folder"."""
+    if value is None:
+        raise UserError(f"{key} is not set, as no record has the path of data: give {key}=PATH.")
     path = path_of(key, value, kind).expanduser()
     if not (path.is_file() if kind == "file" else path.is_dir()):
         raise UserError(f"{key}={path} is not a {kind}: give its path, as seen from {Path.cwd()}.")

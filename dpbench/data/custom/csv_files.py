@@ -14,6 +14,16 @@ from dpbench.data.custom.checksums import source_path, verified
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import quoted
 
+TAB, SPELLED_TAB = "\t", r"\t"
+SEPARATORS = (TAB, ";", "|", ",")
+"""The usual separators, the least common in names first."""
+
+LONGEST_HEAD = 65_536
+"""The most characters of a first line that are searched for a separator."""
+
+OTHER_FORMATS = (".arrow", ".json", ".jsonl", ".ndjson", ".parquet")
+"""The endings of tables that dataset=hub reads."""
+
 
 class CsvRows(NamedTuple):
     """The rows of a CSV file and then those of its test file, with their checksums.
@@ -34,6 +44,11 @@ def csv_rows(settings: Mapping[str, Any]) -> CsvRows:
     if settings.get("test_file") is None:
         return CsvRows(frame, checksum, None, None)
     test, test_checksum = _verified_csv(settings, "test_file", "test_checksum")
+    if test_checksum == checksum:
+        raise UserError(
+            f"dataset.test_file={settings['test_file']} has the rows that are trained on: give a "
+            "file of others, or none, to hold out dataset.test_share of the rows."
+        )
     if different := [*frame.columns.symmetric_difference(test.columns, sort=False)]:
         raise UserError(
             f"dataset.test_file={settings['test_file']} and dataset.file={settings['file']} must "
@@ -51,16 +66,33 @@ def _verified_csv(settings: Mapping[str, Any], key: str, expected: str) -> tuple
 
 def read_csv(path: Path, separator: object) -> pd.DataFrame:
     """The rows of a CSV file; UserError for a file that is not one."""
-    if not isinstance(separator, str) or not separator:
-        raise UserError("dataset.separator must be text, such as ','.")
+    character = TAB if separator == SPELLED_TAB else separator
+    if not isinstance(character, str) or len(character) != 1:
+        raise UserError(
+            f"dataset.separator must be one character, such as ',', or '{SPELLED_TAB}' for a tab, "
+            f"got {quoted(separator)}."
+        )
     status = path.stat()
-    frame = _read(path, separator, status.st_size, status.st_mtime_ns)
+    frame = _read(path, character, status.st_size, status.st_mtime_ns)
     if len(frame.columns) == 1:
+        other = _other_separator(path, character) or ";"
         raise UserError(
             f"{path.name} has a single column, {quoted(frame.columns[0])}: set the separator of "
-            "its values, for instance 'dataset.separator=\";\"'."
+            f"its values, for instance {_setting_of(other)}."
         )
     return frame
+
+
+def _other_separator(path: Path, separator: str) -> str:
+    """A separator that the first line has, and is not the given one; "" if there is none."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        head = lines.readline(LONGEST_HEAD)
+    return next((other for other in SEPARATORS if other != separator and other in head), "")
+
+
+def _setting_of(separator: str) -> str:
+    """The setting as it is typed in a shell."""
+    return f"'dataset.separator=\"{SPELLED_TAB if separator == TAB else separator}\"'"
 
 
 @functools.lru_cache(maxsize=2)
@@ -79,11 +111,9 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
                     usecols=texts, dtype=str, keep_default_na=False, na_values=[""]
                 )
         except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
-            why = first_line(error, type(error).__name__).rstrip(".")
-            if isinstance(error, UnicodeDecodeError):
-                why = "it is not UTF-8 text; save it as UTF-8"
             raise UserError(
-                f"dataset.file={path} is not a table of values separated by {separator!r}: {why}."
+                f"dataset.file={path} is not a table of values separated by {separator!r}: "
+                f"{_why(error, path, separator)}."
             ) from error
     if (repeated := names[names.duplicated() & names.notna()]).any():
         raise UserError(
@@ -91,6 +121,20 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
             "rename or remove all but one."
         )
     return frame
+
+
+def _why(error: Exception, path: Path, separator: str) -> str:
+    """Why a file cannot be read, and the way out where it is known."""
+    if path.suffix.lower() in OTHER_FORMATS:
+        return f"read it by dataset=hub dataset.path={path.name}"
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text; save it as UTF-8"
+    why = first_line(error, type(error).__name__).rstrip(".")
+    if isinstance(error, ParserWarning):
+        why = "a row has more values than the first line has names"
+    if other := _other_separator(path, separator):
+        why = f"{why}; if {other!r} separates them, set {_setting_of(other)}"
+    return why
 
 
 def _has_texts_read_as_missing(column: pd.Series) -> bool:

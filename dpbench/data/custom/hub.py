@@ -57,6 +57,11 @@ def read(settings: Mapping[str, Any]) -> Rows:
     (rows, parts), test_part = load(part), settings.get("test_part")
     if test_part is None:
         return Rows(rows, parts)
+    if test_part == part:
+        raise UserError(
+            f"dataset.test_part={part} has the rows that are trained on: name another part, or "
+            "none, to hold out dataset.test_share of the rows."
+        )
     test, _ = load(test_part)
     if test.features != rows.features:
         raise UserError(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image, ImageOps
 
-from dpbench.data.custom.checksums import files_of, shown
+from dpbench.data.custom.checksums import checksum, files_of, shown
 from dpbench.system.errors import UserError, first_line
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -53,12 +53,13 @@ def images_in(folder: Path) -> Images:
     neither images nor texts, and for other splits.
     """
     names = _subfolders(folder)
-    if names and SPLITS.issuperset(name.lower() for name in names):
+    splits = [name for name in names if name.lower() in SPLITS]
+    if splits and (len(splits) > 1 or splits == names):  # `train` alone is a vehicle
         if names != [TEST, TRAIN]:
             raise UserError(
-                f"dataset.folder={folder} has the folders {' and '.join(names)}, which are splits, "
-                f"not classes: give the path of one of them, of which dataset.test_share is held "
-                f"out, or of a folder with {TRAIN} and {TEST} alone."
+                f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are "
+                "splits, not classes: give the path of one of them, of which dataset.test_share "
+                f"is held out, or of a folder with {TRAIN} and {TEST} alone."
             )
         return _published_split(folder)
     return Images(_class_files(folder, names), names, None)
@@ -72,8 +73,13 @@ def _published_split(folder: Path) -> Images:
             f"dataset.folder={folder} must have the same class folders in {TRAIN} and {TEST}, but "
             f"only one of them has {min(different)}."
         )
-    files = _class_files(test, classes)
-    return Images([*_class_files(train, classes), *files], classes, len(files))
+    learned, tested = (_class_files(part, classes) for part in (train, test))
+    if len(learned) == len(tested) and checksum(train) == checksum(test):
+        raise UserError(
+            f"dataset.folder={folder} has the same images in {TRAIN} and {TEST}: give the path of "
+            "one of them, of which dataset.test_share is held out."
+        )
+    return Images([*learned, *tested], classes, len(tested))
 
 
 def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
@@ -122,19 +128,19 @@ def stacked(images: Iterable[Named], size: int, channels: int) -> np.ndarray:
     Each is turned as its EXIF data say and put on white, and its largest centred square is scaled;
     more than 8 bits are scaled by their range. UserError for an image that cannot be read so.
     """
-    arrays, brightest = [], 0.0
+    arrays, brightest = [], (0.0, "")
     for name, source in images:
         image = _upright(name, source)
         if image.has_transparency_data and not _is_deep(image):
             image = _on_white(name, image)
         elif image.mode not in EIGHT_BITS:
             shades = _shades(name, image)
-            brightest = max(brightest, float(shades.max()))
+            brightest = max(brightest, (float(shades.max()), name))
             image = Image.fromarray((shades * 255).round().astype("uint8"))
         whole = image.convert(MODES[channels])
         square = ImageOps.fit(whole, (size, size), Image.Resampling.BILINEAR)
         arrays.append(np.asarray(square).reshape(size, size, channels).transpose(2, 0, 1))
-    _check_brightness(brightest)
+    _check_brightness(*brightest)
     return np.stack(arrays)
 
 
@@ -198,11 +204,12 @@ def _unscaled(name: str, image: Image.Image, values: str) -> UserError:
     )
 
 
-def _check_brightness(brightest: float) -> None:
+def _check_brightness(brightest: float, name: str) -> None:
     """UserError if the brightest of the images with more than 8 bits is dark too."""
     if 0 < brightest < DARK:
         factor = 2 ** math.floor(-math.log2(brightest))
         raise UserError(
             f"the images with more than 8 bits use only {brightest:.2g} of their range, such as 12 "
-            f"of 16 bits, and would be nearly black: multiply their values by {factor}."
+            f"of 16 bits, and would be nearly black (the brightest is {name}): multiply their "
+            f"values by {factor}."
         )

@@ -31,8 +31,8 @@ TIMES = {
 RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
 
-LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL")
-"""Words that may stand for a missing value, and are values in a column of text."""
+LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
+"""Words and signs that may stand for a missing value, and are values in a column of text."""
 
 TRAIN, NONE = "train", "none"
 REGRESSION = "regression"
@@ -239,11 +239,11 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if not is_string_dtype(frame[column]):
             continue
         counts = frame[column][frame[column].isin(LIKE_MISSING)].value_counts()
-        if len(counts):
+        if len(counts) and column not in columns.categorical:
             warnings.warn(
                 f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
                 "rows, which is a category like any other: remove these rows if the value is "
-                "missing.",
+                f"missing, or set dataset.categorical=[{column}] if it is not.",
                 stacklevel=2,
             )
         if spellings := _spellings(frame[column]):
@@ -257,18 +257,31 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     sizes = frame[columns.target].value_counts()
     few = min(RARE - 1, len(frame) / RARE_SHARE)
     if rare := [f"{label} ({size})" for label, size in sizes.items() if size <= few]:
+        amounts = len(sizes) > FEW and not is_string_dtype(frame[columns.target])
+        way = "; if they are amounts, set dataset.task=regression" if amounts else ""
         warnings.warn(
             f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
-            f"dataset.group={columns.target} reports metrics for each class.",
+            f"dataset.group={columns.target} reports metrics for each class{way}.",
+            stacklevel=2,
+        )
+
+
+def warn_of_unseen(target: pd.Series, train: np.ndarray, test: np.ndarray) -> None:
+    """Warn of classes that test rows have, and no training row. train, test: places of rows."""
+    seen, tested = (target.iloc[part].unique().tolist() for part in (train, test))
+    if unseen := sorted({*map(str, tested)} - {*map(str, seen)}):
+        warnings.warn(
+            f"no training row has the class {' or '.join(unseen[:MOST_NAMED])} of column "
+            f"{target.name}, which test rows have: it cannot be learnt.",
             stacklevel=2,
         )
 
 
 def _spellings(column: pd.Series) -> list[str]:
-    """Texts of a column that differ only in case and in spaces at their ends, if there are any."""
+    """Texts of a column that differ only in case and in spaces, if there are any."""
     alike: dict[str, list[str]] = {}
     for text in sorted(column.dropna().unique()):
-        alike.setdefault(text.strip().casefold(), []).append(text)
+        alike.setdefault(" ".join(text.split()).casefold(), []).append(text)
     return next((texts for texts in alike.values() if len(texts) > 1), [])
 
 

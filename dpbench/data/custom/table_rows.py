@@ -22,6 +22,7 @@ from dpbench.data.custom.table import (
     codes,
     columns_of,
     groups_of,
+    warn_of_unseen,
 )
 from dpbench.data.dataset import Data, Split
 from dpbench.data.tokens import Tokens
@@ -106,6 +107,7 @@ class TableRows(Rows):
             targets = prepared.scaled_targets(target.to_numpy("float64"))
         else:
             targets = codes(target)
+            warn_of_unseen(target, train, test)
         _, groups = groups_of(frame, columns, "the table")
         rows = Split(prepared(frame), torch.tensor(targets), torch.tensor(groups))
         split = (rows.take(torch.from_numpy(part)) for part in (train, test))
@@ -172,6 +174,7 @@ class CsvFile(TableRows):
         texts.warn_of_long(tokens.numbers_of(*sentences), tokens.length)
         _, groups = groups_of(frame, columns, "the table")
         targets = torch.tensor(codes(frame[columns.target]))
+        warn_of_unseen(frame[columns.target], *self.order(seed))
         rows = Split(tokens.of(*sentences), targets, torch.tensor(groups))
         return Data(*(rows.take(torch.from_numpy(part)) for part in self.order(seed)))
 

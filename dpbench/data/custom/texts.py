@@ -57,9 +57,23 @@ def columns_with_texts(settings: Mapping[str, Any], frame: pd.DataFrame) -> Colu
 def describe_texts(settings: Mapping[str, Any], frame: pd.DataFrame, name: str) -> dict[str, Any]:
     """What has to be public of a table with texts, and of its tokenizer."""
     columns, texts = columns_with_texts(settings, frame), text_columns(settings["text"], frame)
-    found = describe(with_lengths(frame, texts), columns, name)
+    lengths = with_lengths(frame, texts)
+    _check_none_blank(lengths[[*texts]].isna(), name)
+    found = describe(lengths, columns, name)
     length = integer("dataset.length", settings["length"], most=100_000)
     return found | {"features": 2 * length} | tokenizer_of(settings)
+
+
+def _check_none_blank(blank: pd.DataFrame, name: str) -> None:
+    """UserError for a table with blank texts, which are true in `blank`."""
+    for column in blank:
+        if number := int(blank[column].sum()):
+            row = int(np.flatnonzero(blank[column])[0]) + 1
+            others = f", one of {number:,} such rows" if number > 1 else ""
+            raise UserError(
+                f"{name} has no text in column {column} of row {row}{others}: complete the row, or "
+                "remove it."
+            )
 
 
 def tokenizer_of(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from dpbench.metrics.registry import parse_name
 from dpbench.records.divergence import DIVERGED
@@ -14,6 +15,15 @@ from dpbench.tables.sweep.cells import Cell, SweepLayout
 
 Settings = dict[str, list[Record]]
 """Runs by the name of their settings, budget included, but for the seed and the split."""
+
+
+class Chosen(NamedTuple):
+    """The runs that are shown, how many settings were tried in each cell, and the cells in which
+    the setting shown is not the best of these."""
+
+    records: list[Record]
+    tried: dict[Cell, int]
+    not_best: tuple[Cell, ...]
 
 
 def on_the_test_set(records: Iterable[Record]) -> list[Record]:
@@ -28,13 +38,13 @@ def on_the_test_set(records: Iterable[Record]) -> list[Record]:
 
 def best_on_validation(
     tested: Sequence[Record], trials: Sequence[Record], layout: SweepLayout
-) -> tuple[list[Record], dict[Cell, int]]:
-    """The runs of the chosen settings, and how many settings were tried in each cell.
+) -> Chosen:
+    """The runs of the chosen settings, and how they were chosen.
 
     tested: runs on the test set; trials: runs on validation splits. A setting counts by the mean
-    over its seeds of the table's first metric on validation; the only tested one of a cell without
-    trials is kept. Raises UserError where there is nothing to choose by, and for a cell in which no
-    trial is of a tested setting.
+    over its seeds of the table's first metric on validation; the only tested one of a cell is kept
+    whatever its trials. Raises UserError where there is nothing to choose by, and for a cell in
+    which no trial is of a tested setting.
     """
     metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
     known = parse_name(metric).metric
@@ -42,18 +52,21 @@ def best_on_validation(
         raise UserError("best=validation needs a metric of which more, or less, is better.")
     if not trials:
         raise UserError("best=validation needs runs with a validation split: see dpbench search.")
-    tried, chosen = _by_cell(trials, layout), []
+    tried, chosen, not_best = _by_cell(trials, layout), [], []
     for cell, settings in _by_cell(tested, layout).items():
-        of_cell = tried.get(cell, {})
-        means = {name: _mean(of_cell[name], metric) for name in settings if name in of_cell}
+        means = {name: _mean(runs, metric) for name, runs in tried.get(cell, {}).items()}
         ranked = {name: known.sign * mean for name, mean in means.items() if not math.isnan(mean)}
-        if not ranked and len(settings) > 1:
+        both = [name for name in settings if name in ranked]
+        if not both and len(settings) > 1:
             raise UserError(
                 f"none of the {len(settings)} tested settings of {_name(cell)} has a trial with "
                 f"{metric}: search it, or select one setting."
             )
-        chosen += settings[max(ranked, key=ranked.__getitem__) if ranked else next(iter(settings))]
-    return chosen, {cell: len(settings) for cell, settings in tried.items()}
+        shown = max(both, key=ranked.__getitem__) if both else next(iter(settings))
+        chosen += settings[shown]
+        if shown not in ranked or ranked[shown] < max(ranked.values()):
+            not_best.append(cell)
+    return Chosen(chosen, {cell: len(names) for cell, names in tried.items()}, tuple(not_best))
 
 
 def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[Cell, Settings]:

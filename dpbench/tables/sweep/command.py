@@ -85,13 +85,14 @@ def table(arguments: Sequence[str]) -> str:
         check_baseline(values["baseline"], (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values["baseline"], untuned(records, trials))
     tried: Mapping[Cell, int] = {}
+    not_best: Sequence[Cell] = ()
     if values["best"]:
-        records, tried = best_on_validation(records, filter_records(trials, filters), layout)
+        of_cells = filter_records(trials, filters)
+        records, tried, not_best = best_on_validation(records, of_cells, layout)
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     cells = group_runs(records, layout)
-    return _written(
-        SweepTable(layout, cells, f"{_title(records, layout)}{limit}", others, tried), out
-    )
+    title = f"{_title(records, layout)}{limit}"
+    return _written(SweepTable(layout, cells, title, others, tried, not_best), out)
 
 
 def _written(made: SweepTable, out: Path) -> str:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from dpbench.config.names import method_name
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
+from dpbench.records.data_name import data_name
 from dpbench.records.epsilon import EQUAL_BUDGETS, Terms, marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.system.validate import is_number
@@ -22,7 +23,7 @@ from dpbench.tables.sweep.differences import Differences
 CELLS = "Cells: mean ± standard deviation (number of seeds)."
 
 NOTE = (
-    f"{CELLS} Bold: the best mean of the rows with an "
+    f"{CELLS} Bold: the best mean of the rows on the same data with an "
     "epsilon, where their epsilons agree within 5%, for one delta and unit. An epsilon is that of "
     "one run: it covers neither metrics nor a choice by them, nor statistics that data were "
     "prepared by, such as z-scores."
@@ -54,6 +55,11 @@ CHOSEN = (
     "over seeds; trials: the settings that were tried."
 )
 
+NOT_BEST = (
+    "This is not so for {cells}: what was best there has no run on the test set, or no setting was "
+    "tried."
+)
+
 ONE_SPLIT = (
     "All seeds share one split into training and test rows, whose choice the deviations leave out; "
     "dataset.split_seed=null draws one for each seed."
@@ -63,13 +69,15 @@ ONE_SPLIT = (
 @dataclass(frozen=True)
 class SweepTable:
     """The runs of a table by row and column, its title, sentences on runs of the same settings with
-    other seeds, and how many settings were tried where validation chose one."""
+    other seeds, and where validation chose a setting, how many were tried and the cells in which
+    the one shown is not the best of these."""
 
     layout: SweepLayout
     runs: Mapping[Cell, Runs]
     title: str
     left_out: tuple[str, ...] = ()
     tried: Mapping[Cell, int] = field(default_factory=dict)
+    not_best: Sequence[Cell] = ()
 
     @property
     def markdown(self) -> str:
@@ -86,6 +94,8 @@ class SweepTable:
         note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
         if self.tried:
             note = f"{note} {CHOSEN.format(metric=self.metric_labels[0])}"
+        if self.not_best:
+            note = f"{note} {NOT_BEST.format(cells='; '.join(map(self._title_of, self.not_best)))}"
         if self.left_out:
             note = f"{note} {OTHER_SEEDS} {' '.join(self.left_out)}"
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
@@ -179,6 +189,10 @@ class SweepTable:
         named = zip(self.layout.columns, column, strict=True)
         return [_label(key, value, named=True) for key, value in named]
 
+    def _title_of(self, cell: Cell) -> str:
+        row, column = cell
+        return ", ".join([*self._labels(row), *self._named(column)]) or "the table"
+
     def _texts(self, row: Key) -> Iterator[str]:
         yield from self._labels(row)
         for column in self.columns:
@@ -221,24 +235,12 @@ class SweepTable:
                 yield ", ".join([*values, name])
 
     def _best_rows(self, column: Key, name: str) -> set[Key]:
-        """The rows with the best mean, as it is shown, of those with an epsilon on equal terms."""
-        found = (runs.terms for (_, at), runs in self.runs.items() if at == column)
-        terms = {terms.comparable for terms in found if terms}
-        metric = parse_name(name).metric
-        means = {
-            row: runs.mean(name).value
-            for (row, at), runs in self.runs.items()
-            if at == column and not isinstance(runs.epsilon, str)
-        }
-        means = {row: value for row, value in means.items() if not math.isnan(value)}
-        epsilons = [float(self.runs[row, column].epsilon) for row in means]
-        if epsilons and max(epsilons) > EQUAL_BUDGETS * min(epsilons):
-            return set()
-        if metric is None or metric.better is None or len(means) < 2 or len(terms) > 1:
-            return set()
-        best = max(means.values(), key=lambda mean: metric.sign * mean)
-        shown = number(best, metric.digits)
-        return {row for row, value in means.items() if number(value, metric.digits) == shown}
+        """The rows with the best mean on their data, as it is shown."""
+        on_data: dict[str, dict[Key, Runs]] = {}
+        for (row, at), runs in self.runs.items():
+            if at == column:
+                on_data.setdefault(data_name(runs.records[0].config), {})[row] = runs
+        return {row for rows in on_data.values() for row in _best(rows, name)}
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
         for row in self.rows:
@@ -265,6 +267,23 @@ class SweepTable:
         low, high = ("" if math.isinf(end) else f"{end:.6g}" for end in found.interval())
         verdict = self._differences.verdicts.get((row, column, name), "")
         return (f"{found.mean:.6g}", low, high, str(found.n), verdict)
+
+
+def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:
+    """The rows with the best mean of a metric, of those with an epsilon on equal terms."""
+    terms = {runs.terms.comparable for runs in rows.values() if runs.terms}
+    metric = parse_name(name).metric
+    private = {row: runs for row, runs in rows.items() if not isinstance(runs.epsilon, str)}
+    means = {row: runs.mean(name).value for row, runs in private.items()}
+    means = {row: value for row, value in means.items() if not math.isnan(value)}
+    epsilons = [float(rows[row].epsilon) for row in means]
+    if epsilons and max(epsilons) > EQUAL_BUDGETS * min(epsilons):
+        return set()
+    if metric is None or metric.better is None or len(means) < 2 or len(terms) > 1:
+        return set()
+    best = max(means.values(), key=lambda mean: metric.sign * mean)
+    shown = number(best, metric.digits)
+    return {row for row, value in means.items() if number(value, metric.digits) == shown}
 
 
 def metric_label(name: str, records: Iterable[Record]) -> str:

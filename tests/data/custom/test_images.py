@@ -1,5 +1,7 @@
 """Images of the user's own: class folders, and those that the `datasets` library loads."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -191,6 +193,16 @@ def test_splits_are_not_taken_for_classes(tmp_path):
         (tmp_path / part / "cat").mkdir(parents=True)
     with pytest.raises(UserError, match="has the folders Test and train, which are splits, not cl"):
         compose(settings(tmp_path))
+
+
+def test_splits_beside_other_folders_are_not_taken_for_classes(pets):
+    for part in ("train", "test"):
+        (pets / part).mkdir()
+        shutil.copy(pets / "dog" / "3.png", pets / part)
+    with pytest.raises(UserError, match="has the folders test and train, which are splits, not cl"):
+        compose(settings(pets))
+    shutil.rmtree(pets / "test")
+    assert compose(settings(pets))["dataset"]["groups"][-1] == "train"
 
 
 @pytest.mark.slow

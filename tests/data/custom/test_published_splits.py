@@ -1,5 +1,7 @@
 """Test rows of the publisher's own: a second file, folders, parts of what `datasets` loads."""
 
+import shutil
+
 import pandas as pd
 import pytest
 import torch
@@ -51,6 +53,20 @@ def test_a_run_is_named_by_both_files(halves):
         compose(settings(first, *wrong))
 
 
+def test_a_test_file_of_the_training_rows_is_refused(halves):
+    first, last, _ = halves
+    last.write_bytes(first.read_bytes())
+    with pytest.raises(UserError, match=r"last\.csv has the rows that are trained on: give a file"):
+        compose(settings(first, f"dataset.test_file={last}"))
+
+
+def test_a_class_that_only_test_rows_have_is_warned_of(halves):
+    first, last, frame = halves
+    frame[50:].assign(rich="very").to_csv(last, index=False)
+    with pytest.warns(UserWarning, match="^no training row has the class very of column rich, whi"):
+        loaded(settings(first, f"dataset.test_file={last}"))
+
+
 def test_a_test_file_with_other_columns_is_refused(halves):
     first, last, frame = halves
     frame.drop(columns="wage").to_csv(last, index=False)
@@ -84,6 +100,16 @@ def test_folders_train_and_test_are_the_split(pets, tmp_path):
         compose(words)
 
 
+def test_one_folder_of_images_twice_is_no_split(pets, tmp_path):
+    for part in ("train", "test"):
+        shutil.copytree(pets, tmp_path / "split" / part)
+    words = ["dataset=images", f"dataset.folder={tmp_path / 'split'}", "dataset.size=8"]
+    with pytest.raises(UserError, match="has the same images in train and test: give the path of"):
+        compose(words)
+    (tmp_path / "split" / "test" / "cat" / "0.png").unlink()
+    compose(words)
+
+
 @pytest.mark.slow
 def test_what_save_to_disk_has_written_is_loaded_with_its_test_part(halves, no_cache, tmp_path):
     import datasets
@@ -102,6 +128,8 @@ def test_what_save_to_disk_has_written_is_loaded_with_its_test_part(halves, no_c
     assert (dataset.train_size, len(data.test)) == (40, 10)
     with pytest.raises(UserError, match=r"dataset\.part=dev: it has the parts train, test"):
         compose([*words, "dataset.part=dev"])
+    with pytest.raises(UserError, match="test_part=train has the rows that are trained on: name"):
+        compose([*words, "dataset.test_part=train"])
     tables["train"].save_to_disk(tmp_path / "whole")
     assert loaded(of_parts(tmp_path / "whole"))[0].rows == 50
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 import shlex
 
 import numpy as np
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from dpbench.cli.commands import run
 from dpbench.config.compose import compose
 from dpbench.config.settings import SCIENTIFIC
 from dpbench.execution.load_or_run import load_or_run
@@ -144,6 +146,9 @@ def test_a_record_has_its_command_and_is_verified_without_the_file(people, tmp_p
     small = ["model=logistic", "epochs=1", "batch_size=16", f"results_dir={tmp_path}"]
     record = read(load_or_run(run_config(settings(people, "dataset.group=sex", *small))))
     assert "test/accuracy/f" in record.metrics
+    of_record = f"record={tmp_path / 'runs' / record.digest}.json"
+    with pytest.raises(UserError, match=r"as no record has .*: give dataset\.file=PATH\.$"):
+        run([of_record, f"results_dir={tmp_path / 'other'}"])
     people.unlink()
     assert [line for line in contradictions(record) if "uncommitted" not in line] == []
     words = shlex.split(CommandBuilder()(record.config))[2:]
@@ -163,6 +168,38 @@ def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lack
     with pytest.raises(UserError, match=r"has a single column, 'age;.*dataset\.separator=\";\""):
         compose(settings(people))
     compose([*settings(people), 'dataset.separator=";"'])
+
+
+@pytest.mark.parametrize(("separator", "typed"), [("\t", r"\t"), ("|", "|")])
+def test_the_separator_of_a_file_is_named_as_it_is_typed(people, separator, typed):
+    people.write_text(people.read_text().replace(",", separator))
+    setting = f'dataset.separator="{typed}"'
+    with pytest.raises(UserError, match=re.escape(setting)):
+        compose(settings(people))
+    assert compose([*settings(people), setting])["dataset"]["classes"] == 2
+
+
+def test_decimal_commas_in_a_file_of_semicolons_name_its_separator(people):
+    people.write_text(people.read_text().replace(",", ";").replace(".", ","))
+    with pytest.raises(UserError, match=r"if ';' separates them, set 'dataset\.separator=\";\"'\."):
+        compose(settings(people))
+
+
+def test_a_separator_is_one_character_and_other_formats_are_told_their_reader(people):
+    with pytest.raises(UserError, match=r"separator must be one character, .* got ';;'"):
+        compose([*settings(people), 'dataset.separator=";;"'])
+    file = people.with_suffix(".parquet")
+    pd.read_csv(people).to_parquet(file)
+    asked = [word.replace(str(people), str(file)) for word in settings(people)]
+    with pytest.raises(UserError, match=r"read it by dataset=hub dataset\.path=.*\.parquet\."):
+        compose(asked)
+
+
+def test_a_target_of_many_numbers_is_told_of_regression(people):
+    frame = pd.read_csv(people).assign(rich=range(60))
+    frame.to_csv(people, index=False)
+    with pytest.warns(UserWarning, match=r"hardly any rows: .* set dataset\.task=regression\."):
+        compose(settings(people))
 
 
 def test_a_number_names_the_column_of_that_name(people):
@@ -235,12 +272,26 @@ def test_a_column_that_numbers_the_rows_and_a_rare_class_are_warned_of(people):
         compose(settings(people))
 
 
+@pytest.mark.parametrize("sign", ["?", "-", "NA"])
+def test_a_sign_for_no_value_among_the_classes_is_warned_of(people, sign):
+    people.write_text(people.read_text().replace("yes\n", f"{sign}\n", 5))
+    with pytest.warns(UserWarning, match=re.escape(f"has '{sign}' in 5 rows, which is a")):
+        compose(settings(people))
+
+
 @pytest.mark.parametrize("other", ["YES", "Yes ", "yes "])
 def test_categories_that_differ_only_in_case_or_spaces_are_warned_of(people, other):
     people.write_text(people.read_text().replace("yes\n", f"{other}\n", 5))
     first, second = sorted(["yes", other])
     with pytest.warns(UserWarning, match=f"of.csv has '{first}' and '{second}', which are"):
         assert compose(settings(people))["dataset"]["classes"] == 3
+
+
+def test_categories_that_differ_only_in_spaces_within_them_are_warned_of(people):
+    text = people.read_text().replace("yes\n", "so so\n")
+    people.write_text(text.replace("so so\n", "so  so\n", 5))
+    with pytest.warns(UserWarning, match="has 'so  so' and 'so so', which are different"):
+        compose(settings(people))
 
 
 def test_a_space_at_the_end_of_a_column_s_name_is_seen(people):
@@ -315,7 +366,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.checksum='sha256:0'"], "but dataset.checksum is sha256:0"),
         (["dataset.file=nowhere.csv"], "nowhere.csv is not a file: give its path"),
         (["dataset.file=3"], "dataset.file must be the name of a file, got 3"),
-        (["dataset.separator=''"], "dataset.separator must be text"),
+        (["dataset.separator=''"], "dataset.separator must be one character"),
         (["dataset.standardise=test"], "dataset.standardise='test' is unknown: write train, none"),
         (["dataset.standardise={age:[1]}"], "dataset.standardise.age must be [mean, deviation"),
         (["dataset.standardise={agee:[1,2]}"], "dataset.standardise=agee is unknown"),

@@ -140,7 +140,7 @@ def test_texts_that_are_cut_are_counted(reviews, tokenizer):
 @pytest.mark.parametrize("blank", ["", "   "])
 def test_blank_texts_are_refused_with_their_row(reviews, tokenizer, blank):
     changed(reviews, review=blank)
-    with pytest.raises(UserError, match="no usable value in column review of row 3"):
+    with pytest.raises(UserError, match=r"no text in column review of row 3: .*, or remove it\.$"):
         compose(settings(reviews, tokenizer))
 
 

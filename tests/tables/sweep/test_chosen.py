@@ -33,6 +33,25 @@ def test_the_best_on_validation_is_shown_though_another_is_better_on_the_test_se
     assert "| method | accuracy (%) | epsilon (PLD) | trials |" in said
     assert "| DP-SGD | 70.0 ± 0.0 (2) | 2.80 | 3 |" in said
     assert "has the best accuracy (%) on validation splits" in said
+    assert "This is not so for DP-SGD: what was best there has no run on the test set" in said
+
+
+@pytest.mark.parametrize(
+    ("tried", "is_named"),
+    [
+        ([(0.1, 0.6), (0.5, 0.5)], False),
+        ([(0.1, 0.5), (0.5, 0.6)], True),
+        ([(0.5, 0.6)], True),
+    ],
+)
+def test_the_only_tested_setting_is_not_called_the_best_of_the_trials(tmp_path, tried, is_named):
+    said, _ = written(tmp_path, [record(lr=0.1), *(trial(*one) for one in tried)])
+    assert ("This is not so for DP-SGD:" in said) == is_named
+
+
+def test_a_row_without_trials_is_named_beside_those_with_some(tmp_path):
+    said, _ = written(tmp_path, [record(lr=0.1), trial(0.1, 0.6), record("bam")])
+    assert "This is not so for BAM:" in said
 
 
 def test_each_budget_has_its_own_choice(tmp_path):

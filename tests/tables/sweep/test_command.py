@@ -99,6 +99,19 @@ def test_csv_has_the_numbers_of_each_cell(made):
     assert {line["epsilon"] for line in lines if line["method"] in ("sgd", "fairlens")} == {""}
 
 
+def test_the_best_mean_of_a_table_over_data_sets_is_that_of_each(tmp_path):
+    values = {("easy", "dpsgd"): 0.9, ("easy", "bam"): 0.8, ("hard", "dpsgd"): 0.3}
+    values["hard", "bam"] = 0.4
+    for (data, method), value in values.items():
+        one = record(method, value=value)
+        one.config["choices"]["dataset"] = data
+        one.save(tmp_path)
+    said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=dataset,method"])
+    assert "| easy | DP-SGD | **90.0 (1)**" in said
+    assert "| hard | BAM | **40.0 (1)**" in said
+    assert sum("**" in line for line in said.splitlines()) == 2
+
+
 def test_latex_is_bold_and_escaped(made):
     text = made("metrics=accuracy", "privacy=eps3")["tex"]
     assert r"DP-SGD (global, adaptive) & \textbf{90.5 $\pm$ 0.7 (2)} & 2.80 \\" in text
