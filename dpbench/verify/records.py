@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from dpbench.config.buildable import TARGET
 from dpbench.config.compose import compose
 from dpbench.config.settings import NAMED_GROUPS
@@ -22,6 +24,7 @@ from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import from_plain, to_plain
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
+from dpbench.privacy.toeplitz import encoded
 from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.reading import load
@@ -40,9 +43,12 @@ left out, as versions word it differently."""
 TOLERANCE = 1e-3
 """The relative error allowed in an epsilon: versions of an accountant have different grids."""
 
-MATRIX, SEARCHED = ("decays", "weights", "noise_multiplier"), 0.01
-"""The fields of noise correlated by a matrix that is searched for, with the multiplier that is
-calibrated for it, and the relative error allowed in them: processors find different matrices."""
+BUFFERS, SEARCHED = "decays", 0.01
+"""A field of noise correlated by a matrix that is searched for, and the relative error allowed in
+the matrix and in the multiplier that is calibrated for it: processors find different ones."""
+
+LAGS = 1000
+"""How many entries of a column of such a matrix are compared."""
 
 ENVIRONMENT = ("code", "device", "torch", "numpy", *PROVENANCE)
 """The provenance that the bits of a run on a CPU depend on."""
@@ -92,9 +98,9 @@ def contradictions(record: Record) -> Iterator[str]:
         yield f"has a history of {made} epochs, and its settings are of {epochs}."
     if not _same_ledger(ledger, to_plain(from_plain(expected["ledger"]))):
         yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
-    searched = f'"{MATRIX[0]}"' in json.dumps(ledger)
+    searched = f'"{BUFFERS}"' in json.dumps(ledger)
     for name in (*TERMS, *(term for term in ADDED_TERMS if term in recorded)):
-        allowed = SEARCHED if searched and name in MATRIX else 0.0
+        allowed = SEARCHED if searched and name == "noise_multiplier" else 0.0
         if not equal(recorded.get(name), expected[name], allowed):
             yield f"has {name}={recorded.get(name)}, but its settings give {expected[name]}."
     same_claim = accountant == expected["claimed_by"]
@@ -113,16 +119,24 @@ def _lacking(record: Record) -> list[str]:
 def _same_ledger(one: Any, other: Any) -> bool:
     """Whether two plain ledgers are equal, but for the last digits of a matrix."""
     if isinstance(one, dict) and isinstance(other, dict):
-        loose = MATRIX if MATRIX[0] in one else ()
-        return one.keys() == other.keys() and all(
-            equal(one[key], other[key], SEARCHED)
-            if key in loose
-            else _same_ledger(one[key], other[key])
-            for key in one
-        )
+        if one.keys() != other.keys():
+            return False
+        if BUFFERS in one:
+            return _same_matrix(one, other)
+        return all(_same_ledger(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same_ledger, one, other))
     return bool(one == other)
+
+
+def _same_matrix(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two mechanisms have nearly one matrix, whichever buffers make it, and multiplier."""
+    if len(one[BUFFERS]) != len(other[BUFFERS]):
+        return False
+    first = np.eye(1, LAGS)[0]
+    ours, theirs = (encoded(m[BUFFERS], m["weights"], first) for m in (one, other))
+    near = np.linalg.norm(ours - theirs) <= SEARCHED * np.linalg.norm(theirs)
+    return bool(near) and equal(one["noise_multiplier"], other["noise_multiplier"], SEARCHED)
 
 
 def _exact_metrics(record: Record) -> list[float]:

@@ -199,6 +199,15 @@ def test_a_matrix_that_is_searched_for_may_differ_in_its_last_digits(field, valu
     assert _same_ledger(one, other) == same
 
 
+def test_two_buffers_of_nearly_one_decay_may_share_their_weight_in_any_way():
+    """As two processors found them, for 380 steps in cycles of 38."""
+    decays, others = [0.2158, 0.2216, 0.95247, 0.95254], [0.2146, 0.2369, 0.95247, 0.95253]
+    one = {"noise_multiplier": 3.0, "decays": decays, "weights": [0.1232, 0.0119, 0.377, 0.01082]}
+    other = one | {"decays": others, "weights": [0.1224, 0.0126, 0.3768, 0.01102]}
+    assert _same_ledger(one, other)
+    assert not _same_ledger(one, other | {"weights": [0.1224, 0.0126, 0.3668, 0.01102]})
+
+
 def test_nan_is_the_same_as_nan():
     assert equal({"a": [float("nan"), 1.0]}, {"a": [float("nan"), 1.0]})
     assert not equal({"a": [float("nan"), 1.0]}, {"a": [1.0, 1.0]})
