@@ -4,7 +4,7 @@ import hashlib
 import itertools
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpbench.config.compose import compose
@@ -134,21 +134,13 @@ def parse(arguments: list[str]) -> SearchRequest:
     if config["save_model"] and not repetitions:
         raise UserError("search keeps no models: give save_model=true to the run that it chooses.")
     seeds = _seeds(ranges, config)
-    choice = [settings["by"], settings["rule"], settings["draw"]]
-    range_texts = [f"{range_.key}={range_.text}" for range_ in space.ranges]
-    identity = name = [*choice, *seeds, config.digest, *range_texts]
-    finals = [settings["finalists"], settings["final_seeds"]]
-    if settings["finalists"] != DEFAULTS["finalists"]:
-        identity = name = [*name, *finals]
     if repetitions:
         _check_private(arguments, space.ranges, seeds)
-        law = [settings["N"], repr(repetitions)]
-        if epsilon is not None:
-            _check_calibrated(overrides, epsilon)
-            law.append(f"epsilon={epsilon!r}")
-        identity = [*identity, *law]
-        # The name of a published page must not depend on the seed or the data.
-        name = [*choice, digest(without_seed_and_checksum(config.plain)), *range_texts, *law]
+    if epsilon is not None:
+        _check_calibrated(overrides, epsilon)
+    law = [] if repetitions is None else [settings["N"], repr(repetitions)]
+    law += [] if epsilon is None else [f"epsilon={epsilon!r}"]
+    identity, name = _identity_and_name(settings, space, seeds, config, law)
     return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if key_of(o) != "seed"),
@@ -157,14 +149,37 @@ def parse(arguments: list[str]) -> SearchRequest:
         by=settings["by"],
         rule=settings["rule"],
         draw=int(settings["draw"]),
-        name=settings["name"] or f"{config['choices']['dataset']}-{_short(name)}",
+        name=settings["name"] or f"{config['choices']['dataset']}-{name}",
         config=config,
-        identity=_short(identity),
+        identity=identity,
         repetitions=repetitions,
         epsilon=epsilon,
         finalists=int(settings["finalists"]),
         final_seeds=_next_seeds(seeds, int(settings["final_seeds"])),
     )
+
+
+def _identity_and_name(
+    settings: Mapping[str, str],
+    space: Space,
+    seeds: Sequence[str],
+    config: RunConfig,
+    law: list[str],
+) -> tuple[str, str]:
+    """What tells a search from all others, and the end of its default name.
+
+    law: that of the trials of a private search, whose page's name must not depend on the seed or
+    the data.
+    """
+    choice = [settings["by"], settings["rule"], settings["draw"]]
+    ranges = [f"{range_.key}={range_.text}" for range_ in space.ranges]
+    parts = [*choice, *seeds, config.digest, *ranges]
+    if settings["finalists"] != DEFAULTS["finalists"]:
+        parts += [settings["finalists"], settings["final_seeds"]]
+    if not law:
+        return _short(parts), _short(parts)
+    name = [*choice, digest(without_seed_and_checksum(config.plain)), *ranges, *law]
+    return _short([*parts, *law]), _short(name)
 
 
 def _short(parts: list[str]) -> str:

@@ -101,14 +101,7 @@ def build_table(
     judged = judge(edition, data)
     order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
-    lines = (
-        claims_line(judged),
-        claim_grids.chance_line(judged),
-        claim_grids.power_line(judged),
-        scores_line(cell.distance for cell in cells if cell.distance),
-        constants_line(judged_constants),
-        order_line(order),
-    )
+    lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
     grids = [
         claim_grids.claims_grid(judged),
         _main(edition, rows, cells, not_run.reasons, privacy),
@@ -125,15 +118,17 @@ def build_table(
         summary=tuple(filter(None, lines)),
         grids=tuple(block for block in grids if block.rows),
         rules=tuple(_rules(edition, bool(published))),
-        notes=(
-            *file.notes,
-            *_notes_on_tuning(edition),
-            *notes,
-            *_notes_on_runs(edition, rows, not_run.reasons),
-        ),
+        notes=tuple(_all_notes(edition, rows, notes, not_run.reasons)),
         cells=tuple(cells),
         claims=tuple(judged),
     )
+
+
+def _lines_on_claims(judged: Sequence[JudgedClaim], cells: Sequence[Cell]) -> Iterable[str]:
+    yield claims_line(judged)
+    yield claim_grids.chance_line(judged)
+    yield claim_grids.power_line(judged)
+    yield scores_line(cell.distance for cell in cells if cell.distance)
 
 
 def judge(edition: Edition, data: Evidence) -> list[JudgedClaim]:
@@ -183,6 +178,15 @@ def _main(
         for row in rows
     ]
     return Grid("Ours", ("method", *names, f"epsilon ({TIGHTEST_COLUMN})"), tuple(lines))
+
+
+def _all_notes(
+    edition: Edition, rows: Sequence[Row], added: Iterable[str], reasons: Mapping[str, str]
+) -> Iterable[str]:
+    yield from edition.file.notes
+    yield from _notes_on_tuning(edition)
+    yield from added
+    yield from _notes_on_runs(edition, rows, reasons)
 
 
 def _notes_on_tuning(edition: Edition) -> Iterable[str]:

@@ -96,6 +96,19 @@ def contradictions(record: Record) -> Iterator[str]:
     made = len(record.history.get("train/loss", range(epochs)))
     if not (1 if diverged else epochs) <= made <= epochs:
         yield f"has a history of {made} epochs, and its settings are of {epochs}."
+    yield from _wrong_terms(recorded, ledger, expected)
+    same_claim = accountant == expected["claimed_by"]
+    compared = EPSILONS if same_claim else EPSILONS[:-1]
+    yield from _wrong_epsilons(recorded, {name: expected[name] for name in compared})
+    if attacks := recorded.get("attacks"):
+        bounds = attack_bounds(_statement(config, accountant), planned.ledger)
+        yield from _wrong_epsilons(attacks, bounds or dict.fromkeys(attacks))
+
+
+def _wrong_terms(
+    recorded: Mapping[str, Any], ledger: Any, expected: Mapping[str, Any]
+) -> Iterator[str]:
+    """How the ledger and the terms of a statement differ from those of its settings."""
     if not _same_ledger(ledger, to_plain(from_plain(expected["ledger"]))):
         yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
     searched = f'"{BUFFERS}"' in json.dumps(ledger)
@@ -103,12 +116,6 @@ def contradictions(record: Record) -> Iterator[str]:
         allowed = SEARCHED if searched and name == "noise_multiplier" else 0.0
         if not equal(recorded.get(name), expected[name], allowed):
             yield f"has {name}={recorded.get(name)}, but its settings give {expected[name]}."
-    same_claim = accountant == expected["claimed_by"]
-    compared = EPSILONS if same_claim else EPSILONS[:-1]
-    yield from _wrong_epsilons(recorded, {name: expected[name] for name in compared})
-    if attacks := recorded.get("attacks"):
-        bounds = attack_bounds(_statement(config, accountant), planned.ledger)
-        yield from _wrong_epsilons(attacks, bounds or dict.fromkeys(attacks))
 
 
 def _lacking(record: Record) -> list[str]:
