@@ -96,7 +96,7 @@ class RowCheck:
                 raise UserError(CHANGED % name)
         after = _python_state(self._model)
         self._always |= tracer.reads_values or after != before
-        if calls.hooks or tracer.packs or any(map(_has_backward_hooks, self._model.modules())):
+        if calls.hooks or tracer.packs:
             self.alone = CODE
         if tracer.reads_rows:
             self.alone = READS
@@ -166,10 +166,6 @@ def _state_of(value: object, depth: int = 4) -> object:
         case list() | tuple() | set() | frozenset() | deque():
             return [_state_of(part, depth - 1) for part in value]
     return None
-
-
-def _has_backward_hooks(module: nn.Module) -> bool:
-    return bool(module._backward_hooks or module._backward_pre_hooks)
 
 
 def _graph(x: Tensor) -> Iterator[object]:

@@ -15,6 +15,7 @@ from dpbench.mechanism.noise import (
     Gaussian,
     NoNoise,
     PerCoordinate,
+    _rounded,
 )
 from dpbench.mechanism.streams import CipherStream, seeded, uniforms
 from dpbench.privacy.accountants import pld, pld_of_reals, rdp
@@ -280,6 +281,16 @@ def test_the_last_digits_do_not_depend_on_the_sum(total):
     assert torch.equal(places, places.round())
     lowest = torch.stack([places.long() >> k & 1 for k in range(4)]).double().mean(1)
     assert ((lowest - 0.5).abs() < 5 * 0.5 / 2**8).all()
+
+
+@pytest.mark.parametrize("total", [1 / 3, -7.3e-5])
+def test_a_gpu_rounds_as_a_processor(total):
+    """Its operations, in the memory of a processor: to a grid that the scale alone decides."""
+    noisy = torch.randn(1000, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    grid = 2.0**0 * GRID
+    expected = torch.from_numpy(np.rint((noisy + total).numpy() / grid) * grid)
+    assert torch.equal(_rounded(noisy + total, 1.3), expected)
+    assert torch.equal(_rounded(-noisy - total, 1.3), -expected)
 
 
 def guessed(release) -> int:
