@@ -153,24 +153,32 @@ class RowTracer(DispatchMode):
                 self._set(result, found if fits else Mixed(str(call.func.overloadpacket)))
 
 
-class MethodCalls(TorchFunctionMode):
-    """Within the context, tells a tracer of methods that give values to Python.
+class HookCalls(TorchFunctionMode):
+    """Within the context, notes in `hooks` whether a hook was set on a tensor, through which its
+    gradient passes, or could be set on the operation that computed it."""
 
-    hooks: whether a hook was set on a tensor, through which its gradient passes, or could be set on
-    the operation that computed it.
-    """
+    hooks = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        self.hooks |= func in HOOKED
+        return func(*args, **(kwargs or {}))
+
+
+class MethodCalls(HookCalls):
+    """The same, which also tells a tracer of methods that give values to Python."""
 
     def __init__(self, tracer: RowTracer):
         super().__init__()
-        self._tracer, self.hooks = tracer, False
+        self._tracer = tracer
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in METHODS:
             self._tracer.read(args[:1])
-        self.hooks |= func in HOOKED
-        return func(*args, **(kwargs or {}))
+        return super().__torch_function__(func, types, args, kwargs)
 
 
 def _start(x: Tensor) -> int:

@@ -170,8 +170,9 @@ def at_random_by_its_own(module, h, x):
 
 
 def clipped(gradient):
-    """That of all examples, which is only longer than this in a larger batch than a probe's."""
-    return gradient * (2 / gradient.norm()).clamp(max=1)
+    """That of all examples, which is only longer than this in a larger batch than a probe's; None
+    where an input, such as that of the first layer, has none."""
+    return None if gradient is None else gradient * (2 / gradient.norm()).clamp(max=1)
 
 
 class Clipped(torch.autograd.Function):
@@ -337,6 +338,17 @@ def test_a_part_that_moves_rows_costs_no_sensitivity(part, training_only):
 
 
 @pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
+@pytest.mark.parametrize(
+    "part", [clipped_by_a_hook, clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node]
+)
+def test_vmap_refuses_hooks_through_which_gradients_pass(part):
+    model = seeded(lambda: Composed([as_it_is, part], False))
+    with pytest.raises(UserError, match="engine=vmap cannot .* pass through a hook.*engine=loop"):
+        make_engine("vmap", model, cross_entropy, examples(2, 0))
+
+
+@pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(300))
 def test_random_models_keep_their_sensitivity_or_are_refused(seed):
