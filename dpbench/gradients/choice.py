@@ -15,7 +15,6 @@ from dpbench.gradients.loop import Loop
 from dpbench.gradients.modules import Unsupported
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
-from dpbench.gradients.row_tracer import HookCalls
 from dpbench.gradients.vmap import Vmap
 from dpbench.models.modes import in_mode
 from dpbench.system.errors import UserError, first_line
@@ -138,20 +137,12 @@ def _vmap(reference: Loop, probe: Batch, reason: str) -> Vmap:
     engine = Vmap(reference.model, reference.loss, reference.parameters, reference.views)
     engine.reason = reason
     try:
-        with HookCalls() as calls:
-            error = disagreement(engine, reference, probe)
+        error = disagreement(engine, reference, probe)
     except RuntimeError as failure:
         raise UserError(
             "engine=vmap cannot be used with this model, because torch cannot vectorise it "
             f"({_first_line(failure)}); use engine=loop, which is slow, or other layers."
         ) from failure
-    if calls.hooks or any(
-        m._backward_hooks or m._backward_pre_hooks for m in reference.model.modules()
-    ):
-        raise UserError(
-            "engine=vmap cannot be used with this model, because gradients pass through a hook, "
-            "which sees all examples; use engine=loop, which is slow, or remove the hook."
-        )
     if error is not None:
         raise UserError(
             f"engine=vmap cannot be used with this model: it disagrees with the reference by "

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
+from dpbench.gradients.kept import forgotten
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
 from dpbench.system.errors import UserError
@@ -45,7 +46,7 @@ def refuse_coupling(reference: Loop, probe: Batch) -> None:
     """
     parameters = reference.parameters64
     start = reference.parameters.theta.detach().double()
-    with torch_state_kept(start.device):
+    with torch_state_kept(start.device), forgotten(reference.model64, reference.loss):
         parameters.theta.data.copy_(start)
         before = _checked_pass(reference, probe, training=False)
         parameters.theta.data.add_(perturbation(parameters))

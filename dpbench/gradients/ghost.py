@@ -251,7 +251,9 @@ class Ghost:
             for name, value in parameters.bare(tracked).items()
         }
         following = (
-            self._row_check.apart()  # the operations of rules, after a pass that was followed
+            self._row_check.apart(
+                len(rows)
+            )  # the operations of rules, after a pass that was followed
             if isinstance(shift, PerExampleShift)
             else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
         )

@@ -1,6 +1,6 @@
 """Nothing that a pass stores in a model is there in the next, which may be of other examples."""
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,11 +13,12 @@ CHANGED = (
     "epsilon covers nothing that a model stores about them; make it a constant."
 )
 
-OF_TORCH = vars(nn.Module()).keys() - {"training"}
-"""Attributes of all modules, such as the dictionary of their parameters."""
+OF_TORCH = {key for key in vars(nn.Module()) if "hooks" not in key and key != "training"}
+"""Attributes of all modules, such as the dictionary of their parameters; hooks are not among them,
+as a pass may set some."""
 
 Container = list | dict | set | deque
-CONTAINERS = (list, dict, set, deque)
+CONTAINERS = (list, dict, OrderedDict, set, deque)
 
 
 @contextmanager

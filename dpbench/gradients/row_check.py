@@ -4,7 +4,7 @@ import random
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -14,12 +14,20 @@ from torch.autograd.function import BackwardCFunction
 from dpbench.gradients.kept import CHANGED, forgotten, named_tensors
 from dpbench.gradients.modules import RowsMoved, Unsupported
 from dpbench.gradients.row_rules import Mixed, RowAxis
-from dpbench.gradients.row_tracer import MethodCalls, RowTracer, storage_of
+from dpbench.gradients.row_tracer import Calls, RowTracer, TracedCalls, storage_of
 from dpbench.system.errors import UserError
 
 READS = "Python reads values of the examples, by which it may choose what it does with all of them"
 CODE = (
     "gradients pass through Python code (a hook or an autograd.Function), which sees all examples"
+)
+CATCHES = (
+    "Python catches an error that torch raises for examples, by which it may choose what it does "
+    "with all of them"
+)
+CAUGHT = (
+    "the model caught an error that torch raised for an example of a batch (%s), and may have done "
+    "something else with all of them; test values before they are used, or use engine=loop."
 )
 
 
@@ -53,7 +61,7 @@ class RowCheck:
         """
         kind = (self._model.training, recorded, inputs.shape)
         if not self._always and (len(inputs) < 2 or kind in self._seen):
-            with self.apart():
+            with self.apart(len(inputs)):
                 yield
             return
         with (
@@ -64,11 +72,18 @@ class RowCheck:
         self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
 
-    def apart(self) -> AbstractContextManager[object]:
-        """The context of a pass that is not followed."""
-        if self._stores or self._always:
-            return forgotten(self._model, self._loss, by_value=self._always)
-        return nullcontext()
+    @contextmanager
+    def apart(self, rows: int) -> Iterator[None]:
+        """The context of a pass that is not followed; raises UserError if Python caught an error of
+        one of several rows."""
+        undone = self._stores or self._always
+        with (
+            forgotten(self._model, self._loss, by_value=self._always) if undone else nullcontext(),
+            Calls() as calls,
+        ):
+            yield
+        if calls.error and rows > 1:
+            raise UserError(CAUGHT % calls.error)
 
     @contextmanager
     def _followed(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Iterator[None]:
@@ -84,7 +99,7 @@ class RowCheck:
         observe = self._refuse_use_outside if recorded else lambda _: None
         self._tracer = tracer = RowTracer(len(inputs), observe)
         try:
-            with MethodCalls(tracer) as calls, tracer:
+            with TracedCalls(tracer) as calls, tracer:
                 for x in (inputs, *others):
                     tracer.mark(x)
                 yield
@@ -98,6 +113,8 @@ class RowCheck:
         self._always |= tracer.reads_values or after != before
         if calls.hooks or tracer.packs:
             self.alone = CODE
+        if calls.error:
+            self.alone = CATCHES
         if tracer.reads_rows:
             self.alone = READS
 

@@ -114,7 +114,7 @@ def first_axis(*names: str) -> Rule:
         given = call.with_rows()
         allowed = [call.value(name) for name in names if call.has(name)]
         as_batch = all(
-            any(x is y for y in allowed) and rows.dim == 0 and len(x) == len(out)
+            any(x is y for y in allowed) and rows.dim == 0 and x.shape[:1] == out.shape[:1]
             for x, rows in given
         )
         reduced = call.has("reduction") and call.value("reduction") != 0

@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from dpbench.gradients.dispatch import DispatchMode
 from dpbench.gradients.row_rules import Call, Mixed, RowAxis, Rows, rule_of
+from dpbench.system.errors import first_line
 
 aten = torch.ops.aten
 
@@ -153,32 +154,45 @@ class RowTracer(DispatchMode):
                 self._set(result, found if fits else Mixed(str(call.func.overloadpacket)))
 
 
-class HookCalls(TorchFunctionMode):
-    """Within the context, notes in `hooks` whether a hook was set on a tensor, through which its
-    gradient passes, or could be set on the operation that computed it."""
+class Calls(TorchFunctionMode):
+    """Within the context, notes by what else than operations on rows a pass may see all examples.
 
-    hooks = False
+    hooks: whether a hook was set on a tensor, through which its gradient passes, or could be set on
+    the operation that computed it. read: whether Python was given values of vectorised examples.
+    error: the last error that an operation raised, which Python may have caught; "" without one.
+    """
+
+    hooks = read = False
+    error = ""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self.hooks |= func in HOOKED
-        return func(*args, **(kwargs or {}))
+        if func in METHODS:
+            self._given(args[0])
+        try:
+            return func(*args, **(kwargs or {}))
+        except Exception as error:
+            self.error = first_line(error, type(error).__name__)
+            raise
+
+    def _given(self, x: Tensor) -> None:
+        """Python is given the values of x."""
+        while torch._C._functorch.is_functorch_wrapped_tensor(x):
+            self.read |= torch._C._functorch.is_batchedtensor(x)
+            x = torch._C._functorch.get_unwrapped(x)
 
 
-class MethodCalls(HookCalls):
-    """The same, which also tells a tracer of methods that give values to Python."""
+class TracedCalls(Calls):
+    """The same, which also tells a tracer of values given to Python."""
 
     def __init__(self, tracer: RowTracer):
         super().__init__()
         self._tracer = tracer
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        if func in METHODS:
-            self._tracer.read(args[:1])
-        return super().__torch_function__(func, types, args, kwargs)
+    def _given(self, x: Tensor) -> None:
+        self._tracer.read([x])
 
 
 def _start(x: Tensor) -> int:

@@ -17,6 +17,12 @@ from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.recurrent import unrolled
+from dpbench.gradients.row_tracer import Calls
+from dpbench.system.errors import UserError
+
+NOT_APART = (
+    "engine=vmap cannot be used with this model, because {}; use engine=loop, which is slow, or {}."
+)
 
 
 @contextmanager
@@ -39,6 +45,25 @@ def rules_refused() -> Iterator[None]:
         yield
     finally:
         of_torch.has_overridden_vmap_rule = has_rule
+
+
+@contextmanager
+def seen_apart(model: nn.Module) -> Iterator[None]:
+    """The context of a vectorised pass; raises UserError if Python code saw all of its examples."""
+    with Calls() as calls:
+        yield
+    hooks = calls.hooks or any(m._backward_hooks or m._backward_pre_hooks for m in model.modules())
+    for found, why, instead in (
+        (hooks, "gradients pass through a hook, which sees all examples", "remove the hook"),
+        (calls.read, "Python prints values, those of all examples", "do not print them"),
+        (
+            calls.error,
+            f"it catches an error ({calls.error}), which torch raises for all if for one example",
+            "test values before they are used",
+        ),
+    ):
+        if found:
+            raise UserError(NOT_APART.format(why, instead))
 
 
 class Vmap:
@@ -81,7 +106,7 @@ class Vmap:
             with unrolled(self.model), rules_refused():
                 return forward(*(part.unsqueeze(0) for part in parts)).squeeze(0)
 
-        with forgotten(self.model, self.loss):
+        with forgotten(self.model, self.loss), seen_apart(self.model):
             return vmap(row, randomness="different")(*tensors)
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:
@@ -95,6 +120,7 @@ class Vmap:
             with (
                 self.options.precision.model(batch.targets.device),
                 forgotten(self.model, self.loss),
+                seen_apart(self.model),
             ):
                 gradients, losses = per_example(named, *self.rows(batch))
             stack = self.parameters.flatten(gradients, batched=True)

@@ -237,6 +237,22 @@ def scaled_by_an_error(module, h, x):
         return module(h / 9)
 
 
+def scaled_by_an_index(module, h, x):
+    try:
+        torch.ones(2)[(x.amax(1) > 4).long() * 9]
+        return module(h)
+    except IndexError:
+        return module(h / 9)
+
+
+def scaled_by_a_draw(module, h, x):
+    try:
+        torch.bernoulli(torch.where(x.amax(1) > 4, 2.0, 0.5))
+        return module(h)
+    except RuntimeError:
+        return module(h / 9)
+
+
 def shuffled_as_channels(module, h, x):
     images = torch.where(x > 4, x, 0)[:, :4].reshape(-1, 2, 2)
     parts = F.pixel_unshuffle(images, 2).reshape(4, -1).T
@@ -266,9 +282,10 @@ MOVES = (
     divided_by_the_largest, sorted_if_some_are_selected, normalised_if_any_is_nonzero,
     every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
     clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node, clipped_in_store,
-    scaled_by_a_text, scaled_by_an_error, shuffled_as_channels,
-    shifted_by_less_than_a_row, shifted_by_a_row,
+    scaled_by_a_text, scaled_by_an_error, scaled_by_an_index, scaled_by_a_draw,
+    shuffled_as_channels, shifted_by_less_than_a_row, shifted_by_a_row,
 )  # fmt: skip
+ERRORS = (scaled_by_an_error, scaled_by_an_index, scaled_by_a_draw)
 
 
 class Composed(nn.Module):
@@ -307,8 +324,11 @@ def sensitivity(engine, batch):
     return max(float((full - total(part)).norm()) for part in parts)
 
 
-def holds(model, name, scale, n=24):
-    """Whether an engine for the model is refused, or its sensitivity and its rows are right."""
+def holds(model, name, scale, n=24, one_large=False):
+    """Whether an engine for the model is refused, or its sensitivity and its rows are right.
+
+    one_large: whether a single example has values above 4.
+    """
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EngineFallback)
@@ -316,6 +336,8 @@ def holds(model, name, scale, n=24):
         with torch.no_grad():
             engine.parameters.theta.mul_(4)
         batch, reference = examples(n, 1, scale), Loop(model, cross_entropy, engine.parameters)
+        if one_large:
+            batch.inputs.clamp_(-3, 3)[0, 0] = 5
         for training in (True, False):
             model.train(training)
             assert sensitivity(engine, batch) <= 1 + 1e-5
@@ -337,6 +359,41 @@ def test_a_part_that_moves_rows_costs_no_sensitivity(part, training_only):
     holds(model, "ghost", scale=3.0, n=22 if part in IN_LARGE_BATCHES else 10)
 
 
+@pytest.mark.parametrize("name", ["ghost", "vmap"])
+@pytest.mark.parametrize("part", [*ERRORS, scaled_by_a_text], ids=lambda part: part.__name__)
+def test_an_error_or_a_text_that_one_example_causes_changes_no_other(part, name):
+    model = seeded(lambda: Composed([as_it_is, part], False))
+    holds(model, name, scale=3.0, n=10, one_large=True)
+
+
+@pytest.mark.parametrize("part", [scaled_by_an_index, scaled_by_a_draw])
+@pytest.mark.parametrize("name", ["ghost", "vmap"])
+def test_an_error_that_is_caught_is_named(part, name):
+    model = seeded(lambda: Composed([as_it_is, part], False))
+    engine = make_engine(name, model, cross_entropy, examples(2, 0, 0.1))
+    usual, large = examples(10, 1, 0.1), examples(10, 1, 0.1)
+    large.inputs[0, 0] = 5
+    for compute in (engine, lambda batch: engine.by_row(model, batch.inputs)):
+        compute(usual)  # passes like it are not followed any more
+        with pytest.raises(UserError, match=r"(caught|catches) an error.*engine=loop"):
+            compute(large)
+
+
+def test_an_error_that_every_pass_catches_costs_time_alone():
+    def careful(module, h, x):
+        try:
+            return module(h @ x)
+        except RuntimeError:
+            return module(h)
+
+    model = seeded(lambda: Composed([careful], False))
+    with pytest.warns(EngineFallback, match="Python catches an error .*one by one, which is slow"):
+        engine = make_engine("ghost", model, cross_entropy, examples(2, 0))
+    reference = Loop(model, cross_entropy, engine.parameters)
+    batch = examples(10, 1)
+    assert torch.allclose(engine(batch).stack().double(), reference(batch).stack(), 1e-3, 1e-5)
+
+
 @pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
 @pytest.mark.parametrize(
     "part", [clipped_by_a_hook, clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node]
@@ -356,7 +413,8 @@ def test_random_models_keep_their_sensitivity_or_are_refused(seed):
     parts = draw.choices((*KEEPS_ROWS, *MOVES), k=draw.randint(1, 4))
     model = seeded(lambda: Composed(parts, draw.random() < 0.5), seed)
     for name in (*ENGINES, "auto"):
-        holds(model, name, scale=draw.choice((0.5, 1.0, 3.0)), n=draw.choice((3, 12, 24)))
+        scale, n = draw.choice((0.5, 1.0, 3.0)), draw.choice((3, 12, 24))
+        holds(model, name, scale, n, one_large=draw.random() < 0.5)
 
 
 # Models that a rule is right for are not refused, and run on the fast engine.
