@@ -2,6 +2,7 @@
 
 import random
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -324,6 +325,11 @@ def sensitivity(engine, batch):
     return max(float((full - total(part)).norm()) for part in parts)
 
 
+def typed(batch, model):
+    """The batch in the precision of the model."""
+    return replace(batch, inputs=batch.inputs.to(model.head.weight.dtype))
+
+
 def holds(model, name, scale, n=24, one_large=False):
     """Whether an engine for the model is refused, or its sensitivity and its rows are right.
 
@@ -332,10 +338,11 @@ def holds(model, name, scale, n=24, one_large=False):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EngineFallback)
-            engine = make_engine(name, model, cross_entropy, examples(2, 0))
+            engine = make_engine(name, model, cross_entropy, typed(examples(2, 0), model))
         with torch.no_grad():
             engine.parameters.theta.mul_(4)
-        batch, reference = examples(n, 1, scale), Loop(model, cross_entropy, engine.parameters)
+        batch = typed(examples(n, 1, scale), model)
+        reference = Loop(model, cross_entropy, engine.parameters)
         if one_large:
             batch.inputs.clamp_(-3, 3)[0, 0] = 5
         for training in (True, False):
@@ -412,6 +419,7 @@ def test_random_models_keep_their_sensitivity_or_are_refused(seed):
     draw = random.Random(seed)
     parts = draw.choices((*KEEPS_ROWS, *MOVES), k=draw.randint(1, 4))
     model = seeded(lambda: Composed(parts, draw.random() < 0.5), seed)
+    model.double()  # some are too badly conditioned for float32
     for name in (*ENGINES, "auto"):
         scale, n = draw.choice((0.5, 1.0, 3.0)), draw.choice((3, 12, 24))
         holds(model, name, scale, n, one_large=draw.random() < 0.5)
