@@ -6,9 +6,9 @@ import sys
 from functools import partial
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
-from dpbench.cli.terminal import on_terminal, show
+from dpbench.cli.terminal import on_terminal, output_kept, show
 from dpbench.config.settings import key_of
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.validate import one_of
@@ -34,10 +34,12 @@ def run(arguments: list[str]) -> None:
         print(show_config.configuration(overrides, flags))
     elif show_config.INFO in flags:
         print(show_config.information(overrides))
-    elif show_config.MULTIRUN[0] in flags:
-        _sweep(overrides)
     else:
-        _run(run_config(overrides))
+        with output_kept() as output:
+            if show_config.MULTIRUN[0] in flags:
+                _sweep(overrides, output)
+            else:
+                _run(run_config(overrides), output)
 
 
 def _with_record(overrides: list[str]) -> list[str]:
@@ -55,7 +57,7 @@ def _with_record(overrides: list[str]) -> list[str]:
     return [*overrides_of(record_named(names[0], folder)), *others]
 
 
-def _run(config: "RunConfig") -> None:
+def _run(config: "RunConfig", output: TextIO | None) -> None:
     from dpbench.cli.run_summary import summary
     from dpbench.records.code import STALE_RECORD, is_stale
     from dpbench.records.divergence import remarks
@@ -82,12 +84,12 @@ def _run(config: "RunConfig") -> None:
         seeded = record.privacy.get("arithmetic") == "float"
         warning = ": keep it to yourself, as its noise follows from the seed" if seeded else ""
         print_message(f"its trained model is {model}{warning}.")
-    print(path)
+    print(path, file=output)
     for remark in remarks(path):
         print_message(remark)
 
 
-def _sweep(overrides: list[str]) -> None:
+def _sweep(overrides: list[str], output: TextIO | None) -> None:
     from dpbench.config.overrides import expand
     from dpbench.execution import sweep as sweeps
     from dpbench.records.digest import scientific
@@ -103,7 +105,7 @@ def _sweep(overrides: list[str]) -> None:
         if sweep.unfinished():
             raise
         hint = ""  # a folder that cannot be written has the records, and no list of them
-    failures = sweeps.run_and_report(sweep, on_record=partial(print, flush=True))
+    failures = sweeps.run_and_report(sweep, on_record=partial(print, file=output, flush=True))
     for message in filter(None, (sweeps.summary(sweep), failures, hint)):
         print_message(message)
     if failures:

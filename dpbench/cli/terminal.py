@@ -2,6 +2,9 @@
 
 import io
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from typing import TextIO
 
 from dpbench.system.errors import visible
 
@@ -9,6 +12,18 @@ from dpbench.system.errors import visible
 def on_terminal() -> bool:
     """Whether somebody reads what is printed, rather than a program."""
     return sys.stdout.isatty()
+
+
+@contextmanager
+def output_kept() -> Iterator[TextIO | None]:
+    """The output that a program reads, to which nothing else is printed in the context: what
+    plug-ins print is shown beside the messages. None on a terminal, where nothing is changed."""
+    output = sys.stdout
+    if not output or output.isatty():
+        yield None
+        return
+    with redirect_stdout(sys.stderr):
+        yield output
 
 
 def show(page: str) -> None:

@@ -2,11 +2,18 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import (
+    AbstractContextManager,
+    contextmanager,
+    nullcontext,
+    redirect_stdout,
+    suppress,
+)
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -118,6 +125,7 @@ def _serve(pipe: Connection, parent: int) -> None:
     show_warnings_as_messages()
     with (
         listening((signal.SIGTERM,), quiet=True),
+        redirect_stdout(sys.stderr),  # what plug-ins print: only the parent's output is read
         suppress(EOFError, BrokenPipeError, KeyboardInterrupt),
     ):
         while True:

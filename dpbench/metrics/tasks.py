@@ -1,9 +1,7 @@
 """The metrics of each task, ours and those of plug-ins."""
 
 import math
-import sys
 import warnings
-from contextlib import redirect_stdout
 from importlib.metadata import entry_points
 
 from torch import Tensor
@@ -36,8 +34,7 @@ def measured_by_plugins(
 def _value(name: str, metric: Metric, given: tuple[Tensor, ...]) -> float:
     assert metric.compute is not None
     try:
-        with redirect_stdout(sys.stderr):  # the output is the path of the record
-            return float(metric.compute(*(tensor.clone() for tensor in given)))
+        return float(metric.compute(*(tensor.clone() for tensor in given)))
     except (Exception, SystemExit) as error:  # which must not cost a training of hours
         reason = f"{type(error).__name__}: {first_line(error)}"
         warnings.warn(f"the metric {name} failed, so it is NaN: {reason}.", stacklevel=2)

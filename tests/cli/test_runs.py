@@ -17,6 +17,7 @@ import pytest
 import dpbench
 from dpbench.records.record import SCHEMA
 from tests.cli.processes import ROOT, process
+from tests.plugin_files import NET, write
 
 SMALL = ["epochs=2", "model=logistic", "batch_size=128", "threads=1"]
 
@@ -251,3 +252,16 @@ def test_a_sweep_over_mappings_suggests_a_table_that_can_be_made(command, tmp_pa
     again = command("run", "-m", *fixed, f"dataset.standardise=train,none,{mappings}")
     assert (again.code, again.out) == (0, done.out)
     assert "table of this sweep" not in "".join(again.err)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [[], ["-m"]], ids=["run", "sweep"])
+def test_what_a_model_prints_is_no_output(command, plugin, tmp_path, flags):
+    talking = NET.replace("        layers =", "        print('hello')\n        layers =")
+    write(plugin, {"clipworks/net.py": talking})
+    settings = ["model=net", "epochs=1", "method=sgd", f"results_dir={tmp_path / 'results'}"]
+    done = command("run", *flags, *settings)
+    (path,) = (tmp_path / "results" / "runs").iterdir()
+    assert (done.code, done.out[0]) == (0, str(path))
+    assert "hello" in done.err
+    assert "hello" not in done.out
