@@ -138,7 +138,7 @@ def _vmap(reference: Loop, probe: Batch, reason: str) -> Vmap:
     engine.reason = reason
     try:
         error = disagreement(engine, reference, probe)
-    except RuntimeError as failure:
+    except (RuntimeError, KeyError) as failure:  # which torch raises for torch.cond
         raise UserError(
             "engine=vmap cannot be used with this model, because torch cannot vectorise it "
             f"({_first_line(failure)}); use engine=loop, which is slow, or other layers."
@@ -151,7 +151,7 @@ def _vmap(reference: Loop, probe: Batch, reason: str) -> Vmap:
     return engine
 
 
-def _first_line(failure: RuntimeError) -> str:
+def _first_line(failure: RuntimeError | KeyError) -> str:
     """The first line of torch's message; re-raises the failure if memory ran out."""
     if is_out_of_memory(failure):
         raise failure

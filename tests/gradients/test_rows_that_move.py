@@ -592,6 +592,16 @@ def test_a_weight_that_a_rare_example_uses_directly_is_no_lost_gradient():
         engine(examples(24, 1, scale=5.0))
 
 
+@pytest.mark.filterwarnings("ignore")  # of torch's compiler, which a branch needs
+def test_a_branch_of_torch_is_refused():
+    def chosen(module, h, x):
+        return torch.cond(x.sum() > 9, lambda h: 2 * h, lambda h: 3 * h, (module(h),))
+
+    model = seeded(lambda: Composed([chosen], False))
+    with pytest.raises(UserError, match=r"torch cannot vectorise it .*engine=loop"):
+        make_engine("auto", model, cross_entropy, examples(2, 0))
+
+
 def test_a_spectral_norm_is_refused_for_what_it_does_to_weights():
     layer = nn.utils.parametrizations.spectral_norm(nn.Linear(WIDTH, 3))
     with pytest.raises(UserError, match="spectral normalisation improves its estimate"):
