@@ -148,7 +148,7 @@ _ALL = (
     ),
     Command(
         "table",
-        "RESULTS [sweep=] [rows=method] [columns=] [metrics=accuracy] [baseline=METHOD] "
+        "RESULTS [sweep=] [rows=method] [columns=] [metrics=] [baseline=METHOD] "
         "[best=validation] [seconds=] [out=table] [KEY=VALUE ...]",
         "write the records with these settings (KEY=A,B: either), or of one sweep, as a "
         "table (Markdown, CSV, LaTeX): means over seeds, epsilons, and with baseline= "

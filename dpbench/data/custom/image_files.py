@@ -84,6 +84,12 @@ def _published_split(folder: Path) -> Images:
 
 def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
     """The images of class folders, each with the number of its class; sorted by name."""
+    loose = [file.name for file in shown(folder) if file.suffix.lower() in SUFFIXES]
+    if loose and classes:
+        raise UserError(
+            f"dataset.folder={folder} has images of no class beside its folders, such as "
+            f"{min(loose)}: move them into the folder of their class, or remove them."
+        )
     numbers = {name: number for number, name in enumerate(classes)}
     files = [(file, file.relative_to(folder).parts[0]) for file, _, _ in files_of(folder)]
     images = [

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpbench.metrics.registry import RANKED_BY
 from dpbench.records.collect import readable_records
 from dpbench.records.other_seeds import left_out
 from dpbench.records.record import Record
@@ -80,7 +81,7 @@ def table(arguments: Sequence[str]) -> str:
     if values["seconds"]:
         seconds = positive("seconds", spelled_number(values["seconds"]))
         records, limit = within(seconds, records), f", in at most {seconds:g} s a run"
-    metrics = _metrics(values["metrics"], records)
+    metrics = _metrics(values["metrics"] if "metrics" in filtered else _usual(records), records)
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values["baseline"], untuned(records, trials))
@@ -184,6 +185,12 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
         names.append(name)
         parts = parts[end:]
     return _once(text, filter(None, names))
+
+
+def _usual(records: Sequence[Record]) -> str:
+    """The metric that ranks methods, where none is given."""
+    known = {metric for record in records for metric in record.measured}
+    return next((name for name in RANKED_BY if _recorded(name, known)), DEFAULTS["metrics"])
 
 
 def _recorded(name: str, known: Collection[str]) -> str:

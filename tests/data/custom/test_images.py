@@ -187,6 +187,12 @@ def test_folders_without_images_or_classes_are_refused(pets):
         run_of(run_config(settings(pets, "dataset.channels=4")))
 
 
+def test_images_of_no_class_are_refused(pets):
+    (pets / "fox.PNG").write_bytes((pets / "cat" / "0.png").read_bytes())
+    with pytest.raises(UserError, match=r"images of no class beside its folders, such as fox\.PNG"):
+        compose(settings(pets))
+
+
 def test_splits_are_not_taken_for_classes(tmp_path):
     """As they are in the folders of many data sets, where a model would tell train from test."""
     for part in ("train", "Test"):

@@ -6,12 +6,13 @@ import math
 import statistics
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dpbench.system.errors import UserError
 from dpbench.tables.sweep.cells import SweepLayout, filter_records, group_runs
-from dpbench.tables.sweep.command import command_for, table
+from dpbench.tables.sweep.command import _usual, command_for, table
 from tests.tables.sweep.made_up import record
 
 
@@ -237,6 +238,18 @@ def test_no_file_but_its_own_is_replaced(results, tmp_path, monkeypatch, capsys)
     (tmp_path / "folder.md").mkdir()
     with pytest.raises(UserError, match=r"folder.md cannot be written .*set out to a file"):
         table([*again[:2], "out=folder"])
+
+
+@pytest.mark.parametrize(
+    ("measured", "shown"),
+    [
+        (["test/mae", "test/r2", "test/rmse"], "r2"),
+        (["test/ece", "validation/accuracy"], "accuracy"),
+        ([], "accuracy"),
+    ],
+)
+def test_the_metric_that_ranks_methods_is_shown_if_none_is_given(measured, shown):
+    assert _usual([SimpleNamespace(measured=measured)]) == shown
 
 
 def test_records_that_cannot_be_read_are_named(results, made, capsys):
