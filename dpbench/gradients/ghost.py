@@ -6,9 +6,8 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -18,18 +17,16 @@ from torch.func import functional_call
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.engine import (
-    Gradients,
     Loss,
     MaterialisedGradients,
     PerExampleShift,
     Shift,
     empty,
-    excluded,
     joined,
-    may_be_nonfinite,
     row_by_row,
     shift_vector,
 )
+from dpbench.gradients.factored import FactoredGradients
 from dpbench.gradients.flatten import flatten
 from dpbench.gradients.kept import forgotten
 from dpbench.gradients.layers import ModuleCall
@@ -182,7 +179,7 @@ class Ghost:
 
     def __call__(
         self, batch: Batch, shift: Shift | None = None
-    ) -> "GhostGradients | MaterialisedGradients":
+    ) -> FactoredGradients | MaterialisedGradients:
         if not len(batch):
             return empty(self.parameters)
         if isinstance(shift, PerExampleShift) and isinstance(
@@ -210,7 +207,7 @@ class Ghost:
                 gradients.append(self(part, vector))
         return joined(gradients, self.parameters.layers)
 
-    def _together(self, batch: Batch, shift: Shift | None) -> "GhostGradients":
+    def _together(self, batch: Batch, shift: Shift | None) -> FactoredGradients:
         """The gradients by one pass for all units; raises RowsMoved if rows do not stay in their
         places."""
         flat = flatten(batch, self.views, self.parameters.theta)
@@ -239,7 +236,7 @@ class Ghost:
                 )
                 for tracked in self._tracked
             }
-        return GhostGradients(flat.losses(losses.detach()), by_module, self.parameters)
+        return FactoredGradients(flat.losses(losses.detach()), by_module, self.parameters)
 
     def _pass(self, rows: Batch, shift: Shift | None) -> ForwardPass:
         """The forward pass of a batch of rows."""
@@ -289,7 +286,7 @@ class Ghost:
         self, shift: Shift | None, substitutes: dict[str, Tensor]
     ) -> PassParameters:
         if isinstance(shift, PerExampleShift):
-            if not isinstance(shift.gradients, GhostGradients):
+            if not isinstance(shift.gradients, FactoredGradients):
                 raise TypeError("a shift per example needs gradients of this engine")
             return PerExampleParameters(
                 self.parameters.named, shift.gradients.by_module, shift.scales
@@ -345,67 +342,3 @@ class Ghost:
             perturbation=parameters.perturbation(tracked),
         )
         return ModuleGradients(tracked.rule.gradients(call), call)
-
-
-class GhostGradients(Gradients):
-    """Per-example gradients by book-keeping: losses [B], and factored gradients by module.
-
-    All tensors are detached from the autograd graph.
-    """
-
-    def __init__(
-        self,
-        losses: Tensor,
-        by_module: dict[TrackedModule, ModuleGradients],
-        parameters: Parameters,
-    ):
-        self.losses, self.by_module = losses, by_module
-        self._by_layer = [g for module in by_module.values() for g in module.gradients]
-        self._parameters, self._layers = parameters, parameters.layers
-
-    @cached_property
-    def _squared(self) -> list[Tensor]:
-        return [gradient.squared_norms() for gradient in self._by_layer]
-
-    @cached_property
-    def norms(self) -> Tensor:
-        first, *others = self._squared
-        total = torch.stack(self._squared).sum(0) if others else first
-        return total.sqrt().to(self.losses)
-
-    @property
-    def layer_norms(self) -> Tensor:
-        return torch.stack(self._squared, 1).sqrt().to(self.losses)
-
-    def weighted_sum(self, factors: Tensor) -> Tensor:
-        gradients = self._by_layer
-        if may_be_nonfinite(self.norms):
-            without = excluded(factors)
-            gradients = [gradient.excluding(without) for gradient in gradients]
-        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(gradients)
-        total = factors.new_empty(self._layers[-1].at.stop)
-        for gradient, column, layer in zip(gradients, columns, self._layers, strict=True):
-            gradient.write_sum(column, total[layer.at])
-        return total
-
-    def dot(self, vector: Tensor) -> Tensor:
-        pairs = zip(self._by_layer, self._layers, strict=True)
-        return torch.stack([gradient.dot(vector[layer.at]) for gradient, layer in pairs]).sum(0)
-
-    @property
-    def rounding(self) -> Tensor:
-        return torch.stack([gradient.rounding() for gradient in self._by_layer], 1)
-
-    def double(self) -> "GhostGradients":
-        by_module = {
-            tracked: part._replace(gradients=[gradient.double() for gradient in part.gradients])
-            for tracked, part in self.by_module.items()
-        }
-        return GhostGradients(self.losses, by_module, self._parameters)
-
-    def stack(self) -> Tensor:
-        return torch.cat([gradient.stack() for gradient in self._by_layer], 1)
-
-    def blocks(self) -> Iterator[Tensor]:
-        for gradient in self._by_layer:
-            yield from gradient.blocks()

@@ -16,7 +16,8 @@ from dpbench.gradients.engine import (
     empty,
     joined,
 )
-from dpbench.gradients.ghost import Ghost, GhostGradients
+from dpbench.gradients.factored import FactoredGradients
+from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.tangents import dual, plus_tangent
 from dpbench.gradients.vmap import Vmap
 from dpbench.system.seeds import torch_state_kept
@@ -43,19 +44,19 @@ def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> Gradients:
     """Gradients plus tangents at theta + t g_i, where t is 0 with the tangent weight/|g_i|."""
     with torch_state_kept(engine.parameters.theta.device):  # the same dropout
         plain = engine(batch)
-    if not isinstance(plain, GhostGradients):  # of units that were computed one by one
+    if not isinstance(plain, FactoredGradients):  # of units that were computed one by one
         parts = [penalised(engine, part, weight) for part in batch.split(1)]
         return joined(parts, engine.parameters.layers)
     with forward_ad.dual_level():
         rates = per_length(plain.norms, weight)
         scales = dual(torch.zeros_like(rates), rates)
         shifted = engine(batch, PerExampleShift(plain, scales))
-        assert isinstance(shifted, GhostGradients)
+        assert isinstance(shifted, FactoredGradients)
         by_module = {
             tracked: part._replace(gradients=[plus_tangent(g) for g in part.gradients], call=None)
             for tracked, part in shifted.by_module.items()
         }
-    return GhostGradients(plain.losses, by_module, engine.parameters)
+    return FactoredGradients(plain.losses, by_module, engine.parameters)
 
 
 def per_length(norms: Tensor, length: float) -> Tensor:

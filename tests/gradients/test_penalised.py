@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.gradients.ghost import GhostGradients
+from dpbench.gradients.factored import FactoredGradients
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.penalised import penalised
 from dpbench.gradients.precision import Precision
@@ -37,7 +37,7 @@ def asked(engine):
 def test_book_keeping_agrees_with_differentiating_twice(case):
     model, batch = model_and_batch(case)
     made = engines(model)
-    assert isinstance(penalised(made["ghost"], batch, WEIGHT), GhostGradients)
+    assert isinstance(penalised(made["ghost"], batch, WEIGHT), FactoredGradients)
     assert_same_answers(asked(made["ghost"]), asked(made["vmap"]), batch)
 
 

@@ -18,7 +18,7 @@ from dpbench.clipping.clip import MAX_BOUND, MIN_BOUND
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Parameters, make_engine
 from dpbench.gradients.engine import MaterialisedGradients
-from dpbench.gradients.ghost import GhostGradients
+from dpbench.gradients.factored import FactoredGradients
 from dpbench.gradients.layers import ModuleCall
 from dpbench.gradients.layers.rules import RULES as LAYER_RULES
 from dpbench.gradients.modules import ModuleGradients, TrackedModule
@@ -160,13 +160,13 @@ def gradients_of(rule: str, draw: torch.Generator):
         return passed(module, a, broken(draw, tuple(module(a).shape)), views)
 
 
-def passed(module: nn.Module, a: torch.Tensor, b: torch.Tensor, views: int) -> GhostGradients:
+def passed(module: nn.Module, a: torch.Tensor, b: torch.Tensor, views: int) -> FactoredGradients:
     """The gradients of a module after a pass with these inputs and adjoints."""
     parameters, tracked = Parameters(module), TrackedModule("", module)
     values = {name: p.detach() for name, p in module.named_parameters()}
     call = ModuleCall(module, a, b, views, lambda: values)
     gradients = ModuleGradients(tracked.rule.gradients(call), call)
-    return GhostGradients(torch.zeros(EXAMPLES), {tracked: gradients}, parameters)
+    return FactoredGradients(torch.zeros(EXAMPLES), {tracked: gradients}, parameters)
 
 
 CLIP_OF = {
