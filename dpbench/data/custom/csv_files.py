@@ -54,18 +54,27 @@ def csv_rows(settings: Mapping[str, Any]) -> CsvRows:
             f"dataset.test_file={settings['test_file']} and dataset.file={settings['file']} must "
             f"have the same columns, but only one of them has {quoted(different[0])}."
         )
+    if not len(test):
+        raise UserError(f"dataset.test_file={settings['test_file']} has no rows.")
+    texts = tuple(n for n in frame if is_string_dtype(frame[n]) != is_string_dtype(test[n]))
+    if texts:  # 01 is a number in one file, and a text where another row has 1A
+        frame, _ = _verified_csv(settings, "file", "checksum", texts)
+        test, _ = _verified_csv(settings, "test_file", "test_checksum", texts)
     rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
     return CsvRows(rows, checksum, len(test), test_checksum)
 
 
-def _verified_csv(settings: Mapping[str, Any], key: str, expected: str) -> tuple[pd.DataFrame, str]:
+def _verified_csv(
+    settings: Mapping[str, Any], key: str, expected: str, texts: tuple[str, ...] = ()
+) -> tuple[pd.DataFrame, str]:
     path = source_path(f"dataset.{key}", settings[key], "file")
     found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
-    return read_csv(path, settings["separator"]), found
+    return read_csv(path, settings["separator"], texts), found
 
 
-def read_csv(path: Path, separator: object) -> pd.DataFrame:
-    """The rows of a CSV file; UserError for a file that is not one."""
+def read_csv(path: Path, separator: object, texts: tuple[str, ...] = ()) -> pd.DataFrame:
+    """The rows of a CSV file, whose columns `texts` are texts; UserError for a file that is not
+    one."""
     character = TAB if separator == SPELLED_TAB else separator
     if not isinstance(character, str) or len(character) != 1:
         raise UserError(
@@ -73,7 +82,7 @@ def read_csv(path: Path, separator: object) -> pd.DataFrame:
             f"got {quoted(separator)}."
         )
     status = path.stat()
-    frame = _read(path, character, status.st_size, status.st_mtime_ns)
+    frame = _read(path, character, texts, status.st_size, status.st_mtime_ns)
     if len(frame.columns) == 1:
         other = _other_separator(path, character) or ";"
         raise UserError(
@@ -96,7 +105,7 @@ def _setting_of(separator: str) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
+def _read(path: Path, separator: str, as_text: tuple[str, ...], *_: int) -> pd.DataFrame:
     """The rows, cached until the file changes: its settings and its data are read separately."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", ParserWarning)
@@ -105,7 +114,11 @@ def _read(path: Path, separator: str, *_: int) -> pd.DataFrame:
         )
         try:
             frame, names = read(low_memory=False), read(header=None, nrows=1, dtype=str).iloc[0]
-            texts = [n for n, name in enumerate(frame) if _has_texts_read_as_missing(frame[name])]
+            texts = [
+                number
+                for number, name in enumerate(frame)
+                if name in as_text or _has_texts_read_as_missing(frame[name])
+            ]
             if texts:
                 frame[frame.columns[texts]] = read(
                     usecols=texts, dtype=str, keep_default_na=False, na_values=[""]

@@ -72,7 +72,9 @@ def _name(source: str) -> str:
 
 def _csv(settings: Settings) -> dict[str, Any]:
     rows = csv_files.csv_rows(settings)
-    found = {"checksum": rows.checksum, **_of_table(settings, rows.frame, str(settings["file"]))}
+    test = table.TestRows(f"dataset.test_file={settings.get('test_file')}", rows.test_rows or 0)
+    described = _of_table(settings, rows.frame, str(settings["file"]), test)
+    found = {"checksum": rows.checksum, **described}
     if rows.test_checksum is not None:
         found |= {"test_checksum": rows.test_checksum, **_test_rows(rows.test_rows)}
     if texts.has_texts(settings):
@@ -81,15 +83,17 @@ def _csv(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _of_table(settings: Settings, frame: Any, name: str) -> dict[str, Any]:
+def _of_table(settings: Settings, frame: Any, name: str, test: table.TestRows) -> dict[str, Any]:
     columns = table.columns_of(settings, frame)
     several = len(columns.group) > 1
     group = [*columns.group] if several else next(iter(columns.group), None)
     named = {"target": columns.target, "group": group}
     lists = {"categorical": [*columns.categorical], "drop": [*columns.drop]}
     if texts.has_texts(settings):
-        return {**named, **lists, **texts.describe_texts(settings, frame, name)}
-    return {**named, **lists, **table.describe(frame, columns, name)}
+        return {**named, **lists, **texts.describe_texts(settings, frame, name, test)}
+    described = table.describe(frame, columns, name, test)
+    table.warn_of_copies(frame, columns, name)
+    return {**named, **lists, **described}
 
 
 def _content(settings: Settings, rows: hub.Rows) -> dict[str, Any]:
@@ -105,7 +109,8 @@ def _test_rows(count: int | None) -> dict[str, Any]:
 
 def _hub_table(settings: Settings) -> dict[str, Any]:
     rows = hub.read(settings)
-    return _content(settings, rows) | _of_table(settings, hub.table(rows), settings["path"])
+    test = table.TestRows(f"dataset.test_part={settings.get('test_part')}", rows.test or 0)
+    return _content(settings, rows) | _of_table(settings, hub.table(rows), settings["path"], test)
 
 
 def _hub_images(settings: Settings) -> dict[str, Any]:

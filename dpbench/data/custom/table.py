@@ -4,11 +4,11 @@ import re
 import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_float_dtype, is_string_dtype
+from pandas.api.types import is_float_dtype, is_numeric_dtype, is_string_dtype
 
 from dpbench.data.custom.column_types import plain, structure
 from dpbench.data.groups import FEWEST, intersections
@@ -21,15 +21,19 @@ MAX_CATEGORIES = 1_000
 FEW = 20
 """The number of different texts up to which a column has categories, however few its rows."""
 
-TIMES = {
+AMOUNTS = {
     "dates": re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?!\d)"),
     "times of day": re.compile(r"\d\d?:\d\d"),
     "durations": re.compile(r"-?\d+ days?\b"),
+    "numbers as texts": re.compile(r"[-+]?[($€£¥]?[-+]?\d[\d.,' ]*[%€$£¥)]*$"),
 }
 """How texts begin of which each would be a category, although they are a kind of number."""
 
 RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
+
+COPIED = 1 - 1e-9
+"""The correlation with the target from which on a number is the target in another unit."""
 
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
@@ -93,6 +97,18 @@ class Columns:
         return column.name in self.categorical or not numeric
 
 
+class TestRows(NamedTuple):
+    """The rows of a publisher's test file or part, which are the last of a table."""
+
+    name: str
+    number: int
+
+    def row(self, place: int, rows: int) -> str:
+        """The row at a place from 0 of a table with so many rows, as its own file counts it."""
+        within = place - (rows - self.number)
+        return f"row {place + 1}" if within < 0 else f"row {within + 1} of {self.name}"
+
+
 def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)
@@ -131,10 +147,10 @@ def named(key: str, value: object, known: Collection[str]) -> str:
     return one_of(what, str(value), known)
 
 
-def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]:
+def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
     """What has to be public: the numbers of rows, features and classes, and the names of groups."""
     frame = columns.plain(frame)
-    _check_values(frame, columns, name)
+    _check_values(frame, columns, name, test)
     regression = columns.task == REGRESSION
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
@@ -159,6 +175,10 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str) -> dict[str, Any]
     classes = 1 if regression else len(distinct(frame[columns.target], name))
     if not features or classes < 2 - regression:
         raise UserError(f"{name} has no features, or only one class in column {columns.target}.")
+    if regression and frame[columns.target].nunique() < 2:
+        raise UserError(
+            f"dataset.target={columns.target} is the same number in all rows of {name}."
+        )
     _warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": groups}
@@ -179,7 +199,7 @@ def groups_of(frame: pd.DataFrame, columns: Columns, name: str) -> tuple[list[st
     return groups, numbers
 
 
-def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
+def _check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
         raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
@@ -194,18 +214,22 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if column not in columns.categorical:
             _check_structure(values, columns, name)
         if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
-            _check_categories(values, name)
+            _check_categories(values, name, test)
         bad = values.isna() & (column not in incomplete)
         if not columns.is_categorical(values):
             bad |= np.abs(values.to_numpy("float64")) > LARGEST
         if bad.any():
             unusable[column] = bad
     if unusable:
-        raise _unusable(unusable, frame, columns, name)
+        raise _unusable(unusable, frame, columns, name, test)
 
 
 def _unusable(
-    cells: Mapping[str, pd.Series], frame: pd.DataFrame, columns: Columns, name: str
+    cells: Mapping[str, pd.Series],
+    frame: pd.DataFrame,
+    columns: Columns,
+    name: str,
+    test: TestRows,
 ) -> UserError:
     """The refusal of cells, true in each column, that are empty or not finite numbers."""
     column, first = next(iter(cells.items()))
@@ -218,9 +242,10 @@ def _unusable(
         remove += f", or leave columns out with dataset.drop=[{','.join(droppable)}]"
         if columns.missing == REFUSE and frame[droppable].isna().any(axis=None):
             remove += ", or set dataset.missing=impute"
+    row = test.row(int(np.flatnonzero(first)[0]), len(frame))
     return UserError(
-        f"{name} has no usable value in column {column} of row {int(np.flatnonzero(first)[0]) + 1}"
-        f"{others}: complete the row, or {remove}; the file may also be truncated."
+        f"{name} has no usable value in column {column} of {row}{others}: complete the row, or "
+        f"{remove}; the file may also be truncated."
     )
 
 
@@ -266,15 +291,41 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         )
 
 
-def warn_of_unseen(target: pd.Series, train: np.ndarray, test: np.ndarray) -> None:
-    """Warn of classes that test rows have, and no training row. train, test: places of rows."""
-    seen, tested = (target.iloc[part].unique().tolist() for part in (train, test))
+def warn_of_copies(frame: pd.DataFrame, columns: Columns, name: str) -> None:
+    """Warn of features from each of which the target of every row is known."""
+    frame = columns.plain(frame)
+    for column in columns.features(frame):
+        if _tells(frame[column], frame[columns.target], columns.task):
+            warnings.warn(
+                f"column {column} of {name} tells the target {columns.target} of every row, and is "
+                f"taken as a feature: leave it out with dataset.drop=[{column}] if it is another "
+                "form of the target.",
+                stacklevel=2,
+            )
+
+
+def warn_of_unseen(
+    column: pd.Series, train: np.ndarray, test: np.ndarray, what: str = "class"
+) -> None:
+    """Warn of values that test rows have, and no training row. train, test: places of rows. what:
+    the values are."""
+    seen, tested = (column.iloc[part].dropna().unique().tolist() for part in (train, test))
     if unseen := sorted({*map(str, tested)} - {*map(str, seen)}):
         warnings.warn(
-            f"no training row has the class {' or '.join(unseen[:MOST_NAMED])} of column "
-            f"{target.name}, which test rows have: it cannot be learnt.",
+            f"no training row has the {what} {' or '.join(unseen[:MOST_NAMED])} of column "
+            f"{column.name}, which test rows have: it cannot be learnt.",
             stacklevel=2,
         )
+
+
+def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:
+    """Whether a column gives the target of every row away: as a number that is the target in
+    another unit, or by values of ten rows or more on average, each of which has one class."""
+    if task == REGRESSION:
+        return is_numeric_dtype(column) and abs(column.astype("float64").corr(target)) > COPIED
+    values, distinct_values = pd.factorize(column, use_na_sentinel=False)
+    pairs = {*zip(values.tolist(), pd.factorize(target)[0].tolist(), strict=True)}
+    return len(pairs) == len(distinct_values) <= len(column) / RARE
 
 
 def _spellings(column: pd.Series) -> list[str]:
@@ -299,7 +350,7 @@ def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:
         )
 
 
-def _check_categories(column: pd.Series, name: str) -> None:
+def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
     """UserError for text that looks like numbers with a word among them, or names of the rows."""
     words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
     ways = (
@@ -307,29 +358,29 @@ def _check_categories(column: pd.Series, name: str) -> None:
         f"dataset.categorical=[{column.name}] if its values are categories."
     )
     if 0 < len(words) < column.count() / 2:
+        row = test.row(column.index.get_loc(words.index[0]), len(column))
         raise UserError(
-            f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in row "
-            f"{column.index.get_loc(words.index[0]) + 1}: replace it or remove the row, {ways}"
+            f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in {row}: "
+            f"replace it or remove the row, {ways}"
         )
     example = next(iter(column.dropna()), None)
-    if times := _times(column):
+    if amounts := _amounts(column):
         raise UserError(
-            f"column {column.name} of {name} has {times}, such as {quoted(example)}, each of "
+            f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, each of "
             f"which would be a category: turn them into numbers, {ways}"
         )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
-            f"rows, such as {quoted(example)}, like a column of names, or of numbers with a "
-            f"decimal comma: {ways}"
+            f"rows, such as {quoted(example)}, like a column of names: {ways}"
         )
 
 
-def _times(column: pd.Series) -> str | None:
+def _amounts(column: pd.Series) -> str | None:
     """The name of a kind of number that all texts of a column begin with, if there are many."""
     if column.nunique() <= FEW:
         return None
-    found = (name for name, form in TIMES.items() if all(map(form.match, column.dropna())))
+    found = (name for name, form in AMOUNTS.items() if all(map(form.match, column.dropna())))
     return next(found, None)
 
 

@@ -108,6 +108,9 @@ class TableRows(Rows):
         else:
             targets = codes(target)
             warn_of_unseen(target, train, test)
+        if self.test_rows is not None:  # drawn rows lack rare categories by chance
+            for name in prepared.categories:
+                warn_of_unseen(frame[name], train, test, "category")
         _, groups = groups_of(frame, columns, "the table")
         rows = Split(prepared(frame), torch.tensor(targets), torch.tensor(groups))
         split = (rows.take(torch.from_numpy(part)) for part in (train, test))

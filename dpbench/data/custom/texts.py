@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.data.custom import checksums
-from dpbench.data.custom.table import REGRESSION, Columns, columns_of, describe, named
+from dpbench.data.custom.table import REGRESSION, Columns, TestRows, columns_of, describe, named
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 
@@ -54,24 +54,26 @@ def columns_with_texts(settings: Mapping[str, Any], frame: pd.DataFrame) -> Colu
     return Columns(columns.target, columns.group, (), drop, columns.task)
 
 
-def describe_texts(settings: Mapping[str, Any], frame: pd.DataFrame, name: str) -> dict[str, Any]:
+def describe_texts(
+    settings: Mapping[str, Any], frame: pd.DataFrame, name: str, test: TestRows
+) -> dict[str, Any]:
     """What has to be public of a table with texts, and of its tokenizer."""
     columns, texts = columns_with_texts(settings, frame), text_columns(settings["text"], frame)
     lengths = with_lengths(frame, texts)
-    _check_none_blank(lengths[[*texts]].isna(), name)
-    found = describe(lengths, columns, name)
+    _check_none_blank(lengths[[*texts]].isna(), name, test)
+    found = describe(lengths, columns, name, test)
     length = integer("dataset.length", settings["length"], most=100_000)
     return found | {"features": 2 * length} | tokenizer_of(settings)
 
 
-def _check_none_blank(blank: pd.DataFrame, name: str) -> None:
+def _check_none_blank(blank: pd.DataFrame, name: str, test: TestRows) -> None:
     """UserError for a table with blank texts, which are true in `blank`."""
     for column in blank:
         if number := int(blank[column].sum()):
-            row = int(np.flatnonzero(blank[column])[0]) + 1
+            row = test.row(int(np.flatnonzero(blank[column])[0]), len(blank))
             others = f", one of {number:,} such rows" if number > 1 else ""
             raise UserError(
-                f"{name} has no text in column {column} of row {row}{others}: complete the row, or "
+                f"{name} has no text in column {column} of {row}{others}: complete the row, or "
                 "remove it."
             )
 

@@ -67,6 +67,40 @@ def test_a_class_that_only_test_rows_have_is_warned_of(halves):
         loaded(settings(first, f"dataset.test_file={last}"))
 
 
+def test_a_category_that_only_test_rows_have_is_warned_of(halves):
+    first, last, frame = halves
+    frame[50:].assign(town="Oslo").to_csv(last, index=False)
+    with pytest.warns(UserWarning, match="^no training row has the category Oslo of column town, "):
+        loaded(settings(first, f"dataset.test_file={last}"))
+
+
+def test_a_column_that_is_text_in_one_file_alone_is_text_in_both(halves):
+    first, last, frame = halves
+    frame[:50].assign(code=["01", "02"] * 25).to_csv(first, index=False)
+    frame[50:].assign(code=["01", "2A"] * 5).to_csv(last, index=False)
+    words = settings(first, f"dataset.test_file={last}", "dataset.categorical=[code]")
+    with pytest.warns(UserWarning, match="has the category 2A of column code, which test rows"):
+        dataset, data = loaded(words)
+    assert dataset.preparation(0).categories["code"] == ("01", "02", "2A")
+    codes = data.test.inputs[:, -3:]
+    assert torch.equal(codes, torch.eye(3)[[0, 2] * 5])
+
+
+@pytest.mark.parametrize(("text", "what"), [("", "no usable value"), ("x", "numbers, but 'x'")])
+def test_a_row_of_a_test_file_is_named_as_that_file_counts_it(halves, text, what):
+    first, last, frame = halves
+    frame[50:].assign(age=["30", text, *["40"] * 8]).to_csv(last, index=False)
+    with pytest.raises(UserError, match=rf"{what} .*row 2 of dataset\.test_file=.*last\.csv"):
+        compose(settings(first, f"dataset.test_file={last}"))
+
+
+def test_a_test_file_without_rows_is_refused(halves):
+    first, last, frame = halves
+    frame[:0].to_csv(last, index=False)
+    with pytest.raises(UserError, match=r"test_file=.*last\.csv has no rows\.$"):
+        compose(settings(first, f"dataset.test_file={last}"))
+
+
 def test_a_test_file_with_other_columns_is_refused(halves):
     first, last, frame = halves
     frame.drop(columns="wage").to_csv(last, index=False)

@@ -272,6 +272,37 @@ def test_a_column_that_numbers_the_rows_and_a_rare_class_are_warned_of(people):
         compose(settings(people))
 
 
+COPIES = {
+    "classification": lambda frame: frame["rich"].map({"yes": 1, "no": 0}),
+    "regression": lambda frame: 0.9 * frame["wage"] + 3,
+}
+
+
+@pytest.mark.parametrize("task", COPIES)
+def test_a_column_that_tells_the_target_is_warned_of(people, task):
+    target = "rich" if task == "classification" else "wage"
+    frame = pd.read_csv(people)
+    frame.assign(again=COPIES[task](frame)).to_csv(people, index=False)
+    words = settings(people, f"dataset.target={target}", f"dataset.task={task}")
+    with pytest.warns(UserWarning, match=rf"^column again of .* tells the target {target} of"):
+        compose(words)
+    compose([*words, "dataset.drop=[again]"])
+
+
+def test_a_target_of_regression_that_is_one_number_is_refused(people):
+    pd.read_csv(people).assign(wage=7).to_csv(people, index=False)
+    with pytest.raises(UserError, match=r"target=wage is the same number in all rows of"):
+        compose(settings(people, "dataset.target=wage", "dataset.task=regression"))
+
+
+@pytest.mark.parametrize("form", ["{}%", "${}", "{},5", "1{:020}"])
+def test_numbers_as_texts_are_not_taken_for_categories(people, form):
+    frame = pd.read_csv(people)
+    frame.assign(age=[form.format(n % 25) for n in range(len(frame))]).to_csv(people, index=False)
+    with pytest.raises(UserError, match=r"column age of .* has numbers as texts, such as"):
+        compose(settings(people))
+
+
 @pytest.mark.parametrize("sign", ["?", "-", "NA"])
 def test_a_sign_for_no_value_among_the_classes_is_warned_of(people, sign):
     people.write_text(people.read_text().replace("yes\n", f"{sign}\n", 5))
@@ -321,7 +352,7 @@ def test_a_space_at_the_end_of_a_column_s_name_is_seen(people):
         (lambda text: text.replace("town", "age"), "has several columns named 'age'"),
         (
             lambda text: "\n".join(f"{row},n{n}" for n, row in enumerate(text.split())),
-            "has 60 different texts in 60 rows, such as 'n1', like a column of names, or of",
+            "has 60 different texts in 60 rows, such as 'n1', like a column of names: leave",
         ),
     ],
 )
