@@ -18,6 +18,7 @@ from dpbench.gradients.engine import (
 )
 from dpbench.gradients.factored import FactoredGradients
 from dpbench.gradients.ghost import Ghost
+from dpbench.gradients.loop import Loop
 from dpbench.gradients.tangents import dual, plus_tangent
 from dpbench.gradients.vmap import Vmap
 from dpbench.system.seeds import torch_state_kept
@@ -37,7 +38,14 @@ def penalised(engine: Engine, batch: Batch, weight: float) -> Gradients:
         # The backward pass of some operations has no forward-mode derivative.
         with suppress(NotImplementedError):
             return _by_book_keeping(engine, batch, weight)
+    if isinstance(engine, Loop) and len(batch) > 1:
+        return _one_by_one(engine, batch, weight)
     return _materialised(engine, batch, weight)
+
+
+def _one_by_one(engine: Engine, batch: Batch, weight: float) -> MaterialisedGradients:
+    parts = [penalised(engine, part, weight) for part in batch.split(1)]
+    return joined(parts, engine.parameters.layers)
 
 
 def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> Gradients:
@@ -45,8 +53,7 @@ def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> Gradients:
     with torch_state_kept(engine.parameters.theta.device):  # the same dropout
         plain = engine(batch)
     if not isinstance(plain, FactoredGradients):  # of units that were computed one by one
-        parts = [penalised(engine, part, weight) for part in batch.split(1)]
-        return joined(parts, engine.parameters.layers)
+        return _one_by_one(engine, batch, weight)
     with forward_ad.dual_level():
         rates = per_length(plain.norms, weight)
         scales = dual(torch.zeros_like(rates), rates)
@@ -74,11 +81,7 @@ def _materialised(engine: Engine, batch: Batch, weight: float) -> MaterialisedGr
         return value + weight * _norm(gradient), value
 
     per_example = vmap(grad(penalised_loss, has_aux=True), (None, 0, 0, 0), randomness="different")
-    with torch.no_grad():
-        named = parameters.unflatten(parameters.theta.detach())
-        with engine.options.precision.model(batch.targets.device):
-            rows, losses = per_example(named, *plain.rows(batch))
-    return MaterialisedGradients(losses, parameters.flatten(rows, batched=True), parameters.layers)
+    return plain.vectorised(per_example, parameters.theta.detach(), batch)
 
 
 def _norm(gradient: Named) -> Tensor:

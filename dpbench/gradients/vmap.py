@@ -1,7 +1,7 @@
 """The engine for any model: vectorised gradients by torch.func, all of them materialised."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -115,13 +115,21 @@ class Vmap:
         theta = self.parameters.theta.detach()
         with torch.no_grad():
             theta = theta if shift is None else theta + shift_vector(shift)
-            per_example = self._per_example_shifted if theta.dim() == 2 else self._per_example
+        per_example = self._per_example_shifted if theta.dim() == 2 else self._per_example
+        return self.vectorised(per_example, theta, batch)
+
+    def vectorised(
+        self, per_example: Callable[..., Any], theta: Tensor, batch: Batch
+    ) -> MaterialisedGradients:
+        """The gradients that per_example gives, and the losses, from the parameters at theta [D] or
+        [B, D] and from `rows`, as a vectorised `unit_loss` does."""
+        with (
+            torch.no_grad(),
+            self.options.precision.model(batch.targets.device),
+            forgotten(self.model, self.loss),
+            seen_apart(self.model) if len(batch) > 1 else nullcontext(),
+        ):
             named = self.parameters.unflatten(theta)
-            with (
-                self.options.precision.model(batch.targets.device),
-                forgotten(self.model, self.loss),
-                seen_apart(self.model),
-            ):
-                gradients, losses = per_example(named, *self.rows(batch))
+            gradients, losses = per_example(named, *self.rows(batch))
             stack = self.parameters.flatten(gradients, batched=True)
         return MaterialisedGradients(losses, stack, self.parameters.layers)

@@ -380,10 +380,23 @@ def test_an_error_that_is_caught_is_named(part, name):
     engine = make_engine(name, model, cross_entropy, examples(2, 0, 0.1))
     usual, large = examples(10, 1, 0.1), examples(10, 1, 0.1)
     large.inputs[0, 0] = 5
-    for compute in (engine, lambda batch: engine.by_row(model, batch.inputs)):
+    passes = (
+        engine,
+        lambda batch: engine.by_row(model, batch.inputs),
+        lambda batch: penalised(engine, batch, 0.1),
+    )
+    for compute in passes:
         compute(usual)  # passes like it are not followed any more
         with pytest.raises(UserError, match=r"(caught|catches) an error.*engine=loop"):
             compute(large)
+
+
+def test_the_reference_penalises_examples_one_by_one():
+    model = seeded(lambda: Composed([as_it_is, scaled_by_an_index], False))
+    engine = make_engine("loop", model, cross_entropy, examples(2, 0))
+    batch = examples(10, 1)
+    batch.inputs[0, 0] = 5
+    assert sensitivity(lambda part: penalised(engine, part, 0.1), batch) <= 1 + 1e-5
 
 
 def test_an_error_that_every_pass_catches_costs_time_alone():
