@@ -93,6 +93,8 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
     place = Path(path).expanduser()
     if place.exists():
         return verified("dataset.path", place, expected) if expected else checksum(place)
+    if place.suffix.lower() in READERS and revision is None:
+        raise UserError(f"dataset.path={path} is not a file, as seen from {Path.cwd()}.")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):
         raise UserError(f"dataset.path={quoted(path)} is neither a folder nor a name on the hub.")
     if not isinstance(revision, str) or not COMMIT.fullmatch(revision):
@@ -116,13 +118,33 @@ def _load(place: str, revision: object, _: object, part: str) -> tuple[Any, Coll
     try:
         if any((Path(place) / file).is_file() for file in SAVED):
             return _saved(datasets.load_from_disk(place), part)
+        if Path(place).is_dir():
+            _check_all_read(Path(place), datasets.load_dataset_builder(place))
         rows = datasets.load_dataset(name, split=part, **options)
         return rows, rows.info.splits or ()
     except ConnectionError as error:
         raise Unavailable(f"{prefix} downloaded: {first_line(error)}.") from error
+    except UserError:
+        raise
+    except StopIteration as error:
+        raise UserError(f"{prefix} loaded with dataset.part={part}: it has no rows.") from error
     except Exception as error:  # the library raises its own errors, and those of its readers
-        why = first_line(error, type(error).__name__).rstrip(".")
+        why = first_line(error.__cause__ or error, type(error).__name__).rstrip(".")
         raise UserError(f"{prefix} loaded with dataset.part={part}: {why}.") from error
+
+
+def _check_all_read(folder: Path, builder: Any) -> None:
+    """UserError for a table in a folder that is of no part: the library takes the files that are
+    named after parts, if any are, and of several formats one."""
+    parts = builder.config.data_files or {}
+    used = {Path(file).resolve() for files in parts.values() for file in files}
+    for file, _, _ in files_of(folder):
+        if file.suffix.lower() in READERS and file.resolve() not in used:
+            raise UserError(
+                f"dataset.path={folder} has {file.relative_to(folder)}, of which the datasets "
+                "library reads no row beside the other files: move it elsewhere, or give the "
+                "path of one file."
+            )
 
 
 def _saved(data: Any, part: str) -> tuple[Any, Collection[str]]:
@@ -146,7 +168,15 @@ def _reader(file: Path) -> tuple[str, dict[str, object]]:
 
 
 def table(rows: Rows) -> pd.DataFrame:
-    """Rows as a data frame, in which those that the library marks as unlabelled have no class."""
+    """Rows as a data frame, in which those that the library marks as unlabelled have no class.
+
+    Raises UserError for a single column.
+    """
+    if len(rows.all.column_names) == 1:
+        raise UserError(
+            f"the table has a single column, {quoted(rows.all.column_names[0])}: save it with "
+            "commas (.csv) or tabs (.tsv) between values, or read it by dataset=csv."
+        )
     return _without_unlabelled(rows.all.to_pandas(), rows.all.features)
 
 

@@ -475,3 +475,32 @@ def test_files_that_cannot_be_loaded_are_one_sentence(people, no_cache, more, se
     with pytest.raises(UserError) as told:
         compose(asked)
     assert sentence in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("cut.jsonl", '{"age": 1, "rich": 0}\n{"age": 1', r"=train: JSON parse error: .*\."),
+        ("empty.jsonl", "", r"=train: it has no rows\."),
+        ("commas.tsv", "age,rich\n1,0\n", r"has a single column, 'age,rich': save it with commas"),
+        ("typo.jsonl", None, r"typo\.jsonl is not a file, as seen from"),
+    ],
+)
+def test_a_file_without_a_table_is_told_why(tmp_path, no_cache, name, text, sentence):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UserError, match=sentence):
+        compose(["dataset=hub", f"dataset.path='{tmp_path / name}'", "dataset.target=rich"])
+
+
+@pytest.mark.parametrize("other", ["more.csv", "rows.parquet"])
+def test_a_table_of_a_folder_that_would_not_be_read_is_refused(people, no_cache, tmp_path, other):
+    (tmp_path / "rows").mkdir()
+    frame = pd.read_csv(people)
+    frame.to_csv(tmp_path / "rows" / "train.csv", index=False)
+    words = ["dataset=hub", f"dataset.path='{tmp_path / 'rows'}'", "dataset.target=rich"]
+    compose(words)
+    write = frame.to_csv if other.endswith("csv") else frame.to_parquet
+    write(tmp_path / "rows" / other, index=False)
+    with pytest.raises(UserError, match=rf"has {re.escape(other)}, of which the datasets library"):
+        compose(words)
