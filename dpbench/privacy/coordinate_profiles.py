@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betaincc
+from scipy.special import betainc, betaincc
 
 from dpbench.privacy.amplification import TabulatedProfile
 from dpbench.privacy.composition import LossSum, connect_dots
@@ -33,6 +33,9 @@ TRACKED_SCALES = 14.0
 
 CHECKED_COUNTS = 33
 """Counts at which the supremum over places is checked in addition to a ternary search."""
+
+SMALLEST = 1e-290
+"""A probability above which float64 has all digits."""
 
 ROUNDING = 1e-9
 """A bound of the relative round-off in a difference of two probabilities."""
@@ -153,11 +156,25 @@ def at_count(
     The output 1 has the loss t, and -1 the loss t - Delta, so the loss depends on M alone and
     decreases in it.
     """
-    p = np.clip(np.expm1(t) / math.expm1(shift), 0, 1)
-    q = np.clip(np.expm1(-t) / math.expm1(-shift), 0, 1)
+    up, down = math.expm1(shift), math.expm1(-shift)
+    p = _at_most(zeros, dimension, np.expm1(t) / up, np.expm1(t - shift) / down)
+    q = _at_most(zeros, dimension, np.expm1(-t) / down, np.expm1(shift - t) / up)
+    # Without the last term, where it may have lost its digits, the bound is larger.
+    exponents = epsilons + np.log(np.maximum(q, SMALLEST))
+    return p - np.where(q > SMALLEST, np.exp(np.minimum(exponents, 700.0)), 0.0)
+
+
+def _at_most(zeros: np.ndarray, dimension: int, one: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """P(M <= zeros) for M binomial among `dimension`, by the probability of `one` and its rest.
+
+    Each of the two has its own digits: the rest may be far below the round-off of 1.
+    """
+    below, above, likely = zeros + 1, dimension - zeros, one > 0.5
+    found = np.empty(one.shape)
     # The binomial distribution function; bdtr loses its digits at some million coordinates.
-    below, rest = zeros + 1, dimension - zeros
-    return betaincc(below, rest, p) - np.exp(epsilons) * betaincc(below, rest, q)
+    betaincc(below, above, np.clip(one, 0, 1), out=found, where=~likely)
+    betainc(above, below, np.clip(rest, 0, 1), out=found, where=likely)
+    return found
 
 
 def supremum_over_places(dimension: int, shift: float, epsilons: np.ndarray) -> np.ndarray:
