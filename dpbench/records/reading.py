@@ -68,10 +68,13 @@ class Provenance(msgspec.Struct):
     physical_batch_size: int | None = None
 
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
 class BinColumns(msgspec.Struct):
     """The bins of a reliability diagram: three columns of one length."""
 
-    count: list[int]
+    count: list[Count]
     confidence: list[float]
     accuracy: list[float]
 
@@ -83,8 +86,8 @@ class BinColumns(msgspec.Struct):
 class Histogram(msgspec.Struct):
     """Numbers of examples per cell."""
 
-    confidence: list[int]
-    true_class: list[int]
+    confidence: list[Count]
+    true_class: list[Count]
 
 
 class Calibration(msgspec.Struct):
@@ -186,6 +189,8 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
     signed = "checksum" in plain
     if signed and not _has_checksum(plain, text, plain.pop("checksum")):
         return Unreadable(source, "is damaged: its checksum does not match")
+    if not signed and plain.get("covered"):  # the first records have neither
+        return Unreadable(source, "is damaged: it has no checksum")
     msgspec.convert(plain, RecordSchema)
     msgspec.convert(plain["config"]["choices"], dict[str, Name])
     record = Record(**plain, signed=signed)

@@ -32,6 +32,7 @@ from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan, privacy_statement
 from dpbench.training.run import Run
+from dpbench.verify.metrics import wrong_metrics
 
 EPSILONS = (*ACCOUNTANTS, "claimed")
 
@@ -82,6 +83,7 @@ def contradictions(record: Record) -> Iterator[str]:
         yield "diverged, but has metrics that are numbers."
     if extended := [part for part in record.covered if record.covered[part] > COVERED.get(part, 0)]:
         yield f"says that its epsilon covers {', '.join(extended)}."
+    yield from wrong_metrics(record)
     yield from _wrong_options(record.config)
     config = json.dumps(record.config | {"seed": 0}, sort_keys=True)
     recorded: dict[str, Any] = {**record.privacy}

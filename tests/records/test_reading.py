@@ -214,3 +214,8 @@ def test_a_file_larger_than_any_record_is_refused_before_it_is_read(tmp_path, mo
     os.truncate(path, 10**9)  # sparse
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("it was read"))
     assert read(path) == Unreadable(path.name, "has more than 256 MiB, and is not read")
+
+
+def test_a_record_that_has_lost_its_checksum_is_damaged():
+    text = json.dumps(fields_of(record(covered={"privacy": True})))
+    assert parse(text, "x").reason == "is damaged: it has no checksum"

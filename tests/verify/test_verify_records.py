@@ -12,6 +12,7 @@ from dpbench.execution.run_config import run_config
 from dpbench.records.reading import parse, read
 from dpbench.records.record import Record, checksum
 from dpbench.verify.command import verify
+from dpbench.verify.metrics import wrong_metrics
 from dpbench.verify.records import (
     _epsilons_of_ledger,
     _planned,
@@ -46,6 +47,28 @@ def test_a_record_without_settings_of_its_data_or_model_is_found(record, groups,
     _, problems = verify([f"results_dir={tmp_path}", "rerun=1"])
     said = f"has no settings of its {' and '.join(groups)}, so it cannot be verified."
     assert [p.description for p in problems if "uncommitted" not in p.description] == [said]
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ({"test/accuracy": 0.5}, "has test/accuracy=0.5, but the rest of it gives 0."),
+        ({"test/accuracy/3": 1.0}, "has test/accuracy_gap=0."),
+        ({"test/ece": 0.001}, "has test/ece=0.001, but the rest of it gives 0."),
+        ({"test/mce": 0.0}, "has test/mce=0.0, but the rest of it gives 0."),
+    ],
+)
+def test_a_metric_that_the_rest_of_the_record_contradicts_is_found(record, values, what):
+    assert not [*wrong_metrics(record)]
+    found = [*wrong_metrics(changed(record, "metrics", **values))]
+    assert any(what in problem for problem in found)
+
+
+def test_an_accuracy_beyond_those_of_all_groups_is_found(record):
+    forged = changed(replace(record, calibration={}), "metrics", **{"test/accuracy": 1.0})
+    assert [*wrong_metrics(forged)] == [
+        "has test/accuracy=1.0, which no mean of its groups can be."
+    ]
 
 
 @pytest.mark.parametrize(
