@@ -5,7 +5,7 @@ from typing import Any
 
 from dpbench.config.names import method_name
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
-from dpbench.records.epsilon import Terms, epsilon_or_reason
+from dpbench.records.epsilon import Terms, epsilon_or_reason, percent_rounded_up
 from dpbench.tables.grid import Grid, epsilon_text
 from dpbench.tables.page import Block, Page
 
@@ -23,7 +23,9 @@ def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) ->
     they achieve; None without an epsilon."""
     choices, attacks = config["choices"], more["attacks"] or {}
     epsilons = Grid("", ("epsilon", "by"), tuple(_epsilons(said, more)))
-    bounds = [(text, f"{100 * attacks[name]:.3g}%") for name, text in ATTACKS.items() if attacks]
+    bounds = [
+        (text, percent_rounded_up(attacks[name])) for name, text in ATTACKS.items() if attacks
+    ]
     title = f"{method_name(choices['method'])} on {choices['dataset']}, {choices['model']}"
     blocks: list[Block] = [
         epsilons,

@@ -2,7 +2,7 @@
 
 import math
 
-from dpbench.records.epsilon import rounded_up
+from dpbench.records import epsilon as rounding
 from dpbench.system.validate import spelled_number
 from dpbench.tables.grid import number, signed
 
@@ -37,10 +37,10 @@ def gap_text(gap: tuple[float, float | None], percent: bool) -> str:
 
 
 def delta_text(delta: float | None) -> str:
-    """A delta in three significant digits."""
-    return DASH if delta is None else f"{delta:.3g}"
+    """A delta in three significant digits, rounded up."""
+    return DASH if delta is None else rounding.delta_text(delta, 3)
 
 
 def epsilon_text(epsilon: float | str) -> str:
     """An epsilon rounded up, or the reason why there is none."""
-    return epsilon if isinstance(epsilon, str) else rounded_up(epsilon)
+    return epsilon if isinstance(epsilon, str) else rounding.rounded_up(epsilon)

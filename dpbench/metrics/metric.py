@@ -55,7 +55,7 @@ class Metric:
     None if there is none. margin: what a reader would not choose a method for. compute: from
     outputs [n, K], targets [n] and groups [n] of a held-out split to the value, a fraction where
     the unit is percent; None for those that are computed together (`tasks`). task: of the data
-    sets on which it is computed.
+    sets on which it is computed. is_bound: whether it is an upper bound, which is rounded up.
     """
 
     label: str
@@ -66,6 +66,7 @@ class Metric:
     margin: Margin = OTHER_MARGIN
     compute: "Callable[[Tensor, Tensor, Tensor], float] | None" = None
     task: Literal["classification", "regression"] = "classification"
+    is_bound: bool = False
 
     @property
     def factor(self) -> int:

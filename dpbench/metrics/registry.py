@@ -38,7 +38,7 @@ def _fairness(label: str) -> Metric:
 
 
 def _attack(label: str) -> Metric:
-    return Metric(label, "percent", 2, "lower", "privacy")
+    return Metric(label, "percent", 2, "lower", "privacy", is_bound=True)
 
 
 REGISTRY: Mapping[str, Metric] = {

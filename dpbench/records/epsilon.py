@@ -82,12 +82,13 @@ class Terms(NamedTuple):
         1e-06 (per user)."""
         others = {"unit": self.unit != "example", "zero_out": self.zero_out}
         aside = self.text([name for name, differs in others.items() if differs])
-        return f"{self.delta:g} ({aside})" if aside else f"{self.delta:g}"
+        delta = delta_text(self.delta)
+        return f"{delta} ({aside})" if aside else delta
 
     def text(self, names: Collection[str]) -> str:
         """The named terms as words, such as: delta 1e-06, per example."""
         texts = {
-            "delta": f"delta {self.delta:g}",
+            "delta": f"delta {delta_text(self.delta)}",
             "unit": f"per {self.unit}",
             "zero_out": f"{'zero-out' if self.zero_out else 'add-or-remove'} adjacency",
             "batches": self.batches,
@@ -109,7 +110,7 @@ def epsilon_in_words(record: Record) -> str:
     value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, "pld")
     if isinstance(value, str):
         return f"epsilon: {value}"
-    terms, details = Terms.of(statement), ["PLD", f"delta {statement['delta']:g}"]
+    terms, details = Terms.of(statement), ["PLD", f"delta {delta_text(statement['delta'])}"]
     if (target := budget.get("epsilon")) is not None:
         details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
     details.append(terms.text([name for name in Terms._fields if name != "delta"]))
@@ -142,6 +143,21 @@ def rounded_up(epsilon: float, digits: int = 2) -> str:
     if 0 < epsilon < 10.0**-digits:
         digits = min(MAX_DECIMALS, 1 - Decimal(repr(float(epsilon))).adjusted())
     return _rounded(epsilon, digits, ROUND_CEILING)
+
+
+def delta_text(delta: float, digits: int = 6) -> str:
+    """A delta as text, rounded up, as epsilon holds at any larger one; digits: significant ones."""
+    if not 0 < delta < math.inf:
+        return f"{delta:g}"
+    value = Decimal(repr(float(delta)))
+    unit = Decimal(1).scaleb(value.adjusted() - digits + 1)
+    return f"{float(value.quantize(unit, ROUND_CEILING)):.{digits}g}"
+
+
+def percent_rounded_up(bound: float) -> str:
+    """An upper bound in percent, to three digits, rounded up."""
+    percent = Decimal(repr(float(bound))).scaleb(2)
+    return f"{rounded_up(float(percent), max(2 - percent.adjusted(), 0) if percent else 0)}%"
 
 
 def rounded_down(epsilon: float, digits: int = 2) -> str:

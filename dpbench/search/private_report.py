@@ -6,7 +6,7 @@ import pandas as pd
 
 from dpbench.config.settings import key_of
 from dpbench.privacy.guarantee import VOUCHED
-from dpbench.records.epsilon import marked, rounded_up
+from dpbench.records.epsilon import delta_text, marked, rounded_up
 from dpbench.records.trained_model import model_path
 from dpbench.search.planned_trials import PlannedTrials
 from dpbench.search.private import PrivateSelection
@@ -106,7 +106,7 @@ def _grid(planned: PlannedTrials) -> Grid:
         "",
         head,
         tuple(
-            (what, shown(cost.epsilon), cost.by.upper(), shown(cost.rdp), f"{planned.delta:g}")
+            (what, shown(cost.epsilon), cost.by.upper(), shown(cost.rdp), delta_text(planned.delta))
             for what, cost in rows
         ),
     )

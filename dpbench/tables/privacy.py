@@ -9,7 +9,7 @@ import pandas as pd
 from dpbench.privacy.accountants import CLAIMS
 from dpbench.privacy.guarantee import DEFAULT_CLAIM, weakest
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
-from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, marked, rounded_up
+from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, delta_text, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN
 from dpbench.tables.runs import PRIVACY, Row
@@ -75,7 +75,7 @@ def _line(row: Row, printed: str | None) -> tuple[str, ...]:
             _epsilon(_largest(row, name), guarantee, claimed, write)
             for name, write in WRITTEN.items()
         ),
-        NO_VALUE if math.isnan(delta) else f"{delta:g}",
+        NO_VALUE if math.isnan(delta) else delta_text(delta),
         " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NO_VALUE)))),
         guarantee,
         " ".join(sorted(set(row.runs["privacy/why"]))),

@@ -16,8 +16,10 @@ from dpbench.records.epsilon import (
     TOO_LITTLE_NOISE,
     USUAL,
     Terms,
+    delta_text,
     epsilon_or_reason,
     legend,
+    percent_rounded_up,
     rounded_down,
     rounded_up,
 )
@@ -34,6 +36,34 @@ def test_a_written_bound_is_a_bound(epsilon, digits):
     else:
         assert down == 0
         assert up - value <= max(value / 10, Fraction(1, 10**6))
+
+
+@given(st.floats(1e-300, 1), st.integers(1, 7))
+def test_a_written_delta_is_one_at_which_the_epsilon_holds(delta, digits):
+    value, written = Fraction(repr(delta)), Fraction(delta_text(delta, digits))
+    assert value <= written <= value * (1 + Fraction(10) ** (1 - digits))
+
+
+@pytest.mark.parametrize(
+    ("delta", "six", "three"),
+    [
+        (1e-05, "1e-05", "1e-05"),
+        (1 / 45222, "2.21132e-05", "2.22e-05"),  # 2.21131e-05 and 2.21e-05 to the nearest
+        (1 / 60000, "1.66667e-05", "1.67e-05"),
+        (9.9999999e-06, "1e-05", "1e-05"),
+        (0.05, "0.05", "0.05"),
+    ],
+)
+def test_a_delta_is_rounded_up(delta, six, three):
+    assert (delta_text(delta), delta_text(delta, 3)) == (six, three)
+    terms = Terms(delta, "example", False, "Poisson batches", "proven")
+    assert terms.text(["delta"]) == f"delta {six}"
+
+
+@given(st.floats(0, 1))
+def test_a_bound_in_percent_is_a_bound(bound):
+    value, written = 100 * Fraction(repr(bound)), Fraction(percent_rounded_up(bound)[:-1])
+    assert value <= written <= value * Fraction(101, 100) + Fraction(1, 10**6)
 
 
 @pytest.mark.parametrize(

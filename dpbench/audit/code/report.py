@@ -8,7 +8,7 @@ from dpbench.audit.code.finding import FLAGGED, Finding
 from dpbench.audit.code.task import Claim
 from dpbench.audit.row import audit_grid
 from dpbench.privacy.accountants import pld
-from dpbench.records.epsilon import REFUTED, rounded_up
+from dpbench.records.epsilon import REFUTED, delta_text, rounded_up
 from dpbench.tables.grid import Grid
 from dpbench.tables.page import Block, Page
 
@@ -89,7 +89,7 @@ class Report:
             ("steps", str(claim.steps)),
             (
                 "epsilon of these steps, by PLD",
-                f"{rounded_up(epsilon, 3)} at delta {claim.delta:g}",
+                f"{rounded_up(epsilon, 3)} at delta {delta_text(claim.delta)}",
             ),
         )
         return Grid("Claim", ("DP-SGD with", "value"), rows)

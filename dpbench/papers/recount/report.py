@@ -16,7 +16,7 @@ from dpbench.papers.recount.recount import (
     Recount,
     recount,
 )
-from dpbench.records.epsilon import USUAL, rounded_up
+from dpbench.records.epsilon import USUAL, delta_text, rounded_up
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting
@@ -75,7 +75,7 @@ COLUMNS: dict[str, Callable[[Recount], str]] = {
     "rate": lambda r: _given(r.entry.rate),
     "noise multiplier": lambda r: _given(r.entry.noise_multiplier),
     "sampler": lambda r: r.entry.sampler,
-    "delta": lambda r: f"{r.entry.delta:.3g}",
+    "delta": lambda r: delta_text(r.entry.delta, 3),
     "printed": lambda r: r.entry.printed,
     "RDP": lambda r: _text(r.rdp, rounded_up),
     "PLD": lambda r: _text(r.pld, rounded_up),

@@ -7,7 +7,7 @@ from dpbench.execution.prepare import prepare
 from dpbench.execution.run_config import run_config
 from dpbench.privacy.accountants import lower_bound, note, pld, rdp
 from dpbench.privacy.statement import Statement
-from dpbench.records.epsilon import legend, rounded_down, rounded_up
+from dpbench.records.epsilon import delta_text, legend, rounded_down, rounded_up
 from dpbench.reproduce.page import page
 from dpbench.reproduce.target import Target
 from dpbench.tables.grid import Grid
@@ -98,7 +98,7 @@ def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], Epsilons, S
         f"{planned.sampler.expected_batch_size / run.dataset.train_size:.4g}",
         str(planned.steps),
         f"{planned.noise_multiplier:.4g}",
-        f"{delta:g}",
+        delta_text(delta),
         f"{spent.note:.3f}",
         rounded_up(spent.rdp, 3),
         rounded_up(spent.pld, 3),

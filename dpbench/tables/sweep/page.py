@@ -8,10 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from dpbench.config.names import method_name
+from dpbench.metrics.metric import Metric
 from dpbench.metrics.registry import parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.records.data_name import data_name
-from dpbench.records.epsilon import EQUAL_BUDGETS, Terms, marked, rounded_up
+from dpbench.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, marked, rounded_up
 from dpbench.records.record import Record
 from dpbench.system.validate import is_number
 from dpbench.tables.grid import NO_VALUE, Grid, csv_text, number
@@ -249,7 +250,7 @@ class SweepTable:
                     terms = ("",) * len(Terms._fields)
                     if runs.terms:
                         delta, *others, _ = runs.terms
-                        terms = (repr(float(runs.epsilon)), f"{delta:g}", *map(str, others))
+                        terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
                         numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))
@@ -282,8 +283,8 @@ def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:
     if metric is None or metric.better is None or len(means) < 2 or len(terms) > 1:
         return set()
     best = max(means.values(), key=lambda mean: metric.sign * mean)
-    shown = number(best, metric.digits)
-    return {row for row, value in means.items() if number(value, metric.digits) == shown}
+    shown = _shown(best, metric)
+    return {row for row, value in means.items() if _shown(value, metric) == shown}
 
 
 def metric_label(name: str, records: Iterable[Record]) -> str:
@@ -316,7 +317,15 @@ def _text(mean: Mean, name: str) -> str:
     metric = parse_name(name).metric
     digits = metric.digits if metric else None
     spread = "" if math.isnan(mean.spread) else f" ± {number(mean.spread, digits)}"
-    return f"{number(mean.value, digits)}{spread} ({mean.n})"
+    return f"{_shown(mean.value, metric)}{spread} ({mean.n})"
+
+
+def _shown(value: float, metric: Metric | None) -> str:
+    """A mean as text: one of upper bounds may only be rounded up."""
+    digits = metric.digits if metric else None
+    if metric and metric.is_bound and digits is not None and not math.isnan(value):
+        return rounded_up(value, digits)
+    return number(value, digits)
 
 
 def _order(key: Key) -> list[tuple[bool, float, str]]:

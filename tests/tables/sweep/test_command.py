@@ -346,3 +346,13 @@ def test_what_attacks_achieve_at_most_is_a_column_to_choose(tmp_path):
     said = table([str(tmp_path), "metrics=membership_advantage", f"out={tmp_path / 't'}"])
     assert "| method | membership advantage, at most (%) | epsilon (PLD) |" in said
     assert "| DP-SGD | 24.70 (1) | 2.80 |" in said
+
+
+def test_what_attacks_achieve_at_most_is_rounded_up(tmp_path):
+    made = record()
+    attacks = {"membership_advantage": 0.24692, "true_positive_rate": 0.1, "reconstruction": 1.4e-4}
+    replace(made, privacy=made.privacy | {"attacks": attacks}).save(tmp_path)
+    chosen = "metrics=membership_advantage,reconstruction"
+    said = table([str(tmp_path), chosen, f"out={tmp_path / 't'}"])
+    assert "24.70 (1)" in said
+    assert "0.02 (1)" in said  # 0.01 would be the share that guessing names
