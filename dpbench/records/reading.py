@@ -25,6 +25,9 @@ class Unreadable(NamedTuple):
     reason: str
 
 
+ADJACENCIES = ("add or remove one ", "zero out one ")
+"""How statements of ours begin to say what adjacent data sets differ by."""
+
 ROUNDING = 1e-6
 """By which a mean in float32 may exceed 1."""
 
@@ -116,6 +119,8 @@ class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not 0 < (delta := self.privacy["delta"]) < 1:
             raise ValueError(f"delta {delta} is not between 0 and 1")
+        if not self.privacy.get("adjacency", ADJACENCIES[0]).startswith(ADJACENCIES):
+            raise ValueError("another adjacency than ours, whose epsilons cannot be compared")
         for name, value in self.metrics.items():
             if _is_fraction(name) and (value < 0 or value > 1 + ROUNDING):
                 raise ValueError(f"{name} {value} is not between 0 and 1")

@@ -256,7 +256,8 @@ def test_what_a_record_says_is_never_markup_or_code(record_of, page_of, opened):
     choices = record.config["choices"] | {"dataset": named, "model": named, "method": named}
     record.config["choices"] = choices
     record.config["sampler"] = bad
-    record.privacy["why"] = record.privacy["adjacency"] = record.provenance["device"] = bad
+    record.privacy["why"] = record.provenance["device"] = bad
+    record.privacy["adjacency"] = f"zero out one {bad}"
     record.metrics[f"test/{bad}"] = 0.5
     window = opened(page_of([record, record_of(seed=1)]))
     for part in ("utility", "cost", "reliability"):

@@ -126,6 +126,7 @@ def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
         (["privacy", "pld"], "1.5", "pld"),
         (["privacy", "ledger"], {}, "ledger"),
         *((["privacy", "delta"], d, "between 0 and 1") for d in (0, 1.0, -1, math.nan, math.inf)),
+        (["privacy", "adjacency"], "replace one example", "another adjacency than ours"),
         (["metrics", "test/accuracy"], 80.0, "test/accuracy 80.0 is not between 0 and 1"),
         (["metrics", "test/accuracy/a"], -0.5, "test/accuracy/a -0.5 is not between 0 and 1"),
         (["metrics", "test/ece"], math.inf, "test/ece inf is not between 0 and 1"),

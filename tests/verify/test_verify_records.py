@@ -85,7 +85,7 @@ def test_an_accuracy_beyond_those_of_all_groups_is_found(record):
         ("privacy", {"ledger": []}, "has another ledger than its settings"),
         ("privacy", {"arithmetic": "secure"}, "has arithmetic=secure, but its settings give float"),
         ("privacy", {"unit": "user"}, "has unit=user"),
-        ("privacy", {"adjacency": "replace one"}, "has adjacency=replace one"),
+        ("privacy", {"adjacency": "zero out one example"}, "has adjacency=zero out"),
         ("privacy", {"noise_multiplier": 9.0}, "has noise_multiplier=9.0"),
         ("privacy", {"sample_rate": 1e-9}, "has sample_rate=1e-09"),
         ("privacy", {"steps": 1}, "has steps=1"),
