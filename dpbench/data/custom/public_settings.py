@@ -124,6 +124,7 @@ def _folder(settings: Settings) -> dict[str, Any]:
     path = source_path("dataset.folder", settings["folder"], "folder")
     checksum, images = verified("dataset.folder", path, settings.get("checksum")), images_in(path)
     found = {"checksum": checksum, **_test_rows(images.test)}
+    table.warn_of_spellings(f"dataset.folder={path}", images.classes, "classes")
     return found | _of_images(images.classes, len(images.files))
 
 

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -271,12 +271,7 @@ def _warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"missing, or set dataset.categorical=[{column}] if it is not.",
                 stacklevel=2,
             )
-        if spellings := _spellings(frame[column]):
-            warnings.warn(
-                f"column {column} of {name} has {' and '.join(map(quoted, spellings))}, which are "
-                "different categories: spell them alike if they are one.",
-                stacklevel=2,
-            )
+        warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
     if columns.task == REGRESSION:
         return
     sizes = frame[columns.target].value_counts()
@@ -328,12 +323,17 @@ def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:
     return len(pairs) == len(distinct_values) <= len(column) / RARE
 
 
-def _spellings(column: pd.Series) -> list[str]:
-    """Texts of a column that differ only in case and in spaces, if there are any."""
+def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categories") -> None:
+    """Warn of the first categories that differ only in case and in spaces. name: what has them."""
     alike: dict[str, list[str]] = {}
-    for text in sorted(column.dropna().unique()):
+    for text in sorted(categories):
         alike.setdefault(" ".join(text.split()).casefold(), []).append(text)
-    return next((texts for texts in alike.values() if len(texts) > 1), [])
+    if several := next((texts for texts in alike.values() if len(texts) > 1), None):
+        warnings.warn(
+            f"{name} has {' and '.join(map(quoted, several))}, which are different {what}: spell "
+            "them alike if they are one.",
+            stacklevel=2,
+        )
 
 
 def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:

@@ -232,3 +232,9 @@ def test_rows_without_a_class_are_refused():
     rows = datasets.Dataset.from_dict({"kind": ["dog", None, "cat"]})
     with pytest.raises(UserError, match=r"dataset\.target=kind has rows without a class"):
         labels(rows, "kind")
+
+
+def test_class_folders_that_differ_only_in_case_are_warned_of(pets):
+    (pets / "dog").rename(pets / "Cat")
+    with pytest.warns(UserWarning, match=r"pets has 'Cat' and 'cat', which are different classes:"):
+        compose(["dataset=images", f"dataset.folder={pets}", "dataset.size=8"])
