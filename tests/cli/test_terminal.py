@@ -9,7 +9,7 @@ from dpbench.cli.terminal import laid_out, show
 
 @pytest.fixture
 def terminal(monkeypatch):
-    for module in ("terminal", "commands"):
+    for module in ("commands", "terminal"):  # the former imports the latter's function
         monkeypatch.setattr(f"dpbench.cli.{module}.on_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
 
