@@ -1,6 +1,8 @@
 """Reads the user's own images as arrays of one size."""
 
+import functools
 import math
+import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,6 +15,7 @@ from PIL import Image, ImageOps
 
 from dpbench.data.custom.checksums import checksum, files_of, shown
 from dpbench.system.errors import UserError, first_line
+from dpbench.system.files import digest_of
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 TRAIN, TEST = "train", "test"
@@ -33,6 +36,10 @@ DARK = 0.25
 
 Named = tuple[str, Path | BytesIO]
 """An encoded image, with its name in messages."""
+
+
+Place = tuple[int, bool]
+"""The number of an image's class, and whether it is of the publisher's test split."""
 
 
 class Images(NamedTuple):
@@ -63,6 +70,41 @@ def images_in(folder: Path) -> Images:
             )
         return _published_split(folder)
     return Images(_class_files(folder, names), names, None)
+
+
+def warn_of_copies(images: Images) -> None:
+    """Warn of a file whose copy is of another class, or of the other split."""
+    first_of_test = len(images.files) - (images.test or 0)
+    placed = []
+    for number, (file, label) in enumerate(images.files):
+        status = file.stat()
+        place = (label, number >= first_of_test)
+        placed.append((file, place, status.st_size, status.st_mtime_ns))
+    if copies := _copies(tuple(placed)):
+        one, other = copies[0]
+        more = f" ({len(copies) - 1} more such copies)" if len(copies) > 1 else ""
+        warnings.warn(
+            f"{one} and {other} are one image in two classes, or in training and test{more}: keep "
+            "it where it belongs.",
+            stacklevel=2,
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def _copies(placed: tuple[tuple[Path, Place, int, int], ...]) -> list[tuple[Path, Path]]:
+    """Files in two places with the same content. placed: each with its size, and the time of its
+    last change, until which the result is cached."""
+    places: dict[int, set[Place]] = {}
+    for _, place, size, _ in placed:
+        places.setdefault(size, set()).add(place)
+    known: dict[str, tuple[Path, Place]] = {}
+    copies = []
+    for file, place, size, _ in placed:
+        if len(places[size]) > 1:
+            original, at = known.setdefault(digest_of(file), (file, place))
+            if at != place:
+                copies.append((original, file))
+    return copies
 
 
 def _published_split(folder: Path) -> Images:

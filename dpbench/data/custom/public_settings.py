@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dpbench.data.custom import csv_files, hub, table, texts
 from dpbench.data.custom.checksums import source_path, verified
-from dpbench.data.custom.image_files import images_in
+from dpbench.data.custom.image_files import images_in, warn_of_copies
 from dpbench.system.errors import UserError
 
 Settings = Mapping[str, Any]
@@ -125,6 +125,7 @@ def _folder(settings: Settings) -> dict[str, Any]:
     checksum, images = verified("dataset.folder", path, settings.get("checksum")), images_in(path)
     found = {"checksum": checksum, **_test_rows(images.test)}
     table.warn_of_spellings(f"dataset.folder={path}", images.classes, "classes")
+    warn_of_copies(images)
     return found | _of_images(images.classes, len(images.files))
 
 

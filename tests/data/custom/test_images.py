@@ -204,7 +204,7 @@ def test_splits_are_not_taken_for_classes(tmp_path):
 def test_splits_beside_other_folders_are_not_taken_for_classes(pets):
     for part in ("train", "test"):
         (pets / part).mkdir()
-        shutil.copy(pets / "dog" / "3.png", pets / part)
+        Image.new("L", (8, 8), 7).save(pets / part / "0.png")
     with pytest.raises(UserError, match="has the folders test and train, which are splits, not cl"):
         compose(settings(pets))
     shutil.rmtree(pets / "test")
@@ -238,3 +238,16 @@ def test_class_folders_that_differ_only_in_case_are_warned_of(pets):
     (pets / "dog").rename(pets / "Cat")
     with pytest.warns(UserWarning, match=r"pets has 'Cat' and 'cat', which are different classes:"):
         compose(["dataset=images", f"dataset.folder={pets}", "dataset.size=8"])
+
+
+def test_an_image_in_two_classes_or_splits_is_warned_of(pets, tmp_path):
+    (pets / "dog" / "again.png").write_bytes((pets / "cat" / "0.png").read_bytes())
+    with pytest.warns(UserWarning, match=r"cat/0\.png and .*dog/again\.png are one image in two"):
+        compose(settings(pets))
+    (pets / "dog" / "again.png").unlink()
+    both = tmp_path / "both"
+    for part in ("train", "test"):
+        shutil.copytree(pets, both / part)
+    (both / "test" / "cat" / "1.png").unlink()  # else the folders are the same
+    with pytest.warns(UserWarning, match=r"train/cat/0\.png and .*test/cat/0\.png .*more such"):
+        compose(settings(both))
