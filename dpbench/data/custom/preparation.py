@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from dpbench.data.custom.column_types import plain
-from dpbench.data.custom.table import INDICATOR, NONE, REGRESSION, TRAIN, Columns, distinct
+from dpbench.data.custom.columns import INDICATOR, NONE, REGRESSION, TRAIN, Columns
+from dpbench.data.custom.table import distinct
 from dpbench.data.numeric import ROUNDING, deviations
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, path_of, quoted

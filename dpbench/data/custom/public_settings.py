@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpbench.data.custom import csv_files, hub, table, texts
+from dpbench.data.custom import csv_files, hub, oddities, table, texts
 from dpbench.data.custom.checksums import source_path, verified
+from dpbench.data.custom.columns import TestRows, columns_of
 from dpbench.data.custom.image_files import images_in, warn_of_copies
 from dpbench.system.errors import UserError
 
@@ -72,7 +73,7 @@ def _name(source: str) -> str:
 
 def _csv(settings: Settings) -> dict[str, Any]:
     rows = csv_files.csv_rows(settings)
-    test = table.TestRows(f"dataset.test_file={settings.get('test_file')}", rows.test_rows or 0)
+    test = TestRows(f"dataset.test_file={settings.get('test_file')}", rows.test_rows or 0)
     described = _of_table(settings, rows.frame, str(settings["file"]), test)
     found = {"checksum": rows.checksum, **described}
     if rows.test_checksum is not None:
@@ -83,8 +84,8 @@ def _csv(settings: Settings) -> dict[str, Any]:
     return found
 
 
-def _of_table(settings: Settings, frame: Any, name: str, test: table.TestRows) -> dict[str, Any]:
-    columns = table.columns_of(settings, frame)
+def _of_table(settings: Settings, frame: Any, name: str, test: TestRows) -> dict[str, Any]:
+    columns = columns_of(settings, frame)
     several = len(columns.group) > 1
     group = [*columns.group] if several else next(iter(columns.group), None)
     named = {"target": columns.target, "group": group}
@@ -92,7 +93,7 @@ def _of_table(settings: Settings, frame: Any, name: str, test: table.TestRows) -
     if texts.has_texts(settings):
         return {**named, **lists, **texts.describe_texts(settings, frame, name, test)}
     described = table.describe(frame, columns, name, test)
-    table.warn_of_copies(frame, columns, name)
+    oddities.warn_of_copies(frame, columns, name)
     return {**named, **lists, **described}
 
 
@@ -109,7 +110,7 @@ def _test_rows(count: int | None) -> dict[str, Any]:
 
 def _hub_table(settings: Settings) -> dict[str, Any]:
     rows = hub.read(settings)
-    test = table.TestRows(f"dataset.test_part={settings.get('test_part')}", rows.test or 0)
+    test = TestRows(f"dataset.test_part={settings.get('test_part')}", rows.test or 0)
     return _content(settings, rows) | _of_table(settings, hub.table(rows), settings["path"], test)
 
 
@@ -124,7 +125,7 @@ def _folder(settings: Settings) -> dict[str, Any]:
     path = source_path("dataset.folder", settings["folder"], "folder")
     checksum, images = verified("dataset.folder", path, settings.get("checksum")), images_in(path)
     found = {"checksum": checksum, **_test_rows(images.test)}
-    table.warn_of_spellings(f"dataset.folder={path}", images.classes, "classes")
+    oddities.warn_of_spellings(f"dataset.folder={path}", images.classes, "classes")
     warn_of_copies(images)
     return found | _of_images(images.classes, len(images.files))
 

@@ -9,9 +9,7 @@ import pandas as pd
 import torch
 
 from dpbench.data.custom import csv_files, hub, texts
-from dpbench.data.custom.own_rows import Rows
-from dpbench.data.custom.preparation import TablePreparation, prepared_by
-from dpbench.data.custom.table import (
+from dpbench.data.custom.columns import (
     INDICATOR,
     NONE,
     REFUSE,
@@ -19,11 +17,12 @@ from dpbench.data.custom.table import (
     TASKS,
     TRAIN,
     Columns,
-    codes,
     columns_of,
-    groups_of,
-    warn_of_unseen,
 )
+from dpbench.data.custom.oddities import warn_of_unseen
+from dpbench.data.custom.own_rows import Rows
+from dpbench.data.custom.preparation import TablePreparation, prepared_by
+from dpbench.data.custom.table import codes, groups_of
 from dpbench.data.dataset import Data, Split
 from dpbench.data.tokens import Tokens
 from dpbench.system.errors import UserError
@@ -32,7 +31,7 @@ from dpbench.system.validate import integer, one_of, quoted
 
 @dataclass(frozen=True, kw_only=True)
 class TableRows(Rows):
-    """Rows of a table; see `dpbench.data.custom.table.Columns` for its columns.
+    """Rows of a table; see `dpbench.data.custom.columns.Columns` for its columns.
 
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
     public constants, mean and standard deviation by column. It applies to the target of regression

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.data.custom import checksums
-from dpbench.data.custom.table import REGRESSION, Columns, TestRows, columns_of, describe, named
+from dpbench.data.custom.columns import REGRESSION, Columns, TestRows, columns_of, named
+from dpbench.data.custom.table import describe
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 
