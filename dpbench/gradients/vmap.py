@@ -1,7 +1,7 @@
 """The engine for any model: vectorised gradients by torch.func, all of them materialised."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -48,10 +48,12 @@ def rules_refused() -> Iterator[None]:
 
 
 @contextmanager
-def seen_apart(model: nn.Module) -> Iterator[None]:
-    """The context of a vectorised pass; raises UserError if Python code saw all of its examples."""
+def seen_apart(model: nn.Module, units: int) -> Iterator[None]:
+    """The context of a vectorised pass; raises UserError if Python code saw several units."""
     with Calls() as calls:
         yield
+    if units < 2:
+        return
     hooks = calls.hooks or any(m._backward_hooks or m._backward_pre_hooks for m in model.modules())
     for found, why, instead in (
         (hooks, "gradients pass through a hook, which sees all examples", "remove the hook"),
@@ -106,7 +108,7 @@ class Vmap:
             with unrolled(self.model), rules_refused():
                 return forward(*(part.unsqueeze(0) for part in parts)).squeeze(0)
 
-        with forgotten(self.model, self.loss), seen_apart(self.model):
+        with forgotten(self.model, self.loss), seen_apart(self.model, len(tensors[0])):
             return vmap(row, randomness="different")(*tensors)
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> MaterialisedGradients:
@@ -127,7 +129,7 @@ class Vmap:
             torch.no_grad(),
             self.options.precision.model(batch.targets.device),
             forgotten(self.model, self.loss),
-            seen_apart(self.model) if len(batch) > 1 else nullcontext(),
+            seen_apart(self.model, len(batch)),
         ):
             named = self.parameters.unflatten(theta)
             gradients, losses = per_example(named, *self.rows(batch))

@@ -60,7 +60,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         )
 
 
-def warn_of_copies(frame: pd.DataFrame, columns: Columns, name: str) -> None:
+def warn_of_target_leaks(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     """Warn of features from each of which the target of every row is known."""
     frame = columns.plain(frame)
     for column in columns.features(frame):

@@ -93,7 +93,7 @@ def _of_table(settings: Settings, frame: Any, name: str, test: TestRows) -> dict
     if texts.has_texts(settings):
         return {**named, **lists, **texts.describe_texts(settings, frame, name, test)}
     described = table.describe(frame, columns, name, test)
-    oddities.warn_of_copies(frame, columns, name)
+    oddities.warn_of_target_leaks(frame, columns, name)
     return {**named, **lists, **described}
 
 
