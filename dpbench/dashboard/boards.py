@@ -28,8 +28,8 @@ def board(contest: Contest) -> dict:
     return {
         "facet": contest.facet,
         "where": contest.facet,
-        "low": budget and seven_digits(budget.low),
-        "high": budget and seven_digits(budget.high),
+        "low": budget and budget.low,
+        "high": budget and budget.high,
         "delta": budget and budget.delta,
         "columns": [column_of(name) for name in columns],
         "baseline": baseline and baseline.method,

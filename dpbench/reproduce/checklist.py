@@ -4,37 +4,25 @@ The questions are those of Bao and Bindschaedler, R+R: Towards Reliable and Gene
 Differentially Private Machine Learning, ACSAC 2024.
 """
 
-import math
-import statistics
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
 
 from dpbench.config.names import method_name
 from dpbench.config.search_path import options
-from dpbench.config.settings import CORRECTED
-from dpbench.config.tuned import trials_of
-from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
 from dpbench.metrics.registry import parse_name
-from dpbench.records.collect import RECORDS, readable_records
-from dpbench.records.data_name import data_name
-from dpbench.records.digest import digest_of_scientific
-from dpbench.records.divergence import DIVERGED
-from dpbench.records.epsilon import Terms
-from dpbench.records.folder import SEARCH, TABLES
-from dpbench.records.reading import Unreadable, text_of
 from dpbench.records.record import Record
-from dpbench.records.trial import is_trial
-from dpbench.reproduce.published import records_of
+from dpbench.reproduce.comparison import FEW_SEEDS, Comparison
+from dpbench.reproduce.evidence import (
+    Evidence,
+    Search,
+    evidence_of_folder,
+    evidence_of_records,
+    evidence_of_table,
+)
 from dpbench.reproduce.target import Target, target_of
 from dpbench.system.errors import UserError, nearest, print_message
-from dpbench.system.files import check_replaceable, files_in, write_atomically
+from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.system.validate import key_values, path_of
-from dpbench.tables.conditions import row_name
-from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid
 from dpbench.tables.latex import tabular
 from dpbench.tables.page import Page
@@ -49,12 +37,6 @@ HEAD = (
     *("method", "data sets", "architectures", "budgets", "seeds"),
     *("better than {}", "Cohen's d", "search in epsilon", "ablation", "combined", "commit"),
 )
-FEW_SEEDS = 3
-"""The fewest seeds of a condition that count as several."""
-
-TECHNIQUES = ("augmentation", "normalization", "features", "schedule", "temperature")
-"""The groups of options that a method can be combined with."""
-
 RULES = (
     "Yes and no, with what the answer is counted from. Data sets, architectures and budgets: those "
     "with runs of the method and of the baseline; one is not several. Seeds: the fewest that a "
@@ -70,122 +52,6 @@ RULES = (
 )
 
 
-BySeed = dict[int | str, float]
-
-
-class Entry(NamedTuple):
-    """A run, the name of its method (or arm), and the condition that it is compared under."""
-
-    record: Record
-    method: str
-    condition: str
-
-
-class Search(NamedTuple):
-    """How many trials chose a method's settings, and whether they did so privately."""
-
-    trials: int
-    is_private: bool
-
-
-class Evidence(NamedTuple):
-    """The runs to answer from, the searches by method, and the names of rows at an edge."""
-
-    entries: Sequence[Entry]
-    searches: Mapping[str, Search]
-    at_edge: Collection[str]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The runs of a method and of a baseline, by a metric.
-
-    at_edge: names of rows whose search ended at an end of the range that it tried.
-    """
-
-    ours: Sequence[Entry]
-    others: Sequence[Entry]
-    metric: str
-    search: Search
-    at_edge: Collection[str]
-
-    def answers(self) -> Iterator[str]:
-        """The cells of a line, after the name of the method."""
-        for group in ("dataset", "model"):
-            yield _several({e.record.config["choices"][group] for e in self._compared})
-        yield _several({_budget(entry.record) for entry in self._compared})
-        fewest = min(map(len, self._gaps.values()), default=0)
-        yield _answer(fewest >= FEW_SEEDS, str(fewest))
-        verdicts = Counter(self._verdicts)
-        told = ", ".join(f"{verdicts[v]} {v}" for v in get_args(Verdict) if verdicts[v])
-        yield _answer(bool(verdicts[BETTER]) and not verdicts[WORSE], told)
-        yield self._effect
-        yield _answer(self.search.is_private, counted(self.search.trials, "trial"))
-        yield _answer(self._has_ablation, "")
-        combinations = {_techniques(entry.record) for entry in self.ours}
-        yield _answer(len(combinations) > 1, str(len(combinations)))
-        commits = {str(e.record.provenance.get("commit") or "") for e in self.ours}
-        clean = all(commit and not commit.endswith("+") for commit in commits)
-        yield _answer(clean, counted(len(commits), "commit") if clean else "")
-
-    @cached_property
-    def _pairs(self) -> dict[str, tuple[BySeed, BySeed]]:
-        """By condition, the metric by seed of the method and of the baseline; where one has runs of
-        several settings, or neither has the metric, it is not compared."""
-        found = {}
-        for condition in dict.fromkeys(entry.condition for entry in self.ours):
-            sides = [_alone(side, condition) for side in (self.ours, self.others)]
-            if all(sides) and any(self.metric in r.measured for side in sides for r in side):
-                ours, others = ({r.seed: _value(r, self.metric) for r in side} for side in sides)
-                found[condition] = (ours, others)
-        return found
-
-    @property
-    def _compared(self) -> list[Entry]:
-        return [entry for entry in self.ours if entry.condition in self._gaps]
-
-    @cached_property
-    def _gaps(self) -> dict[str, list[float]]:
-        gaps = {
-            condition: [ours[seed] - others[seed] for seed in ours if seed in others]
-            for condition, (ours, others) in self._pairs.items()
-        }
-        return {condition: found for condition, found in gaps.items() if found}
-
-    @property
-    def _verdicts(self) -> list[Verdict]:
-        """By condition; one that is lost by a row at the edge of its range is undecided."""
-        margin = parse_name(self.metric).margin
-        tests = [
-            paired_test(gaps, margin.at(statistics.fmean(self._pairs[c][1].values())))
-            for c, gaps in self._gaps.items()
-        ]
-        verdicts = judge([test.scaled(self._sign) for test in tests])
-        losers = {WORSE: self.ours[0].method, BETTER: self.others[0].method}
-        return [
-            UNDECIDED if row_name(condition, losers.get(verdict, "")) in self.at_edge else verdict
-            for condition, verdict in zip(self._gaps, verdicts, strict=True)
-        ]
-
-    @property
-    def _effect(self) -> str:
-        sizes = [_cohens_d(*self._pairs[condition]) for condition in self._gaps]
-        known = [self._sign * size for size in sizes if math.isfinite(size)]
-        return f"{statistics.median(known):+.2f}" if known else "-"
-
-    @property
-    def _sign(self) -> int:
-        """1 where a larger value of the metric is better, or neither is, and otherwise -1."""
-        metric = parse_name(self.metric).metric
-        return metric.sign if metric and metric.better else 1
-
-    @property
-    def _has_ablation(self) -> bool:
-        """Whether a baseline run differs from one of the method's by its method alone."""
-        others = {_without_method(entry.record) for entry in self.others}
-        return any(_without_method(entry.record) in others for entry in self.ours)
-
-
 def checklist(arguments: Sequence[str]) -> str:
     """Write OUT.md, OUT.csv and OUT.tex of the methods of a table or folder; returns the Markdown.
 
@@ -198,7 +64,9 @@ def checklist(arguments: Sequence[str]) -> str:
     out = path_of("out", given["out"], "file")
     is_table = name in options("table")
     folder = Path(given["results_dir"] if is_table else name)
-    found = _of_table(target_of(name, []), folder) if is_table else _of_folder(folder)
+    found = (
+        evidence_of_table(target_of(name, []), folder) if is_table else evidence_of_folder(folder)
+    )
     records = [entry.record for entry in found.entries]
     _check_metric(name, given["metric"], records)
     grid = _grid(name, found, given)
@@ -253,7 +121,7 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     compared = baseline in target.table.methods and len(target.table.methods) > 1
     if not compared or not all(metric in record.measured for record in records):
         return ()
-    found = _of_records(target, records, Path(target.config["results_dir"]))
+    found = evidence_of_records(target, records, Path(target.config["results_dir"]))
     if baseline not in {entry.method for entry in found.entries}:
         return ()
     grid = _grid("Checklist: docs/verdicts.md#what-a-reviewer-asks", found, DEFAULTS)
@@ -263,118 +131,3 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
 def _grid(heading: str, found: Evidence, given: Mapping[str, str]) -> Grid:
     head = tuple(text.format(method_name(given["baseline"])) for text in HEAD)
     return Grid(heading, head, tuple(_lines(heading, found, given)))
-
-
-def _of_table(target: Target, folder: Path) -> Evidence:
-    """The runs of a table in its file of records, and the trials of its searches."""
-    path = folder / TABLES / f"{target.name}.{RECORDS}"
-    if not path.exists():
-        raise UserError(f"{path} does not exist: `dpbench reproduce {target.name}` makes it.")
-    return _of_records(target, records_of(path), folder)
-
-
-def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evidence:
-    """The runs of a table in their main variant, and the trials of the searches that it takes
-    settings from, or that are in the results folder under its name."""
-    entries = [
-        Entry(r, target.method_of(r.config), target.condition_of(r.config))
-        for r in records
-        if target.variant_of(r.config) == CORRECTED
-    ]
-    order = {method: place for place, method in enumerate(target.table.methods)}
-    entries.sort(key=lambda entry: order.get(entry.method, len(order)))
-    trials: Counter[str] = Counter()
-    for arm, name in {(row.rpartition(", ")[2], name) for row, name in target.searches.items()}:
-        trials[arm] += len(trials_of(name))
-    for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
-        trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1
-    searches = {method: Search(number, False) for method, number in trials.items()}
-    return Evidence(entries, searches, target.at_edge)
-
-
-def _text_of(file: Path) -> str:
-    text = text_of(file)
-    if isinstance(text, Unreadable):
-        raise UserError(f"{file} {text.reason}: restore or delete it, as its trials are counted.")
-    return text
-
-
-def _of_folder(folder: Path) -> Evidence:
-    """The runs of a results folder without validation split; the others are trials of searches."""
-    records = [record for record in readable_records(folder) if not record.is_audit]
-    by_method: dict[str, list[Record]] = {}
-    for trial in (record for record in records if record.config.get("validation") is not None):
-        by_method.setdefault(trial.config["choices"]["method"], []).append(trial)
-    tested = [record for record in records if record.config.get("validation") is None]
-    if records and not tested:
-        raise UserError(
-            f"{folder} has only trials of searches, on validation splits: add runs that are tested."
-        )
-    entries = [Entry(r, r.config["choices"]["method"], _condition(r)) for r in tested]
-    searches = {
-        method: Search(len(trials), all(map(is_trial, trials)))
-        for method, trials in by_method.items()
-    }
-    return Evidence(entries, searches, ())
-
-
-def _condition(record: Record) -> str:
-    """What runs must share to be compared: data, model, budget, and what the epsilon is for."""
-    terms = Terms.of(record.statement).text(("delta", "unit", "zero_out"))
-    model = record.config["choices"]["model"]
-    return f"{data_name(record.config)}, {model}, {_budget(record)}, {terms}"
-
-
-def _budget(record: Record) -> str:
-    privacy = record.config.get("privacy") or {}
-    epsilon, sigma = privacy.get("epsilon"), privacy.get("noise_multiplier")
-    return f"epsilon {epsilon}" if epsilon is not None else f"noise multiplier {sigma}"
-
-
-def _alone(entries: Sequence[Entry], condition: str) -> list[Record]:
-    """The runs under a condition, if they differ by their seeds alone; else none."""
-    records = [entry.record for entry in entries if entry.condition == condition]
-    return records if len({_settings(r.config) for r in records}) == 1 else []
-
-
-def _value(record: Record, metric: str) -> float:
-    """A metric in its unit; NaN where the run diverged or has no such metric."""
-    if record.status == DIVERGED:
-        return math.nan
-    known = parse_name(metric).metric
-    return (known.factor if known else 1) * record.measured.get(metric, math.nan)
-
-
-def _cohens_d(ours: BySeed, others: BySeed) -> float:
-    """The difference of the means over the pooled standard deviation (Cohen 1988)."""
-    if min(len(ours), len(others)) < 2:
-        return math.nan
-    spreads = [statistics.variance(values.values()) for values in (ours, others)]
-    pooled = math.sqrt(statistics.fmean(spreads))
-    gap = statistics.fmean(ours.values()) - statistics.fmean(others.values())
-    return gap / pooled if pooled else math.nan
-
-
-def _techniques(record: Record) -> tuple[str, ...]:
-    choices = record.config["choices"]
-    return tuple(choices.get(group, "none") for group in TECHNIQUES)
-
-
-def _without_method(record: Record) -> str:
-    """The settings of a run but for its seed and its method."""
-    choices = {**record.config["choices"], "method": ""}
-    return _settings({**record.config, "choices": choices, "method": {}})
-
-
-def _settings(config: Mapping[str, Any]) -> str:
-    """A name of the settings but for the seed and what is measured, the same in all versions."""
-    return digest_of_scientific({**config, "seed": 0, "diagnostics": None})
-
-
-def _several(values: set[str]) -> str:
-    return _answer(len(values) > 1, str(len(values)))
-
-
-def _answer(holds: bool, counted_from: str) -> str:
-    """`yes (4)`, `no`."""
-    return f"{'yes' if holds else 'no'}{f' ({counted_from})' if counted_from else ''}"
