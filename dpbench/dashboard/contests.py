@@ -19,6 +19,7 @@ from dpbench.dashboard.representative import (
 from dpbench.dashboard.run_row import ReportedRun
 from dpbench.metrics.students_t import estimate
 from dpbench.records.epsilon import NOT_PRIVATE
+from dpbench.system.grouping import grouped
 
 SAME_BUDGET = 1.15
 """Epsilons that are compared differ by at most this factor: with equal noise multipliers, methods
@@ -120,10 +121,7 @@ class Contest:
 
 def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
     """The contests by data set and model, then by budget."""
-    by_facet: dict[str, list[ReportedRun]] = defaultdict(list)
-    for run in runs:
-        if run.row["dataset"] is not None:
-            by_facet[run.row["facet"]].append(run)
+    by_facet = grouped((run.row["facet"], run) for run in runs if run.row["dataset"] is not None)
     return [
         _contest(by_facet[facet], budget, tuple(candidates))
         for facet in sorted(by_facet)
@@ -167,9 +165,7 @@ def _clusters(
     private: list[tuple[float, int]], groups: Sequence[Group]
 ) -> Iterator[tuple[Budget, list[Group]]]:
     """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
-    by_delta: dict[float | None, list[tuple[float, int]]] = defaultdict(list)
-    for epsilon, place in private:
-        by_delta[groups[place].first.delta].append((epsilon, place))
+    by_delta = grouped((groups[place].first.delta, (epsilon, place)) for epsilon, place in private)
     for delta, pairs in by_delta.items():
         while pairs:
             most = pairs[0][0] * SAME_BUDGET
@@ -181,7 +177,7 @@ def _clusters(
 
 def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
     """One candidate per method. What was chosen on the test set is compared only with its like."""
-    tested, tried = _by_method(groups), _by_method(validated)
+    tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
     tables = ({group.table for group in same if group.table} for same in tested.values())
     shared = Counter(name for names in tables for name in names)
     choices = {method: choose(tested[method], tried[method], shared) for method in sorted(tested)}
@@ -197,8 +193,5 @@ def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Can
     ]
 
 
-def _by_method(groups: Iterable[Group]) -> defaultdict[str, list[Group]]:
-    by_method = defaultdict(list)
-    for group in groups:
-        by_method[group.first.row["method"]].append(group)
-    return by_method
+def _by_method(groups: Iterable[Group]) -> dict[str, list[Group]]:
+    return grouped((group.first.row["method"], group) for group in groups)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from dpbench.config.settings import ADDED_TO_METHODS, OFF_VALUES, SCIENTIFIC, leaves, varying_keys
 from dpbench.records.digest import with_current_options
+from dpbench.system.grouping import grouped
 
 EXCLUDED = ("seed", "privacy", "diagnostics")
 MAX_SETTINGS = 3
@@ -50,9 +51,7 @@ def differences(configs: Sequence[dict]) -> list[str]:
         _select(choices, groups) | _select(settings, others)
         for choices, settings in zip(options, flat, strict=True)
     ]
-    same_parts: dict[str, list[dict[str, object]]] = {}
-    for part, settings in zip(parts, flat, strict=True):
-        same_parts.setdefault(repr(part), []).append(settings)
+    same_parts = grouped(zip(map(repr, parts), flat, strict=True))
     more = {key: varying_keys(settings) for key, settings in same_parts.items()}
     return [
         _text(part | _select(settings, more[repr(part)]))

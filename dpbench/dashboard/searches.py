@@ -14,6 +14,7 @@ from dpbench.dashboard.values import DASH, finite_number, with_unit
 from dpbench.records.folder import SEARCH
 from dpbench.records.reading import text_of
 from dpbench.system.files import files_in
+from dpbench.system.grouping import grouped
 from dpbench.tables.counts import counted
 
 FIRST, LAST = "trial", "n"
@@ -43,10 +44,8 @@ class Search:
 
 def searches(folder: Path) -> list[Card]:
     """A card for each table and task that was searched."""
-    groups: dict[str, list[Search]] = {}
-    for path in files_in(folder / SEARCH, "*.csv"):
-        if one := _search(path):
-            groups.setdefault(one.study, []).append(one)
+    found = filter(None, map(_search, files_in(folder / SEARCH, "*.csv")))
+    groups = grouped((one.study, one) for one in found)
     return [_card(study, group) for study, group in groups.items()]
 
 

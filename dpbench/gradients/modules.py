@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from dpbench.gradients.layers import FALLBACK, LayerGradient, LayerRule, ModuleCall, rule_of
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 from dpbench.system.seeds import torch_state
 
 AdjointKey = nn.Module | str
@@ -58,11 +59,9 @@ class TrackedModule:
 
     def zeros(self, units: int) -> list[Tensor]:
         """Gradients [units, d] of zero for each of its layers, for a pass that does not call it."""
-        layers: dict[str, list[nn.Parameter]] = {}
-        for name, parameter in self.module.named_parameters():
-            if parameter.requires_grad:
-                layers.setdefault(name.rpartition(".")[0], []).append(parameter)
-        sizes = [sum(p.numel() for p in layer) for layer in layers.values()]
+        trained = ((name, p) for name, p in self.module.named_parameters() if p.requires_grad)
+        layers = grouped((name.rpartition(".")[0], p.numel()) for name, p in trained)
+        sizes = map(sum, layers.values())
         return [next(self.module.parameters()).new_zeros(units, size) for size in sizes]
 
     @property

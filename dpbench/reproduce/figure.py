@@ -25,8 +25,8 @@ from dpbench.records.record import Record
 from dpbench.reproduce.search_trials import search_trials
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import one_of
-from dpbench.tables.conditions import row_name
 from dpbench.tables.edition import PAPER_SCALE
 from dpbench.tables.grid import Grid
 
@@ -76,13 +76,9 @@ def check_figure(table: TableFile) -> None:
 
 def remarks(target: Target, records: Iterable[Record]) -> list[str]:
     """Sentences on runs that diverged, whose curves end early, and on non-finite gradients."""
-    diverged: dict[str, list[int]] = {}
-    counts: dict[str, list[tuple[int, int]]] = {}
-    for record in records:
-        row = row_name(target.condition_of(record.config), target.method_of(record.config))
-        counts.setdefault(row, []).append((record.config["seed"], nonfinite_gradients(record)))
-        if record.status == DIVERGED:
-            diverged.setdefault(row, []).append(record.config["seed"])
+    runs = [(target.row_of(record.config), record.config["seed"], record) for record in records]
+    diverged = grouped((row, seed) for row, seed, run in runs if run.status == DIVERGED)
+    counts = grouped((row, (seed, nonfinite_gradients(run))) for row, seed, run in runs)
     return [
         *(
             f"{row} diverged with seed {', '.join(map(str, sorted(seeds)))}."

@@ -11,6 +11,7 @@ from dpbench.records.record import Record
 from dpbench.reproduce.render import judged_claims
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 from dpbench.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.tables.claims.grids import gap_text
 from dpbench.tables.conditions import row_name
@@ -85,11 +86,11 @@ def _plans(claims: Iterable[JudgedClaim], power: float) -> Iterator[Plan]:
 
 def _seconds(target: Target, records: Iterable[Record]) -> Mapping[str, float]:
     """The mean seconds of a run of each row; rows whose records do not say are left out."""
-    seconds: dict[str, list[float]] = {}
-    for record in records:
-        if taken := record.provenance.get("seconds"):
-            row = row_name(target.condition_of(record.config), target.method_of(record.config))
-            seconds.setdefault(row, []).append(taken)
+    seconds = grouped(
+        (target.row_of(record.config), taken)
+        for record in records
+        if (taken := record.provenance.get("seconds"))
+    )
     return {row: statistics.fmean(taken) for row, taken in seconds.items()}
 
 

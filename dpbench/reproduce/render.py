@@ -26,6 +26,7 @@ from dpbench.reproduce.figure import Picture, picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
 from dpbench.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.reproduce.target import BUDGET, Target
+from dpbench.system.grouping import grouped
 from dpbench.tables.claims.comparisons import JudgedClaim
 from dpbench.tables.conditions import conditions_of, row_name
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
@@ -168,9 +169,7 @@ def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
     """Why rows have no runs; in a table with arms, each reason with the names of its rows."""
     if not target.table.has_arms:
         return list(reasons.values())
-    by_reason: dict[str, list[str]] = {}
-    for row, reason in reasons.items():
-        by_reason.setdefault(reason, []).append(row)
+    by_reason = grouped((reason, row) for row, reason in reasons.items())
     return [f"No runs of {'; '.join(rows)}: {reason}" for reason, rows in by_reason.items()]
 
 

@@ -219,6 +219,10 @@ class Target:
                 return condition.label
         raise UserError(f"the run {digest(dict(config))} is under no condition of {self.name}.")
 
+    def row_of(self, config: Mapping[str, Any]) -> str:
+        """The name of a run's row."""
+        return row_name(self.condition_of(config), self.method_of(config))
+
     def method_of(self, config: Mapping[str, Any]) -> str:
         """The method of a run, or its arm where the table has arms."""
         if not self.table.has_arms:

@@ -22,6 +22,7 @@ from dpbench.search.selection import (
     is_regression,
     ranked,
 )
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import spelled_number
 from dpbench.tables.counts import counted
 from dpbench.tables.grid import Grid, epsilon_text
@@ -206,9 +207,7 @@ def shown_epsilon(trial: Trial, accountant: AccountantName) -> str:
 
 def _reasons(trial: Trial) -> str:
     """The reasons of a trial's failures, each once with its seeds."""
-    reasons: dict[str, list[str]] = {}
-    for seed, reason in trial.failures.items():
-        reasons.setdefault(reason, []).append(seed)
+    reasons = grouped((reason, seed) for seed, reason in trial.failures.items())
     return "; ".join(f"seed {', '.join(seeds)}: {reason}" for reason, seeds in reasons.items())
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dpbench.metrics.paired_t import LEVEL
+from dpbench.system.grouping import grouped
 from dpbench.tables.columns import Column
 from dpbench.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Edition
 from dpbench.tables.published import Published
@@ -172,10 +173,7 @@ def rule(edition: Edition) -> str:
 
 def _margins(edition: Edition) -> str:
     """`acc_a, acc_b 0.5; loss_a 2 %`."""
-    columns: dict[str, list[str]] = {}
-    for column in edition.columns:
-        if column.judged:
-            columns.setdefault(str(column.margin), []).append(column.name)
+    columns = grouped((str(c.margin), c.name) for c in edition.columns if c.judged)
     return "; ".join(f"{', '.join(names)} {margin}" for margin, names in columns.items())
 
 

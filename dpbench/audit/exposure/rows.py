@@ -28,6 +28,7 @@ from dpbench.records.record import Record
 from dpbench.reproduce.target import Target
 from dpbench.reproduce.target_runs import execute, plan_runs
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 from dpbench.system.progress import counting
 from dpbench.system.validate import integer
 from dpbench.training.run import Run
@@ -86,10 +87,7 @@ def shadow_runs(target: Target) -> dict[str, list[Record]]:
     if unavailable:
         raise UserError(f"{target.stem} lacks runs: {next(iter(unavailable.values()))}")
     rows = {path.stem: row for path, row in runs.rows.items()}
-    records: dict[str, list[Record]] = {}
-    for record in found:
-        records.setdefault(rows[record.digest], []).append(record)
-    return records
+    return grouped((rows[record.digest], record) for record in found)
 
 
 def _rows_of(

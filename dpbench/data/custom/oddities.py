@@ -8,6 +8,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from dpbench.data.custom.columns import REGRESSION, Columns
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted
 
 FEW = 20
@@ -89,9 +90,7 @@ def warn_of_unseen(
 
 def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categories") -> None:
     """Warn of the first categories that differ only in case and in spaces. name: what has them."""
-    alike: dict[str, list[str]] = {}
-    for text in sorted(categories):
-        alike.setdefault(" ".join(text.split()).casefold(), []).append(text)
+    alike = grouped((" ".join(text.split()).casefold(), text) for text in sorted(categories))
     if several := next((texts for texts in alike.values() if len(texts) > 1), None):
         warnings.warn(
             f"{name} has {' and '.join(map(quoted, several))}, which are different {what}: spell "

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from dpbench.gradients.engine import zeroed
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import squared_norms
+from dpbench.system.grouping import grouped
 
 NormLayer = (
     nn.modules.batchnorm._BatchNorm
@@ -128,9 +129,7 @@ def fallback(call: ModuleCall) -> list[Rows]:
 
     axes = (0 if call.perturbation else None, 0, 0)
     rows = vmap(of_row, axes, randomness="different")(named, call.a, call.b)
-    layers: dict[str, list[Tensor]] = {}
-    for name in named:
-        layers.setdefault(name.rpartition(".")[0], []).append(rows[name].reshape(len(call.b), -1))
+    layers = grouped((n.rpartition(".")[0], rows[n].reshape(len(call.b), -1)) for n in named)
     return [Rows(call.over_views(torch.cat(parts, 1))) for parts in layers.values()]
 
 

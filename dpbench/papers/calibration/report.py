@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dpbench.papers.calibration.laboratory import FINER, Finding
 from dpbench.papers.calibration.properties import TOLERANCE
+from dpbench.system.grouping import grouped
 from dpbench.tables.counts import counted, tally
 from dpbench.tables.grid import Grid, grid_of
 from dpbench.tables.published import PublishedTable
@@ -153,9 +154,7 @@ def grids(checked: Sequence[PropertyClaim], findings: Sequence[Finding]) -> list
 
 
 def _main(checked: Sequence[PropertyClaim]) -> Grid:
-    rows: dict[str, list[str]] = {}
-    for claim in checked:
-        rows.setdefault(claim.label, []).append(f"{_yes_no(claim)}: {claim.verdict}")
+    rows = grouped((claim.label, f"{_yes_no(claim)}: {claim.verdict}") for claim in checked)
     lines = tuple((label, *texts) for label, texts in rows.items())
     names = dict.fromkeys(claim.name for claim in checked)
     return Grid("What the theorems guarantee, and our verdict", ("clipping", *names), lines)

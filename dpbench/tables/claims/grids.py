@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from dpbench.metrics.paired_t import LEVEL
+from dpbench.system.grouping import grouped
 from dpbench.tables.claims.claim import Claim
 from dpbench.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.tables.conditions import row_name
@@ -99,10 +100,8 @@ def chance_line(judged: Sequence[JudgedClaim]) -> str:
 
 def power_line(judged: Sequence[JudgedClaim]) -> str:
     """The smallest gaps that the seeds can show, by quantity."""
-    shown: dict[str, list[Comparison]] = {}
-    for comparison in (c for j in judged for c in j.comparisons if c.gaps):
-        if comparison.test.deviation > 0:
-            shown.setdefault(comparison.quantity.name, []).append(comparison)
+    compared = (c for j in judged for c in j.comparisons if c.gaps and c.test.deviation > 0)
+    shown = grouped((comparison.quantity.name, comparison) for comparison in compared)
     if not shown:
         return ""
     sizes = ", ".join(f"{name} {_smallest(found)}" for name, found in shown.items())

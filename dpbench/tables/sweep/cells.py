@@ -19,6 +19,7 @@ from dpbench.records.other_seeds import settings_but_seed
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
 from dpbench.system.errors import UserError, nearest
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted, spelled_number
 from dpbench.tables.cells import standard_deviation
 from dpbench.tables.conditions import setting
@@ -208,14 +209,13 @@ def varied_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
     plain = [json.loads(settings_but_seed(config)) for config in configs]
     keys = {*varying_keys([dict(leaves(settings)) for settings in plain])}
     groups = {key.removeprefix("choices.").split(".")[0] for key in keys}
-    alike: dict[str, list[dict[str, Any]]] = {}
-    options: dict[str, set[str]] = {}
-    for config, settings in zip(configs, plain, strict=True):
-        chosen = {g: o for g, o in config["choices"].items() if g in groups}
-        for group, option in chosen.items():
-            options.setdefault(group, set()).add(option)
-        alike.setdefault(json.dumps(chosen, sort_keys=True), []).append(dict(leaves(settings)))
-    several = {group for group, found in options.items() if len(found) > 1}
+    chosen = [{g: o for g, o in c["choices"].items() if g in groups} for c in configs]
+    options = grouped(pair for choices in chosen for pair in choices.items())
+    alike = grouped(
+        (json.dumps(choices, sort_keys=True), dict(leaves(settings)))
+        for choices, settings in zip(chosen, plain, strict=True)
+    )
+    several = {group for group, found in options.items() if len({*found}) > 1}
     return several | {key for same in alike.values() for key in varying_keys(same)}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dpbench.records.other_seeds import settings_but_seed
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 
 MACHINE = ("device", "threads")
 """What seconds are compared on, in the provenance of a record."""
@@ -24,11 +25,9 @@ def within(seconds: float, records: Sequence[Record]) -> list[Record]:
             f"seconds={seconds:g} compares times on one machine, and these runs differ in "
             f"{' or '.join(MACHINE)}: select those of one."
         )
-    taken: dict[str, list[float]] = {}
-    for record in records:
-        taken.setdefault(settings_but_seed(record.config), []).append(
-            record.measured.get("seconds", math.inf)
-        )
+    taken = grouped(
+        (settings_but_seed(r.config), r.measured.get("seconds", math.inf)) for r in records
+    )
     means = {settings: statistics.fmean(values) for settings, values in taken.items()}
     kept = [r for r in records if means[settings_but_seed(r.config)] <= seconds]
     if not kept:
