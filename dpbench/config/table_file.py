@@ -12,7 +12,7 @@ from dpbench.config.buildable import TARGET
 from dpbench.metrics.metric import Better
 from dpbench.privacy.guarantee import DEFAULT_CLAIM
 from dpbench.system.schema import parsed
-from dpbench.system.validate import Count, Share
+from dpbench.system.validate import Count, Positive, Share, Whole
 
 Value = str | int | float | None
 """A value of a setting that a table varies."""
@@ -73,10 +73,10 @@ class ColumnEntry(Part, frozen=True):
 
     metric: str
     """a metric of the records, or `test/worst_group_accuracy`, the lowest accuracy of a group"""
-    factor: float | UnsetType = UNSET
+    factor: Positive | UnsetType = UNSET
     """multiplies the metric, 100 for percent; by default the registry's, and required for metrics
     not in the registry"""
-    digits: int | UnsetType | None = UNSET
+    digits: Whole | UnsetType | None = UNSET
     """number of decimals, by default the registry's; null for three significant digits"""
     better: Better | UnsetType = UNSET
     """`higher` or `lower`, by default the registry's"""

@@ -18,7 +18,7 @@ from dpbench.diagnostics.observer import Observer
 from dpbench.mechanism.step import PrivateStep
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Count, Share, integer, one_of
+from dpbench.system.validate import Count, Share, one_of
 
 EXAMPLES = ("batch", "probe", "all")
 
@@ -43,12 +43,10 @@ class BiasDiagnostics:
     chunk: Count
     groups: list[int] | None
     quantiles: list[Share]
-    sizes: list[int]
+    sizes: list[Count]
     repeats: Count
 
     def __post_init__(self) -> None:
-        for size in self.sizes:
-            integer("diagnostics.sizes", size)
         one_of("diagnostics.examples", self.examples, EXAMPLES)
 
     def observer(

@@ -9,7 +9,7 @@ from dpbench.execution.attempt import attempt
 from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.execution.run_config import RunConfig
 from dpbench.system.errors import UserError, first_line, show_warnings_as_messages
-from dpbench.system.validate import Count, Positive, integer
+from dpbench.system.validate import Count, Positive, Whole
 
 GRACE = 10.0
 """Seconds for cancelled runs to finish their step and write a checkpoint."""
@@ -26,13 +26,9 @@ class Ray:
 
     address: str | None
     cpus: Count
-    gpus: int
+    gpus: Whole
     memory_gb: Positive
-    retries: int
-
-    def __post_init__(self) -> None:
-        for name in ("gpus", "retries"):
-            integer(f"launcher.{name}", getattr(self, name), least=0)
+    retries: Whole
 
     @contextmanager
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts[RunConfig]]:

@@ -11,7 +11,7 @@ from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.execution.run_config import RunConfig
 from dpbench.system.errors import UserError, show_warnings_as_messages
 from dpbench.system.interrupts import hung_up
-from dpbench.system.validate import Count, Positive, integer, one_of, quoted
+from dpbench.system.validate import Count, Positive, Whole, one_of, quoted
 
 CLUSTERS = ("slurm", "local")
 
@@ -44,11 +44,11 @@ class Slurm:
     cluster: str
     partition: str | None
     minutes: Count
-    gpus: int
+    gpus: Whole
     cpus: Count
     memory_gb: Positive
     at_once: Count
-    requeues: int
+    requeues: Whole
     account: str | None = None
     qos: str | None = None
     constraint: str | None = None
@@ -57,8 +57,6 @@ class Slurm:
 
     def __post_init__(self) -> None:
         one_of("launcher.cluster", self.cluster, CLUSTERS)
-        for name in ("gpus", "requeues"):
-            integer(f"launcher.{name}", getattr(self, name), least=0)
         for name, pattern in NAMES.items():
             value = getattr(self, name)
             if value is not None and not re.fullmatch(pattern, value):

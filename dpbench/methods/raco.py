@@ -16,7 +16,7 @@ from dpbench.mechanism.gradient import Gradient, ReleasedState
 from dpbench.mechanism.method import Inapplicable, Method
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system.seeds import torch_state_kept
-from dpbench.system.validate import fraction, one_of, positive
+from dpbench.system.validate import Positive, Share, one_of
 
 CONSTRAINTS, RATES = ("demographic_parity", "equalized_odds"), ("hard", "soft")
 
@@ -33,11 +33,11 @@ GUARANTEE = Guarantee(
 def raco(
     bound: float,
     constraint: str,
-    slack: float,
-    dual_learning_rate: float,
-    dual_bound: float,
+    slack: Share,
+    dual_learning_rate: Positive,
+    dual_bound: Positive,
     rates: str,
-    temperature: float,
+    temperature: Positive,
     histogram_noise_ratio: float,
 ) -> Method:
     """Descent in theta, and ascent in the dual variables of rate constraints (Yaghini et al. 2026).
@@ -88,11 +88,6 @@ class Duals:
     values: Tensor | None = field(default=None, compare=False)
     shares: Tensor | None = field(default=None, compare=False)  # s
     steps: Tensor | None = field(default=None, compare=False)  # a scalar
-
-    def __post_init__(self) -> None:
-        fraction("method.slack", self.slack, zero=True, one=True)
-        positive("method.dual_learning_rate", self.learning_rate)
-        positive("method.dual_bound", self.bound)
 
     @property
     def cells(self) -> int:
@@ -151,9 +146,6 @@ class Lagrangian(Gradient):
     temperature: float
     hard: bool
     duals: Duals
-
-    def __post_init__(self) -> None:
-        positive("method.temperature", self.temperature)
 
     def bind(self, problem: Problem) -> Self:
         dataset, groups = problem.dataset, len(problem.dataset.groups)

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Count, positive, quoted
+from dpbench.system.validate import Count, Positive, quoted
 
 
 class Adapted(nn.Module):
@@ -55,11 +55,10 @@ class Lora:
     """
 
     rank: Count
-    alpha: float
+    alpha: Positive
     targets: Sequence[str] | None
 
     def __post_init__(self) -> None:
-        positive("model.lora.alpha", self.alpha)
         listed = isinstance(self.targets, list | tuple) and self.targets
         if self.targets is not None and not (
             listed and all(isinstance(name, str) for name in self.targets)

@@ -29,6 +29,7 @@ MAX_QUOTED = 60
 """The most characters of a value that a message quotes."""
 
 Count = Annotated[int, Meta(ge=1)]
+Whole = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]

@@ -11,7 +11,7 @@ from dpbench.config.table_file import ColumnEntry
 from dpbench.metrics.metric import Better, Margin
 from dpbench.metrics.registry import parse_name
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, known_keys, positive, spelled_number
+from dpbench.system.validate import known_keys, spelled_number
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,6 @@ class Column:
     printed: str
     margin: Margin
     judged: bool = True
-
-    def __post_init__(self) -> None:
-        positive(f"factor in column {self.name}", self.factor)
-        if self.digits is not None:
-            integer(f"digits in column {self.name}", self.digits, least=0)
 
 
 def columns_of(entries: Mapping[str, ColumnEntry]) -> tuple[Column, ...]:

@@ -12,7 +12,7 @@ from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
 from dpbench.system.errors import UserError
-from dpbench.system.validate import positive
+from dpbench.system.validate import Positive
 
 AT_ONCE = 1024
 """Examples read at once."""
@@ -34,12 +34,8 @@ class PrivateNormalization:
     appendix B, with exact medians).
     """
 
-    noise_multiplier: float
-    median_noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        positive("normalization.noise_multiplier", self.noise_multiplier)
-        positive("normalization.median_noise_multiplier", self.median_noise_multiplier)
+    noise_multiplier: Positive
+    median_noise_multiplier: Positive
 
     note = (
         "The mean and deviation of each channel are measured with noise on the training examples, "

@@ -25,7 +25,7 @@ from dpbench.models.architecture import LOSSES
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.privacy.ledger import Poisson, Step
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, integer, positive
+from dpbench.system.validate import Fraction, Positive, fraction, integer, positive
 
 MAX_NOISE = 0.1
 """The standard deviation that the noise of all steps together may have in the mean gradient of the
@@ -65,21 +65,18 @@ class PrivateTemperature:
     """
 
     parameters: int
-    share: float
+    share: Fraction
     sample_rate: float
     steps: int
-    lr: float
-    bound: float
-    noise_multiplier: float
+    lr: Positive
+    bound: Positive
+    noise_multiplier: Positive
 
     def __post_init__(self) -> None:
         integer("temperature.parameters", self.parameters, most=2)
-        fraction("temperature.share", self.share)
         rate = positive("temperature.sample_rate", self.sample_rate)  # of which 1/rate is finite
         fraction("temperature.sample_rate", rate, one=True)
         integer("temperature.steps", self.steps, most=10_000)
-        for name in ("lr", "bound", "noise_multiplier"):
-            positive(f"temperature.{name}", getattr(self, name))
 
     @property
     def method(self) -> Method:

@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from dpbench.config.buildable import check_settings
 from dpbench.execution import sweep as sweeps
 from dpbench.execution.launcher import Failure
 from dpbench.execution.ray import Ray
@@ -64,6 +65,7 @@ def cluster(monkeypatch):
 
 def launcher(**changed):
     settings = {"address": None, "cpus": 2, "gpus": 1, "memory_gb": 3, "retries": 4}
+    check_settings(Ray, settings | changed, "launcher.")
     return Ray(**settings | changed)
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 import torch
 
+from dpbench.config.buildable import check_settings
 from dpbench.data.dataset import Batch
 from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.method import Method
@@ -17,12 +18,13 @@ constraints = pytest.mark.parametrize("constraint", CONSTRAINTS)
 
 
 def made(**changes) -> Method:
-    usual = {
+    settings = {
         **{"bound": 0.5, "constraint": "demographic_parity", "slack": 0.05, "rates": "soft"},
         **{"dual_learning_rate": 0.5, "dual_bound": 2.0, "temperature": 0.5},
-        "histogram_noise_ratio": 5.0,
+        **{"histogram_noise_ratio": 5.0, **changes},
     }
-    return raco(**{**usual, **changes}).bind(problem(Made()))
+    check_settings(raco, settings, "method.")
+    return raco(**settings).bind(problem(Made()))
 
 
 def after(method: Method, *answers: list) -> Method:

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from dpbench.config.buildable import check_settings
 from dpbench.config.compose import compose
 from dpbench.data.dataset import Batch
 from dpbench.gradients import make_engine
@@ -285,7 +286,7 @@ def test_names_of_targets_are_checked():
         with pytest.raises(UserError, match=r"write \[query, value\]"):
             Lora(2, 4.0, targets)
     with pytest.raises(UserError, match=r"model\.lora\.alpha"):
-        Lora(2, 0.0, None)
+        check_settings(Lora, {"rank": 2, "alpha": 0.0, "targets": None}, "model.lora.")
     with pytest.raises(UserError, match=r"needs model\.lora"):
         replace(VIT, train="lora", lora=None)
 

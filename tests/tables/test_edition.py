@@ -39,7 +39,7 @@ def test_columns_and_rows_keep_their_order(edition):
         ({"columns": {}}, "columns must name at least one"),
         ({"columns": {"x": {**COLUMN, "better": "more"}}}, "table.columns.x.better must be"),
         ({"columns": {"x": {**COLUMN, "factor": "100"}}}, "table.columns.x.factor must be"),
-        ({"columns": {"x": {**COLUMN, "digits": -1}}}, "digits in column x"),
+        ({"columns": {"x": {**COLUMN, "digits": -1}}}, "table.columns.x.digits must be a whole"),
         (
             {"claims": {"x": {**CLAIM, "bettr": ["fair"]}}},
             "no 'bettr' in table.claims.x: did",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpbench.data.dataset import Batch, Dataset
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Share, integer, one_of
+from dpbench.system.validate import Share, Whole, integer, one_of
 
 MAX_VIEWS = 10_000
 PADDINGS = ("reflect", "zero")
@@ -29,14 +29,13 @@ class ShiftsFlips:
     """
 
     views: int
-    shift: int
+    shift: Whole
     padding: str
     flip: str
     probability: Share
 
     def __post_init__(self) -> None:
         integer("augmentation.views", self.views, most=MAX_VIEWS)
-        integer("augmentation.shift", self.shift, least=0)
         one_of("augmentation.padding", self.padding, PADDINGS)
         one_of("augmentation.flip", self.flip, FLIPS)
 

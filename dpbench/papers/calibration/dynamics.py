@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpbench.system.validate import positive
+from dpbench.system.validate import Positive
 
 Velocity = Callable[[Tensor], Tensor]
 """Maps the gradient G [D] at the next time to the velocity dw/dt [D]; stateful."""
@@ -39,10 +39,7 @@ class Descent:
 class HeavyBall:
     """dw/dt = -m and dm/dt = G - r m (Equations C.1 and C.2). friction: r."""
 
-    friction: float
-
-    def __post_init__(self) -> None:
-        positive("friction", self.friction)
+    friction: Positive
 
     def start(self, dt: float) -> Velocity:
         return _with_momentum(dt, lambda time: self.friction)
@@ -63,13 +60,9 @@ class Adam:
     memory, square_memory: a1 and a2, in units of time.
     """
 
-    memory: float
-    square_memory: float
-    xi: float
-
-    def __post_init__(self) -> None:
-        for name in ("memory", "square_memory", "xi"):
-            positive(name, getattr(self, name))
+    memory: Positive
+    square_memory: Positive
+    xi: Positive
 
     def start(self, dt: float) -> Velocity:
         momentum = _with_momentum(dt, lambda time: 1 / self.memory)
@@ -81,10 +74,7 @@ class Adam:
 class AdaGrad:
     """dw/dt = -G / sqrt(v + xi), dv/dt = G^2 (Equations C.7 and C.8 with p = 1 and q = 0)."""
 
-    xi: float
-
-    def __post_init__(self) -> None:
-        positive("xi", self.xi)
+    xi: Positive
 
     def start(self, dt: float) -> Velocity:
         scale = _root_of_squares(dt, 1.0, 0.0, self.xi)
@@ -95,12 +85,8 @@ class AdaGrad:
 class RmsProp:
     """dw/dt = -G / sqrt(v + xi), dv/dt = (G^2 - v)/a (Equations C.7 and C.8 with p = q = 1/a)."""
 
-    square_memory: float
-    xi: float
-
-    def __post_init__(self) -> None:
-        for name in ("square_memory", "xi"):
-            positive(name, getattr(self, name))
+    square_memory: Positive
+    xi: Positive
 
     def start(self, dt: float) -> Velocity:
         scale = _root_of_squares(dt, 1 / self.square_memory, 1 / self.square_memory, self.xi)

@@ -9,6 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from dpbench.clipping import Abadi, Global, Layerwise
+from dpbench.config.buildable import check_settings
 from dpbench.papers.calibration.dynamics import AdaGrad, Adam, HeavyBall, Nesterov, RmsProp
 from dpbench.papers.calibration.flow import Steps, follow
 from dpbench.papers.calibration.laboratory import Finding, FlowSettings
@@ -151,7 +152,7 @@ def test_what_the_theorem_says_is_what_is_measured():
 
 def test_settings_of_optimisers_and_problems_are_checked():
     with pytest.raises(UserError, match="friction must be a positive number"):
-        HeavyBall(0)
+        check_settings(HeavyBall, {"friction": 0}, "")
     with pytest.raises(UserError, match="rows of equal length"):
         Examples([[1.0], [1.0, 2.0]], [1.0, 2.0])
 
