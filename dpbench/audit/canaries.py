@@ -37,12 +37,10 @@ class Patterns(Protocol):
     def model(self) -> nn.Module:
         """A model that is linear in its parameters, which are 0, of inputs [B, 1] that are the
         canaries' numbers; the gradient of its output is the pattern, a vector of norm 1."""
-        ...
 
     def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
         """Sums [m] over the coordinates that each canary moves: of `up` [D] where it moves them up,
         of `down` [D] where it moves them down."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -20,15 +20,12 @@ class Stepper(Protocol):
 
     def configure(self, lr: float, noise_multiplier: float) -> None:
         """Set both for the next steps."""
-        ...
 
     def weights(self) -> Tensor:
         """The trainable weights [D] on the CPU, in the order of the model's parameters."""
-        ...
 
     def wait(self) -> None:
         """Block until all steps are done."""
-        ...
 
 
 class TorchStepper:

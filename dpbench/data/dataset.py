@@ -150,33 +150,27 @@ class Dataset(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of one input, without the batch axis."""
-        ...
 
     @property
     def task(self) -> str:
         """`classification`, or `regression`, where targets are numbers."""
-        ...
 
     @property
     def classes(self) -> int:
         """The number of a model's outputs: the number of classes, or 1 for regression."""
-        ...
 
     @property
     def groups(self) -> tuple[str, ...]:
         """Names of the groups, in the order of their numbers."""
-        ...
 
     @property
     def train_size(self) -> int: ...
     @property
     def notes(self) -> tuple[str, ...]:
         """What the protocol reads from the data without accounting, one sentence each."""
-        ...
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read (and if necessary download) the data; `seed` only determines the split."""
-        ...
 
 
 def check_loaded(dataset: Dataset, data: Data) -> None:

@@ -51,4 +51,3 @@ class Diagnostics(Protocol):
 
     def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
         """An observer of `step`; test: the split that the run is evaluated on."""
-        ...

@@ -42,4 +42,3 @@ class Launcher(Protocol[Run]):
         jobs: processes, if the launcher can choose. folder: for the launcher's own files. Raises
         UserError if the launcher is not available.
         """
-        ...

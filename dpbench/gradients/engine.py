@@ -36,33 +36,26 @@ class Gradients(Protocol):
     @property
     def norms(self) -> Tensor:
         """L2 norms [B]."""
-        ...
 
     @property
     def layer_norms(self) -> Tensor:
         """L2 norms per layer [B, L]."""
-        ...
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """sum_i factors_i g_i [D]; factors [B], or [B, L] with one factor per layer."""
-        ...
 
     def dot(self, vector: Tensor) -> Tensor:
         """<g_i, vector> [B] for a vector [D]."""
-        ...
 
     @property
     def rounding(self) -> Tensor:
         """How far the terms of `weighted_sum` may be from the exact gradients, per layer [B, L]."""
-        ...
 
     def double(self) -> "Gradients":
         """The same gradients, for exact inner products in float64."""
-        ...
 
     def stack(self) -> Tensor:
         """All gradients [B, D], materialised."""
-        ...
 
     def blocks(self) -> Iterator[Tensor]:
         """The columns of `stack` from left to right, a few at a time [B, d]."""
@@ -99,7 +92,6 @@ class Engine(Protocol):
 
     def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
         """The gradients at theta, or at theta plus `shift`; theta itself does not change."""
-        ...
 
     def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         """forward(*tensors) [B, ...], where row i depends on the rows i of the tensors alone.
@@ -107,7 +99,6 @@ class Engine(Protocol):
         forward: a pass of the model without gradients, and what is computed row by row from it.
         tensors: each [B, ...], the model's inputs first; B at least 1.
         """
-        ...
 
 
 def shift_vector(shift: Shift) -> Tensor:

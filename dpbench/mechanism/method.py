@@ -28,11 +28,9 @@ class NoiseRule(Protocol):
         self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
     ) -> float:
         """The noise multiplier at the start of a run; UserError for unsupported optimisers."""
-        ...
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
         """The schedule with the noise schedule derived; UserError if that is impossible."""
-        ...
 
 
 class Inapplicable(UserError):

@@ -49,7 +49,6 @@ class Sampler(Protocol):
 
         An epoch depends only on the state of the stream when its first batch is drawn.
         """
-        ...
 
 
 class PoissonSampler:

@@ -33,19 +33,15 @@ class Stream(Protocol):
     @property
     def device(self) -> torch.device:
         """The device of the generated bits."""
-        ...
 
     def bits(self, size: int) -> Tensor:
         """Independent draws [size] int64, uniform over all 2^64 values."""
-        ...
 
     def derived(self, purpose: str) -> "Stream":
         """An independent stream, whatever the position of this one."""
-        ...
 
     def state_dict(self) -> dict:
         """Key and position. As sensitive as the data: anyone who has them can remove the noise."""
-        ...
 
     def load_state_dict(self, state: dict) -> None: ...
 

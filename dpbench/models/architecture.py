@@ -18,7 +18,6 @@ class Architecture(Protocol):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """A model from inputs [B, *shape] to outputs [B, classes], freshly initialised."""
-        ...
 
 
 UNSUITABLE = "the model cannot be trained: "

@@ -19,16 +19,13 @@ class SymmetricProfile(Protocol):
     @property
     def largest(self) -> float:
         """The epsilon beyond which delta stays constant."""
-        ...
 
     @property
     def rounding(self) -> float:
         """A bound of the relative round-off in a delta."""
-        ...
 
     def at(self, epsilons: np.ndarray) -> np.ndarray:
         """Deltas at epsilons of at least 0, upper bounds up to `rounding`."""
-        ...
 
 
 class DirectedProfile(ABC):

@@ -28,27 +28,21 @@ class Examples(Protocol):
 
     def probes(self, bound: float) -> Mapping[str, Batch]:
         """Batches of SIZE examples, by what they have in common."""
-        ...
 
     def usual(self, bound: float) -> Batch:
         """Three large examples and a small one."""
-        ...
 
     def many(self, bound: float) -> Batch:
         """MANY large examples."""
-        ...
 
     def tiny(self, bound: float) -> Batch:
         """Four examples with tiny gradients."""
-        ...
 
     def copies(self, bound: float, number: int) -> Batch:
         """So many times the same large example."""
-        ...
 
     def unlike(self, bound: float) -> Unlike:
         """Batches whose gradients differ much."""
-        ...
 
 
 def one_hot(

@@ -59,12 +59,9 @@ class Peer(Protocol):
 
     def steps(self) -> Iterator[StepRelease]:
         """All steps of the task, one by one."""
-        ...
 
     def history(self) -> list[tuple[float, float, int]]:
         """What the library has accounted for: (noise multiplier, sampling rate, steps)."""
-        ...
 
     def epsilon(self, delta: float) -> float:
         """The library's epsilon for the steps it has taken."""
-        ...

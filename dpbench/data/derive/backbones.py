@@ -29,17 +29,14 @@ class Backbone(Hashable, Protocol):
     @property
     def title(self) -> str:
         """What it is called in messages and notes."""
-        ...
 
     def untrained(self) -> nn.Module: ...
 
     def trained(self, file: Path) -> nn.Module:
         """The network with a file's weights; UserError for those of another network."""
-        ...
 
     def constants(self) -> Constants:
         """What its published weights expect; UserError where that is not known."""
-        ...
 
 
 @dataclass(frozen=True)

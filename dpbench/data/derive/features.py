@@ -31,24 +31,19 @@ class Features(Protocol):
     @property
     def note(self) -> str:
         """The note on privacy, or ""."""
-        ...
 
     def shape_of(self, dataset: Dataset) -> tuple[int, ...]:
         """The shape of an input's features; UserError for data that have none."""
-        ...
 
     def check_files(self) -> None:
         """UserError if a file is missing that the features are computed with."""
-        ...
 
     def file_name(self, inputs: str) -> str:
         """The name of a file of features, without suffix. inputs: the checksum of the inputs."""
-        ...
 
     def extractor(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
         """A function from inputs [B, ...] to features [B, ...], both on the CPU; each example's
         features depend on that example alone. device: computes them, if it is of use."""
-        ...
 
 
 def with_features(dataset: Dataset, features: Features, device: str) -> Dataset:

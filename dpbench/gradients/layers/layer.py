@@ -45,15 +45,12 @@ class LayerGradient(Protocol):
     def squared_norms(self) -> Tensor:
         """Upper bounds on the squared norms of the terms of `write_sum` [B], in float64 (see
         `dpbench.gradients.norms`)."""
-        ...
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         """Write sum_i factors_i g_i to out [d], for factors [B]."""
-        ...
 
     def dot(self, vector: Tensor) -> Tensor:
         """<g_i, vector> [B] for a vector [d]."""
-        ...
 
     def rounding(self) -> Tensor:
         """How far the terms of `write_sum` may be from the exact gradients [B], in float64; here,
@@ -62,11 +59,9 @@ class LayerGradient(Protocol):
 
     def double(self) -> "LayerGradient":
         """The same gradients, for exact inner products in float64."""
-        ...
 
     def stack(self) -> Tensor:
         """All g_i, materialised [B, d]."""
-        ...
 
     def blocks(self) -> Iterator[Tensor]:
         """The columns of `stack` from left to right, a few at a time."""
@@ -74,7 +69,6 @@ class LayerGradient(Protocol):
 
     def excluding(self, examples: Tensor) -> "LayerGradient":
         """The same gradients for `write_sum`, set to zero for these examples [B] bool."""
-        ...
 
 
 class Perturbation(NamedTuple):

@@ -24,7 +24,6 @@ class Dynamics(Protocol):
 
     def start(self, dt: float) -> Velocity:
         """The velocity from rest at time 0, in steps of dt."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -107,15 +107,12 @@ class Log(Protocol):
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """step: the number of steps done when the numbers were measured."""
-        ...
 
     def figure(self, name: str, png: bytes, points: "pd.DataFrame") -> None:
         """A picture, and the numbers in it."""
-        ...
 
     def finish(self, record: Record) -> None:
         """Log the metrics and the privacy of the finished run, and close."""
-        ...
 
 
 class Tracker(Protocol):
