@@ -20,7 +20,6 @@ from dpbench.diagnostics.batch import (
 )
 from dpbench.diagnostics.decomposition import cosine, decompose
 from dpbench.mechanism.step import PrivateStep
-from dpbench.system.errors import UserError
 
 
 def measure(
@@ -146,13 +145,9 @@ def bias_over_batch_sizes(
 
     Figures 5 and 6 of Knolle et al. 2023 at one point of a run; the caller averages over repeats.
     One entry per batch, drawn without replacement and not augmented: columns `batch_size`, `repeat`
-    and the names of `measure`. generator: draws the batches, on any device.
-
-    Raises UserError for a size above that of the training split.
+    and the names of `measure`. sizes: from 1 to that of the training split. generator: draws the
+    batches, on any device.
     """
-    for size in sizes:
-        if not 1 <= size <= len(train):
-            raise UserError(f"batch size {size} is not in the range from 1 to {len(train)}.")
     columns: dict[str, list] = defaultdict(list)
     for size in sizes:
         for repeat in range(repeats):

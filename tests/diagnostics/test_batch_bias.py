@@ -13,7 +13,6 @@ from dpbench.methods.clipping_errors import Exchange
 from dpbench.methods.dpsgd_f import Groupwise
 from dpbench.methods.dpsgd_global import GlobalAdapt
 from dpbench.models.architecture import cross_entropy
-from dpbench.system.errors import UserError
 
 GROUPS = [0, 1, 1, 2] * 8
 QUANTILES = [0.0, 0.3, 0.5, 1.0]
@@ -349,11 +348,3 @@ def test_batches_are_drawn_from_their_generator_alone_and_nothing_moves(small):
     assert str(one) == str(same) != str(other)
     assert torch.equal(step.engine.parameters.theta, theta)
     assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize("size", [0, 33])
-def test_a_batch_size_that_the_split_does_not_have_is_refused(small, size):
-    split = small.split(GROUPS)
-    step = of_seam(small, split, Abadi(0.4), "dpsgd")
-    with pytest.raises(UserError, match=f"batch size {size} is not in the range from 1 to 32"):
-        bias_over_batch_sizes(step, split, [4, size], 1, torch.Generator())

@@ -185,6 +185,7 @@ def test_an_empty_batch_is_measured_as_unknown_and_the_next_as_ever(small):
         ({"examples": "sample"}, "diagnostics.examples=sample is unknown"),
         ({"quantiles": [0.5, 1.5]}, "diagnostics.quantiles must be a number from 0 to 1"),
         ({"quantiles": ["half"]}, "diagnostics.quantiles must be a list of numbers"),
+        ({"sizes": [0]}, "each of diagnostics.sizes must be a whole number of at least 1"),
     ],
 )
 def test_invalid_settings_are_refused(changes, sentence):
