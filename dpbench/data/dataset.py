@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol
 
@@ -216,17 +217,12 @@ class DerivedDataset:
 
     base: Dataset
 
-    @property
-    def name(self) -> str:
-        return self.base.name
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.base.shape
-
-    @property
-    def task(self) -> str:
-        return self.base.task
+    name = property(attrgetter("base.name"))
+    shape = property(attrgetter("base.shape"))
+    task = property(attrgetter("base.task"))
+    classes = property(attrgetter("base.classes"))
+    groups = property(attrgetter("base.groups"))
+    train_size = property(attrgetter("base.train_size"))
 
     @property
     def vocabulary(self) -> int | None:
@@ -239,18 +235,6 @@ class DerivedDataset:
     @property
     def random_size(self) -> bool:
         return has_random_size(self.base)
-
-    @property
-    def classes(self) -> int:
-        return self.base.classes
-
-    @property
-    def groups(self) -> tuple[str, ...]:
-        return self.base.groups
-
-    @property
-    def train_size(self) -> int:
-        return self.base.train_size
 
     @property
     def note(self) -> str:
