@@ -18,12 +18,7 @@ from dpbench.audit.canaries import (
     worst_case_norm,
 )
 from dpbench.audit.inference import Scores
-from dpbench.audit.scores import (
-    AllocationScores,
-    MatchedFilter,
-    ScoreAccumulator,
-    WholeRunScores,
-)
+from dpbench.audit.scores import AllocationScores, MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.audit.tradeoff import Account
 from dpbench.config.names import with_variant
 from dpbench.mechanism.step import PrivateStep, Recorder

@@ -16,11 +16,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict
-from omegaconf.errors import (
-    GrammarParseError,
-    InterpolationResolutionError,
-    OmegaConfBaseException,
-)
+from omegaconf.errors import GrammarParseError, InterpolationResolutionError, OmegaConfBaseException
 
 from dpbench.config import buildable, search_path
 from dpbench.config.chosen_options import composed

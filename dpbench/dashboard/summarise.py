@@ -70,10 +70,7 @@ class Summary:
         return self._names[key]
 
     def data(
-        self,
-        tables: list[dict],
-        unreadable: Sequence[Unreadable],
-        published: Published = NOTHING,
+        self, tables: list[dict], unreadable: Sequence[Unreadable], published: Published = NOTHING
     ) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
         best = self._best()

@@ -135,11 +135,7 @@ def _quantile(values: Tensor, q: float) -> Tensor:
 
 
 def bias_over_batch_sizes(
-    step: PrivateStep,
-    train: Split,
-    sizes: Sequence[int],
-    repeats: int,
-    generator: torch.Generator,
+    step: PrivateStep, train: Split, sizes: Sequence[int], repeats: int, generator: torch.Generator
 ) -> dict[str, list]:
     """`measure` on random batches of several sizes, at the current parameters.
 

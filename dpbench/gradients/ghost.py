@@ -294,10 +294,7 @@ class Ghost:
         return SharedParameters({**self.parameters.named, **substitutes}, self._tracked)
 
     def _forward(
-        self,
-        batch: Batch,
-        values: dict[str, Tensor],
-        following: AbstractContextManager[object],
+        self, batch: Batch, values: dict[str, Tensor], following: AbstractContextManager[object]
     ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
         """Losses [B K], and the calls of the tracked modules, in the modules' order."""
         self._calls, self._rows = {}, len(batch)

@@ -182,13 +182,7 @@ class Moments(Gradients):
     """
 
     def __init__(
-        self,
-        losses: Tensor,
-        z: Tensor,
-        classes: Tensor,
-        number: int,
-        shares: Tensor,
-        second: float,
+        self, losses: Tensor, z: Tensor, classes: Tensor, number: int, shares: Tensor, second: float
     ):
         self.losses, self._z, self._classes, self._shares = losses, z, classes, shares
         self._number, self._second = number, second

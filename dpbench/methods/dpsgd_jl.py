@@ -38,12 +38,7 @@ AS_PUBLISHED = Guarantee(
 
 
 def dpsgd_jl(
-    bound: Bounds,
-    projections: Projections,
-    failure: Fraction,
-    clip: str,
-    style: str,
-    variant: str,
+    bound: Bounds, projections: Projections, failure: Fraction, clip: str, style: str, variant: str
 ) -> Method:
     """DP-SGD with norms from JL projections (Bu et al. 2021, "Fast and memory efficient DP-SGD via
     JL projections"; 2023, Algorithm 2).

@@ -24,11 +24,7 @@ PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "m
 
 
 def dpsgld(
-    bound: Bounds,
-    prior_precision: NonNegative,
-    law: str,
-    clip: str = "abadi",
-    style: str = "flat",
+    bound: Bounds, prior_precision: NonNegative, law: str, clip: str = "abadi", style: str = "flat"
 ) -> Method:
     """theta - lr (sum_i C_i g_i/B - grad log p(theta)/n) + noise (Bu et al. 2023, Algorithm 3).
 

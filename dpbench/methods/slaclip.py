@@ -27,12 +27,7 @@ JOINT_QUERY = CountQuery(1.0, before=False, relative=True, joint=True)
 
 
 def slaclip(
-    bound: float,
-    slots: int,
-    clip_learning_rate: float,
-    beta: float,
-    least: float,
-    most: float,
+    bound: float, slots: int, clip_learning_rate: float, beta: float, least: float, most: float
 ) -> Method:
     """DP-SGD with the clip `Slack` (Zou et al. 2026, SlaClip).
 

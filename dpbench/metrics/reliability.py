@@ -43,10 +43,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
             "confidence": _histogram(examples.confidences),
             "true_class": _histogram(truth),
         },
-        "interval": {
-            "level": CONFIDENCE,
-            **{name: list(ends) for name, ends in intervals.items()},
-        },
+        "interval": {"level": CONFIDENCE, **{name: list(ends) for name, ends in intervals.items()}},
         "temperature": {
             **temperature.effect_of_scaling(outputs, targets)._asdict(),
             "note": temperature.CAVEAT,

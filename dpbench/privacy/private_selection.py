@@ -24,14 +24,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpbench.privacy.accountants import (
-    ORDERS,
-    Accountant,
-    epsilon_of,
-    pld,
-    rdp,
-    renyi_divergences,
-)
+from dpbench.privacy.accountants import ORDERS, Accountant, epsilon_of, pld, rdp, renyi_divergences
 from dpbench.privacy.entries import MAX_FAILURE, Unaccountable
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.noise_ends import unhidden

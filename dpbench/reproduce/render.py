@@ -131,10 +131,7 @@ def _claimed(privacy: Statement, accountant: str) -> float | None:
 
 
 def _figure(
-    target: Target,
-    drawn: Picture,
-    records: list[Record],
-    not_run: NotRun,
+    target: Target, drawn: Picture, records: list[Record], not_run: NotRun
 ) -> dict[str, bytes]:
     """The page of a figure, its numbers and its verdicts."""
     table = target.table

@@ -22,13 +22,7 @@ from dpbench.records.digest import digest
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of
 from dpbench.tables.claims.claim import Claim, claims_of
-from dpbench.tables.conditions import (
-    Condition,
-    conditions_of,
-    restricted_to,
-    row_name,
-    setting,
-)
+from dpbench.tables.conditions import Condition, conditions_of, restricted_to, row_name, setting
 from dpbench.tables.edition import PAPER_SCALE, Edition
 
 T = TypeVar("T")

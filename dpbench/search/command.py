@@ -70,10 +70,7 @@ def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _run_batch(
-    request: SearchRequest,
-    trials: list[list[str]],
-    previous: int,
-    outcomes: Outcomes,
+    request: SearchRequest, trials: list[list[str]], previous: int, outcomes: Outcomes
 ) -> Iterator[Trial]:
     """The trials of several configurations. previous: the number of trials before them."""
     runs = [run for overrides in trials for run in request.runs(overrides)]

@@ -9,11 +9,7 @@ from dpbench.data.derive.users import Units
 from dpbench.mechanism.method import Method
 from dpbench.mechanism.schedules import UNCHANGED, Schedules, run_lengths
 from dpbench.privacy.calibrate import calibrate, check_target
-from dpbench.privacy.ledger import (
-    Ledger,
-    Sampling,
-    Step,
-)
+from dpbench.privacy.ledger import Ledger, Sampling, Step
 from dpbench.system.errors import UserError
 from dpbench.system.validate import fraction, positive
 

@@ -53,10 +53,7 @@ class PrivateNormalization:
     @property
     def step(self) -> Step:
         """The four releases, for the ledger."""
-        both = (
-            ("norms", self.median_noise_multiplier),
-            ("sum", self.noise_multiplier),
-        )
+        both = (("norms", self.median_noise_multiplier), ("sum", self.noise_multiplier))
         releases = (
             Release(f"{what} of the channels' mean {power}", GaussianMechanism(multiplier))
             for power in ("values", "squares")

@@ -88,10 +88,7 @@ def _record(
         metrics=(metrics if complete else dict.fromkeys(metrics, math.nan))
         | noisy_score(run, outputs, data.test),
         privacy=_privacy(run, planned, training),
-        provenance={
-            **provenance(training.step, device, run.precision, training.usage),
-            **code,
-        },
+        provenance={**provenance(training.step, device, run.precision, training.usage), **code},
         status="complete" if complete else DIVERGED,
         history=training.history,
         diagnostics=(training.observer.series() if training.observer else {})

@@ -68,12 +68,7 @@ CONTENDERS: dict[str, Make] = {
 
 
 def audit_contender(
-    name: str,
-    run: Run,
-    canaries: int,
-    nominal: float | None,
-    confidence: float,
-    game: str,
+    name: str, run: Run, canaries: int, nominal: float | None, confidence: float, game: str
 ) -> Audit:
     """Attack a library at the run's sampling rate, noise, number of steps, delta and seed.
 

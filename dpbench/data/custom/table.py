@@ -105,11 +105,7 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRo
 
 
 def _unusable(
-    cells: Mapping[str, pd.Series],
-    frame: pd.DataFrame,
-    columns: Columns,
-    name: str,
-    test: TestRows,
+    cells: Mapping[str, pd.Series], frame: pd.DataFrame, columns: Columns, name: str, test: TestRows
 ) -> UserError:
     """The refusal of cells, true in each column, that are empty or not finite numbers."""
     column, first = next(iter(cells.items()))
