@@ -12,7 +12,7 @@ import torch
 
 from dpbench.data.caches import ensure_cached
 from dpbench.data.dataset import Data, Split
-from dpbench.data.fetch.download import Source, altered_file, fetch, writing
+from dpbench.data.fetch.download import Source, altered_file, fetch, write_member
 from dpbench.data.fetch.library import library
 from dpbench.data.tokens import Tokens
 from dpbench.system.errors import UserError
@@ -97,19 +97,17 @@ class Snli:
 
 def unpack(folder: Path) -> None:
     """Extract the training and test files below `folder` from the publishers' archive."""
-    ensure_cached([folder / TRAIN], lambda parts: _extract(folder, TRAIN, parts[0]))
+    ensure_cached([folder / TRAIN], lambda parts: _extract(folder, parts[0]))
     test = folder / TEST.path
     if not test.exists():
-        with writing(test):
-            part = test.with_name(f"{test.name}.part")
-            _extract(folder, TEST.path, part)
-            part.replace(test)
+        with ZipFile(fetch(ARCHIVE, folder)) as archive:
+            write_member(archive.open(TEST.path), test)
 
 
-def _extract(folder: Path, member: str, path: Path) -> None:
+def _extract(folder: Path, path: Path) -> None:
     with (
         ZipFile(fetch(ARCHIVE, folder)) as archive,
-        archive.open(member) as packed,
+        archive.open(TRAIN) as packed,
         path.open("wb") as out,
     ):
         shutil.copyfileobj(packed, out)
