@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients.engine import Loss, MaterialisedGradients
+from dpbench.gradients.engine import Loss
 from dpbench.gradients.parameters import Parameters
 from dpbench.gradients.vmap import Vmap
 from dpbench.models.architecture import LOSSES
@@ -19,19 +19,15 @@ MAX_NUMBERS = 10**8
 
 
 class Network:
-    """A model in float64, and its gradients.
+    """A model in float64.
 
-    loss: from outputs [n, K] and targets to losses [n].
+    loss: from outputs [n, K] and targets to losses [n]. gradients: the engine of per-example ones.
     """
 
     def __init__(self, model: nn.Module, loss: Loss):
         self.model, self.loss = model.double(), loss
         self.parameters = Parameters(self.model)
-        self._losses = Vmap(self.model, loss, self.parameters)
-
-    def gradients(self, batch: Batch) -> MaterialisedGradients:
-        """Per-example gradients of the loss."""
-        return self._losses(batch)
+        self.gradients = Vmap(self.model, loss, self.parameters)
 
 
 def in_float64(run: Run, folder: Path, seed: int, count: int) -> Batch:

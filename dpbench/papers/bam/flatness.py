@@ -18,7 +18,6 @@ from dpbench.data.dataset import Batch
 from dpbench.execution.prepare import run_of
 from dpbench.gradients.engine import MaterialisedGradients
 from dpbench.gradients.penalised import penalised
-from dpbench.gradients.vmap import Vmap
 from dpbench.papers.network import Network, in_float64, initial_network
 from dpbench.reproduce.page import own_scale, page
 from dpbench.reproduce.target import Target
@@ -83,14 +82,14 @@ def descend(
     """Minimise one of the two objectives from the seed's initial weights."""
     batch = in_float64(run, folder, seed, setup.examples)
     network = initial_network(run, seed, setup.examples)
-    engine = Vmap(network.model, network.loss, network.parameters)
+    engine = network.gradients
     theta, gap = network.parameters.theta.data, float("inf")
     for _ in range(setup.steps):
-        gradients = network.gradients(batch)
+        gradients = engine(batch)
         gap = min(gap, gap_of(gradients, setup.weight))
         direction = gradients if minimised == PLAIN else penalised(engine, batch, setup.weight)
         theta -= setup.lr * direction.stack().mean(0)
-    gradients = network.gradients(batch)
+    gradients = engine(batch)
     norm_of_mean, mean_norm = _norms(gradients)
     loss, sharpness = gradients.losses.mean().item(), sharpness_of(network, batch)
     return DescentResult(minimised, seed, loss, norm_of_mean, mean_norm, sharpness, gap)
