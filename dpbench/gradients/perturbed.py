@@ -15,6 +15,7 @@ from torch import Tensor
 from dpbench.gradients.layers import LayerRule, Perturbation
 from dpbench.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.gradients.precision import at_least_float32
+from dpbench.gradients.row_check import graph_of
 
 
 class SharedParameters:
@@ -25,7 +26,7 @@ class SharedParameters:
 
     def used(self, losses: Tensor) -> set[TrackedModule]:
         """The modules that losses depend on, found by walking the graph to their parameters."""
-        leaves = {id(leaf) for leaf in _leaves(losses)}
+        leaves = {id(node.variable) for node in graph_of(losses) if hasattr(node, "variable")}
         return {
             tracked
             for tracked in self._tracked
@@ -115,16 +116,3 @@ class PerExampleParameters:
 
 
 PassParameters = SharedParameters | PerExampleParameters
-
-
-def _leaves(value: Tensor) -> Iterator[Tensor]:
-    """The leaf tensors in the graph of a value."""
-    visited, pending = set(), [value.grad_fn]
-    while pending:
-        node = pending.pop()
-        if node is None or node in visited:
-            continue
-        visited.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
-        pending.extend(following for following, _ in node.next_functions)

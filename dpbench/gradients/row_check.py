@@ -5,6 +5,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -146,7 +147,7 @@ class RowCheck:
         if not self._tracer:
             return
         with torch._C.DisableTorchFunction():  # this reading of the graph sets no hook
-            if any(isinstance(node, BackwardCFunction) for node in _graph(losses)):
+            if any(isinstance(node, BackwardCFunction) for node in graph_of(losses)):
                 self.alone = CODE
 
     def _refuse_use_outside(self, tensors: Sequence[Tensor]) -> None:
@@ -185,7 +186,7 @@ def _state_of(value: object, depth: int = 4) -> object:
     return None
 
 
-def _graph(x: Tensor) -> Iterator[object]:
+def graph_of(x: Tensor) -> Iterator[Any]:
     """The nodes of the graph that x was computed by."""
     nodes, seen = [x.grad_fn], set()
     while nodes:
