@@ -38,8 +38,7 @@ def play_cut(run: Run, trials: int) -> RunGame:
     usage, patterns = ResourceUsage(torch.device("cpu")), OneHotPatterns(COORDINATES)
     run = replace(on_canaries(run, limit + 1, patterns), batch_size=limit + 1, epochs=1)
     assert isinstance(run.dataset, Canaries)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that most batches are cut
+    with warnings.catch_warnings(action="ignore"):  # that most batches are cut
         planned = plan(run)
     step = private_step(run, planned, torch.device("cpu"))
     step.recorder = Recorder()

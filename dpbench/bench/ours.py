@@ -85,8 +85,7 @@ def _method(name: str) -> Method:
 
 def _engine(name: str, model: nn.Module, probe: Batch) -> Engine:
     """The engine of that name; CannotBeTimed with its warning if it falls back to another."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         try:
             engine = make_engine(name, model, cross_entropy, probe)
         except UserError as error:

@@ -6,7 +6,6 @@ import math
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -192,16 +191,9 @@ def _planned(config: str, accountant: str) -> tuple[Run, Plan]:
     # Over the defaults: records leave out settings of execution, and later ones that are off.
     run = build(compose([]) | with_current_names(json.loads(config)))
     run = replace(run, paper_accountant=accountant)
-    with _without_warnings():
+    # Warnings of plans are for whoever trains first, and name no record.
+    with warnings.catch_warnings(action="ignore"):
         return run, plan(run)
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Without the warnings of plans, which are for whoever trains first, and name no record."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 @functools.cache
@@ -238,7 +230,7 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
 
 def _retrained(record: Record) -> Record:
     overrides = overrides_of(record)
-    with tempfile.TemporaryDirectory() as folder, _without_warnings():
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
         again = load(load_or_run(run_config([*overrides, f"results_dir={folder}"]), quiet=True))
     assert again is not None
     return again

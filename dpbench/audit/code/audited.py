@@ -113,8 +113,7 @@ class Audited(ABC):
         is no result, and global generators are seeded."""
         kept = torch_state_kept(torch.device("cpu"))
         quiet = redirect_stdout(sys.stderr)
-        with errors_told(self.name), kept, warnings.catch_warnings(), quiet:
-            warnings.simplefilter("ignore")
+        with errors_told(self.name), kept, warnings.catch_warnings(action="ignore"), quiet:
             seed_globally(task.seed)
             yield
 

@@ -52,8 +52,7 @@ class Opacus:
         self.library = f"Opacus {version('opacus')} ({settings.label})"
         self._task = task
         model = _model(task.size, settings.column)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that secure_mode is off, which is the default
+        with warnings.catch_warnings(action="ignore"):  # that secure_mode is off, as by default
             self._engine = PrivacyEngine()
         private = self._engine.make_private(
             module=model,
@@ -78,8 +77,7 @@ class Opacus:
     def _step(self, inputs: Tensor, targets: Tensor) -> StepRelease:
         bound = float(self._optimizer.max_grad_norm)
         self._optimizer.zero_grad()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns about hooks without input gradients
+        with warnings.catch_warnings(action="ignore"):  # of torch, of hooks without input gradients
             self._criterion(self._model(inputs), targets).backward()
         self._optimizer.step()
         (weights,) = self._optimizer.params

@@ -107,8 +107,7 @@ def _setting_of(separator: str) -> str:
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, separator: str, as_text: tuple[str, ...], *_: int) -> pd.DataFrame:
     """The rows, cached until the file changes: its settings and its data are read separately."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ParserWarning)
+    with warnings.catch_warnings(action="error", category=ParserWarning):
         read = functools.partial(
             pd.read_csv, path, sep=separator, skipinitialspace=True, index_col=False
         )
