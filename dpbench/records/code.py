@@ -76,7 +76,7 @@ def _modules(targets: Iterable[str]) -> set[Path]:
 
 @functools.lru_cache(maxsize=1024)
 def _first_checksum(files: tuple[Path, ...]) -> str:
-    return _hex({_name_of(path): _first_read(path) for path in files})
+    return checksum_of({_name_of(path): _first_read(path) for path in files})
 
 
 @functools.cache
@@ -103,10 +103,11 @@ def is_stale(record: Record) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _checksum(files: tuple[tuple[Path, int], ...]) -> str:
-    return _hex({_name_of(path): path.read_bytes() for path, _ in files})
+    return checksum_of({_name_of(path): path.read_bytes() for path, _ in files})
 
 
-def _hex(contents: Mapping[Path, bytes]) -> str:
+def checksum_of(contents: Mapping[Path, bytes]) -> str:
+    """Twelve hex digits of a checksum of files' names and contents."""
     digest = hashlib.sha256()
     for name, content in contents.items():
         digest.update(f"{name}\0".encode() + content)

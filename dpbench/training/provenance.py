@@ -1,7 +1,6 @@
 """Provenance: the code, software, hardware and resources of a run."""
 
 import functools
-import hashlib
 import platform
 import subprocess
 import time
@@ -10,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from dpbench.mechanism.step import PrivateStep
+from dpbench.records.code import checksum_of
 from dpbench.system import memory
 from dpbench.system.paths import PACKAGE
 from dpbench.system.version import __version__
@@ -94,10 +94,8 @@ def _cpu_conditions() -> dict:
 @functools.cache
 def code() -> str:
     """Twelve hex digits of a checksum of the library's source, committed or not."""
-    digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        digest.update(f"{path.relative_to(PACKAGE)}\0".encode() + path.read_bytes())
-    return digest.hexdigest()[:12]
+    files = sorted(PACKAGE.rglob("*.py"))
+    return checksum_of({path.relative_to(PACKAGE): path.read_bytes() for path in files})
 
 
 @functools.cache
