@@ -147,8 +147,8 @@ def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> 
         numbers = sorted(number for number in tried if not isinstance(number, str))
         if key in outer and (end := _outer_end([float(other[key]) for other in values])):
             said.append(
-                f"`{key}={text}` is at the {end} end of `{outer[key].text}`: extend the range "
-                "there and search again."
+                f"`{key}={text}` is at the {end} end of what was tried of `{outer[key].text}`: "
+                "extend the range there, or make more trials."
             )
             continue
         if len(numbers) < max(2, len(tried)) or (at := spelled_number(text)) in numbers[1:-1]:
