@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from dpbench.config.tuned import trials_of
 from dpbench.execution.prepare import prepare
@@ -19,9 +19,6 @@ from dpbench.reproduce.target import Target, target_of
 from dpbench.search.expected_best import budgets, expected_best, shares
 from dpbench.tables.conditions import Condition, row_name
 from dpbench.tables.grid import Grid
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RESAMPLES, LEVEL = 1000, 0.95
 
@@ -134,7 +131,7 @@ def _cell(point) -> str:
     return f"{100 * point.expected_best:.1f} [{low:.1f}, {high:.1f}]"
 
 
-def _draw(title: str, data: pd.DataFrame, setup: TuningBudgetSettings) -> "Figure":
+def _draw(title: str, data: pd.DataFrame, setup: TuningBudgetSettings) -> Figure:
     conditions = list(dict.fromkeys(data["condition"]))
     figure = paper_figure(len(conditions), 0.8 + 1.6 * len(setup.metrics))
     grid = figure.subplots(len(setup.metrics), len(conditions), squeeze=False, sharex=True)

@@ -5,9 +5,9 @@ step size decreases, the curves of all noise multipliers coincide.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from dpbench.config.settings import CORRECTED
 from dpbench.figures.formats import images, legend_below, paper_figure, symbol, titled
@@ -25,9 +25,6 @@ from dpbench.tables.conditions import setting
 from dpbench.tables.grid import Grid
 from dpbench.tables.runs import Row
 from dpbench.tables.tidy import claims_file
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LR, SIGMA = "optimizer.lr", "privacy.noise_multiplier"
 
@@ -116,7 +113,7 @@ def _grid(gaps: pd.DataFrame) -> Grid:
     return Grid("Distances", head, tuple(lines))
 
 
-def draw(title: str, data: pd.DataFrame, gaps: pd.DataFrame) -> "Figure":
+def draw(title: str, data: pd.DataFrame, gaps: pd.DataFrame) -> Figure:
     """For each lr the curves of every sigma, then their distances against lr."""
     steps = sorted(data["lr"].unique(), reverse=True)
     figure = paper_figure(len(steps) + 1, 2.4)

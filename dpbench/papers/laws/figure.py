@@ -1,9 +1,10 @@
 """Epsilons of the same training under several sampling laws, beside what Poisson reports."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import pandas as pd
+from matplotlib.figure import Figure
 from msgspec import Meta
 
 from dpbench.figures.formats import images, legend_below, paper_figure, symbol, titled
@@ -25,9 +26,6 @@ from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, Fraction, Positive, integer
 from dpbench.tables.grid import Grid
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MAX_STEPS = 100_000
 """The most steps of an epoch."""
@@ -151,7 +149,7 @@ def _grid(data: pd.DataFrame) -> Grid:
     return Grid("", head, tuple(lines))
 
 
-def _draw(title: str, data: pd.DataFrame) -> "Figure":
+def _draw(title: str, data: pd.DataFrame) -> Figure:
     panels = list(data.groupby(["noise multiplier", "epochs"], sort=False))
     figure = paper_figure(len(panels), 2.7)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy import stats
 
 from dpbench.figures.formats import images, legend_below, paper_figure, titled
@@ -24,9 +25,6 @@ from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.system.validate import Count, Fraction, Positive, integer, number
 from dpbench.tables.grid import Grid
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
     "Gaussian, account of the sum": (stats.norm, lambda m, d: GaussianMechanism(m)),
@@ -129,7 +127,7 @@ def _error_grid(data: pd.DataFrame, signals: Sequence[float]) -> Grid:
     return Grid("", head, tuple(lines))
 
 
-def _draw(title: str, data: pd.DataFrame) -> "Figure":
+def _draw(title: str, data: pd.DataFrame) -> Figure:
     panels = list(data.groupby("dimension", sort=False))
     figure = paper_figure(len(panels), 2.4)
     axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]

@@ -1,10 +1,10 @@
 """Error rates of a private sign over accumulation, for gradients of several variances."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 from scipy import stats
 
 from dpbench.figures.formats import images, legend_below, paper_figure, titled
@@ -14,9 +14,6 @@ from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target
 from dpbench.system.validate import Count, Fraction, Positive
 from dpbench.tables.grid import Grid
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 WITHOUT = "without noise"
 SIGNS = {
@@ -110,7 +107,7 @@ def _grid(setup: SignVarianceSettings, data: pd.DataFrame) -> Grid:
     return Grid("", head, tuple(lines))
 
 
-def _draw(title: str, setup: SignVarianceSettings, data: pd.DataFrame) -> "Figure":
+def _draw(title: str, setup: SignVarianceSettings, data: pd.DataFrame) -> Figure:
     figure = paper_figure(len(setup.deviations), 2.4)
     axes = figure.subplots(1, len(setup.deviations), sharey=True, squeeze=False)[0]
     styles = {WITHOUT: ":", "Gaussian": "-", "Laplace": "-.", "logistic": "--"}
