@@ -64,7 +64,7 @@ def _compared(
 
     What was tuned at an edge of the range that it tried loses to nothing.
     """
-    metric, at_edge = entry.protocol.rules.metric, entry.protocol.target.at_edge
+    metric, undertuned = entry.protocol.rules.metric, entry.protocol.target.undertuned
     tests = {
         (label, row): _test(outcomes[label].tested, records, metric)
         for label, rows in baselines.items()
@@ -72,11 +72,11 @@ def _compared(
     }
     found = {}
     for (place, test), verdict in zip(tests.items(), judge([*tests.values()]), strict=True):
-        loser_at_edge = {
-            BETTER: row_name(*place) in at_edge,
+        loser_is_undertuned = {
+            BETTER: row_name(*place) in undertuned,
             WORSE: bool(_at_edge(outcomes[place[0]])),
         }
-        found[place] = test, UNDECIDED if loser_at_edge.get(verdict) else verdict
+        found[place] = test, UNDECIDED if loser_is_undertuned.get(verdict) else verdict
     return found
 
 

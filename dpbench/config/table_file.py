@@ -254,6 +254,12 @@ class TableFile(Part, frozen=True, kw_only=True):
     """the search whose choice each row takes (`results/search/NAME.csv`), with `{GROUP}` for an
     option and `{arm}` for the row; applied after the rules. No comparison is decided that a row
     loses whose search chose the outer tenth of the values it tried"""
+    tuned_at: dict[str, Value] = {}
+    """the settings that these searches were made at, if not at those of each condition. No
+    comparison is decided that a row loses under a condition with others"""
+    again: dict[str, str] = {}
+    """by row: that of the same method with the settings of another search. A difference from the
+    row is decided only if it is shown beside this one, too"""
     settings: list[Rule] = []
     """rules; all that match apply in order, later ones override"""
     scales: dict[str, Scale] = {}

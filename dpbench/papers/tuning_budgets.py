@@ -17,13 +17,10 @@ from dpbench.records.epsilon import rounded_up
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target, target_of
 from dpbench.search.expected_best import budgets, expected_best, shares
-from dpbench.tables.conditions import Condition, row_name
+from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import Grid
 
 RESAMPLES, LEVEL = 1000, 0.95
-
-SCORED = ("validation=0.2", "score_noise_multiplier=10")
-"""A trial of a private search: its score is noisy, and part of its epsilon."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +28,14 @@ class TuningBudgetSettings:
     """The settings of the figure.
 
     table: whose searches are read; metrics: of the validation split, a row of panels each, in which
-    larger is better; highlight: the arms that are drawn in colour.
+    larger is better; highlight: the arms that are drawn in colour; score_noise_multiplier: of the
+    scores of a private search.
     """
 
     table: str
     metrics: list[str]
     highlight: list[str]
+    score_noise_multiplier: float = 10.0
 
 
 def tuning_budgets(target: Target) -> dict[str, bytes]:
@@ -44,8 +43,12 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
     setup = target.computed_by(TuningBudgetSettings)
     tuned = target_of(setup.table, [])
     data = pd.DataFrame(_points(tuned, setup.metrics))
+    scored = ["validation=0.2", f"score_noise_multiplier={setup.score_noise_multiplier}"]
     costs = {
-        c.label: private_costs(tuned, c, sorted(set(data["trials"]))) for c in tuned.conditions
+        c.label: private_costs(
+            next(tuned.cells_of(c, "dpsgd")) + scored, sorted(set(data["trials"]))
+        )
+        for c in tuned.conditions
     }
     data["private_epsilon"] = [
         costs[condition][trials]
@@ -93,11 +96,10 @@ def interval(values: list[float], count: int) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def private_costs(tuned: Target, condition: Condition, counts: list[int]) -> dict[int, float]:
+def private_costs(overrides: list[str], counts: list[int]) -> dict[int, float]:
     """The epsilon of a private search of a geometric number of trials with each mean, of which one
-    trial is a run of DP-SGD with a noisy score; of one trial, its own."""
-    overrides = next(tuned.cells_of(condition, "dpsgd"))
-    run, planned = prepare(run_config([*overrides, *SCORED]))
+    trial is a run with a noisy score, which is part of its epsilon; of one trial, its own."""
+    run, planned = prepare(run_config(overrides))
     ledger, delta = planned.ledger, run.privacy.delta
     found = {}
     for count in counts:

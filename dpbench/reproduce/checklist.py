@@ -99,7 +99,7 @@ def _rules(metric: str, records: Iterable[Record]) -> str:
 
 def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """A line for each method but the baseline, or for the one that is asked for."""
-    entries, searches, at_edge = found
+    entries, searches, undertuned = found
     methods = list(dict.fromkeys(entry.method for entry in entries))
     for key in ("baseline", "method"):
         if given[key] and given[key] not in methods:
@@ -110,7 +110,7 @@ def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tup
         if method != given["baseline"]:
             ours = [entry for entry in entries if entry.method == method]
             search = searches.get(method, Search(0, False))
-            compared = Comparison(ours, others, given["metric"], search, at_edge)
+            compared = Comparison(ours, others, given["metric"], search, undertuned)
             yield method_name(method), *compared.answers()
 
 

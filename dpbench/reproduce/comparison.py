@@ -30,14 +30,14 @@ BySeed = dict[int | str, float]
 class Comparison:
     """The runs of a method and of a baseline, by a metric.
 
-    at_edge: names of rows whose search ended at an end of the range that it tried.
+    undertuned: names of rows that may want other settings.
     """
 
     ours: Sequence[Entry]
     others: Sequence[Entry]
     metric: str
     search: Search
-    at_edge: Collection[str]
+    undertuned: Collection[str]
 
     def answers(self) -> Iterator[str]:
         """The cells of a line, after the name of the method."""
@@ -84,7 +84,7 @@ class Comparison:
 
     @property
     def _verdicts(self) -> list[Verdict]:
-        """By condition; one that is lost by a row at the edge of its range is undecided."""
+        """By condition; one that is lost by a row that may want other settings is undecided."""
         margin = parse_name(self.metric).margin
         tests = [
             paired_test(gaps, margin.at(statistics.fmean(self._pairs[c][1].values())))
@@ -93,7 +93,9 @@ class Comparison:
         verdicts = judge([test.scaled(self._sign) for test in tests])
         losers = {WORSE: self.ours[0].method, BETTER: self.others[0].method}
         return [
-            UNDECIDED if row_name(condition, losers.get(verdict, "")) in self.at_edge else verdict
+            UNDECIDED
+            if row_name(condition, losers.get(verdict, "")) in self.undertuned
+            else verdict
             for condition, verdict in zip(self._gaps, verdicts, strict=True)
         ]
 

@@ -1,4 +1,4 @@
-"""The runs, searches and edges of a table or a folder that a checklist is answered from."""
+"""The runs, and searches of a table or a folder that a checklist is answered from."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -36,11 +36,11 @@ class Search(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The runs to answer from, the searches by method, and the names of rows at an edge."""
+    """The runs to answer from, the searches by method, and the rows that may want others."""
 
     entries: Sequence[Entry]
     searches: Mapping[str, Search]
-    at_edge: Collection[str]
+    undertuned: Collection[str]
 
 
 def evidence_of_table(target: Target, folder: Path) -> Evidence:
@@ -67,7 +67,7 @@ def evidence_of_records(target: Target, records: Iterable[Record], folder: Path)
     for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
         trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1
     searches = {method: Search(number, False) for method, number in trials.items()}
-    return Evidence(entries, searches, target.at_edge)
+    return Evidence(entries, searches, target.undertuned)
 
 
 def _text_of(file: Path) -> str:

@@ -23,7 +23,7 @@ from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of
 from dpbench.tables.claims.claim import Claim, claims_of
 from dpbench.tables.conditions import Condition, conditions_of, restricted_to, row_name, setting
-from dpbench.tables.edition import PAPER_SCALE, Edition
+from dpbench.tables.edition import AT_EDGE, ELSEWHERE, PAPER_SCALE, Edition
 
 T = TypeVar("T")
 
@@ -158,13 +158,31 @@ class Target:
             conditions=tuple(self.labels),
             scale_label=self.scale_label,
             claims=self.claims,
-            at_edge=tuple(self.at_edge),
+            undertuned=self.undertuned,
         )
 
     @property
-    def at_edge(self) -> list[str]:
-        """The names of the rows whose settings a search chose at an end of the values it tried."""
-        return [row for row, search in self.searches.items() if chose_an_edge(search)]
+    def undertuned(self) -> dict[str, str]:
+        """What is said of the rows that may want other settings, by name: those whose search chose
+        an end of the values it tried, or was made under another condition."""
+        found = {}
+        for row, search in self.searches.items():
+            if chose_an_edge(search):
+                found[row] = AT_EDGE
+            elif not self._is_searched(row):
+                found[row] = ELSEWHERE
+        return found
+
+    def _is_searched(self, row: str) -> bool:
+        """Whether a row has the settings that its search was made at; a budget of privacy is none
+        for the baseline, which is not private."""
+        is_private = row.rpartition(", ")[2] != self.table.baseline
+        settings = self.table.tuned_at.items()
+        needed = ((k, v) for k, v in settings if is_private or not k.startswith("privacy"))
+        try:
+            return Condition(tuple(needed)).is_met_by(self._first[row].plain)
+        except KeyError as error:
+            raise UserError(f"table.tuned_at: its runs have no setting {error}.") from error
 
     @cached_property
     def searches(self) -> dict[str, str]:
@@ -172,13 +190,19 @@ class Target:
         rules = self.table.settings
         if not self.table.seeds or not (self.table.tuned or any(rule.tuned for rule in rules)):
             return {}
-        named = {}
-        for arm, condition in itertools.product(self.table.methods, self.conditions):
-            config = run_config(next(self.cells_of(condition, arm)))
-            named[row_name(condition.label, arm)] = search_of(
-                table_of(config["table"]), config["choices"]
-            )
+        named = {
+            row: search_of(table_of(config["table"]), config["choices"])
+            for row, config in self._first.items()
+        }
         return {row: search for row, search in named.items() if search}
+
+    @cached_property
+    def _first(self) -> dict[str, RunConfig]:
+        """The first run of each row, by the row's name."""
+        return {
+            row_name(condition.label, arm): run_config(next(self.cells_of(condition, arm)))
+            for arm, condition in itertools.product(self.table.methods, self.conditions)
+        }
 
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""

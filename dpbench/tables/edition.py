@@ -1,6 +1,6 @@
 """An edition of a table: its file, as its runs are judged at one scale."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,8 @@ from dpbench.tables.conditions import row_name
 STANDARD_ERROR = "standard error"
 STANDARD_DEVIATION = "standard deviation"
 PAPER_SCALE = "paper"
+AT_EDGE = "was tuned at the edge of its range"
+ELSEWHERE = "was tuned under another condition"
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class Edition:
     """A table's file at a scale.
 
     title: with what differs from the paper; conditions: labels, "" for a table that varies only its
-    methods; scale_label: "paper", or what differs from the paper's runs; at_edge: names of rows
-    whose settings a search chose at an end of the range that it tried.
+    methods; scale_label: "paper", or what differs from the paper's runs; undertuned: what is
+    said of rows that may want other settings, by name.
     """
 
     file: TableFile
@@ -33,12 +35,14 @@ class Edition:
     conditions: tuple[str, ...]
     scale_label: str
     claims: tuple[Claim, ...]
-    at_edge: tuple[str, ...]
+    undertuned: Mapping[str, str]
 
     def __post_init__(self) -> None:
         needed = {"spread": self.file.spread, "published_runs": self.file.published_runs}
         given = {key: value for key, value in needed.items() if value is not None}
         known_keys("the table", given, needed, required=needed)
+        again = {*self.file.again, *self.file.again.values()}
+        known_keys("again", dict.fromkeys(again), self.file.methods)
         _distinct("methods", self.file.methods)
         _distinct("seeds", self.file.seeds)
         _distinct("conditions", self.conditions)

@@ -1,7 +1,7 @@
 """Builds a table, ready to be rendered."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -13,7 +13,7 @@ from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.claims import grids as claim_grids
 from dpbench.tables.claims.comparisons import Evidence, JudgedClaim, evidence
 from dpbench.tables.claims.quantities import printed_table, quantity
-from dpbench.tables.edition import PAPER_SCALE, Edition
+from dpbench.tables.edition import AT_EDGE, ELSEWHERE, PAPER_SCALE, Edition
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
 from dpbench.tables.page import Block, Page
@@ -97,7 +97,8 @@ def build_table(
     cells = cells_of(edition, rows, published, not_run.reasons)
     privacy = privacy_grid(rows, epsilon, file.baseline, not_run.statements, paper_accountant)
     at_paper_scale = edition.scale_label == PAPER_SCALE
-    data = evidence(edition.conditions, rows, printed_table(edition, published), edition.at_edge)
+    found = evidence(edition.conditions, rows, printed_table(edition, published))
+    data = replace(found, undertuned=edition.undertuned, again=file.again)
     judged = judge(edition, data)
     order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
@@ -190,11 +191,22 @@ def _all_notes(
 
 
 def _notes_on_tuning(edition: Edition) -> Iterable[str]:
-    if edition.at_edge:
+    if at_edge := [row for row, why in edition.undertuned.items() if why == AT_EDGE]:
         yield (
             "Tuned at an edge of the range that was searched: "
-            f"{'; '.join(edition.at_edge)}. Another range might serve them better, so a comparison "
+            f"{'; '.join(at_edge)}. Another range might serve them better, so a comparison "
             "that one of them loses is undecided."
+        )
+    if ELSEWHERE in edition.undertuned.values():
+        searched = " and ".join(f"{key}={value}" for key, value in edition.file.tuned_at.items())
+        yield (
+            f"The searches were made at {searched}. Other settings might serve a row better under "
+            "other conditions, so a comparison that it loses there is undecided."
+        )
+    for method, again in edition.file.again.items():
+        yield (
+            f"A difference from {method} is decided only if it is shown beside {again}, too: what "
+            "is not may be the luck of a search."
         )
 
 

@@ -7,6 +7,7 @@ from dpbench.config import tuned
 from dpbench.config.compose import compose
 from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
+from dpbench.tables.edition import AT_EDGE, ELSEWHERE
 
 LINES = """\
 trial,method.bound,method.bands,optimizer.lr,n,validation/accuracy
@@ -75,4 +76,16 @@ def test_a_place_holder_that_is_no_option_is_refused():
 
 
 def test_rows_at_an_edge_are_named_by_the_table():
-    assert "dutch, epsilon 3, dpsgd" in target_of("frontier_table1", []).at_edge
+    assert target_of("frontier_table1", []).undertuned["dutch, epsilon 3, dpsgd"] == AT_EDGE
+
+
+def test_rows_tuned_under_another_condition_are_named_by_the_table():
+    found = target_of("frontier_table1", ["table.methods=[sgd,bam]"]).undertuned
+    assert {row for row, why in found.items() if why == ELSEWHERE} >= {
+        f"dutch, epsilon {epsilon}, bam" for epsilon in (1, 8)
+    }
+    assert found.get("dutch, epsilon 3, bam") != ELSEWHERE
+    assert found.get("dutch, epsilon 1, sgd") != ELSEWHERE, "it has no epsilon"
+    made_up = "table.tuned_at={rate:1}"
+    with pytest.raises(UserError, match=r"table.tuned_at: its runs have no setting 'rate'"):
+        _ = target_of("frontier_table1", ["table.methods=[dpsgd]", made_up]).undertuned

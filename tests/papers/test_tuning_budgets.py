@@ -43,6 +43,9 @@ def test_an_interval_covers_the_expected_best_of_equal_draws():
 @pytest.mark.slow
 def test_a_private_search_costs_more_the_more_trials_it_makes():
     target = target_of("frontier_table4", [])
-    costs = private_costs(target, target.conditions[0], [1, 2, 8])
+    scored = ["validation=0.2", "score_noise_multiplier=10"]
+    costs = private_costs(
+        [*next(target.cells_of(target.conditions[0], "dpsgd")), *scored], [1, 2, 8]
+    )
     assert costs[1] == pytest.approx(3, rel=0.02)
     assert costs[1] < costs[2] < costs[8] < math.inf

@@ -6,7 +6,7 @@ import pytest
 from dpbench.config.table_file import table_file
 from dpbench.tables.claims.claim import claims_of
 from dpbench.tables.conditions import Condition
-from dpbench.tables.edition import Edition
+from dpbench.tables.edition import AT_EDGE, Edition
 from dpbench.tables.not_run import NotRun
 from dpbench.tables.table import build_table
 
@@ -52,7 +52,8 @@ def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
     file = table_file({**PLAIN, **changes})
     claims = claims_of(file.claims, [Condition((("under", c),)) for c in conditions])
     settings = {"conditions": tuple(conditions), "scale_label": scale_label, "claims": claims}
-    return Edition(file, "toy_table1", file.title, **settings, at_edge=tuple(at_edge))
+    undertuned = dict.fromkeys(at_edge, AT_EDGE)
+    return Edition(file, "toy_table1", file.title, **settings, undertuned=undertuned)
 
 
 def toy_run(method, seed, accuracy, **changes):

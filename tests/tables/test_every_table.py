@@ -72,7 +72,7 @@ def made_up(edition, value):
 def judged(name, value, *claims):
     """The table of made-up values, with all of its claims or with those named."""
     edition, printed = known(name)
-    edition = replace(edition, claims=claims or edition.claims, at_edge=())
+    edition = replace(edition, claims=claims or edition.claims, undertuned={})
     nothing = {"epsilon": {}, "notes": ()}
     return build_table(edition, made_up(edition, value), printed, **nothing)
 

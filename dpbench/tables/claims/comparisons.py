@@ -2,8 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dpbench.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
 from dpbench.tables.claims.claim import Claim
@@ -19,8 +19,8 @@ class Comparison:
 
     gaps: the row's value - the other's for each of the seeds that both have; printed: the gap of
     the printed numbers; margin: the largest gap that does not matter; all in the quantity's unit.
-    favour: 1 where the claim needs gaps above `by`, -1 where below -by. excused: whether the loser
-    was tuned at an end of the range that was tried, which may be why.
+    favour: 1 where the claim needs gaps above `by`, -1 where below -by. excused: what else than the
+    methods may be why, such as a loser that was tuned at the edge of its range; "" if nothing is.
     """
 
     condition: str
@@ -33,7 +33,7 @@ class Comparison:
     favour: int
     by: float
     margin: float
-    excused: bool = False
+    excused: str = ""
     verdict: str = NOT_RUN
 
     @property
@@ -159,14 +159,15 @@ def judged_claim(claim: Claim, comparisons: Sequence[Comparison]) -> JudgedClaim
 class Evidence:
     """The data that claims are judged by: rows by name, and the printed numbers.
 
-    conditions: their labels; at_edge: the names of rows that a search tuned to an end of the range
-    that it tried.
+    conditions: their labels; undertuned: what is said of rows that may want other settings, by
+    name; again: by the name of a method, that of the same one with the settings of another search.
     """
 
     conditions: Sequence[str]
     rows: Mapping[str, Row]
     published: PrintedTable
-    at_edge: Set[str] = frozenset()
+    undertuned: Mapping[str, str] = field(default_factory=dict)
+    again: Mapping[str, str] = field(default_factory=dict)
 
     def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
@@ -216,7 +217,7 @@ class Evidence:
             by=claim.by,
             margin=self._margin(condition, row, than, quantity),
         )
-        return replace(found, excused=self._is_excused(found)) if gaps else found
+        return replace(found, excused=self._excuse(found)) if gaps else found
 
     def _margin(self, condition: str, row: str, than: str | float, quantity: Quantity) -> float:
         """The margin around the larger of the two values, of which print has no part."""
@@ -225,10 +226,20 @@ class Evidence:
         sizes = [abs(statistics.fmean(values.values())) for values in (ours, theirs) if values]
         return quantity.columns[0].margin.at(max(sizes, default=0.0))
 
-    def _is_excused(self, found: Comparison) -> bool:
-        """Whether the row that loses was tuned at an end of the range that was tried."""
-        name = found.loser
-        return isinstance(name, str) and self._full_name(found.condition, name) in self.at_edge
+    def _excuse(self, found: Comparison) -> str:
+        """Why no verdict on methods follows from a gap: the row that loses may want other settings,
+        or the gap is not shown where a method has those of another search."""
+        name = str(found.loser)
+        if why := self.undertuned.get(self._full_name(found.condition, name)):
+            return f"{name} {why}"
+        row = self.again.get(found.row, found.row)
+        than = self.again.get(str(found.than), found.than)
+        if row == than or (row, than) == (found.row, found.than):
+            return ""
+        gaps = self.gaps(found.condition, row, than, found.quantity)
+        beside = replace(found, seeds=tuple(gaps), gaps=tuple(gaps.values()))
+        other = row if row != found.row else than
+        return f"not shown beside {other}" if gaps and not _agree(found, beside) else ""
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
         row = self.rows.get(self._full_name(condition, name))
@@ -246,14 +257,22 @@ class Evidence:
         return dict.fromkeys(ours, float(than))
 
 
+def _agree(found: Comparison, beside: Comparison) -> bool:
+    """Whether a difference that one comparison shows is shown by the other, in the same direction;
+    True where it shows none."""
+    first, second = found.claimed, beside.claimed
+    if first.p_difference > LEVEL:
+        return True
+    return second.p_difference <= LEVEL and first.mean * second.mean > 0
+
+
 def evidence(
     conditions: Sequence[str],
     rows: Sequence[Row],
     published: PrintedTable,
-    at_edge: Sequence[str] = (),
 ) -> Evidence:
     """The evidence in rows; of several variants of a method, the first row counts."""
     first_rows: dict[str, Row] = {}
     for row in rows:
         first_rows.setdefault(row.name, row)
-    return Evidence(conditions, first_rows, published, frozenset(at_edge))
+    return Evidence(conditions, first_rows, published)

@@ -12,8 +12,6 @@ from dpbench.tables.counts import counted, tally
 from dpbench.tables.grid import NO_VALUE, Grid, interval_text, number, signed
 from dpbench.tables.verdict_words import FAILS, FORMS, NOT_RUN
 
-AT_EDGE = ": {} was tuned at the edge of its range"
-
 RULE = (
     "Claims: a gap is the row's value minus the other's, paired by seed, with its 95% interval by "
     "Student's t. A comparison holds if the gap is shown to lie on the claimed side; it does not "
@@ -58,7 +56,7 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
             gap_text(c),
             number(c.margin, None),
             _printed_text(c),
-            c.verdict + (AT_EDGE.format(c.loser) if c.excused else ""),
+            ": ".join(filter(None, (c.verdict, c.excused))),
         )
         for j in judged
         for c in j.comparisons

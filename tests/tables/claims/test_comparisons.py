@@ -206,6 +206,31 @@ def test_each_excused_comparison_names_the_row_that_loses(under_both):
     ]
 
 
+@pytest.mark.parametrize(
+    ("again", "verdict"),
+    [
+        pytest.param(0.02, "holds", id="shown beside both"),
+        pytest.param(0.1, "undecided: not shown beside mean", id="as good as the second search"),
+        pytest.param(0.2, "undecided: not shown beside mean", id="behind the second search"),
+    ],
+)
+def test_a_gap_counts_if_it_is_shown_beside_the_same_method_after_another_search(
+    run, plain, edition, again, verdict
+):
+    gains = {"dpsgd": 0, "mean": again, "fair": 0.1}
+    rows = [
+        run(method, seed, 0.5 + gain + seed / 10 + LITTLE * seed * gain)
+        for method, gain in gains.items()
+        for seed in (0, 1)
+    ]
+    file = {"methods": [*gains], "again": {"dpsgd": "mean"}}
+    asked = edition(**file, columns={"acc_a": plain["columns"]["acc_a"]})
+    table = build_table(asked, pd.DataFrame(rows), {}, epsilon={}, notes=())
+    (line,) = comparisons_grid(table.claims).rows
+    assert line[-1] == verdict
+    assert any("is decided only if it is shown beside mean" in note for note in table.notes)
+
+
 def test_the_rules_tell_of_a_size_where_a_claim_has_one(judged):
     claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["acc_a"]}
     without, with_size = (judged((0.75,), {**claim, "by": by}).claim for by in (0, -2))
