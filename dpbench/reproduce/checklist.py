@@ -19,7 +19,7 @@ from dpbench.reproduce.evidence import (
     evidence_of_records,
     evidence_of_table,
 )
-from dpbench.reproduce.target import Target, target_of
+from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.system.validate import key_values, path_of
@@ -62,11 +62,9 @@ def checklist(arguments: Sequence[str]) -> str:
         raise UserError("checklist needs a table or a folder first: dpbench checklist results.")
     given = key_values("checklist", DEFAULTS, rest)
     out = path_of("out", given["out"], "file")
-    is_table = name in options("table")
+    is_table = name.partition("-")[0] in options("table")
     folder = Path(given["results_dir"] if is_table else name)
-    found = (
-        evidence_of_table(target_of(name, []), folder) if is_table else evidence_of_folder(folder)
-    )
+    found = evidence_of_table(name, folder) if is_table else evidence_of_folder(folder)
     records = [entry.record for entry in found.entries]
     _check_metric(name, given["metric"], records)
     grid = _grid(name, found, given)

@@ -15,7 +15,7 @@ from dpbench.records.reading import Unreadable, text_of
 from dpbench.records.record import Record
 from dpbench.records.trial import is_trial
 from dpbench.reproduce.published import records_of
-from dpbench.reproduce.target import Target
+from dpbench.reproduce.target import Target, target_of
 from dpbench.system.errors import UserError
 from dpbench.system.files import files_in
 
@@ -43,11 +43,17 @@ class Evidence(NamedTuple):
     undertuned: Collection[str]
 
 
-def evidence_of_table(target: Target, folder: Path) -> Evidence:
-    """The runs of a table in its file of records, and the trials of its searches."""
-    path = folder / TABLES / f"{target.name}.{RECORDS}"
+def evidence_of_table(stem: str, folder: Path) -> Evidence:
+    """The runs of a table in its file of records, and the trials of its searches.
+
+    stem: the table's name, with the scale, `-part` or `-changed` that its files have.
+    """
+    name, *kinds = stem.split("-")
+    scales = target_of(name, []).table.scales
+    target = target_of(name, [f"scale={kind}" for kind in kinds if kind in scales])
+    path = folder / TABLES / f"{stem}.{RECORDS}"
     if not path.exists():
-        raise UserError(f"{path} does not exist: `dpbench reproduce {target.name}` makes it.")
+        raise UserError(f"{path} does not exist: `{target.command}` makes it.")
     return evidence_of_records(target, records_of(path), folder)
 
 

@@ -203,6 +203,14 @@ def test_the_page_of_a_comparison_has_it_at_its_foot():
     assert "## Checklist" not in texts(target, one)["md"]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["bam_table1-cpu_hour", "sign_table1-part"])
+def test_a_table_is_named_as_its_files_are(name, tmp_path):
+    text = checklist([name, f"out={tmp_path / 'c'}"])
+    assert text.startswith(f"# Checklist: {name}\n")
+    assert "\n| BAM | " in text or "\n| DP-SignSGD | " in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
