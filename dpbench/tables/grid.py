@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -12,6 +13,9 @@ from dpbench.records.epsilon import marked, rounded_up
 from dpbench.tables.cells import Cell
 
 NO_VALUE = "-"
+
+FORMULA = re.compile(r"\s*([=@]|[-+].*[A-Za-z]\s*[(|!'])")
+"""What a spreadsheet may compute: it begins like a formula, and is no signed number."""
 
 T = TypeVar("T")
 
@@ -34,9 +38,11 @@ class Grid:
 
 
 def csv_text(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A CSV file of a header and lines of as many texts."""
+    """A CSV file of a header and lines of as many texts; a spreadsheet shows what it would compute,
+    such as =A1, behind an apostrophe."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([head, *lines])
+    shown = (("'" + t if FORMULA.match(t) else t for t in line) for line in [head, *lines])
+    csv.writer(text, lineterminator="\n").writerows(shown)
     return text.getvalue()
 
 

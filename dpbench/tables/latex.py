@@ -59,4 +59,6 @@ def _line(texts: Sequence[str], width: int) -> str:
     *cells, last = (BOLD.sub(r"\\textbf{\1}", escape(text)) for text in texts)
     if len(texts) < width:
         last = rf"\multicolumn{{{width - len(cells)}}}{{l}}{{{last}}}"
-    return " & ".join([*cells, last]) + r" \\"
+    line = " & ".join([*cells, last]) + r" \\"
+    # Else the rule or the end of the line above would take it as an argument.
+    return f"{{{line[0]}}}{line[1:]}" if line[0] in "[*" else line

@@ -1,5 +1,6 @@
 """A page: what a command shows, as Markdown and as LaTeX."""
 
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from dpbench.tables.latex import escape, tabular
 
 MADE_BY = "Made by "
 """Before the command at the end of a page."""
+
+SPECIAL = re.compile(r"\||<(?=[A-Za-z/!?])|(?<=\])\(")
 
 Block = str | Grid | Sequence[str]
 """A paragraph in Markdown, a grid under its heading, or the sentences of a list."""
@@ -68,6 +71,7 @@ def _markdown(block: Block) -> str:
 
 
 def _line(texts: Sequence[str]) -> str:
-    """A row of a table; bars are escaped, and line breaks replaced, as they would end a cell."""
-    cells = (" ".join(text.split()).replace("|", "\\|") for text in texts)
+    """A row of a table; bars are escaped, and line breaks replaced, as they would end a cell, and
+    so is what would begin a tag or the address of a link."""
+    cells = (SPECIAL.sub(r"\\\g<0>", " ".join(text.split())) for text in texts)
     return f"| {' | '.join(cells)} |"

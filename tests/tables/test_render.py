@@ -1,11 +1,13 @@
 """What the renderers write, byte for byte."""
 
+import csv
+import re
 from pathlib import Path
 
 import pytest
 
-from dpbench.tables.grid import Grid, number
-from dpbench.tables.latex import ESCAPES, escape
+from dpbench.tables.grid import Grid, csv_text, number
+from dpbench.tables.latex import ESCAPES, escape, tabular
 from dpbench.tables.page import Page
 from dpbench.tables.published import Published
 from dpbench.tables.tidy import claims_csv, to_csv
@@ -154,6 +156,29 @@ def test_every_latex_file_compiles(tmp_path):
 def test_bars_and_line_breaks_stay_within_their_cell():
     text = Page("", [Grid("", ("a", "b"), (("|d|", "two\nlines"),))]).markdown.strip()
     assert text.splitlines()[-1] == r"| \|d\| | two lines |"
+
+
+@pytest.mark.parametrize("text", ["<img src=x>", "</b>", "[x](javascript:y)", "a < 3 [1, 2] (5)"])
+def test_no_cell_begins_a_tag_or_a_link(text):
+    row = Page("", [Grid("", ("a",), ((text,),))]).markdown.splitlines()[-1]
+    assert row.replace("\\", "") == f"| {text} |"
+    assert not re.search(r"(?<!\\)<[\w/]|\]\(", row)
+    assert ("\\" in row) == ("3" not in text)
+
+
+@pytest.mark.parametrize("text", ["=A1", "@SUM(A1)", " =A1", "+cmd|' /C calc'!A0", "-1+SUM(A1)"])
+def test_a_spreadsheet_computes_no_cell(text):
+    assert list(csv.reader([csv_text([text], [])])) == [[f"'{text}"]]
+
+
+@pytest.mark.parametrize("text", ["-", "-0.5", "+0.3 [-0.1, +0.7] (5)", "a=1", "1e-05"])
+def test_a_number_is_a_number_to_a_spreadsheet(text):
+    assert list(csv.reader([csv_text([text], [])])) == [[text]]
+
+
+def test_a_row_of_latex_is_no_argument_of_the_line_above():
+    lines = tabular("", Grid("", ("a", "b"), (("[8]", "1"), ("*", "2")))).splitlines()
+    assert lines[7:9] == [r"{[}8] & 1 \\", r"{*} & 2 \\"]
 
 
 def test_a_short_row_is_filled_up():
