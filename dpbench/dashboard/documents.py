@@ -45,7 +45,8 @@ def documents(folder: Path, others: Container[str], drawings: Container[str]) ->
 
 def pictures(folder: Path) -> dict[str, str]:
     """The pictures in `tables/*.svg` by name, up to MOST_BYTES, the smallest first."""
-    paths = sorted(files_in(folder / TABLES, "*.svg"), key=lambda path: path.stat().st_size)
+    files = filter(Path.is_file, files_in(folder / TABLES, "*.svg"))
+    paths = sorted(files, key=lambda path: path.stat().st_size)
     found: dict[str, str] = {}
     size = 0
     for path in paths:

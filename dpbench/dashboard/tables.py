@@ -1,6 +1,7 @@
 """The papers' tables for the page: our numbers beside the published ones, and tables not run."""
 
 import csv
+import io
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from dpbench.dashboard.documents import text_in
 from dpbench.records.folder import TABLES
-from dpbench.records.reading import Unreadable
+from dpbench.records.reading import Unreadable, text_of
 from dpbench.system.errors import UserError
 from dpbench.system.files import files_in
 from dpbench.system.paths import benchmarks_folder, conf_folder
@@ -36,15 +37,16 @@ def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
 
 def _compared_table(path: Path) -> dict | Unreadable | None:
     """A table; None if the CSV file has something else (a figure's points, a search's trials)."""
-    source = f"tables/{path.name}"
+    source, text = f"tables/{path.name}", text_of(path)
+    if isinstance(text, Unreadable):
+        return Unreadable(source, text.reason)
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if not set(HEAD) <= set(reader.fieldnames or ()):
-                return None
-            lines = list(reader)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        return Unreadable(source, f"cannot be read: {type(error).__name__}")
+        reader = _lines(text)
+        if not set(HEAD) <= set(reader.fieldnames or ()):
+            return None
+        lines = list(reader)
+    except csv.Error as error:
+        return Unreadable(source, f"cannot be read: {error}")
     if any(None in line or None in line.values() for line in lines):
         return Unreadable(source, "is damaged: a line has more or fewer fields than the header")
     cells = [_cell(line) for line in lines]
@@ -56,13 +58,16 @@ def _compared_table(path: Path) -> dict | Unreadable | None:
     return _table(path.stem, title, command, cells, claims)
 
 
+def _lines(text: str) -> csv.DictReader:
+    return csv.DictReader(io.StringIO(text, newline=""))
+
+
 def _claims(path: Path) -> list[dict]:
     """The claims of a table with their verdicts, if there are any."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            lines = list(csv.DictReader(file))
+        lines = list(_lines(text_in(path)))
         claims = {line["claim"]: (line["statement"], line["claim_verdict"]) for line in lines}
-    except (OSError, UnicodeDecodeError, csv.Error, KeyError):
+    except (csv.Error, KeyError):
         return []
     return [{"statement": statement, "verdict": verdict} for statement, verdict in claims.values()]
 

@@ -14,9 +14,9 @@ from dpbench.system.files import files_in, write_atomically
 
 def write_list(folder: Path, name: str, digests: Iterable[str]) -> None:
     """Keep the digests of a sweep's runs, those that have no record yet included."""
-    path, text = _path(folder, name), "".join(f"{digest}\n" for digest in digests)
-    if not path.is_file() or path.read_text() != text:
-        write_atomically(path, text.encode())
+    path, text = _path(folder, name), "".join(f"{digest}\n" for digest in digests).encode()
+    if not path.is_file() or path.read_bytes() != text:
+        write_atomically(path, text)
 
 
 def read_list(folder: Path, name: str) -> set[str]:

@@ -53,6 +53,8 @@ def test_points_of_a_figure_are_no_table_and_damaged_files_no_card(tmp_path):
     points = "x,y\n" + "1,2\n" * 500
     write(tmp_path, {"tables/a.md": PAGE, "tables/a.csv": points, "tables/c.csv": points})
     (tmp_path / "tables/b.md").write_bytes(b"\xff")
+    (tmp_path / "tables/b.svg").symlink_to("nowhere")
+    assert pictures(tmp_path) == {}
     found = documents(tmp_path, (), ())
     assert found["a"]["rows"] == []
     assert found["b"]["title"] == "b"

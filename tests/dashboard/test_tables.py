@@ -1,3 +1,4 @@
+import os
 import shutil
 from pathlib import Path
 
@@ -70,6 +71,10 @@ def test_other_files_are_no_tables_and_broken_ones_are_named(folder):
     (folder / "tables/b.csv").write_bytes(b"\xff\xfe")
     (folder / "tables/points.csv").write_text("x,y\n1,2\n")
     (folder / "tables/empty.csv").write_text("")
+    os.mkfifo(folder / "tables/c.csv")
+    (folder / "tables/misalignment_table5.claims.csv").unlink()
+    os.mkfifo(folder / "tables/misalignment_table5.claims.csv")  # reading it would never end
     shown, unreadable = tables(folder)
-    assert {one.source for one in unreadable} == {"tables/a.csv", "tables/b.csv"}
+    broken = ("a", "b", "c", "misalignment_table5.claims")
+    assert {one.source for one in unreadable} == {f"tables/{name}.csv" for name in broken}
     assert [t["name"] for t in shown if "not run" not in t["verdicts"]] == ["misalignment_table5"]
