@@ -113,6 +113,7 @@ def report(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None = None
 ) -> None:
     """The `sys.excepthook` of commands, after which Python exits with code 1."""
+    from dpbench.config.plugins import plugins
     from dpbench.system.memory import is_out_of_memory
 
     if not isinstance(error, Exception):
@@ -121,14 +122,19 @@ def report(
         auto = "" if "physical_batch_size=auto" in sys.argv else " physical_batch_size=auto,"
         return print_message(f"memory ran out: use a smaller model,{auto} or fewer jobs.")
     first = " ".join(str(error).split("\n")[0].split())[:200]
-    what, path = f"{kind.__name__}: {first}", _save_report(error)
-    if author := _plugin_in(error):
+    what, path = f"{kind.__name__}: {first}".removesuffix(": "), _save_report(error)
+    if author := plugin_in(error):
         print_message(f"the plug-in {author} failed with {what}; the details are in {path}.")
+    elif used := ", ".join(p.distribution for p in plugins() if p.package in sys.modules):
+        print_message(
+            f"unexpected {what}; what the plug-in {used} returned may be the reason. The details "
+            f"are in {path}."
+        )
     else:
         print_message(f"unexpected {what}; please report this dpbench bug and attach {path}.")
 
 
-def _plugin_in(error: BaseException) -> str:
+def plugin_in(error: BaseException) -> str:
     """The plug-in whose code an error came through, or ""."""
     from dpbench.config.plugins import plugins
 

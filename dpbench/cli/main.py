@@ -6,7 +6,7 @@ Modules that take long to import are imported only after Ctrl-C is handled.
 import sys
 from collections.abc import Callable
 
-from dpbench.cli.crash_report import check_encoding, checked_output, report
+from dpbench.cli.crash_report import check_encoding, checked_output, plugin_in, report
 from dpbench.cli.registry import COMMANDS, Command
 from dpbench.system import interrupts
 from dpbench.system.errors import (
@@ -65,6 +65,10 @@ def _main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         interrupts.exit_interrupted()
+    except SystemExit as error:
+        if plugin_in(error):  # which ends the command without a word, and as if all were done
+            raise RuntimeError(f"exit {error.code}").with_traceback(error.__traceback__) from None
+        raise
 
 
 def _run(command: Command, arguments: list[str]) -> None:

@@ -23,7 +23,7 @@ def attempt(run: RunConfig, wait: bool = True, quiet: bool = True) -> Outcome:
         return Failure(str(reason), unavailable=True)
     except UserError as reason:
         return Failure(str(reason))
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # of a plug-in
         return Failure(f"{type(error).__name__}: {first_line(error)}", traceback.format_exc())
 
 

@@ -80,10 +80,12 @@ class Method:
                 f"the gradient of {self.name} is no dpbench.mechanism.gradient.Gradient: derive "
                 "one, whose __call__ is the function (docs/add_a_method.md)."
             )
-        if not isinstance(self.clip.sensitivity, Sensitivity):
+        sensitivity = getattr(self.clip, "sensitivity", None)
+        if not isinstance(sensitivity, Sensitivity) or not _is_distance(sensitivity.bound):
             raise UserError(
                 f"the sensitivity of {type(self.clip).__name__} is no "
-                "dpbench.clipping.Sensitivity: return Sensitivity(number) (docs/add_a_method.md)."
+                "dpbench.clipping.Sensitivity of a positive number: return Sensitivity(number) "
+                "(docs/add_a_method.md)."
             )
 
     @property
@@ -177,6 +179,11 @@ class Method:
     def _mechanism(self, noise_multiplier: float) -> Mechanism:
         coordinates = self.clip.sensitivity.coordinates
         return self.update.releases(self.noise.mechanism(noise_multiplier), coordinates)
+
+
+def _is_distance(bound: object) -> bool:
+    """Whether a bound is positive; that of a tensor is not read, as a GPU would wait for it."""
+    return isinstance(bound, torch.Tensor) or (isinstance(bound, int | float) and bound > 0)
 
 
 def as_published(variant: str) -> bool:

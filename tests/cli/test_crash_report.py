@@ -86,6 +86,7 @@ def test_a_process_that_crashes_exits_with_code_1_and_one_sentence(tmp_path):
     [
         ("def fail(words):\n    words.nothing\n", "AttributeError: 'list' object has no attribute"),
         ("def fail(:\n", "SyntaxError: invalid syntax"),
+        ("def fail(words):\n    exit(0)\n", "RuntimeError: exit 0; the details"),
     ],
 )
 def test_an_error_in_a_plug_in_is_not_reported_as_one_of_ours(plugin, code, error, ended):
@@ -98,6 +99,16 @@ def test_an_error_in_a_plug_in_is_not_reported_as_one_of_ours(plugin, code, erro
     assert ended_with == 1
     assert err.startswith(f"dpbench: the plug-in clip-works failed with {error}")
     assert "bug" not in err
+
+
+def test_what_a_plug_in_returned_may_be_the_reason(plugin, ended):
+    def command(words):
+        import_module("clipworks")
+        return None + 1
+
+    said = ended(command)[2]
+    assert said.startswith("dpbench: unexpected TypeError: ")
+    assert "; what the plug-in clip-works returned may be the reason. The details are in " in said
 
 
 def test_a_traceback_is_printed_if_no_file_can_be_written(ended, monkeypatch, tmp_path):

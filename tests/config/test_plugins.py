@@ -13,6 +13,7 @@ from dpbench.config import buildable
 from dpbench.config.compose import compose
 from dpbench.config.plugins import GROUP, plugins
 from dpbench.config.search_path import options
+from dpbench.execution.attempt import attempt
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import build, prepare, run_of
 from dpbench.execution.rerun import CommandBuilder
@@ -48,6 +49,27 @@ from dpbench.methods.dpsgd import dpsgd
 
 def own():
     return replace(dpsgd(1.0, "corrected"), basis=Guarantee("none", "Leaks."))
+"""
+
+ODD_CLIP = """
+from dataclasses import dataclass
+from math import nan
+
+from dpbench.clipping import Clip, Sensitivity
+
+
+@dataclass(frozen=True)
+class Odd(Clip):
+    of: object
+
+    @property
+    def sensitivity(self):
+        return Sensitivity(self.of)
+
+    def factors(self, norms, groups):
+        return norms
+
+
 """
 
 SMALL = ["epochs=1", "batch_size=512"]
@@ -204,6 +226,30 @@ def test_a_module_that_ends_the_process_is_refused(plugin):
     write(plugin, {f"clipworks/{name}": text for name, text in files.items()})
     with pytest.raises(UserError, match=r"leaves\.Net cannot be imported: its module exits"):
         run_of(run_config(["model=leaves"]))
+
+
+def test_a_part_that_ends_the_process_ends_one_run(plugin, tmp_path):
+    net = plugin / "clipworks" / "net.py"
+    net.write_text(net.read_text().replace("layers =", "raise SystemExit(0)\n        layers ="))
+    outcome = attempt(run_config(["model=net", *SMALL, f"results_dir={tmp_path}"]))
+    assert outcome.reason == "SystemExit: 0"
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("replace(dpsgd(1.0, 'corrected'), clip=3)", "the sensitivity of int is no dpbench"),
+        ("replace(dpsgd(1.0, 'corrected'), clip=Odd(0.0))", "the sensitivity of Odd is no .* of a"),
+        ("replace(dpsgd(1.0, 'corrected'), clip=Odd(nan))", "the sensitivity of Odd is no .* of a"),
+        ("replace(dpsgd(1.0, 'corrected'), clip=Odd('1'))", "the sensitivity of Odd is no .* of a"),
+    ],
+)
+def test_a_method_of_wrong_parts_is_refused(plugin, body, why):
+    own = OWN.partition("def own")[0] + ODD_CLIP + f"def own():\n    return {body}\n"
+    write(plugin, {"clipworks/own.py": own})
+    write(plugin, {"clipworks/conf/method/own.yaml": "_target_: clipworks.own.own\n"})
+    with pytest.raises(UserError, match=why):
+        run_of(run_config(["method=own"]))
 
 
 @pytest.mark.slow
