@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from dpbench.system.errors import UserError
+from dpbench.system.validate import Count, quoted, typed
 
 
 @dataclass(frozen=True)
@@ -174,9 +175,38 @@ class Dataset(Protocol):
         """Read (and if necessary download) the data; `seed` only determines the split."""
 
 
+DECLARED: dict[str, Any] = {
+    "name": str,
+    "shape": tuple[int, ...],
+    "task": Literal["classification", "regression"],
+    "classes": Count,
+    "groups": tuple[str, ...],
+    "train_size": Count,
+    "notes": tuple[str, ...],
+}
+"""The types of what a data set says before it is read."""
+
+
+def check_declared(dataset: Dataset) -> None:
+    """UserError for a data set, such as that of a plug-in, that declares something else."""
+    for name, hint in DECLARED.items():
+        typed(f"the {name} of {type(dataset).__name__}", getattr(dataset, name), hint)
+    if len({*dataset.groups}) < len(dataset.groups):
+        raise UserError(f"two groups of {dataset.name} have one name: rename one of them.")
+
+
 def check_loaded(dataset: Dataset, data: Data) -> None:
-    """UserError for inputs or targets of another shape or type than the data set declares."""
-    expected = torch.float32 if dataset.task == "regression" else torch.int64
+    """UserError for inputs, targets or groups of another shape, type or range than the data set
+    declares."""
+    if not isinstance(data, Data):
+        raise UserError(
+            f"the data of {dataset.name} are {quoted(data)}: load must return a "
+            "dpbench.data.dataset.Data."
+        )
+    classify = dataset.task == "classification"
+    expected = torch.int64 if classify else torch.float32
+    text = vocabulary_of(dataset) is not None
+    stored = (torch.int32, torch.int64) if text else (torch.float32, torch.float16, torch.uint8)
     for split in (data.train, data.test):
         shape, kind = tuple(split.inputs.shape[1:]), split.targets.dtype
         if shape != tuple(dataset.shape) or kind != expected:
@@ -185,6 +215,29 @@ def check_loaded(dataset: Dataset, data: Data) -> None:
                 f"not {tuple(dataset.shape)} and {expected}: a file is truncated or is a "
                 "different file."
             )
+        if split.inputs.dtype not in stored:
+            raise UserError(
+                f"the inputs of the data of {dataset.name} are {split.inputs.dtype}: store them as "
+                f"{' or '.join(map(str, stored))}."
+            )
+        if not len(split.inputs) == len(split.targets) == len(split.groups):
+            raise UserError(
+                f"the data of {dataset.name} have {len(split.inputs)} inputs, "
+                f"{len(split.targets)} targets and {len(split.groups)} groups: a split has one of "
+                "each for every example."
+            )
+        if classify:
+            _check_numbers(dataset, "targets", split.targets, dataset.classes)
+        _check_numbers(dataset, "groups", split.groups, max(len(dataset.groups), 1))
+
+
+def _check_numbers(dataset: Dataset, what: str, numbers: Tensor, names: int) -> None:
+    """UserError for numbers [n] of classes or groups of which there are fewer."""
+    if numbers.dtype != torch.int64 or ((numbers < 0) | (numbers >= names)).any():
+        raise UserError(
+            f"the {what} of the data of {dataset.name} are not int64 from 0 to {names - 1}: number "
+            "them as the data set declares them."
+        )
 
 
 def vocabulary_of(dataset: Dataset) -> int | None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dpbench.config.settings import check_compute, check_numbers
-from dpbench.data.dataset import Data, Dataset, check_loaded
+from dpbench.data.dataset import Data, Dataset, check_declared, check_loaded
 from dpbench.data.derive.augmentation import ShiftsFlips
 from dpbench.data.derive.normalization import Normalization, with_transform
 from dpbench.data.derive.users import Users
@@ -82,6 +82,7 @@ class Run:
     def __post_init__(self) -> None:
         check_numbers(vars(self))
         check_compute(vars(self))
+        check_declared(self.dataset)
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("table.claimed_by", self.paper_accountant, CLAIMS)
         one_of("precision", self.precision, PRECISIONS)
