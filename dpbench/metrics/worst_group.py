@@ -30,4 +30,4 @@ def with_worst_group(runs: "pd.DataFrame") -> "pd.DataFrame":
     if WORST_GROUP in runs.columns:
         return runs
     groups = [name for name in runs.columns if name.startswith("test/accuracy/")]
-    return runs.assign(**{WORST_GROUP: runs[groups].astype(float).min(axis=1)})
+    return runs.join(runs[groups].astype(float).min(axis=1).rename(WORST_GROUP))
