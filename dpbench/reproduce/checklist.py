@@ -10,8 +10,9 @@ from pathlib import Path
 from dpbench.config.names import method_name
 from dpbench.config.search_path import options
 from dpbench.metrics.registry import parse_name
+from dpbench.metrics.worst_group import WORST_GROUP
 from dpbench.records.record import Record
-from dpbench.reproduce.comparison import FEW_SEEDS, Comparison
+from dpbench.reproduce.comparison import FEW_SEEDS, Comparison, has_metric
 from dpbench.reproduce.evidence import (
     Evidence,
     Search,
@@ -22,6 +23,7 @@ from dpbench.reproduce.evidence import (
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import key_values, path_of
 from dpbench.tables.grid import Grid
 from dpbench.tables.latex import tabular
@@ -42,7 +44,9 @@ RULES = (
     "with runs of the method and of the baseline; one is not several. Seeds: the fewest that a "
     f"condition has of both; below {FEW_SEEDS} is no. Better: the conditions by verdict on "
     "{metric} (margin {margin}; docs/verdicts.md), corrected for their number; yes if it is better "
-    "in some and worse in none. Cohen's d: the median over conditions of the mean difference over "
+    "in some and worse in none, and undecided where the loser may want other settings or another "
+    "search of the baseline gives another verdict. Cohen's d: the median over conditions of the "
+    "mean difference over "
     "the pooled standard deviation, positive where the method is better. Conditions without this "
     "metric are not compared. Search in epsilon: whether a private search "
     "chose the settings; with the number of trials in the folder. Ablation: whether there is a run "
@@ -86,7 +90,7 @@ def checklist(arguments: Sequence[str]) -> str:
 def _check_metric(name: str, metric: str, records: Iterable[Record]) -> None:
     """UserError for a metric that no run has, such as the accuracy of a regression."""
     measured = {key for record in records for key in record.measured}
-    if measured and metric not in measured:
+    if records and not any(has_metric(record, metric) for record in records):
         raise UserError(f"no run in {name} has the metric {metric}: {nearest(metric, measured)}")
 
 
@@ -96,33 +100,39 @@ def _rules(metric: str, records: Iterable[Record]) -> str:
 
 
 def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
-    """A line for each method but the baseline, or for the one that is asked for."""
-    entries, searches, undertuned = found
-    methods = list(dict.fromkeys(entry.method for entry in entries))
+    """A line for each method but the baseline and rows that are it after another search, or for the
+    one that is asked for."""
+    entries, searches, undertuned, again = found
+    sides = grouped((entry.method, entry) for entry in entries)
     for key in ("baseline", "method"):
-        if given[key] and given[key] not in methods:
-            known = nearest(given[key], methods)
+        if given[key] and given[key] not in sides:
+            known = nearest(given[key], sides)
             raise UserError(f"no run in {name} is of the method {key}={given[key]}: {known}")
-    others = [entry for entry in entries if entry.method == given["baseline"]]
-    for method in [given["method"]] if given["method"] else methods:
-        if method != given["baseline"]:
-            ours = [entry for entry in entries if entry.method == method]
-            search = searches.get(method, Search(0, False))
-            compared = Comparison(ours, others, given["metric"], search, undertuned)
+    baseline, metric = given["baseline"], given["metric"]
+    other = again.get(baseline, "")
+    for method in [given["method"]] if given["method"] else sides:
+        if method not in (baseline, other):
+            ours, search = sides[method], searches.get(method, Search(0, False))
+            second = Comparison(ours, sides[other], metric, search, ()) if other in sides else None
+            compared = Comparison(ours, sides.get(baseline, []), metric, search, undertuned, second)
             yield method_name(method), *compared.answers()
 
 
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
-    """The checklist at the foot of a table's page; none where nothing is compared with the usual
-    baseline by the usual metric."""
-    baseline, metric = DEFAULTS["baseline"], DEFAULTS["metric"]
+    """The checklist at the foot of a table's page; by the accuracy of the worst group if all claims
+    are on it; none where nothing is compared with the usual baseline."""
+    columns = {column.name: column.metric for column in target.edition.columns}
+    claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
+    given = DEFAULTS | ({"metric": WORST_GROUP} if claimed == {WORST_GROUP} else {})
+    baseline = given["baseline"]
     compared = baseline in target.table.methods and len(target.table.methods) > 1
-    if not compared or not all(metric in record.measured for record in records):
+    if not compared or not all(has_metric(record, given["metric"]) for record in records):
         return ()
     found = evidence_of_records(target, records, Path(target.config["results_dir"]))
     if baseline not in {entry.method for entry in found.entries}:
         return ()
-    grid = _grid("Checklist: docs/verdicts.md#what-a-reviewer-asks", found, DEFAULTS)
+    by = f", by {metric_label(given['metric'], records)}" if given != DEFAULTS else ""
+    grid = _grid(f"Checklist{by}: docs/verdicts.md#what-a-reviewer-asks", found, given)
     return (grid,) if grid.rows else ()
 
 

@@ -10,6 +10,7 @@ from typing import Any, get_args
 
 from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
 from dpbench.metrics.registry import parse_name
+from dpbench.metrics.worst_group import value_of
 from dpbench.records.digest import digest_of_scientific
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
@@ -30,7 +31,8 @@ BySeed = dict[int | str, float]
 class Comparison:
     """The runs of a method and of a baseline, by a metric.
 
-    undertuned: names of rows that may want other settings.
+    undertuned: names of rows that may want other settings; again: the same comparison with the
+    baseline after another search, beside which a difference must be shown, too.
     """
 
     ours: Sequence[Entry]
@@ -38,6 +40,7 @@ class Comparison:
     metric: str
     search: Search
     undertuned: Collection[str]
+    again: "Comparison | None" = None
 
     def answers(self) -> Iterator[str]:
         """The cells of a line, after the name of the method."""
@@ -46,7 +49,7 @@ class Comparison:
         yield _several({budget_of(entry.record) for entry in self._compared})
         fewest = min(map(len, self._gaps.values()), default=0)
         yield _answer(fewest >= FEW_SEEDS, str(fewest))
-        verdicts = Counter(self._verdicts)
+        verdicts = Counter(self._verdicts.values())
         told = ", ".join(f"{verdicts[v]} {v}" for v in get_args(Verdict) if verdicts[v])
         yield _answer(bool(verdicts[BETTER]) and not verdicts[WORSE], told)
         yield self._effect
@@ -65,7 +68,7 @@ class Comparison:
         found = {}
         for condition in dict.fromkeys(entry.condition for entry in self.ours):
             sides = [_alone(side, condition) for side in (self.ours, self.others)]
-            if all(sides) and any(self.metric in r.measured for side in sides for r in side):
+            if all(sides) and any(has_metric(r, self.metric) for side in sides for r in side):
                 ours, others = ({r.seed: _value(r, self.metric) for r in side} for side in sides)
                 found[condition] = (ours, others)
         return found
@@ -83,21 +86,27 @@ class Comparison:
         return {condition: found for condition, found in gaps.items() if found}
 
     @property
-    def _verdicts(self) -> list[Verdict]:
-        """By condition; one that is lost by a row that may want other settings is undecided."""
+    def _verdicts(self) -> dict[str, Verdict]:
+        """By condition; undecided where a row that may want other settings loses, or another search
+        of the baseline gives another verdict."""
         margin = parse_name(self.metric).margin
         tests = [
             paired_test(gaps, margin.at(statistics.fmean(self._pairs[c][1].values())))
             for c, gaps in self._gaps.items()
         ]
         verdicts = judge([test.scaled(self._sign) for test in tests])
-        losers = {WORSE: self.ours[0].method, BETTER: self.others[0].method}
-        return [
-            UNDECIDED
-            if row_name(condition, losers.get(verdict, "")) in self.undertuned
-            else verdict
+        return {
+            condition: self._settled(condition, verdict)
             for condition, verdict in zip(self._gaps, verdicts, strict=True)
-        ]
+        }
+
+    def _settled(self, condition: str, verdict: Verdict) -> Verdict:
+        losers = {WORSE: self.ours[0].method, BETTER: self.others[0].method}
+        if verdict not in losers:
+            return verdict
+        undertuned = row_name(condition, losers[verdict]) in self.undertuned
+        chance = self.again is not None and self.again._verdicts.get(condition) != verdict
+        return UNDECIDED if undertuned or chance else verdict
 
     @property
     def _effect(self) -> str:
@@ -124,12 +133,17 @@ def _alone(entries: Sequence[Entry], condition: str) -> list[Record]:
     return records if len({_settings(r.config) for r in records}) == 1 else []
 
 
+def has_metric(record: Record, metric: str) -> bool:
+    """Whether a run has a metric, or the metrics that it is computed from."""
+    return metric in record.measured or not math.isnan(value_of(record.measured, metric))
+
+
 def _value(record: Record, metric: str) -> float:
     """A metric in its unit; NaN where the run diverged or has no such metric."""
     if record.status == DIVERGED:
         return math.nan
     known = parse_name(metric).metric
-    return (known.factor if known else 1) * record.measured.get(metric, math.nan)
+    return (known.factor if known else 1) * value_of(record.measured, metric)
 
 
 def _cohens_d(ours: BySeed, others: BySeed) -> float:

@@ -36,11 +36,13 @@ class Search(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The runs to answer from, the searches by method, and the rows that may want others."""
+    """The runs to answer from, the searches by method, the rows that may want others, and by method
+    the row that is the same after another search."""
 
     entries: Sequence[Entry]
     searches: Mapping[str, Search]
     undertuned: Collection[str]
+    again: Mapping[str, str]
 
 
 def evidence_of_table(stem: str, folder: Path) -> Evidence:
@@ -73,7 +75,7 @@ def evidence_of_records(target: Target, records: Iterable[Record], folder: Path)
     for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
         trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1
     searches = {method: Search(number, False) for method, number in trials.items()}
-    return Evidence(entries, searches, target.undertuned)
+    return Evidence(entries, searches, target.undertuned, target.table.again)
 
 
 def _text_of(file: Path) -> str:
@@ -99,7 +101,7 @@ def evidence_of_folder(folder: Path) -> Evidence:
         method: Search(len(trials), all(map(is_trial, trials)))
         for method, trials in by_method.items()
     }
-    return Evidence(entries, searches, ())
+    return Evidence(entries, searches, (), {})
 
 
 def _condition(record: Record) -> str:

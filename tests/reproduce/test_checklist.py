@@ -204,6 +204,18 @@ def test_the_page_of_a_comparison_has_it_at_its_foot():
 
 
 @pytest.mark.slow
+def test_a_method_twice_is_its_own_second_search_and_claims_on_the_worst_group_choose_the_metric():
+    target = target_of("frontier_table6", [])
+    tables = conf_folder().parent / "results" / "tables"
+    page = texts(target, records_of(tables / f"{target.name}.records.jsonl"))["md"]
+    foot = page.partition("## Checklist, by accuracy of the worst group (%)")[2]
+    rows = {line.split(" | ")[0]: line.split(" | ") for line in foot.splitlines()}
+    assert "| dpsgd_again" not in rows
+    assert rows["| DOPPLER"][5] == "no (2 undecided)", "ahead of one search of dpsgd, not of both"
+    assert rows["| DiceSGD"][5] == "no (2 worse)"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bam_table1-cpu_hour", "sign_table1-part"])
 def test_a_table_is_named_as_its_files_are(name, tmp_path):
     text = checklist([name, f"out={tmp_path / 'c'}"])
