@@ -1,6 +1,7 @@
 """Methods: a gradient, a clip, a noise and an update, with the guarantee of their combination."""
 
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Protocol
 
 import torch
@@ -183,7 +184,7 @@ class Method:
 
 def _is_distance(bound: object) -> bool:
     """Whether a bound is positive; that of a tensor is not read, as a GPU would wait for it."""
-    return isinstance(bound, torch.Tensor) or (isinstance(bound, int | float) and bound > 0)
+    return isinstance(bound, torch.Tensor) or (isinstance(bound, Real) and float(bound) > 0)
 
 
 def as_published(variant: str) -> bool:
