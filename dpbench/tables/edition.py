@@ -41,8 +41,6 @@ class Edition:
         needed = {"spread": self.file.spread, "published_runs": self.file.published_runs}
         given = {key: value for key, value in needed.items() if value is not None}
         known_keys("the table", given, needed, required=needed)
-        again = {*self.file.again, *self.file.again.values()}
-        known_keys("again", dict.fromkeys(again), self.file.methods)
         _distinct("methods", self.file.methods)
         _distinct("seeds", self.file.seeds)
         _distinct("conditions", self.conditions)
@@ -55,6 +53,11 @@ class Edition:
     @cached_property
     def columns(self) -> tuple[Column, ...]:
         return columns_of(self.file.columns)
+
+    @property
+    def again(self) -> dict[str, str]:
+        """By method, the row that is it after another search, if the table has that row."""
+        return {k: v for k, v in self.file.again.items() if v in self.file.methods}
 
     @property
     def groups(self) -> tuple[str, ...]:

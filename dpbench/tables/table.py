@@ -98,7 +98,7 @@ def build_table(
     privacy = privacy_grid(rows, epsilon, file.baseline, not_run.statements, paper_accountant)
     at_paper_scale = edition.scale_label == PAPER_SCALE
     found = evidence(edition.conditions, rows, printed_table(edition, published))
-    data = replace(found, undertuned=edition.undertuned, again=file.again)
+    data = replace(found, undertuned=edition.undertuned, again=edition.again)
     judged = judge(edition, data)
     order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
@@ -203,7 +203,7 @@ def _notes_on_tuning(edition: Edition) -> Iterable[str]:
             f"The searches were made at {searched}. Other settings might serve a row better under "
             "other conditions, so a comparison that it loses there is undecided."
         )
-    for method, again in edition.file.again.items():
+    for method, again in edition.again.items():
         yield (
             f"A difference from {method} is decided only if it is shown beside {again}, too: what "
             "is not may be the luck of a search."
