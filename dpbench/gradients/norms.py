@@ -9,6 +9,8 @@ into short ones, so that the bound is tight. Norms beyond the range of squares a
 and such examples are excluded.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -36,16 +38,36 @@ def squared_norms(rows: Tensor) -> Tensor:
     return total * (1 + (CHUNK + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
 
 
-def squared_norms_of_outer(a: Tensor, b: Tensor) -> Tensor:
-    """|G|^2 for G = sum_t b_t a_t^T, from Gram matrices over positions; a [B, T, I], b [B, T, O].
+class Gram(NamedTuple):
+    """The inner products of each example's positions.
+
+    products: <x_t, x_s> [B, T, T]. norms: upper bounds of |x_t| [B, T] in float64. roundings: those
+    of a product, at most.
+    """
+
+    products: Tensor
+    norms: Tensor
+    roundings: int
+
+
+def gram(x: Tensor) -> Gram:
+    """The inner products of positions x [B, T, n]."""
+    products, roundings = _products(x), _rounding_count(x)
+    squared = products.diagonal(dim1=1, dim2=2).double() * (1 + 2 * roundings * roundoff(x))
+    return Gram(products, (squared + x.shape[2] * _underflow(x)).sqrt(), roundings)
+
+
+def squared_norms_of_outer(a: Gram, b: Gram) -> Tensor:
+    """|G|^2 for G = sum_t b_t a_t^T; changes a.products.
 
     |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>, bounded as in `recomputation_bound`.
     """
-    positions = a.shape[1]
-    total = _gram(a).mul_(_gram(b)).sum((1, 2), dtype=torch.float64) + positions**2 * _tiny(a)
-    size = size_of_outer(a, b)
-    error = (_rounding_count(a) + _rounding_count(b) + 4) * roundoff(a) * size.square()
-    return recomputation_bound(total.clamp(min=0) + error, size, positions, a)
+    positions, like = a.norms.shape[1], b.products
+    total = a.products.mul_(b.products).sum((1, 2), dtype=torch.float64)
+    total += positions**2 * _tiny(like)
+    size = (a.norms * b.norms).sum(1)
+    error = (a.roundings + b.roundings + 4) * roundoff(like) * size.square()
+    return recomputation_bound(total.clamp(min=0) + error, size, positions, like)
 
 
 def squared_norms_of_table(indices: Tensor, b: Tensor) -> Tensor:
@@ -54,10 +76,10 @@ def squared_norms_of_table(indices: Tensor, b: Tensor) -> Tensor:
     |G|^2 = sum_ts <b_t, b_s> over positions of the same row, bounded as in `recomputation_bound`.
     """
     same = indices.unsqueeze(2) == indices.unsqueeze(1)
-    total = (_gram(b) * same).sum((1, 2), dtype=torch.float64)
-    norms = _position_norms(b)
+    products, norms, roundings = gram(b)
+    total = (products * same).sum((1, 2), dtype=torch.float64)
     squared_size = torch.einsum("bt,bts,bs->b", norms, same.to(norms), norms)
-    error = (_rounding_count(b) + 2) * roundoff(b) * squared_size
+    error = (roundings + 2) * roundoff(b) * squared_size
     return recomputation_bound(total.clamp(min=0) + error, squared_size.sqrt(), b.shape[1], b)
 
 
@@ -91,7 +113,12 @@ def _tiny(x: Tensor) -> float:
     return torch.finfo(x.dtype).smallest_normal
 
 
-def _gram(x: Tensor) -> Tensor:
+def _underflow(x: Tensor) -> float:
+    """u times this is `_tiny`."""
+    return _tiny(x) / roundoff(x)
+
+
+def _products(x: Tensor) -> Tensor:
     """<x_t, x_s> [B, T, T] of x [B, T, n]."""
     first, *others = x.split(BLOCK, 2)
     products = first @ first.mT
@@ -101,13 +128,13 @@ def _gram(x: Tensor) -> Tensor:
 
 
 def _rounding_count(x: Tensor) -> int:
-    """The number of roundings of a product in `_gram`."""
+    """The number of roundings of a product in `_products`."""
     features = x.shape[2]
     return min(features, BLOCK) + features // BLOCK + 2
 
 
 def _position_norms(x: Tensor) -> Tensor:
-    """Upper bounds of |x_t| [B, T] in float64, which include u times any underflow in `_gram`."""
+    """Upper bounds of |x_t| [B, T] in float64, which include u times any underflow in products."""
     features, u = x.shape[2], roundoff(x)
     squared = torch.linalg.vector_norm(x, dim=2).double().square()
-    return (squared * (1 + (features + 4) * u) + features * _tiny(x) / u).sqrt()
+    return (squared * (1 + (features + 4) * u) + features * _underflow(x)).sqrt()

@@ -11,7 +11,7 @@ from torch import nn
 from dpbench.data.dataset import Batch
 from dpbench.gradients import EngineFallback, PerExampleShift, engine, make_engine
 from dpbench.gradients.ghost import Ghost
-from dpbench.gradients.layers import convolution
+from dpbench.gradients.layers import patches
 from dpbench.gradients.layers.convolution import Convolution
 from dpbench.gradients.loop import Loop
 from dpbench.gradients.parameters import Parameters
@@ -77,13 +77,20 @@ def numbers(*shape):
 
 @contextmanager
 def convolutions(by):
-    """Convolutions have one group for each example, or are products in blocks of one example."""
+    """Convolutions have one group for each example, or are products in blocks of one example, or
+    have norms from products of positions."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Convolution, "_by_products", by == "products")
+        if by == "positions":
+            patch.setattr(Convolution, "by_positions", property(without_groups))
         if by == "products":
-            patch.setattr(convolution, "GROUPED", ())  # patches and shifted passes, too
+            patch.setattr(patches, "GROUPED", ())  # patches and shifted passes, too
             patch.setattr(engine, "CPU_BLOCK", 1)
         yield
+
+
+def without_groups(gradient):
+    return gradient._weight is None and gradient.module.groups == 1
 
 
 EXAMPLES = st.integers(1, 3)
@@ -95,9 +102,9 @@ CONVOLUTIONS = st.sampled_from([(nn.Conv1d, (9,)), (nn.Conv2d, (7, 8))])
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=180)
+@settings(deadline=None, max_examples=240)
 @given(
-    st.sampled_from(["groups", "products"]),
+    st.sampled_from(["groups", "products", "positions"]),
     CONVOLUTIONS,
     EXAMPLES,
     *(SMALL, CHANNELS, CHANNELS, SMALL, SMALL, SMALL, st.integers(0, 2), st.booleans()),
@@ -114,7 +121,7 @@ def test_convolution(by, kind, examples, views, i, o, kernel, stride, dilation, 
 @pytest.mark.parametrize("views", [1, 3])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("flat", [True, False])
-@pytest.mark.parametrize("by", ["groups", "products"])
+@pytest.mark.parametrize("by", ["groups", "products", "positions"])
 def test_standardised_convolution(by, views, bias, flat):
     module = StandardisedConv2d(4, 6, 3, 2, 1, bias=bias)
     rows = (2, views) if views > 1 else (2,)

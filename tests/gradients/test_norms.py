@@ -2,10 +2,13 @@
 
 import pytest
 import torch
+from torch import nn
 
+from dpbench.gradients.layers.patches import PatchProducts, patches
 from dpbench.gradients.layers.standardised import Standardisation
 from dpbench.gradients.norms import (
     NARROW,
+    gram,
     squared_norms,
     squared_norms_of_outer,
     squared_norms_of_table,
@@ -51,7 +54,23 @@ def test_values_whose_squares_overflow_have_no_finite_norm(size):
 def test_a_norm_of_outer_products_is_an_upper_bound(features, positions):
     a, b = rows(16, positions, features), rows(16, positions, 4)
     exact = (b.double().mT @ a.double()).square().sum((1, 2))
-    ours = squared_norms_of_outer(a, b)
+    ours = squared_norms_of_outer(gram(a), gram(b))
+    assert (ours >= exact * (1 - 1e-13)).all()
+    assert (ours <= exact * 1.02).all()
+
+
+@pytest.mark.parametrize("channels", [3, 500])
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("image", [(5,), (4, 3)])
+def test_a_norm_of_a_kernel_by_positions_is_an_upper_bound(image, stride, channels):
+    kind = nn.Conv1d if len(image) == 1 else nn.Conv2d
+    module = kind(channels, 4, 3, stride, padding=1)
+    a = rows(16, channels, *image)
+    patch = patches(module, a.double(), module.padding)
+    b = rows(16, 4, patch.shape[2])
+    exact = (b.double() @ patch.mT).square().sum((1, 2))
+    grams = PatchProducts(module, module.padding, views=1).gram(a), gram(b.mT)
+    ours = squared_norms_of_outer(*grams)
     assert (ours >= exact * (1 - 1e-13)).all()
     assert (ours <= exact * 1.02).all()
 

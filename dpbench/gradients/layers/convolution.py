@@ -13,16 +13,14 @@ from torch.nn.grad import conv1d_weight, conv2d_weight
 
 from dpbench.gradients.engine import column_blocks, per_block, zeroed
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
+from dpbench.gradients.layers.patches import PatchProducts, by_position, fast_groups, patches
 from dpbench.gradients.norms import (
+    gram,
     recomputation_bound,
     rounding_of_sum,
     squared_norms,
     squared_norms_of_outer,
 )
-
-GROUPED = ("cpu",)
-"""Devices on which a convolution with a group for each example is fast. cuDNN starts a kernel or
-more for each of the groups; there, products with the patches take their place."""
 
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
@@ -34,7 +32,7 @@ class Convolution(LayerGradient):
     A convolution over one image with the batch as its groups has the per-example gradients as its
     weight gradient, so they cost what the batch gradient costs; K views are K such images. On a
     GPU, and for some shapes, products of b with the patches of a are faster. With few positions and
-    large kernels the norm comes from Gram matrices over the positions instead.
+    large kernels the norm comes from inner products of the positions instead (see `PatchProducts`).
     Gradients that take more memory than a and b are not stored for the sum, but recomputed. One or
     two dimensions.
     """
@@ -69,8 +67,8 @@ class Convolution(LayerGradient):
 
     def _weight_squared_norms(self) -> Tensor:
         if self.by_positions:
-            patches = self._patches(self.a), self._positions(self.b.flatten(2))
-            return squared_norms_of_outer(*patches)
+            outputs = gram(by_position(self.b, self.views))
+            return squared_norms_of_outer(self._products.gram(self.a), outputs)
         if not self._large:
             return squared_norms(self.weight_rows())
         squared = squared_norms(self._compute_weight_rows())
@@ -92,29 +90,26 @@ class Convolution(LayerGradient):
 
     @property
     def by_positions(self) -> bool:
-        """Whether Gram matrices over positions are cheaper than the gradient itself."""
+        """Whether products of positions are cheaper than the gradient itself."""
         o, i = self.module.weight.flatten(1).shape
-        t = self.b[0, 0].numel() * self.views
-        # The factor 2: a Gram matrix is slower per operation, and the sum has to be computed too.
-        return self._weight is None and self.module.groups == 1 and 2 * t * (i + o) < i * o
+        t = self.b[0, 0].numel()
+        products = self._products.operations(self.a.shape[2:], t) + (self.views * t) ** 2 * o
+        # As measured on an AMD EPYC: products are slower, and the sum has to be computed too.
+        cheaper = products < 0.7 * self.views * t * i * o
+        return self._weight is None and self.module.groups == 1 and cheaper
+
+    @property
+    def _products(self) -> PatchProducts:
+        return PatchProducts(self.module, self.padding, self.views)
 
     def apply(self, x: Tensor, scales: Tensor) -> Tensor:
         """scales_i times the convolution of padded x [B K, C, *image] with G_i, plus bias."""
         scales = scales.view(-1, 1, 1)
-        positions = self._positions(self.b.flatten(2)) * scales
-        out = (self._patches(x) @ self._patches(self.a).mT) @ positions
+        out = self._products.products(x, self.a) @ (by_position(self.b, self.views) * scales)
         if self._biased:
             out = out + self._bias_rows.unsqueeze(1) * scales
         # [B, K T, O] to [B K, O, *image]
         return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
-
-    def _patches(self, x: Tensor) -> Tensor:
-        """The input patch of each output position [B, K T, I]."""
-        return self._positions(patches(self.module, x, self.padding))
-
-    def _positions(self, channels: Tensor) -> Tensor:
-        """[B, K T, c] from [B K, c, T]."""
-        return channels.mT.reshape(self._examples, -1, channels.shape[1])
 
     @property
     def _large(self) -> bool:
@@ -142,7 +137,7 @@ class Convolution(LayerGradient):
     @property
     def _by_products(self) -> bool:
         """Whether products are faster than a convolution with many groups."""
-        if self.b.device.type not in GROUPED:
+        if not fast_groups(self.b):
             return True
         m, positions = self.module, self.b[0, 0].numel()
         # As measured on an AMD EPYC, for 1 to 256 channels and 16 to 1,024 positions.
@@ -270,7 +265,7 @@ def convolve_per_example(
     x, padding = _padded(module, x)
     forward = F.conv1d if x.dim() == 3 else F.conv2d
     examples, views = len(kernels), len(x) // len(kernels)
-    if x.device.type not in GROUPED:
+    if not fast_groups(x):
         columns = _columns(patches(module, x, padding), views, module.groups)
         by_group = kernels.flatten(2).unflatten(1, (module.groups, -1))
         products = (by_group @ columns).flatten(1, 2)  # [B, O, K T]
@@ -288,29 +283,6 @@ def convolve_per_example(
         examples * module.groups,
     )
     return out.unflatten(1, (examples, -1)).transpose(0, 1).flatten(0, 1)  # [B K, O, *image]
-
-
-def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
-    """The input patch of each output position as columns [N, I, T], for padded x [N, C, *image]."""
-    if x.device.type not in GROUPED:  # unfold starts a kernel for each image
-        return _strided_patches(module, x, padding)
-    image, extra = (x, 0) if x.dim() == 4 else (x.unsqueeze(2), 1)
-    kernel, dilation, stride = (
-        (1,) * extra + tuple(p) for p in (module.kernel_size, module.dilation, module.stride)
-    )
-    return F.unfold(image, kernel, dilation, (0,) * extra + tuple(padding), stride)
-
-
-def _strided_patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
-    """`patches`, by one copy for all images."""
-    if any(padding):
-        x = F.pad(x, [side for size in reversed(padding) for side in (size, size)])
-    settings = zip(module.kernel_size, module.stride, module.dilation, strict=True)
-    for axis, (kernel, stride, dilation) in enumerate(settings, start=2):
-        x = x.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
-    axes = len(padding)  # x is [N, C, *image', *kernel]
-    positions, offsets = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
-    return x.permute(0, 1, *offsets, *positions).flatten(1, 1 + axes).flatten(2)
 
 
 def _columns(x: Tensor, views: int, groups: int) -> Tensor:

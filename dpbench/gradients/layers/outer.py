@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from dpbench.gradients.engine import column_blocks, per_block, zeroed
 from dpbench.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.gradients.norms import (
+    gram,
     rounding_of_sum,
     size_of_outer,
     squared_norms,
@@ -87,7 +88,7 @@ class Outer(LayerGradient):
 
     def _weight_squared_norms(self) -> Tensor:
         if self._gram:
-            return squared_norms_of_outer(self.a, self.b)
+            return squared_norms_of_outer(gram(self.a), gram(self.b))
         return squared_norms(self._weight_rows())
 
     @property
