@@ -116,7 +116,7 @@ def report(
     from dpbench.config.plugins import plugins
     from dpbench.system.memory import is_out_of_memory
 
-    if not isinstance(error, Exception):
+    if isinstance(error, KeyboardInterrupt):
         return sys.__excepthook__(kind, error, trace)
     if is_out_of_memory(error):
         auto = "" if "physical_batch_size=auto" in sys.argv else " physical_batch_size=auto,"

@@ -23,7 +23,9 @@ def attempt(run: RunConfig, wait: bool = True, quiet: bool = True) -> Outcome:
         return Failure(str(reason), unavailable=True)
     except UserError as reason:
         return Failure(str(reason))
-    except (Exception, SystemExit) as error:  # of a plug-in
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also a plug-in's exit, or a panic of Rust
         return Failure(f"{type(error).__name__}: {first_line(error)}", traceback.format_exc())
 
 

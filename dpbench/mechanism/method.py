@@ -44,6 +44,8 @@ class Inapplicable(UserError):
 
 PER_EXAMPLE, GAUSSIAN, IDENTITY = PerExample(), Gaussian(), Plain()
 
+PARTS = {"basis": Guarantee, "gradient": Gradient, "noise": Noise, "update": Update}
+
 
 @dataclass(frozen=True)
 class Method:
@@ -76,11 +78,12 @@ class Method:
     own_accountant: str | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.gradient, Gradient):
-            raise UserError(
-                f"the gradient of {self.name} is no dpbench.mechanism.gradient.Gradient: derive "
-                "one, whose __call__ is the function (docs/add_a_method.md)."
-            )
+        for part, kind in PARTS.items():
+            if not isinstance(getattr(self, part), kind):
+                raise UserError(
+                    f"the {part} of {self.name} is no {kind.__module__}.{kind.__name__}: make or "
+                    "derive one (docs/add_a_method.md)."
+                )
         sensitivity = getattr(self.clip, "sensitivity", None)
         if not isinstance(sensitivity, Sensitivity) or not _is_distance(sensitivity.bound):
             raise UserError(

@@ -142,11 +142,21 @@ class Schedules:
         return self._by_name["noise"](progress)
 
     def check(self, steps: int) -> None:
-        """UserError if a factor is not positive at some step; the factor of lr may reach 0."""
+        """UserError if a factor is no positive number at some step, but 0 for lr, or varies by
+        itself: the ledger would have other noise than the steps."""
         for name in ("bound", "lr", "noise"):
-            lowest = min(value for value, _ in run_lengths(getattr(self, name), steps))
-            if not (lowest > 0 or (name == "lr" and lowest == 0)):
-                raise UserError(f"schedule.{name} must stay positive, and reaches {lowest:g}.")
+            factor = getattr(self, name)
+            values = [*run_lengths(factor, steps)]
+            for value, _ in values:
+                if not is_number(value) or value < 0 or (value == 0 and name != "lr"):
+                    raise UserError(
+                        f"schedule.{name} must stay a positive number, and reaches {quoted(value)}."
+                    )
+            if values != [*run_lengths(factor, steps)]:
+                raise UserError(
+                    f"schedule.{name} gives other values when it is asked again: let it depend on "
+                    "the progress alone."
+                )
 
 
 UNCHANGED = Schedules(1.0, 1.0, 1.0)

@@ -6,11 +6,12 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.metadata import EntryPoint, entry_points
 
 from dpbench.metrics.metric import OTHER_MARGIN, Margin, Metric
 from dpbench.system.errors import first_line
+from dpbench.system.validate import fits, in_words, quoted
 
 GROUP = "dpbench.metrics"
 """Entry points of plug-ins: NAME = "package.module:METRIC"."""
@@ -125,10 +126,16 @@ def _loaded(entry: EntryPoint) -> Metric | str:
     try:
         with redirect_stdout(sys.stderr):
             metric = entry.load()
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         return f"{entry.value} cannot be imported: {type(error).__name__}: {first_line(error)}"
-    if not isinstance(metric, Metric) or metric.compute is None:
+    if not isinstance(metric, Metric) or not callable(metric.compute):
         return f"{entry.value} is no Metric with a function to compute it"
+    for field in fields(metric):
+        value = getattr(metric, field.name)
+        if field.name != "compute" and not fits(value, field.type):
+            return f"its {field.name} must be {in_words(field.type)}, and is {quoted(value)}"
     return metric
 
 

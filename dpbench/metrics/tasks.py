@@ -35,7 +35,9 @@ def _value(name: str, metric: Metric, given: tuple[Tensor, ...]) -> float:
     assert metric.compute is not None
     try:
         return float(metric.compute(*(tensor.clone() for tensor in given)))
-    except (Exception, SystemExit) as error:  # which must not cost a training of hours
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # which must not cost a training of hours
         reason = f"{type(error).__name__}: {first_line(error)}"
         warnings.warn(f"the metric {name} failed, so it is NaN: {reason}.", stacklevel=2)
         return math.nan

@@ -307,7 +307,7 @@ def in_words(hint: Any, plural: bool = False) -> str:
         named = [o for o in options if not _is_unnamed(o) and o not in hidden]
         return " or ".join(dict.fromkeys(in_words(option, plural) for option in named))
     if origin is Literal:
-        return " or ".join(map(str, options))
+        return " or ".join(str(option) or '""' for option in options)
     if origin in (list, tuple, Sequence):
         return f"{WORDS[origin][plural]} of {in_words(options[0], plural=True)}"
     if isinstance(hint, type) and issubclass(hint, Struct):

@@ -174,7 +174,9 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
     try:
         call()
         return True
-    except (Exception, SystemExit) as error:  # the latter of a plug-in
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         missing = isinstance(error, ImportError)
         extra = name if name == "mlflow" else "tracking"
         hint = f"; pip install 'dpbench-suite[{extra}]'" if missing else ""

@@ -33,7 +33,7 @@ def ended(monkeypatch, capsys, tmp_path):
             cli.main()
         except SystemExit as exit:
             code = exit.code
-        except Exception as error:
+        except BaseException as error:
             sys.excepthook(type(error), error, error.__traceback__)
             code = 1  # as Python exits after it
         return code, *capsys.readouterr()
@@ -87,6 +87,7 @@ def test_a_process_that_crashes_exits_with_code_1_and_one_sentence(tmp_path):
         ("def fail(words):\n    words.nothing\n", "AttributeError: 'list' object has no attribute"),
         ("def fail(:\n", "SyntaxError: invalid syntax"),
         ("def fail(words):\n    exit(0)\n", "RuntimeError: exit 0; the details"),
+        ("def fail(words):\n    raise BaseException('no')\n", "BaseException: no; the details"),
     ],
 )
 def test_an_error_in_a_plug_in_is_not_reported_as_one_of_ours(plugin, code, error, ended):

@@ -228,17 +228,21 @@ def test_a_module_that_ends_the_process_is_refused(plugin):
         run_of(run_config(["model=leaves"]))
 
 
-def test_a_part_that_ends_the_process_ends_one_run(plugin, tmp_path):
+@pytest.mark.parametrize("error", ["SystemExit", "BaseException"])
+def test_a_part_that_ends_the_process_ends_one_run(plugin, tmp_path, error):
     net = plugin / "clipworks" / "net.py"
-    net.write_text(net.read_text().replace("layers =", "raise SystemExit(0)\n        layers ="))
+    net.write_text(net.read_text().replace("layers =", f"raise {error}(0)\n        layers ="))
     outcome = attempt(run_config(["model=net", *SMALL, f"results_dir={tmp_path}"]))
-    assert outcome.reason == "SystemExit: 0"
+    assert outcome.reason == f"{error}: 0"
 
 
 @pytest.mark.parametrize(
     ("body", "why"),
     [
         ("replace(dpsgd(1.0, 'corrected'), clip=3)", "the sensitivity of int is no dpbench"),
+        ("replace(dpsgd(1.0, 'corrected'), noise=3)", "noise of dpsgd is no dpbench.*.noise.Noise"),
+        ("replace(dpsgd(1.0, 'corrected'), update=3)", "the update of dpsgd is no dpbench"),
+        ("replace(dpsgd(1.0, 'corrected'), basis='sure')", "the basis of dpsgd is no dpbench"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd(0.0))", "the sensitivity of Odd is no .* of a"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd(nan))", "the sensitivity of Odd is no .* of a"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd('1'))", "the sensitivity of Odd is no .* of a"),

@@ -1,6 +1,7 @@
 """Schedules: where they begin, where they end, and what is no schedule."""
 
 import math
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -95,13 +96,29 @@ def test_factors_stay_positive_but_a_learning_rate_may_rest(name):
         return Schedules(**{"bound": 1.0, "lr": 1.0, "noise": 1.0, name: Pieces((1, end), (0.5,))})
 
     falling(0.1).check(10)
-    with pytest.raises(UserError, match=rf"schedule\.{name} must stay positive, and reaches -1"):
+    with pytest.raises(
+        UserError, match=rf"schedule\.{name} must stay a positive number, and reaches -1"
+    ):
         falling(-1).check(10)
     if name == "lr":
         falling(0).check(10)
     else:
         with pytest.raises(UserError, match="reaches 0"):
             falling(0).check(10)
+
+
+@pytest.mark.parametrize("late", [math.nan, math.inf, "x", None, 1e300])
+@pytest.mark.parametrize("name", ["bound", "lr", "noise"])
+def test_factors_of_own_schedules_are_numbers_until_the_last_step(name, late):
+    own = {"bound": 1.0, "lr": 1.0, "noise": 1.0, name: lambda progress: late if progress else 1.0}
+    with pytest.raises(UserError, match=rf"schedule\.{name} must stay a positive number, and"):
+        Schedules(**own).check(10)
+
+
+def test_factors_that_vary_by_themselves_are_refused():
+    calls = count(1)
+    with pytest.raises(UserError, match=r"schedule\.noise gives other values when it is asked"):
+        Schedules(1.0, 1.0, lambda progress: float(next(calls))).check(10)
 
 
 def test_stretches_are_the_values_of_all_steps_in_their_order():

@@ -24,6 +24,9 @@ ZEROS = Metric("share of zeros", "percent", 2, "lower", margin=Margin(0.5), comp
 FAILS = Metric("fails", "", 2, None, compute=lambda outputs, targets, groups: outputs.gone)
 NUMBERS = Metric("of numbers", "", 2, None, compute=share, task="regression")
 WITHOUT = Metric("without", "", 2, None)
+EUROS = Metric("cost", "euros", 2, None, compute=share)
+DOWN = Metric("cost", "", 2, "down", compute=share)
+UNNAMED = Metric(3, "", 2, None, compute=share)
 
 def changes(outputs, targets, groups):
     print("changing")
@@ -108,6 +111,9 @@ def test_a_module_of_metrics_that_ends_the_process_is_ignored(plugin, capsys):
         ("a/b", "ZEROS", "its name must be a small letter, then"),
         ("gone", "GONE", r"clipworks.measures:GONE cannot be imported: AttributeError"),
         ("without", "WITHOUT", "is no Metric with a function to compute it"),
+        ("euros", "EUROS", 'its unit must be percent or nats or "", and is .euros.'),
+        ("down", "DOWN", "its better must be higher or lower or null, and is 'down'"),
+        ("unnamed", "UNNAMED", "its label must be text, and is 3"),
     ],
 )
 def test_a_metric_that_cannot_be_used_is_ignored_with_a_warning(plugin, name, value, why):

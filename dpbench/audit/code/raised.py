@@ -18,9 +18,9 @@ def errors_told(name: str) -> Iterator[None]:
     would otherwise end the audit like one that refutes nothing."""
     try:
         yield
-    except UserError:
+    except (UserError, KeyboardInterrupt, GeneratorExit):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise UserError(told(name, error)) from error
 
 
