@@ -88,7 +88,7 @@ def _hint(group: str, name: str) -> str:
     """What to use instead of an undeclared target, as the end of a sentence."""
     if name.startswith("dpbench."):
         return nearest(name, declared(group))
-    return "code of your own comes in a plug-in (docs/plugins.md)."
+    return "code of your own comes in a plug-in, and code of others in theirs (docs/plugins.md)."
 
 
 def function(group: str, node: dict) -> Callable:

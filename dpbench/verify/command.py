@@ -67,10 +67,16 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     retrained = _quickest([entry for entry in stored if has_data(entry.record)], reruns)
     if len(retrained) < min(reruns, len(stored)):
         print_message(WITHOUT_DATA)
+    trained = 0
     for entry in retrained:
-        problems += [Problem(entry.source, text) for text in differences_of_rerun(entry.record)]
+        try:
+            different = [*differences_of_rerun(entry.record)]
+            trained += 1
+        except UserError as error:
+            different = [f"cannot be retrained: {error}"]
+        problems += [Problem(entry.source, text) for text in different]
     done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
-    done += f", and trained {len(retrained)} again: {counted(len(problems), 'problem')}."
+    done += f", and trained {trained} again: {counted(len(problems), 'problem')}."
     if settings["save"] == "true":
         _save(folder, arguments, done, problems)
     return done, problems

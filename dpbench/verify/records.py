@@ -14,7 +14,7 @@ import numpy as np
 from dpbench.config.buildable import TARGET
 from dpbench.config.compose import compose
 from dpbench.config.settings import NAMED_GROUPS
-from dpbench.execution.load_or_run import load_or_run
+from dpbench.execution.attempt import attempt, record_of
 from dpbench.execution.prepare import build
 from dpbench.execution.rerun import PROVENANCE, overrides_of
 from dpbench.execution.run_config import run_config
@@ -26,7 +26,6 @@ from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
 from dpbench.privacy.toeplitz import encoded
 from dpbench.records.digest import with_current_names
 from dpbench.records.divergence import DIVERGED
-from dpbench.records.reading import load
 from dpbench.records.record import CANARIES, COVERED, Record
 from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan, privacy_statement
@@ -211,16 +210,10 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
     """What is different after retraining the run of a record, as predicates of a sentence.
 
     On the same processor with the same versions every bit must be the same; differences in these
-    are named. Metrics that later versions added are not in the record, and so not compared; and a
-    record without settings of its data or model, which `contradictions` names, is left alone.
+    are named. Metrics that later versions added are not in the record, and so not compared. Raises
+    UserError for a run that cannot be retrained here.
     """
-    if _lacking(record):
-        return
-    try:
-        again = _retrained(record)
-    except UserError as error:
-        yield f"cannot be retrained: {error}"
-        return
+    again = _retrained(record)
     known = {name: again.metrics.get(name) for name in record.metrics}
     for part in ("metrics", "history", "diagnostics"):
         now = known if part == "metrics" else getattr(again, part)
@@ -229,10 +222,13 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
 
 
 def _retrained(record: Record) -> Record:
+    if lacking := _lacking(record):
+        raise UserError(f"it has no settings of its {' and '.join(lacking)}.")
     overrides = overrides_of(record)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
-        again = load(load_or_run(run_config([*overrides, f"results_dir={folder}"]), quiet=True))
-    assert again is not None
+        again = record_of(attempt(run_config([*overrides, f"results_dir={folder}"])))
+    if isinstance(again, str):
+        raise UserError(again)
     return again
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from dpbench.cli.main import main
+from dpbench.execution.launcher import Failure
 from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.run_config import run_config
 from dpbench.records.reading import parse, read
@@ -46,7 +47,9 @@ def test_a_record_without_settings_of_its_data_or_model_is_found(record, groups,
     replace(record, config=config).save(tmp_path)
     _, problems = verify([f"results_dir={tmp_path}", "rerun=1"])
     said = f"has no settings of its {' and '.join(groups)}, so it cannot be verified."
-    assert [p.description for p in problems if "uncommitted" not in p.description] == [said]
+    again = f"cannot be retrained: it has no settings of its {' and '.join(groups)}."
+    found = [p.description for p in problems if "uncommitted" not in p.description]
+    assert found == [said, again]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +206,14 @@ def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record)
     other = changed(changed(record, "provenance", torch="1.0"), "history", **{"train/loss": [1.0]})
     (what,) = differences_of_rerun(other)
     assert "torch was 1.0 and is" in what
+
+
+def test_a_run_that_cannot_be_trained_again_is_not_counted(record, tmp_path, monkeypatch):
+    record.save(tmp_path)
+    monkeypatch.setattr("dpbench.verify.records.attempt", lambda run: Failure("out of layers"))
+    done, problems = verify([f"results_dir={tmp_path}", "rerun=1"])
+    assert "and trained 0 again" in done
+    assert problems[-1].description == "cannot be retrained: out of layers"
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,10 @@ class TestRows(NamedTuple):
         return f"row {place + 1}" if within < 0 else f"row {within + 1} of {self.name}"
 
 
+NO_TEST = TestRows("", 0)
+"""Of a table without such rows."""
+
+
 def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)

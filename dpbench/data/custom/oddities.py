@@ -1,5 +1,6 @@
 """What is odd about the user's own tables, but may be meant: warned of, not refused."""
 
+import re
 import warnings
 from collections.abc import Iterable
 
@@ -20,6 +21,11 @@ RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 COPIED = 1 - 1e-9
 """The correlation with the target from which on a number is the target in another unit."""
 
+CODE = re.compile(
+    r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:zip(?:[\W_]?code)?|post(?:al)?[\W_]?code|plz|id)$"
+)
+"""How the name of a column ends whose whole numbers are no amounts."""
+
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
 
@@ -33,6 +39,17 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             warnings.warn(
                 f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
                 f"out with dataset.drop=[{column}].",
+                stacklevel=2,
+            )
+        elif (
+            CODE.search(str(column))
+            and not (values % 1 > 0).any()
+            and frame[column].nunique() > FEW
+        ):
+            warnings.warn(
+                f"column {column} of {name} is taken as a number, and its name is one of codes: "
+                f"set dataset.categorical=[{column}] if its values are categories, or leave it out "
+                f"with dataset.drop=[{column}].",
                 stacklevel=2,
             )
     for column in frame.columns.difference(columns.drop, sort=False):

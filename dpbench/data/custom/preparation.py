@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 
 from dpbench.data.custom.column_types import plain
-from dpbench.data.custom.columns import INDICATOR, NONE, REGRESSION, TRAIN, Columns
+from dpbench.data.custom.columns import (
+    INDICATOR,
+    NO_TEST,
+    NONE,
+    REGRESSION,
+    TRAIN,
+    Columns,
+    TestRows,
+)
 from dpbench.data.custom.table import distinct
 from dpbench.data.numeric import ROUNDING, deviations
 from dpbench.system.errors import UserError
@@ -53,14 +61,14 @@ class TablePreparation:
     incomplete: tuple[str, ...] = ()
     indicators: bool = False
 
-    def __call__(self, frame: pd.DataFrame) -> Tensor:
+    def __call__(self, frame: pd.DataFrame, test: TestRows = NO_TEST) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
 
         Raises UserError for a column that is missing, and for a value that the column cannot have.
         """
         if missing := [name for name in (*self.numbers, *self.categories) if name not in frame]:
             raise UserError(f"the table has no column {missing[0]}, which the model needs.")
-        parts = [self._number(frame[name]) for name in self.numbers]
+        parts = [self._number(frame[name], test) for name in self.numbers]
         parts += [self._one_hot(frame[name]) for name in self.categories]
         if self.indicators:
             parts += [frame[name].isna().to_numpy()[:, None] for name in self.incomplete]
@@ -76,14 +84,14 @@ class TablePreparation:
         mean, deviation = self.target
         return ((targets - mean) / deviation).astype("float32")
 
-    def _number(self, column: pd.Series) -> np.ndarray:
+    def _number(self, column: pd.Series, test: TestRows) -> np.ndarray:
         mean, deviation = self.numbers[str(column.name)]
         values = pd.to_numeric(plain(column), errors="coerce").to_numpy("float64")
         values = np.where(self._absent(column), mean, values)
         _check(np.abs(values) <= LARGEST, column, "not a number")
-        return ((self._near(values, column) - mean) / (deviation or math.inf))[:, None]
+        return ((self._near(values, column, test) - mean) / (deviation or math.inf))[:, None]
 
-    def _near(self, values: np.ndarray, column: pd.Series) -> np.ndarray:
+    def _near(self, values: np.ndarray, column: pd.Series, test: TestRows) -> np.ndarray:
         """The values, or the nearest ones to which training rows can have come."""
         if self.farthest is None:
             return values
@@ -92,10 +100,10 @@ class TablePreparation:
         near = np.clip(values, mean - reach, mean + reach)
         if len(far := np.flatnonzero(near != values)):
             others = f" and {len(far) - 1} others" if len(far) > 1 else ""
+            row = test.row(int(far[0]), len(values))
             warnings.warn(
-                f"column {column.name} has {values[far[0]]:g} in row {far[0] + 1}{others}, farther "
-                "from the training rows' mean than any of them can be: taken as "
-                f"{near[far[0]]:g}.",
+                f"column {column.name} has {values[far[0]]:g} in {row}{others}, farther from the "
+                f"training rows' mean than any of them can be: taken as {near[far[0]]:g}.",
                 stacklevel=2,
             )
         return near

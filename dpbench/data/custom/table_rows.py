@@ -17,6 +17,7 @@ from dpbench.data.custom.columns import (
     TASKS,
     TRAIN,
     Columns,
+    TestRows,
     columns_of,
 )
 from dpbench.data.custom.oddities import warn_of_unseen
@@ -111,7 +112,8 @@ class TableRows(Rows):
             for name in prepared.categories:
                 warn_of_unseen(frame[name], train, test, "category")
         _, groups = groups_of(frame, columns, "the table")
-        rows = Split(prepared(frame), torch.tensor(targets), torch.tensor(groups))
+        inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
+        rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
         split = (rows.take(torch.from_numpy(part)) for part in (train, test))
         return Data(*split, target_unit=prepared.target[1])
 

@@ -253,7 +253,9 @@ class SweepTable:
                         terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
                     for name in self.layout.metrics:
                         mean, spread, n = runs.mean(name)
-                        numbers = (f"{mean:.6g}", f"{spread:.6g}", str(n))
+                        metric = parse_name(name).metric
+                        bound = delta_text(mean) if metric and metric.is_bound else f"{mean:.6g}"
+                        numbers = (bound, f"{spread:.6g}", str(n))
                         cell = (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
                         tried = [str(self.tried.get((row, column), 0))] if self.tried else []
                         yield (*cell, *self._compared_numbers(row, column, name), *tried)

@@ -74,6 +74,14 @@ def test_a_category_that_only_test_rows_have_is_warned_of(halves):
         loaded(settings(first, f"dataset.test_file={last}"))
 
 
+def test_a_far_value_of_a_test_row_is_named_by_its_row_in_its_file(halves):
+    first, last, frame = halves
+    frame[50:].assign(age=[40.0] * 3 + [1e9] * 7).to_csv(last, index=False)
+    says = r"age has 1e\+09 in row 4 of the test rows and 6 others, farther from the training rows'"
+    with pytest.warns(UserWarning, match=says):
+        loaded(settings(first, f"dataset.test_file={last}"))
+
+
 def test_a_column_that_is_text_in_one_file_alone_is_text_in_both(halves):
     first, last, frame = halves
     frame[:50].assign(code=["01", "02"] * 25).to_csv(first, index=False)

@@ -272,6 +272,17 @@ def test_a_column_that_numbers_the_rows_and_a_rare_class_are_warned_of(people):
         compose(settings(people))
 
 
+@pytest.mark.parametrize("name", ["zip", "Zip Code", "home_postcode", "plz", "shopId"])
+def test_whole_numbers_that_are_codes_by_their_name_are_warned_of(people, name):
+    frame = pd.read_csv(people).assign(**{name: [10_000 + 7 * (n % 30) for n in range(60)]})
+    frame.to_csv(people, index=False)
+    with pytest.warns(UserWarning, match=rf"{name} of .* is taken as a number, .*=\[{name}\] if"):
+        compose(settings(people))
+    compose([*settings(people), f"dataset.categorical=['{name}']"])
+    frame.rename(columns={name: "paid"}).to_csv(people, index=False)
+    compose(settings(people))
+
+
 COPIES = {
     "classification": lambda frame: frame["rich"].map({"yes": 1, "no": 0}),
     "regression": lambda frame: 0.9 * frame["wage"] + 3,

@@ -350,9 +350,14 @@ def test_what_attacks_achieve_at_most_is_a_column_to_choose(tmp_path):
 
 def test_what_attacks_achieve_at_most_is_rounded_up(tmp_path):
     made = record()
-    attacks = {"membership_advantage": 0.24692, "true_positive_rate": 0.1, "reconstruction": 1.4e-4}
+    attacks = {
+        "membership_advantage": 0.246920001,
+        "true_positive_rate": 0.1,
+        "reconstruction": 1.4e-4,
+    }
     replace(made, privacy=made.privacy | {"attacks": attacks}).save(tmp_path)
     chosen = "metrics=membership_advantage,reconstruction"
     said = table([str(tmp_path), chosen, f"out={tmp_path / 't'}"])
     assert "24.70 (1)" in said
+    assert "membership_advantage,24.6921,nan,1," in (tmp_path / "t.csv").read_text()
     assert "0.02 (1)" in said  # 0.01 would be the share that guessing names
