@@ -1,6 +1,5 @@
 """What reruns a record, verified by its digest: a command line, and `dpbench run record=...`."""
 
-import marshal
 import pickle
 import re
 import shlex
@@ -21,7 +20,6 @@ from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 
 NAME = re.compile(r"[A-Za-z_][\w./:-]*")
-OPTION = re.compile(rf"\w+={NAME.pattern}")
 
 PROVENANCE = ("engine", "threads", "physical_batch_size")
 """Settings of execution that the bits of a record depend on."""
@@ -45,13 +43,17 @@ class CommandBuilder:
         self._constructed = {*SCIENTIFIC} & {*groups()}
         # Groups in conf/ do not depend on each other, so each option is composed once, not in every
         # combination; if that changed, the digest would differ and no command would be shown.
-        self._parts: dict[str, dict | None] = {}
+        self._parts: dict[tuple[str, str], dict | None] = {}
         # Shared by runs that differ only by their seed.
-        self._commands: dict[bytes, str | UserError] = {}
-        self._allowed: set[tuple[str, bytes]] = set()  # the nodes that may be built
+        self._found: dict[str, list[str] | UserError] = {}
+        self._allowed: set[tuple[str, str]] = set()  # the nodes that may be built
 
     def __call__(self, config: dict) -> str:
-        """The command that reruns a record with this configuration.
+        """The command that reruns a record with this configuration; see `overrides`."""
+        return shlex.join(["dpbench", "run", *self.overrides(config)])
+
+    def overrides(self, config: dict) -> list[str]:
+        """The overrides that rerun a record with this configuration.
 
         Raises UserError, with the reason, for a record with targets that conf/ does not declare,
         since a shared record must not make others run arbitrary code, and for one that the current
@@ -59,54 +61,55 @@ class CommandBuilder:
         """
         seed = self._defaults["seed"]
         with_default_seed = {**config, "seed": seed}
-        key = marshal.dumps(with_default_seed, 2)  # in a third of the time of JSON
-        if key not in self._commands:
+        if (key := repr(with_default_seed)) not in self._found:
             try:
-                self._commands[key] = self._build(with_current_names(with_default_seed))
+                self._found[key] = self._build(with_current_names(with_default_seed))
             except UserError as reason:
-                self._commands[key] = reason
-        command = self._commands[key]
-        if isinstance(command, UserError):
-            raise UserError(str(command))
-        return command if config.get("seed") == seed else f"{command} seed={config.get('seed')}"
+                self._found[key] = reason
+        found = self._found[key]
+        if isinstance(found, UserError):
+            raise UserError(str(found))
+        return found if config.get("seed") == seed else [*found, f"seed={config.get('seed')}"]
 
-    def _build(self, config: dict) -> str:
+    def _build(self, config: dict) -> list[str]:
         for group in self._constructed:
             if node := config.get(group):
                 self._check(group, node)
         default_choices, replaced = self._defaults["choices"], _replaced(config)
         shown = config["choices"] | {group: default_choices[group] for group in replaced}
-        options = tuple(_options(shown, default_choices))
+        options = dict(_options(shown, default_choices))
         base = dict(self._defaults)
-        for option in options:
-            base |= self._part(option)
+        for group, name in options.items():
+            base |= self._part(group, name)
         base |= {group: {buildable.TARGET: None} for group in replaced}
-        choices = dict(option.split("=") for option in options) | replaced
-        choices["dataset"] = config["choices"]["dataset"]
-        return _command(config, base | {"choices": default_choices | choices}, options)
+        choices = options | replaced | {"dataset": config["choices"]["dataset"]}
+        base |= {"choices": default_choices | choices}
+        chosen = (f"{group}={name}" for group, name in options.items())
+        return [*chosen, *_overrides(config, base)]
 
     def _check(self, group: str, node: Any) -> None:
         """UserError for a node with targets that conf/ does not declare; each is checked once."""
-        key = group, marshal.dumps(node, 2)
+        key = group, repr(node)
         if key not in self._allowed:
             buildable.check(group, node)
             self._allowed.add(key)
 
-    def _part(self, option: str) -> dict:
+    def _part(self, group: str, name: str) -> dict:
         """The part of the configuration that an option sets; UserError if there is none."""
-        if option not in self._parts:
-            self._parts[option] = _part(option)
-        if (part := self._parts[option]) is None:
-            raise UserError(NO_OPTION.format(option) if OPTION.fullmatch(option) else NO_COMMAND)
+        if (group, name) not in self._parts:
+            self._parts[group, name] = _part(group, name)
+        if (part := self._parts[group, name]) is None:
+            is_name = NAME.fullmatch(name)
+            raise UserError(NO_OPTION.format(f"{group}={name}") if is_name else NO_COMMAND)
         return part
 
 
 def overrides_of(record: Record) -> list[str]:
     """What `dpbench run` needs to make the same record, to the bit where the versions are equal.
 
-    Raises UserError as `CommandBuilder` does.
+    Raises UserError as `CommandBuilder.overrides` does.
     """
-    _, _, *overrides = shlex.split(CommandBuilder()(record.config))
+    overrides = CommandBuilder().overrides(record.config)
     recorded = ((name, record.provenance.get(name)) for name in PROVENANCE)
     return [*overrides, *(f"{name}={value}" for name, value in recorded if value is not None)]
 
@@ -137,7 +140,7 @@ def _replaced(config: dict) -> dict[str, str]:
     }
 
 
-def _options(choices: dict, defaults: dict) -> Iterator[str]:
+def _options(choices: dict, defaults: dict) -> Iterator[tuple[str, str]]:
     current = with_current_options(choices)
     current["dataset"] = current["dataset"].partition(":")[0]  # without the name of the user's data
     others = (
@@ -146,12 +149,11 @@ def _options(choices: dict, defaults: dict) -> Iterator[str]:
     for group in (*NAMED_GROUPS, *others):
         option = current.get(group, defaults[group])
         if group in NAMED_GROUPS or option != defaults[group]:
-            yield f"{group}={option}"
+            yield group, option
 
 
-def _part(option: str) -> dict | None:
+def _part(group: str, name: str) -> dict | None:
     """The part of the configuration that an option sets; None if there is no such option."""
-    group, _, name = option.partition("=")
     # Options are file names; a record may contain anything.
     if not NAME.fullmatch(name):
         return None
@@ -159,12 +161,14 @@ def _part(option: str) -> dict | None:
         node = option_node(group, name)
         # Composing leaves out settings of data sets that were added later and are off.
         as_composed = node is None or group == "dataset"
-        return {group: compose([option])[group] if as_composed else node}
+        return {group: compose([f"{group}={name}"])[group] if as_composed else node}
     except UserError:
         return None
 
 
-def _command(config: dict, base: dict, options: tuple[str, ...]) -> str:
+def _overrides(config: dict, base: dict) -> list[str]:
+    """The settings in which a configuration differs from a composed one, as overrides; UserError
+    where they do not lead to it."""
     rebuilt = pickle.loads(pickle.dumps(base))  # in a fifth of the time of a deep copy
     overrides = []
     for key in SCIENTIFIC:
@@ -176,7 +180,7 @@ def _command(config: dict, base: dict, options: tuple[str, ...]) -> str:
             overrides.append(f"{prefix}{'.'.join(path)}={text}")
     if digest(rebuilt) != digest(config):
         raise UserError(NO_COMMAND)
-    return shlex.join(["dpbench", "run", *options, *overrides])
+    return overrides
 
 
 def _changes(path: tuple[str, ...], base, recorded) -> Iterator[tuple[tuple[str, ...], object]]:
