@@ -99,7 +99,7 @@ def _outcome(entry: Entry, request: SearchRequest) -> Outcome:
     best = ranked(finals, RULES[request.rule])
     if not best:
         raise UserError(f"no trial of {request.name} has numbers for every seed: none is chosen.")
-    sweep = plan_sweep(request.name, entry.protocol.tested(request, best[0].overrides))
+    sweep = plan_sweep(request.name, entry.protocol.tested(request, best[0].values))
     if failures := run_and_report(sweep):
         raise UserError(failures)
     tested = tuple(record for path in sweep.runs if (record := load(path)))

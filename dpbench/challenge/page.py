@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dpbench.challenge.entry import Entry, Outcome
 from dpbench.config.names import method_name
+from dpbench.config.space import override_texts
 from dpbench.metrics.paired_t import (
     BETTER,
     UNDECIDED,
@@ -143,7 +144,8 @@ def _seconds(records: Sequence[Record]) -> str:
 
 def _choice(outcome: Outcome) -> Iterator[str]:
     """What was chosen, and which of it lies at an edge of what was tried."""
-    yield f"Chosen: `{shlex.join(outcome.chosen.overrides)}`, trial {outcome.chosen.number}."
+    settings = shlex.join(override_texts(outcome.chosen.values))
+    yield f"Chosen: `{settings}`, trial {outcome.chosen.number}."
     yield from _at_edge(outcome)
 
 

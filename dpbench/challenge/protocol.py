@@ -1,10 +1,11 @@
 """The protocol of a challenge: a table's baselines, and how an entry is searched and tested."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbench.config.search_path import options
 from dpbench.config.settings import key_of
+from dpbench.config.space import override_texts
 from dpbench.config.table_file import Challenge
 from dpbench.records.collect import RECORDS, StoredRecord, records_in
 from dpbench.records.folder import TABLES
@@ -56,10 +57,10 @@ class Protocol:
             ]
         )
 
-    def tested(self, request: SearchRequest, chosen: Sequence[str]) -> list[list[str]]:
-        """The overrides of the runs that are tested, of chosen settings, seed by seed."""
+    def tested(self, request: SearchRequest, chosen: Mapping[str, str]) -> list[list[str]]:
+        """The overrides of the runs that are tested, of chosen values by key, seed by seed."""
         fixed = [o for o in request.fixed if key_of(o) != "validation"]
-        return [[*fixed, *chosen, f"seed={seed}"] for seed in self.seeds]
+        return [[*fixed, *override_texts(chosen), f"seed={seed}"] for seed in self.seeds]
 
     def baselines(self) -> dict[str, dict[str, list[Record]]]:
         """The committed records by condition and baseline; UserError if some are missing."""

@@ -1,6 +1,7 @@
 """The search space: settings with the values they may take, and random draws from it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -115,6 +116,11 @@ Configuration = tuple[str, ...]
 """One value of each range, in their order, as text for a command line."""
 
 
+def override_texts(values: Mapping[str, str]) -> list[str]:
+    """Values by key, as on a command line."""
+    return [f"{key}={value}" for key, value in values.items()]
+
+
 @dataclass(frozen=True)
 class Space:
     """All combinations of ranges."""
@@ -126,9 +132,9 @@ class Space:
         """The number of configurations; infinite with an interval of real numbers."""
         return math.prod(range_.size for range_ in self.ranges)
 
-    def overrides(self, configuration: Configuration) -> list[str]:
-        pairs = zip(self.ranges, configuration, strict=True)
-        return [f"{range_.key}={value}" for range_, value in pairs]
+    def values(self, configuration: Configuration) -> dict[str, str]:
+        """The values by key."""
+        return dict(zip((range_.key for range_ in self.ranges), configuration, strict=True))
 
     def random(self, count: int, draw: int) -> list[Configuration]:
         """The first `count` different configurations of a random sequence, or all that it has.

@@ -1,6 +1,6 @@
 """`dpbench search [KEY=RANGE ...]`: trials on a validation split, and the choice of the best."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dpbench.config.space import Configuration
@@ -50,9 +50,9 @@ def run_trials(request: SearchRequest) -> list[Trial]:
     total = request.count * len(request.seeds)
     with launching(request.config, "runs", total) as outcomes:
         while batch := propose(request.space, request.count, request.draw, history):
-            overrides = [request.space.overrides(configuration) for configuration in batch]
+            values = [request.space.values(configuration) for configuration in batch]
             for configuration, trial in zip(
-                batch, _run_batch(request, overrides, len(trials), outcomes), strict=True
+                batch, _run_batch(request, values, len(trials), outcomes), strict=True
             ):
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
@@ -62,19 +62,19 @@ def run_trials(request: SearchRequest) -> list[Trial]:
 def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
     """The best trials again, with the final seeds and the numbers that they had."""
     best = ranked(trials, RULES[request.rule])[: request.finalists]
-    overrides = [list(trial.overrides) for trial in best]
+    values = [trial.values for trial in best]
     final = replace(request, seeds=request.final_seeds)
     with launching(request.config, "final runs", len(best) * len(final.seeds)) as found:
-        again = list(_run_batch(final, overrides, 0, found))
+        again = list(_run_batch(final, values, 0, found))
     return [replace(run, number=first.number) for run, first in zip(again, best, strict=True)]
 
 
 def _run_batch(
-    request: SearchRequest, trials: list[list[str]], previous: int, outcomes: Outcomes
+    request: SearchRequest, trials: Sequence[Mapping[str, str]], previous: int, outcomes: Outcomes
 ) -> Iterator[Trial]:
-    """The trials of several configurations. previous: the number of trials before them."""
-    runs = [run for overrides in trials for run in request.runs(overrides)]
+    """The trials of several values by key. previous: the number of trials before them."""
+    runs = [run for values in trials for run in request.runs(values)]
     found = {index: record_of(outcome) for index, outcome in outcomes(runs)}
     results = (found[index] for index in sorted(found))
-    for number, overrides in enumerate(trials, previous + 1):
-        yield Trial(number, tuple(overrides), {seed: next(results) for seed in request.seeds})
+    for number, values in enumerate(trials, previous + 1):
+        yield Trial(number, values, {seed: next(results) for seed in request.seeds})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import brentq
 
-from dpbench.config.space import Configuration
+from dpbench.config.space import Configuration, override_texts
 from dpbench.data.derive.validation import WithValidation
 from dpbench.execution.prepare import prepare
 from dpbench.privacy.guarantee import BOUNDS, VOUCHED
@@ -139,7 +139,7 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
             run, planned = prepare(request.trial_run(candidate, "planned"))
             _check(run, planned)
         except UserError as reason:
-            settings = " ".join(request.space.overrides(candidate))
+            settings = " ".join(override_texts(request.space.values(candidate)))
             raise UserError(f"private=true: candidate {settings} is refused: {reason}") from None
         ledgers.append(planned.ledger)
         deltas.add(run.privacy.delta)

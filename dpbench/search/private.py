@@ -7,7 +7,7 @@ is released: neither the others nor their number.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,11 +43,12 @@ MASK = 2**64 - 1
 class PrivateSelection:
     """What a private search releases.
 
-    overrides and record are None where no trial was drawn, which a Poisson law allows.
+    values: those of the chosen candidate, by key; like record, None where no trial was drawn, which
+    a Poisson law allows.
     """
 
     planned: PlannedTrials
-    overrides: tuple[str, ...] | None
+    values: Mapping[str, str] | None
     record: Record | None
 
     @property
@@ -69,7 +70,7 @@ def select(request: SearchRequest) -> PrivateSelection:
     if not records:
         return PrivateSelection(planned, None, None)
     best = best_of([record.metrics[NOISY_ACCURACY] for record in records])
-    chosen = tuple(request.space.overrides(candidates[trials[best][0]]))
+    chosen = request.space.values(candidates[trials[best][0]])
     return PrivateSelection(planned, chosen, records[best])
 
 

@@ -5,6 +5,7 @@ import shlex
 import pandas as pd
 
 from dpbench.config.settings import key_of
+from dpbench.config.space import override_texts
 from dpbench.privacy.guarantee import VOUCHED
 from dpbench.records.epsilon import delta_text, marked, rounded_up
 from dpbench.records.trained_model import model_path
@@ -44,7 +45,7 @@ def render(selected: PrivateSelection) -> dict[str, str]:
 def how_to_publish(selected: PrivateSelection) -> str:
     """The commands that publish the chosen record, whose name is on no page, and train on all
     examples; and where the chosen model is. None names the seed, from which the noise follows."""
-    if selected.record is None or selected.overrides is None:
+    if selected.record is None or selected.values is None:
         return ""
     request, digest = selected.planned.request, selected.record.digest
     results = request.config.results
@@ -52,7 +53,7 @@ def how_to_publish(selected: PrivateSelection) -> str:
     lines = [
         f"To publish it: dpbench publish {folder} record={digest}",
         "To train on all examples, whose epsilon adds up: "
-        + request.command(selected.overrides, with_seeds=False),
+        + request.command(selected.values, with_seeds=False),
     ]
     if request.config["save_model"]:
         model = model_path(results, digest, request.config["noise"])
@@ -110,9 +111,9 @@ def _grid(planned: PlannedTrials) -> Grid:
 
 
 def _chosen(selected: PrivateSelection) -> str:
-    if selected.record is None or selected.overrides is None or selected.score is None:
+    if selected.record is None or selected.values is None or selected.score is None:
         return "The law gave no trial at all, so none is chosen."
-    settings = " ".join(f"`{override}`" for override in selected.overrides)
+    settings = " ".join(f"`{override}`" for override in override_texts(selected.values))
     return (
         f"Chosen, by the highest noisy accuracy on the validation split: {settings}, "
         f"{100 * selected.score:.2f}%."
@@ -122,7 +123,7 @@ def _chosen(selected: PrivateSelection) -> str:
 def _row(selected: PrivateSelection) -> dict:
     """The only row of the CSV file."""
     planned, request = selected.planned, selected.planned.request
-    chosen = dict(o.split("=", 1) for o in selected.overrides or ())
+    chosen = selected.values or {}
     return {
         **{range_.key: chosen.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
         "noisy_accuracy": selected.score,

@@ -130,7 +130,7 @@ def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
 
 
 def _choice(request: SearchRequest, trial: Trial) -> str:
-    command = request.command(trial.overrides)
+    command = request.command(trial.values)
     return f"Chosen: trial {trial.number}. On all training examples and the test set:\n\n" + (
         f"```sh\n{command}\n```"
     )
@@ -140,9 +140,9 @@ def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> 
     """A sentence for each number of the chosen trial that is the smallest or largest of its setting
     that was tried, or of a range in the outer tenth of those, which tables excuse by."""
     outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
-    values = [dict(o.split("=", 1) for o in trial.overrides) for trial in (chosen, *trials)]
+    values = [trial.values for trial in (chosen, *trials)]
     said = []
-    for key, text in values[0].items():
+    for key, text in chosen.values.items():
         tried = {spelled_number(other[key]) for other in values}
         numbers = sorted(number for number in tried if not isinstance(number, str))
         if key in outer and (end := _outer_end([float(other[key]) for other in values])):
@@ -175,7 +175,7 @@ def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> 
     rows = [
         (
             str(trial.number),
-            *(o.split("=", 1)[1] for o in trial.overrides),
+            *trial.values.values(),
             *(_number(trial, metric, lambda value: f"{100 * value:.2f}") for metric in metrics),
             _number(trial, LOSS, lambda value: f"{value:.4f}"),
             str(len(trial.outcomes) - len(trial.failures)),
@@ -215,7 +215,7 @@ def _row(trial: Trial) -> dict:
     """A trial as one row of the CSV file; fractions and nats."""
     return {
         "trial": trial.number,
-        **dict(o.split("=", 1) for o in trial.overrides),
+        **trial.values,
         "n": len(trial.outcomes) - len(trial.failures),
         **{name: trial.mean(name) for name in (ACCURACY, LOSS)},
         **{f"{name}/spread": trial.spread(name) for name in (ACCURACY, LOSS)},

@@ -11,7 +11,7 @@ from dpbench.config.compose import compose
 from dpbench.config.overrides import split_ranges
 from dpbench.config.search_path import groups
 from dpbench.config.settings import is_scientific, key_of, leaves, split_settings
-from dpbench.config.space import Choices, Configuration, Range, Space
+from dpbench.config.space import Choices, Configuration, Range, Space, override_texts
 from dpbench.execution.attempt import configured
 from dpbench.execution.launcher import Failure
 from dpbench.execution.run_config import RunConfig, check_execution, run_config
@@ -93,27 +93,29 @@ class SearchRequest:
         """The scientific settings among `fixed`, and the table."""
         return [o for o in self.fixed if is_scientific(o) or key_of(o) == "table"]
 
-    def runs(self, overrides: Sequence[str]) -> list[RunConfig | Failure]:
+    def runs(self, values: Mapping[str, str]) -> list[RunConfig | Failure]:
         """The runs of a trial, seed by seed."""
-        return [configured([*self.fixed, *overrides, f"seed={seed}"]) for seed in self.seeds]
+        settings = [*self.fixed, *override_texts(values)]
+        return [configured([*settings, f"seed={seed}"]) for seed in self.seeds]
 
     def trial_run(self, candidate: Configuration, token: str) -> RunConfig:
         """A trial of a private search, whose token gives it its own noise; UserError for settings
         that are refused."""
-        (seed,), overrides = self.seeds, self.space.overrides(candidate)
-        return run_config([*self.fixed, *overrides, f"seed={seed}", f"trial={token}"])
+        (seed,), values = self.seeds, self.space.values(candidate)
+        return run_config([*self.fixed, *override_texts(values), f"seed={seed}", f"trial={token}"])
 
     def with_trial_epsilon(self, epsilon: float) -> "SearchRequest":
         """The same search, with an epsilon for each trial."""
         budget = ("privacy.noise_multiplier=null", f"privacy.epsilon={epsilon!r}")
         return replace(self, fixed=(*self.fixed, *budget))
 
-    def command(self, overrides: tuple[str, ...], with_seeds: bool = True) -> str:
+    def command(self, values: Mapping[str, str], with_seeds: bool = True) -> str:
         """The command for a trial's settings on all training examples and the test set."""
         fixed = [o for o in self.fixed if key_of(o) not in DROPPED]
         multirun = ["-m"] if len(self.seeds) > 1 else []
         seeds = [f"seed={','.join(self.seeds)}"] if with_seeds else []
-        return shlex.join(["dpbench", "run", *multirun, *fixed, *overrides, *seeds])
+        settings = [*fixed, *override_texts(values), *seeds]
+        return shlex.join(["dpbench", "run", *multirun, *settings])
 
 
 def parse(arguments: list[str]) -> SearchRequest:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbench.metrics import worst_group
@@ -19,12 +19,12 @@ WORST_GROUP = worst_group.WORST_GROUP.replace("test/", "validation/")
 class Trial:
     """One configuration and the outcomes of its runs, one for each seed.
 
-    number: from 1, in the order of the trials; overrides: the configuration; outcomes: by seed, the
-    run's record, or the reason why the run failed.
+    number: from 1, in the order of the trials; values: of the ranges, by key; outcomes: by seed,
+    the run's record, or the reason why the run failed.
     """
 
     number: int
-    overrides: tuple[str, ...]
+    values: Mapping[str, str]
     outcomes: dict[str, Record | str]
 
     @property

@@ -142,7 +142,7 @@ def identity(version: str) -> str:
     protocol = protocol_of(version)
     (condition,) = protocol.target.conditions
     request = protocol.search(condition, "x", ["method=dpsgd"])
-    chosen = ["method.bound=1", "optimizer.lr=0.5"]
+    chosen = {"method.bound": "1", "optimizer.lr": "0.5"}
     # Digests leave out settings that were added later and are off.
     tested = [digest(compose(run)) for run in protocol.tested(request, chosen)]
     baselines = [digest(compose(cell)) for cell in protocol.target.cells()]
@@ -178,12 +178,12 @@ def test_the_baselines_went_through_the_search_that_an_entry_goes_through(row, o
     with (searches_folder() / f"frontier_table1-dutch-{row}-space.csv").open() as file:
         lines = list(csv.DictReader(file))
     finals = [line for line in lines if line["stage"] == "final"]
-    drawn = map(request.space.overrides, request.space.random(request.count, request.draw))
-    best = [[f"{r.key}={line[r.key]}" for r in request.space.ranges] for line in finals]
+    drawn = map(request.space.values, request.space.random(request.count, request.draw))
+    best = [{r.key: line[r.key] for r in request.space.ranges} for line in finals]
     for asked, settings, committed in (
         (request, drawn, lines[len(finals) :]),
         (replace(request, seeds=request.final_seeds), best, finals),
     ):
-        runs = [run for overrides in settings for run in asked.runs(overrides)]
+        runs = [run for values in settings for run in asked.runs(values)]
         named = {name for line in committed for name in line["records"].split()}
         assert {run.digest for run in runs} == named

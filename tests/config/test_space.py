@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 from scipy import stats
 
-from dpbench.config.space import Choices, Interval, Space
+from dpbench.config.space import Choices, Interval, Space, override_texts
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 
@@ -83,7 +83,8 @@ def test_a_space_that_has_fewer_values_than_digits_promise_comes_to_an_end():
 
 
 def test_a_configuration_is_written_as_overrides():
-    assert Space((METHOD, WIDTH)).overrides(("sgd", "3")) == ["method=sgd", "width=3"]
+    values = Space((METHOD, WIDTH)).values(("sgd", "3"))
+    assert override_texts(values) == ["method=sgd", "width=3"]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tm
 
 def test_a_chosen_number_at_the_edge_of_what_was_tried_is_told():
     trials = [
-        Trial(number, (f"optimizer.lr={lr}", f"method.bound={bound}", f"model={model}"), {})
+        Trial(number, {"optimizer.lr": lr, "method.bound": str(bound), "model": model}, {})
         for number, (lr, bound, model) in enumerate(
             [("0.1", 1, "mlp"), ("1e-2", 2, "logistic"), ("1", "4.0", "mlp"), ("0.1", 3, "mlp")]
         )
@@ -80,7 +80,7 @@ def test_a_search_of_a_regression_says_that_the_loss_decides(rule):
     one = record()
     one.metrics.clear()
     one.metrics["validation/loss"] = 0.5
-    page = render(request, [Trial(1, ("optimizer.lr=0.1",), {"0": one})])["md"]
+    page = render(request, [Trial(1, {"optimizer.lr": "0.1"}, {"0": one})])["md"]
     assert f"Rule `{rule}`: lowest mean validation loss over all seeds, since a regression" in page
     assert "| trial | optimizer.lr | loss | n |" in page
 
@@ -198,7 +198,7 @@ def test_options_may_be_named_by_a_pattern():
 def test_a_table_s_settings_can_be_searched_around():
     asked = parse(["+table=misalignment_table5", "method=dpsgd", "optimizer.lr=0.4,0.8"])
     assert asked.config["choices"]["dataset"] == "dutch"
-    assert asked.command(("optimizer.lr=0.8",)) == (
+    assert asked.command({"optimizer.lr": "0.8"}) == (
         "dpbench run +table=misalignment_table5 method=dpsgd optimizer.lr=0.8 seed=0"
     )
 

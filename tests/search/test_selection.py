@@ -23,7 +23,7 @@ def record(accuracy, loss=1.0, status="complete", rdp=2.0, test=0.0):
 
 
 def trial(number, *outcomes):
-    return Trial(number, (f"lr={number}",), dict(zip("012", outcomes, strict=False)))
+    return Trial(number, {"lr": str(number)}, dict(zip("012", outcomes, strict=False)))
 
 
 def order(rule, *trials):

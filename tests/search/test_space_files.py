@@ -96,7 +96,7 @@ def test_a_chosen_number_in_the_outer_tenth_of_those_tried_is_at_its_edge():
     )
 
     def trial(number, lr, quantile):
-        return Trial(number, (f"optimizer.lr={lr}", f"method.quantile={quantile}"), {})
+        return Trial(number, {"optimizer.lr": str(lr), "method.quantile": str(quantile)}, {})
 
     ends = [trial(2, 0.01, 0.0), trial(3, 100.0, 1.0)]
 
