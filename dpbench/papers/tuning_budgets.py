@@ -17,7 +17,6 @@ from dpbench.records.epsilon import rounded_up
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target, target_of
 from dpbench.search.expected_best import budgets, expected_best, shares
-from dpbench.tables.conditions import row_name
 from dpbench.tables.grid import Grid
 
 RESAMPLES, LEVEL = 1000, 0.95
@@ -69,7 +68,7 @@ def _points(tuned: Target, metrics: list[str]) -> Iterator[dict]:
     """For each row, metric and number of trials, the expected best with its interval."""
     for condition in tuned.conditions:
         for arm in tuned.table.methods:
-            trials = trials_of(tuned.searches[row_name(condition.label, arm)])
+            trials = trials_of(tuned.searches[condition.label, arm])
             for metric in metrics:
                 values = [float(trial[metric]) for trial in trials if trial.get(metric)]
                 for count in budgets(len(values)):

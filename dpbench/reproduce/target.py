@@ -27,6 +27,9 @@ from dpbench.tables.edition import AT_EDGE, ELSEWHERE, PAPER_SCALE, Edition
 
 T = TypeVar("T")
 
+Cell = tuple[str, str]
+"""The label of a condition, and a method or arm: a row of the table."""
+
 SELECTING = ("table.methods", "table.seeds")
 """Settings of a table that select some of its runs without changing them."""
 
@@ -134,8 +137,8 @@ class Target:
     def notes(self) -> list[str]:
         """Notes on the data of the runs, such as on statistics that no epsilon covers."""
         methods = self.table.methods if self.table.has_arms else self.table.methods[:1]
-        cells = itertools.product(self.conditions, methods)
-        runs = [run_of(run_config(next(self.cells_of(*cell)))) for cell in cells]
+        cells = itertools.product(self.labels, methods)
+        runs = [run_of(self._first[cell]) for cell in cells]
         notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
         return list(dict.fromkeys(notes))
 
@@ -166,41 +169,41 @@ class Target:
         """What is said of the rows that may want other settings, by name: those whose search chose
         an end of the values it tried, or was made under another condition."""
         found = {}
-        for row, search in self.searches.items():
+        for cell, search in self.searches.items():
             if chose_an_edge(search):
-                found[row] = AT_EDGE
-            elif not self._is_searched(row):
-                found[row] = ELSEWHERE
+                found[row_name(*cell)] = AT_EDGE
+            elif not self._is_searched(cell):
+                found[row_name(*cell)] = ELSEWHERE
         return found
 
-    def _is_searched(self, row: str) -> bool:
+    def _is_searched(self, cell: Cell) -> bool:
         """Whether a row has the settings that its search was made at; a budget of privacy is none
         for the baseline, which is not private."""
-        is_private = row.rpartition(", ")[2] != self.table.baseline
+        is_private = cell[1] != self.table.baseline
         settings = self.table.tuned_at.items()
         needed = ((k, v) for k, v in settings if is_private or not k.startswith("privacy"))
         try:
-            return Condition(tuple(needed)).is_met_by(self._first[row].plain)
+            return Condition(tuple(needed)).is_met_by(self._first[cell].plain)
         except KeyError as error:
             raise UserError(f"table.tuned_at: its runs have no setting {error}.") from error
 
     @cached_property
-    def searches(self) -> dict[str, str]:
-        """The search whose choice each row takes, by the row's name, if it takes one."""
+    def searches(self) -> dict[Cell, str]:
+        """The searches whose choices rows take, by the row's cell."""
         rules = self.table.settings
         if not self.table.seeds or not (self.table.tuned or any(rule.tuned for rule in rules)):
             return {}
         named = {
-            row: search_of(table_of(config["table"]), config["choices"])
-            for row, config in self._first.items()
+            cell: search_of(table_of(config["table"]), config["choices"])
+            for cell, config in self._first.items()
         }
-        return {row: search for row, search in named.items() if search}
+        return {cell: search for cell, search in named.items() if search}
 
     @cached_property
-    def _first(self) -> dict[str, RunConfig]:
-        """The first run of each row, by the row's name."""
+    def _first(self) -> dict[Cell, RunConfig]:
+        """The first run of each row, by the row's cell."""
         return {
-            row_name(condition.label, arm): run_config(next(self.cells_of(condition, arm)))
+            (condition.label, arm): run_config(next(self.cells_of(condition, arm)))
             for arm, condition in itertools.product(self.table.methods, self.conditions)
         }
 
@@ -250,11 +253,7 @@ class Target:
     @cached_property
     def _arms(self) -> dict[str, str]:
         """The arms by the digests of the runs with the first seed, which stand for all seeds."""
-        return {
-            run_config(next(self.cells_of(condition, arm))).digest: arm
-            for condition in self.conditions
-            for arm in self.table.methods
-        }
+        return {config.digest: arm for (_, arm), config in self._first.items()}
 
 
 def target_of(name: str, arguments: list[str]) -> Target:
@@ -305,12 +304,12 @@ def _check_names(table: TableFile) -> None:
 
 def _check_searches(target: Target) -> None:
     """UserError where a row would be trained with default settings, since its search is missing."""
-    for row, search in target.searches.items():
+    for cell, search in target.searches.items():
         if settings_of_search(search) is None:
             raise UserError(
-                f"{target.name} takes the settings of {row} from the search {search}, which is not "
-                f"in results/search/: make it by dpbench search name={search}, and copy its CSV "
-                "file there."
+                f"{target.name} takes the settings of {row_name(*cell)} from the search {search}, "
+                f"which is not in results/search/: make it by dpbench search name={search}, and "
+                "copy its CSV file there."
             )
 
 
