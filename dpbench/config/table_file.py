@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 
 from dpbench.config.buildable import TARGET
 from dpbench.metrics.metric import Better
-from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.system.schema import parsed
 from dpbench.system.validate import Count, Positive, Share, Whole
 
@@ -222,7 +222,7 @@ class TableFile(Part, frozen=True, kw_only=True):
     """over how many runs the paper averaged"""
     epsilon: str | UnsetType | None = UNSET
     """the published epsilons: a CSV file, `budget` (those requested by the conditions), or null"""
-    claimed_by: str = DEFAULT_CLAIM
+    claimed_by: str = DEFAULT_PAPER_ACCOUNTANT
     """the accountant that the paper used: `rdp` (the default), `moments` (RDP with the conversion
     of 2017), `gdp` or `note`"""
     notes: list[str] = []

@@ -13,7 +13,7 @@ from dpbench.data.derive.mislabelled import Mislabelled
 from dpbench.data.derive.normalization import Normalization
 from dpbench.data.derive.validation import WithValidation
 from dpbench.execution.run_config import RunConfig
-from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.records.code import built_by_plugins
 from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan
@@ -60,7 +60,7 @@ def build(config: dict) -> Run:
     if authors := _authors(config):
         method = parts["method"]
         parts["method"] = replace(method, basis=method.basis.vouched_by(authors))
-    paper_accountant = config.get("table", {}).get("claimed_by", DEFAULT_CLAIM)
+    paper_accountant = config.get("table", {}).get("claimed_by", DEFAULT_PAPER_ACCOUNTANT)
     return Run(**parts, paper_accountant=paper_accountant, config=config)
 
 

@@ -59,7 +59,7 @@ class Method:
     users_only: whether the method is defined only for user-level privacy; all others protect
     examples or users. failure: the probability, per clipped part and step, that an example's part
     exceeds its bound. own_accountant: the accountant of the method's paper, one of
-    `dpbench.privacy.accountants.CLAIMS`.
+    `dpbench.privacy.accountants.PAPER_ACCOUNTANTS`.
     """
 
     name: str

@@ -277,7 +277,7 @@ def _sigma(joint: float | CoordinateMechanism) -> float:
 SPENT: dict[AccountantName, Accountant] = {"rdp": rdp, "pld": pld, "gdp": gdp}
 """The epsilon of a ledger by accountant: two upper bounds, and the approximation `gdp`."""
 
-CLAIMS = {
+PAPER_ACCOUNTANTS = {
     "rdp": ("RDP", rdp_of_reals),
     "gdp": ("GDP", gdp),
     "moments": ("RDP, converted as in 2017", moments),
@@ -287,11 +287,10 @@ CLAIMS = {
 
 
 def claimed(ledger: Ledger, delta: float, by: str) -> float | None:
-    """Epsilon as a paper claims it: each release on a separate batch, by an accountant of CLAIMS.
-
-    None if that accountant does not apply.
+    """Epsilon as a paper computes it: each release on a batch of its own, by an accountant in
+    PAPER_ACCOUNTANTS; None if that does not apply.
     """
     try:
-        return CLAIMS[by][1](one_batch_per_release(ledger), delta)
+        return PAPER_ACCOUNTANTS[by][1](one_batch_per_release(ledger), delta)
     except Unaccountable:
         return None

@@ -26,8 +26,8 @@ VOUCHED: Level = "claimed"
 BOUNDS: tuple[Level, ...] = ("proven", VOUCHED)
 """The levels whose epsilons are, or are said to be, upper bounds."""
 
-DEFAULT_CLAIM = "rdp"
-"""The accountant of an epsilon that a paper claims, where no paper names one."""
+DEFAULT_PAPER_ACCOUNTANT = "rdp"
+"""The accountant of a paper that names none."""
 
 OTHER_LAWS: dict[type, str] = {
     TruncatedPoisson: "Batches are Poisson samples that are cut at {limit} {unit}s, where one "

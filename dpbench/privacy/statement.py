@@ -65,9 +65,9 @@ class Epsilons(TypedDict):
     refused: NotRequired[dict[str, str]]
 
 
-def alike(epsilon: float | None, claim: float | None) -> Epsilons:
-    """The same epsilon by all accountants, of which none is refused, and that of a claim."""
-    return {"rdp": epsilon, "pld": epsilon, "gdp": epsilon, "claimed": claim, "refused": {}}
+def alike(epsilon: float | None, claimed: float | None) -> Epsilons:
+    """The same epsilon by all accountants, of which none is refused, and that of a paper."""
+    return {"rdp": epsilon, "pld": epsilon, "gdp": epsilon, "claimed": claimed, "refused": {}}
 
 
 class AttackBounds(TypedDict):

@@ -9,9 +9,9 @@ from typing import cast
 
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.metrics.last_epochs import last_epochs_metrics
-from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.privacy.statement import Statement
-from dpbench.records.digest import digest, digest_of_scientific, scientific
+from dpbench.records.digest import digest_of_scientific, scientific
 from dpbench.records.folder import RUNS
 from dpbench.system.files import write_atomically
 
@@ -20,7 +20,7 @@ SCHEMA = 1
 OLDER_TERMS = {
     "adjacency": "add or remove one example",
     "arithmetic": "real",
-    "claimed_by": DEFAULT_CLAIM,
+    "claimed_by": DEFAULT_PAPER_ACCOUNTANT,
     "notes": [],
     "unit": "example",
 }
@@ -129,7 +129,7 @@ class Record:
 
     def save(self, folder: Path) -> Path:
         """Write the record under its digest, atomically."""
-        path = record_path(folder, self.config)
+        path = folder / RUNS / f"{self.digest}.json"
         write_atomically(path, self.json().encode())
         return path
 
@@ -142,7 +142,3 @@ def checksum(fields: dict) -> str:
 def sha256(text: str) -> str:
     """SHA-256 of a text, as 64 hex digits."""
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def record_path(folder: Path, config: dict) -> Path:
-    return folder / RUNS / f"{digest(config)}.json"

@@ -34,9 +34,9 @@ class PlannedTrials:
     """The request, with the epsilon of a trial that was calibrated; its candidates, with a ledger
     for each; and what holds for all of them.
 
-    trial: the cost of one trial, its score included; search: that of the whole search. claims:
-    sentences on the guarantees that both rely on and that are only claimed. notes: on the data,
-    such as which of its statistics no epsilon covers.
+    trial: the cost of one trial, its score included; search: that of the whole search. vouched:
+    sentences on the guarantees that both rely on and that only a plug-in's author vouches for.
+    notes: on the data, such as which of its statistics no epsilon covers.
     """
 
     request: SearchRequest
@@ -45,7 +45,7 @@ class PlannedTrials:
     trial: Cost
     search: Cost
     delta: float
-    claims: tuple[str, ...]
+    vouched: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -132,7 +132,7 @@ def _rounded_down(epsilon: float) -> float:
 def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> PlannedTrials:
     """The plans of the candidates; UserError for an invalid one."""
     assert request.repetitions
-    ledgers, deltas, claims = [], set(), set()
+    ledgers, deltas, vouched = [], set(), set()
     notes: dict[str, None] = {}
     for candidate in candidates:
         try:
@@ -144,7 +144,7 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
         ledgers.append(planned.ledger)
         deltas.add(run.privacy.delta)
         if (guarantee := planned.method.guarantee).level == VOUCHED:
-            claims.add(f"{planned.method.name}: {guarantee.why}")
+            vouched.add(f"{planned.method.name}: {guarantee.why}")
         notes |= dict.fromkeys(_notes_on_data(run))
     if len(deltas) > 1:
         raise UserError("private=true takes one privacy.delta for all candidates.")
@@ -157,7 +157,7 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
         trial=trial,
         search=search,
         delta=delta,
-        claims=tuple(sorted(claims)),
+        vouched=tuple(sorted(vouched)),
         notes=tuple(notes),
     )
 

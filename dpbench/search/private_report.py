@@ -84,7 +84,7 @@ def _page(selected: PrivateSelection) -> Page:
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
         f"{describe_law(request)}, and not released.",
         _grid(planned),
-        *planned.claims,
+        *planned.vouched,
         _chosen(selected),
         *NOTES,
         *([f"On the data: {' '.join(planned.notes)}"] if planned.notes else []),
@@ -94,7 +94,7 @@ def _page(selected: PrivateSelection) -> Page:
 
 def _grid(planned: PlannedTrials) -> Grid:
     head = ("", "epsilon", "by", "epsilon (RDP)", "delta")
-    level = VOUCHED if planned.claims else "proven"
+    level = VOUCHED if planned.vouched else "proven"
 
     def shown(epsilon: float | None) -> str:
         return NO_VALUE if epsilon is None else marked(rounded_up(epsilon, 3), level)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pandas as pd
 
-from dpbench.privacy.accountants import CLAIMS
-from dpbench.privacy.guarantee import DEFAULT_CLAIM, weakest
+from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT, weakest
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.epsilon import NO_PROOF, NOT_COMPUTED, delta_text, marked, rounded_up
 from dpbench.tables.grid import NO_VALUE, Grid, number
@@ -36,14 +36,14 @@ def privacy_grid(
     printed: Mapping[str, str],
     baseline: str,
     planned: Mapping[str, Statement] = EVERYTHING_WAS_RUN.statements,
-    paper_accountant: str = DEFAULT_CLAIM,
+    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
 ) -> Grid:
     """One line per method that was run or planned.
 
     printed: the paper's epsilon of private methods, by condition; planned: the statements of rows
-    that cannot be run on this machine, by name; paper_accountant: one of CLAIMS. Where the
-    guarantee is `none`, RDP, PLD and GDP say so and only the claim shows a number. For several runs
-    the largest epsilon, the weakest guarantee and all reasons are shown.
+    that cannot be run on this machine, by name; paper_accountant: one of PAPER_ACCOUNTANTS. Where
+    the guarantee is `none`, RDP, PLD and GDP say so, and only the paper's shows a number. For
+    several runs the largest epsilon, the weakest guarantee and all reasons are shown.
     """
     completed = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
     lines = [
@@ -51,7 +51,7 @@ def privacy_grid(
         for row in completed
         if len(row.runs)
     ]
-    head = tuple(name.format(by=CLAIMS[paper_accountant][0]) for name in HEAD)
+    head = tuple(name.format(by=PAPER_ACCOUNTANTS[paper_accountant][0]) for name in HEAD)
     return Grid("Privacy", head, tuple(lines))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 
 from dpbench.metrics.paired import is_paired
-from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.records.divergence import note
 from dpbench.tables import constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
@@ -80,7 +80,7 @@ def build_table(
     epsilon: Mapping[str, str],
     notes: Sequence[str],
     not_run: NotRun = EVERYTHING_WAS_RUN,
-    paper_accountant: str = DEFAULT_CLAIM,
+    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
 ) -> Table:
     """The table of an edition, from runs and the paper's printed numbers.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dpbench.mechanism.method import Method
 from dpbench.privacy.accountants import SPENT, claimed, noise_is_too_small
 from dpbench.privacy.entries import Unaccountable
-from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.privacy.ledger import Ledger, Shuffled, to_plain
 from dpbench.privacy.statement import UPPER_BOUNDS, Arithmetic, Epsilons, Statement, alike
 
@@ -33,7 +33,7 @@ def statement(
     delta: float,
     noise_multiplier: float,
     noise: str = "seeded",
-    paper_accountant: str = DEFAULT_CLAIM,
+    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
     zero_out: bool = False,
     notes: Iterable[str] = (),
 ) -> Statement:
@@ -55,14 +55,14 @@ def statement(
     if not method.private:
         epsilons = alike(math.inf, math.inf)
     else:
-        claim = None if isinstance(law, Shuffled) else claimed(ledger, delta, accountant)
+        of_paper = None if isinstance(law, Shuffled) else claimed(ledger, delta, accountant)
         if guarantee.level == "none":
-            epsilons = alike(None, claim)
+            epsilons = alike(None, of_paper)
         elif noise_is_too_small(ledger, delta):
-            epsilons = alike(math.inf, claim)
+            epsilons = alike(math.inf, of_paper)
             reasons.append(NOISE_ENDS)
         else:
-            epsilons = _bounds(ledger, delta, claim)
+            epsilons = _bounds(ledger, delta, of_paper)
     if unit != "example":
         reasons.append(WHOLE_USERS)
     if zero_out and method.private:
@@ -84,13 +84,13 @@ def statement(
     }
 
 
-def _bounds(ledger: Ledger, delta: float, claim: float | None) -> Epsilons:
+def _bounds(ledger: Ledger, delta: float, of_paper: float | None) -> Epsilons:
     """The upper bounds by accountant, and under `refused` why an accountant has none; and the
-    approximation, if there is one.
+    approximation, if there is one. of_paper: the epsilon as the paper computes it.
 
     Raises Unaccountable if no accountant has a bound.
     """
-    epsilons = alike(None, claim)
+    epsilons = alike(None, of_paper)
     for name, accountant in SPENT.items():
         try:
             epsilons[name] = accountant(ledger, delta)

@@ -21,8 +21,8 @@ from dpbench.mechanism.sampling import SAMPLERS
 from dpbench.mechanism.schedules import Schedules
 from dpbench.mechanism.streams import Stream, secure, seeded
 from dpbench.models.architecture import Architecture
-from dpbench.privacy.accountants import CLAIMS
-from dpbench.privacy.guarantee import DEFAULT_CLAIM
+from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.records.digest import digest
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.seeds import derived, seed_torch, torch_state_kept
@@ -76,7 +76,7 @@ class Run:
     temperature: PrivateTemperature | None = None
     batch_limit: int | None = None
     participations: int | None = None
-    paper_accountant: str = DEFAULT_CLAIM
+    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT
     config: dict = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Run:
         check_compute(vars(self))
         check_declared(self.dataset)
         one_of("sampler", self.sampler, SAMPLERS)
-        one_of("table.claimed_by", self.paper_accountant, CLAIMS)
+        one_of("table.claimed_by", self.paper_accountant, PAPER_ACCOUNTANTS)
         one_of("precision", self.precision, PRECISIONS)
         one_of("noise", self.noise, ARITHMETIC)
         typed("trial", self.trial, str | None)

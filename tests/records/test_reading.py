@@ -10,7 +10,7 @@ import pytest
 
 from dpbench.records.digest import digest
 from dpbench.records.reading import Unreadable, load, parse, read
-from dpbench.records.record import SCHEMA, Record, checksum, record_path
+from dpbench.records.record import SCHEMA, Record, checksum
 
 CONFIG = {
     "dataset": {"_target_": "dpbench.data.digits.Digits", "test_share": 0.2},
@@ -72,8 +72,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
 
 def test_a_record_of_before_there_were_checksums_is_read_and_marked_and_written_as_it_was(tmp_path):
     text = json.dumps(fields_of(record()), sort_keys=True)
-    path = record_path(tmp_path, CONFIG)
-    path.parent.mkdir()
+    path = tmp_path / f"{digest(CONFIG)}.json"
     path.write_text(text)
     assert not load(path).signed
     assert load(path).json() == text
@@ -98,8 +97,7 @@ def test_every_prefix_of_a_record_is_refused():
 
 def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
     other = {**CONFIG, "seed": 1}
-    path = record_path(tmp_path, other)
-    path.parent.mkdir()
+    path = tmp_path / f"{digest(other)}.json"
     path.write_text(record().json())
     assert load(path) is None
     assert digest(CONFIG) in read(path).reason

@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from dpbench.mechanism.method import GRADIENT_SUM
-from dpbench.privacy.accountants import CLAIMS, SPENT
+from dpbench.privacy.accountants import PAPER_ACCOUNTANTS, SPENT
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     GaussianMechanism,
@@ -25,7 +25,7 @@ SHUFFLED = "shuffled"
 SAMPLERS = ("poisson", SHUFFLED, "unstated")
 EVIDENCE = ("verified", "assumed", "derived")
 MECHANISMS = ("gaussian", "logistic_sign")
-NAMED_ACCOUNTANTS = ("", *SPENT, *(name for name in CLAIMS if name not in SPENT))
+NAMED_ACCOUNTANTS = ("", *SPENT, *(name for name in PAPER_ACCOUNTANTS if name not in SPENT))
 """The accountants that a source may name as its own; "" for none, or one that is not here."""
 
 
