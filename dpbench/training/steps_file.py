@@ -30,12 +30,9 @@ class StepsFile:
     def show(self, done: int) -> None:
         text = f"{done} {self._total}".ljust(CHARACTERS).encode()
         # Overwritten in place: emptying or replacing a file waits for the disk.
-        with suppress(OSError):
-            file = os.open(self._folder / NAME, os.O_WRONLY | os.O_CREAT, 0o666)
-            try:
-                os.pwrite(file, text, 0)
-            finally:
-                os.close(file)
+        path, in_place = self._folder / NAME, os.O_WRONLY | os.O_CREAT
+        with suppress(OSError), os.fdopen(os.open(path, in_place, 0o666), "wb") as file:
+            file.write(text)
 
     def stop(self) -> None:
         remove(self._folder)
