@@ -10,7 +10,7 @@ from collections.abc import Sequence, Set
 from pathlib import Path
 
 from dpbench.config.search_path import options
-from dpbench.records.collect import RECORDS, StoredRecord, collect, no_records
+from dpbench.records.collect import RECORDS, StoredRecord, collect, no_records, records_in
 from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable
 from dpbench.reproduce.published import readable_records_of
@@ -54,6 +54,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
         stored, tables = _named(
             folder, names, stored, tables, {Path(p.source).stem for p in problems}
         )
+    stored += _others(tables, stored)
     unread = {Path(problem.source).name for problem in problems}
     tables = [path for path in tables if path.name not in unread]
     with counting("verified", len(stored) + len(tables)) as count:
@@ -90,6 +91,13 @@ def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[
         "What dpbench verify found", [sentences], shlex.join(["dpbench", "verify", *arguments])
     )
     write_atomically(folder / SAVED, page.markdown.encode())
+
+
+def _others(tables: Sequence[Path], stored: Sequence[StoredRecord]) -> list[StoredRecord]:
+    """The records in tables that are not as those of the same runs which were read first."""
+    texts = {entry.text.strip() for entry in stored}
+    found = (entry for path in tables for entry in records_in(path))
+    return [e for e in found if isinstance(e, StoredRecord) and e.text.strip() not in texts]
 
 
 def _named(

@@ -208,6 +208,18 @@ def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record)
     assert "torch was 1.0 and is" in what
 
 
+def test_a_record_in_a_table_is_verified_behind_another_of_its_run(record, tmp_path):
+    record.save(tmp_path)
+    forged = changed(record, "privacy", pld=0.5)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables/a.records.jsonl").write_text(f"{record.json()}\n{forged.json()}\n")
+    done, problems = verify([f"results_dir={tmp_path}"])
+    assert done.startswith("verified 2 records and 1 table")
+    assert ("tables/a.records.jsonl, line 2", "has pld=0.5,") in [
+        (p.source, p.description[:12]) for p in problems
+    ]
+
+
 def test_a_run_that_cannot_be_trained_again_is_not_counted(record, tmp_path, monkeypatch):
     record.save(tmp_path)
     monkeypatch.setattr("dpbench.verify.records.attempt", lambda run: Failure("out of layers"))
