@@ -154,8 +154,18 @@ def graceful_interrupts() -> Iterator[None]:
         if listener.first_signal:  # and the exception was swallowed
             raise KeyboardInterrupt
         yield
+    except ImportError as error:
+        raise_if_interrupted(error)
+        raise
     finally:
         listener.graceful -= 1
+
+
+def raise_if_interrupted(error: BaseException) -> None:
+    """Raise the interrupt again that an extension in C made an ImportError of."""
+    raised = _listener and _listener.first_signal and not _listener.stepping
+    if raised and isinstance(error, ImportError):
+        raise KeyboardInterrupt from error
 
 
 @contextmanager

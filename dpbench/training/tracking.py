@@ -17,6 +17,7 @@ from dpbench.records.record import Record
 from dpbench.records.trackers import Log, RunInfo, Tracker
 from dpbench.records.trial import released
 from dpbench.system.errors import first_line
+from dpbench.system.interrupts import raise_if_interrupted
 from dpbench.training.plan import Plan, privacy_statement
 from dpbench.training.run import Run
 
@@ -177,6 +178,7 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
+        raise_if_interrupted(error)
         missing = isinstance(error, ImportError)
         extra = name if name == "mlflow" else "tracking"
         hint = f"; pip install 'dpbench-suite[{extra}]'" if missing else ""

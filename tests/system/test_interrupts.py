@@ -18,6 +18,7 @@ from dpbench.system.interrupts import (
     hung_up,
     listening,
 )
+from dpbench.training.tracking import guarded
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -65,6 +66,24 @@ def test_the_first_interrupt_is_raised_and_the_second_exits(ended):
         assert ended == []
         interrupt()
         until(lambda: ended)
+
+
+def test_an_interrupt_that_an_import_made_an_error_of_is_one_still(ended):
+    """As pybind11 does in the middle of importing matplotlib."""
+
+    def importing():
+        try:
+            interrupt()
+        except KeyboardInterrupt as inner:
+            raise ImportError("initialization failed") from inner
+
+    with listening(), pytest.raises(KeyboardInterrupt), graceful_interrupts():
+        importing()
+    with listening(), pytest.raises(KeyboardInterrupt), graceful_interrupts():
+        guarded("csv", importing)
+    with listening(), pytest.raises(ImportError, match="gone"), graceful_interrupts():
+        raise ImportError("gone")
+    assert ended == []
 
 
 def test_a_step_is_finished_and_no_other_is_begun(ended):
