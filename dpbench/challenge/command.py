@@ -10,6 +10,7 @@ from dpbench.challenge.entry import Entry, Outcome, check_entry, entry_of, read_
 from dpbench.challenge.page import render
 from dpbench.challenge.protocol import protocol_of, versions
 from dpbench.config.settings import key_of, split_settings
+from dpbench.execution.run_config import RunConfig
 from dpbench.execution.sweep import plan_sweep, run_and_report
 from dpbench.records.collect import RECORDS, StoredRecord
 from dpbench.records.folder import CHALLENGES, RUNS, SEARCH
@@ -18,6 +19,7 @@ from dpbench.records.record import Record
 from dpbench.search.command import run_finals, run_trials
 from dpbench.search.report import render as search_files
 from dpbench.search.request import SearchRequest
+from dpbench.search.samplers import SAMPLERS
 from dpbench.search.selection import RULES, check_any, ranked
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, write_atomically
@@ -42,12 +44,15 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
     check_entry(overrides)
     protocol = protocol_of(settings["version"] or versions()[-1])
     if settings["recount"]:
+        if settings["plan"] == "true":
+            raise UserError("a recount has no plan=true: without it, it trains what is missing.")
         stored = read_submission(Path(settings["recount"]))
         with tempfile.TemporaryDirectory() as folder:
             for one in stored:
                 write_atomically(Path(folder) / RUNS / f"{one.digest}.json", one.text.encode())
             kept = [o for o in overrides if key_of(o) != "results_dir"]
             entry = entry_of(protocol, settings["name"], [*kept, f"results_dir='{folder}'"])
+            _check_trials(entry, {one.digest for one in stored}, settings["recount"])
             page, records = _compared(entry)
         return page, list(_problems(stored, {record.digest for record in records}))
     entry = entry_of(protocol, settings["name"], overrides)
@@ -82,6 +87,19 @@ def cost(entry: Entry) -> str:
     )
 
 
+def _check_trials(entry: Entry, digests: Collection[str], file: str) -> None:
+    """UserError for a file without a trial of the entry, which would be trained from its start."""
+    for request in entry.searches:
+        first = SAMPLERS[request.by](request.space, request.count, request.draw, {})
+        runs = (run for c in first for run in request.runs(request.space.values(c)))
+        if any(isinstance(run, RunConfig) and run.digest in digests for run in runs):
+            return
+    raise UserError(
+        f"recount={file} has no trial of {entry.name} with these settings and this search space: "
+        "give those of the command on its page."
+    )
+
+
 def _compared(entry: Entry) -> tuple[str, list[Record]]:
     """The page, and all records behind it."""
     outcomes = [_outcome(entry, request) for request in entry.searches]
@@ -113,5 +131,7 @@ def _problems(stored: Sequence[StoredRecord], used: Collection[str]) -> Iterator
         yield f"The file lacks {counted(missing, 'run')} of the protocol: made here again."
     if others := len({*digests} - {*used}):
         yield f"The file has {counted(others, 'record')} of other runs, which count for nothing."
+    if again := len(digests) - len({*digests}):
+        yield f"The file has {counted(again, 'record')} of runs it has already; the last counts."
     for one in stored:
         yield from (f"{one.source} {said}" for said in contradictions(one.record))

@@ -45,6 +45,8 @@ def unsupported_lines(path: Path) -> Iterator[str]:
     stem = path.name.removesuffix(f".{RECORDS}")
     try:
         page = path.with_name(f"{stem}.md")
+        if not any(path.with_name(f"{stem}.{suffix}").exists() for suffix in TEXTS):
+            return  # records alone, as of an entry to a challenge
         target = beside(published_target(page), path)
         if target.table.compute:
             return

@@ -101,12 +101,15 @@ def test_a_recount_trains_what_a_file_lacks_and_finds_what_is_false(small, tmp_p
     record["privacy"]["pld"] = 0.01
     forged = json.dumps(record | {"checksum": checksum(record)}, sort_keys=True)
     other = (next((tmp_path / "runs").iterdir())).read_text().strip()
-    file.write_text("\n".join([forged, *lines[2:], other]) + "\n")
+    file.write_text("\n".join([forged, *lines[2:], other, lines[-1]]) + "\n")
     again, problems = small(f"recount={file}")
     assert again.split("seconds")[0] == page.split("seconds")[0]
     said = " ".join(problems)
     assert "lacks 1 run of the protocol" in said
     assert "1 record of other runs" in said
+    assert "1 record of runs it has already; the last counts" in said
+    with pytest.raises(UserError, match=r"recount=.* has no trial of dpsgd_global with these"):
+        small(f"recount={file}", "optimizer.momentum=0.5")
     assert "line 1 has pld=0.01, but its ledger gives" in said
 
 
@@ -120,6 +123,7 @@ def test_a_recount_trains_what_a_file_lacks_and_finds_what_is_false(small, tmp_p
         (["method=dpsgd", "version=99"], "version=99 is unknown"),
         (["method=fairlens", "plan=yes"], "plan=yes is unknown"),
         (["method=dpsgd", "recount=nowhere"], "recount=nowhere is not a file"),
+        (["method=dpsgd", "recount=x", "plan=true"], "a recount has no plan=true: without it"),
     ],
 )
 def test_what_the_protocol_does_not_leave_open_is_refused(arguments, why):
