@@ -22,6 +22,10 @@ Statistic = Literal["mean", "min", "max", "first", "last", "change"]
 AxisScale = Literal["linear", "log", "log2"]
 
 
+USUAL_BASELINE = "dpsgd"
+"""The method that others are compared with."""
+
+
 class Part(Struct, frozen=True, forbid_unknown_fields=True):
     """A mapping in a table's file."""
 
@@ -245,6 +249,8 @@ class TableFile(Part, frozen=True, kw_only=True):
     """blocks; each stands for all combinations of its lists, and all blocks vary the same keys"""
     baseline: str = ""
     """the non-private row, relative to which privacy costs are measured"""
+    checklist: str = USUAL_BASELINE
+    """the row that the checklist compares others with, if not `dpsgd`"""
     groups: list[str | int] = []
     """two groups a and b of the data set, or an empty list"""
     group_numbers: list[int] = []

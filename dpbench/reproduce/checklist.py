@@ -31,7 +31,7 @@ from dpbench.tables.page import Page
 from dpbench.tables.sweep.page import metric_label
 
 DEFAULTS = {
-    **{"method": "", "baseline": "dpsgd", "metric": "test/accuracy"},
+    **{"method": "", "baseline": "", "metric": "test/accuracy"},
     **{"results_dir": "results", "out": "checklist"},
 }
 SUFFIXES = (".md", ".csv", ".tex")
@@ -69,11 +69,12 @@ def checklist(arguments: Sequence[str]) -> str:
     is_table = name.partition("-")[0] in options("table")
     folder = Path(given["results_dir"] if is_table else name)
     found = evidence_of_table(name, folder) if is_table else evidence_of_folder(folder)
+    found = found._replace(baseline=given["baseline"] or found.baseline)
     records = [entry.record for entry in found.entries]
     _check_metric(name, given["metric"], records)
     grid = _grid(name, found, given)
     if not grid.rows:
-        raise UserError(f"{name} has runs of {given['baseline']} alone: add those of a method.")
+        raise UserError(f"{name} has runs of {found.baseline} alone: add those of a method.")
     texts = (
         Page(f"Checklist: {name}", [grid, _rules(given["metric"], records)]).markdown,
         grid.csv,
@@ -102,14 +103,13 @@ def _rules(metric: str, records: Iterable[Record]) -> str:
 def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """A line for each method but the baseline and rows that are it after another search, or for the
     one that is asked for."""
-    entries, searches, undertuned, again = found
+    entries, searches, undertuned, again, baseline = found
     sides = grouped((entry.method, entry) for entry in entries)
-    for key in ("baseline", "method"):
-        if given[key] and given[key] not in sides:
-            known = nearest(given[key], sides)
-            raise UserError(f"no run in {name} is of the method {key}={given[key]}: {known}")
-    baseline, metric = given["baseline"], given["metric"]
-    other = again.get(baseline, "")
+    for key, method in {"baseline": baseline, "method": given["method"]}.items():
+        if method and method not in sides:
+            known = nearest(method, sides)
+            raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
+    metric, other = given["metric"], again.get(baseline, "")
     for method in [given["method"]] if given["method"] else sides:
         if method not in (baseline, other):
             ours, search = sides[method], searches.get(method, Search(0, False))
@@ -120,16 +120,14 @@ def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tup
 
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
     """The checklist at the foot of a table's page; by the accuracy of the worst group if all claims
-    are on it; none where nothing is compared with the usual baseline."""
+    are on it; none where nothing is compared with the table's baseline."""
     columns = {column.name: column.metric for column in target.edition.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
     given = DEFAULTS | ({"metric": WORST_GROUP} if claimed == {WORST_GROUP} else {})
-    baseline = given["baseline"]
-    compared = baseline in target.table.methods and len(target.table.methods) > 1
-    if not compared or not all(has_metric(record, given["metric"]) for record in records):
+    if not all(has_metric(record, given["metric"]) for record in records):
         return ()
     found = evidence_of_records(target, records, Path(target.config["results_dir"]))
-    if baseline not in {entry.method for entry in found.entries}:
+    if found.baseline not in {entry.method for entry in found.entries}:
         return ()
     by = f", by {metric_label(given['metric'], records)}" if given != DEFAULTS else ""
     grid = _grid(f"Checklist{by}: docs/verdicts.md#what-a-reviewer-asks", found, given)
@@ -137,5 +135,5 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
 
 
 def _grid(heading: str, found: Evidence, given: Mapping[str, str]) -> Grid:
-    head = tuple(text.format(method_name(given["baseline"])) for text in HEAD)
+    head = tuple(text.format(method_name(found.baseline)) for text in HEAD)
     return Grid(heading, head, tuple(_lines(heading, found, given)))

@@ -11,6 +11,7 @@ from typing import Any, get_args
 from dpbench.metrics.paired_t import BETTER, UNDECIDED, WORSE, Verdict, judge, paired_test
 from dpbench.metrics.registry import parse_name
 from dpbench.metrics.worst_group import value_of
+from dpbench.records.data_name import data_name
 from dpbench.records.digest import digest_of_scientific
 from dpbench.records.divergence import DIVERGED
 from dpbench.records.record import Record
@@ -64,11 +65,14 @@ class Comparison:
     @cached_property
     def _pairs(self) -> dict[str, tuple[BySeed, BySeed]]:
         """By condition, the metric by seed of the method and of the baseline; where one has runs of
-        several settings, or neither has the metric, it is not compared."""
+        several settings, both have other data or budgets, or neither has the metric, it is not
+        compared."""
         found = {}
         for condition in dict.fromkeys(entry.condition for entry in self.ours):
             sides = [_alone(side, condition) for side in (self.ours, self.others)]
-            if all(sides) and any(has_metric(r, self.metric) for side in sides for r in side):
+            if not all(sides) or len({_task(side[0]) for side in sides}) > 1:
+                continue
+            if any(has_metric(r, self.metric) for side in sides for r in side):
                 ours, others = ({r.seed: _value(r, self.metric) for r in side} for side in sides)
                 found[condition] = (ours, others)
         return found
@@ -131,6 +135,11 @@ def _alone(entries: Sequence[Entry], condition: str) -> list[Record]:
     """The runs under a condition, if they differ by their seeds alone; else none."""
     records = [entry.record for entry in entries if entry.condition == condition]
     return records if len({_settings(r.config) for r in records}) == 1 else []
+
+
+def _task(record: Record) -> tuple[str, str]:
+    """The data and the budget of a run."""
+    return data_name(record.config), budget_of(record)
 
 
 def has_metric(record: Record, metric: str) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpbench.config.settings import CORRECTED
+from dpbench.config.table_file import USUAL_BASELINE
 from dpbench.config.tuned import trials_of
 from dpbench.records.collect import RECORDS, readable_records
 from dpbench.records.data_name import data_name
@@ -36,13 +37,14 @@ class Search(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The runs to answer from, the searches by method, the rows that may want others, and by method
-    the row that is the same after another search."""
+    """The runs to answer from, the searches by method, the rows that may want others, by method the
+    row that is the same after another search, and the method that others are compared with."""
 
     entries: Sequence[Entry]
     searches: Mapping[str, Search]
     undertuned: Collection[str]
     again: Mapping[str, str]
+    baseline: str
 
 
 def evidence_of_table(stem: str, folder: Path) -> Evidence:
@@ -75,7 +77,9 @@ def evidence_of_records(target: Target, records: Iterable[Record], folder: Path)
     for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
         trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1
     searches = {method: Search(number, False) for method, number in trials.items()}
-    return Evidence(entries, searches, target.undertuned, target.table.again)
+    return Evidence(
+        entries, searches, target.undertuned, target.table.again, target.table.checklist
+    )
 
 
 def _text_of(file: Path) -> str:
@@ -101,7 +105,7 @@ def evidence_of_folder(folder: Path) -> Evidence:
         method: Search(len(trials), all(map(is_trial, trials)))
         for method, trials in by_method.items()
     }
-    return Evidence(entries, searches, (), {})
+    return Evidence(entries, searches, (), {}, USUAL_BASELINE)
 
 
 def _condition(record: Record) -> str:
