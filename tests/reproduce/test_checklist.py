@@ -161,6 +161,12 @@ def test_a_committed_table_excuses_rows_at_the_edge_of_their_range(tmp_path):
     assert "no (80 trials)" in psac
 
 
+def test_a_table_without_the_usual_baseline_names_its_own(tmp_path):
+    results = conf_folder().parent / "results"
+    page = checklist(["finetune_table3", f"results_dir={results}", f"out={tmp_path / 'c'}"])
+    assert "| better than head |" in page
+
+
 def test_a_search_that_is_no_text_is_named(tmp_path):
     results = conf_folder().parent / "results" / "tables"
     (tmp_path / "tables").mkdir()
