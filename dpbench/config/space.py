@@ -136,14 +136,14 @@ class Space:
         """The values by key."""
         return dict(zip((range_.key for range_ in self.ranges), configuration, strict=True))
 
-    def random(self, count: int, draw: int) -> list[Configuration]:
+    def random(self, count: int, draw: int, start: int = 0) -> list[Configuration]:
         """The first `count` different configurations of a random sequence, or all that it has.
 
-        draw: the seed of the sequence. Each setting has its own generator, so its draws depend
-        neither on the count nor on the other ranges.
+        draw: the seed of the sequence; start: how much of it is left out. Each setting has its own
+        generator, so its draws depend neither on the count nor on the other ranges.
         """
         configurations: dict[Configuration, None] = {}
-        for attempt in range(DRAWS_PER_CONFIGURATION * count):
+        for attempt in range(start, start + DRAWS_PER_CONFIGURATION * count):
             if len(configurations) >= min(count, self.size):
                 break
             drawn = (

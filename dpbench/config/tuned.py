@@ -37,12 +37,19 @@ def chose_an_edge(name: str) -> bool:
     for texts in (_tried(name) or {}).values():
         values = [number for text in texts if isinstance(number := spelled_number(text), float)]
         fractions = len(values) == len(texts) and not all(map(float.is_integer, values))
-        if fractions and not OUTER < place(values) < 1 - OUTER:
+        if fractions and outer_end(values):
             return True
     return False
 
 
-def place(values: Sequence[float]) -> float:
+def outer_end(values: Sequence[float]) -> str:
+    """The end, `lower` or `upper`, in whose tenth of all values tried the first one lies; "" for
+    neither."""
+    share = _place(values)
+    return "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
+
+
+def _place(values: Sequence[float]) -> float:
     """Where among the values that were tried the first one lies, from 0 to 1."""
     low, high, value = min(values), max(values), values[0]
     if low > 0 and high > DECADE * low:

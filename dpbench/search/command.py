@@ -8,6 +8,7 @@ from dpbench.execution.attempt import record_of
 from dpbench.execution.sweep import Outcomes, launching
 from dpbench.records.folder import SEARCH
 from dpbench.search import private_report
+from dpbench.search.extension import MOST, beyond
 from dpbench.search.private import select
 from dpbench.search.report import render
 from dpbench.search.request import SearchRequest, parse
@@ -56,7 +57,21 @@ def run_trials(request: SearchRequest) -> list[Trial]:
             ):
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
-    return trials
+    return _extended(request, trials) if request.extend else trials
+
+
+def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials, and more of them beyond each end of a range at which the best one lies."""
+    extended, space = list(trials), request.space
+    for _ in range(MOST):
+        if (found := beyond(request, space, extended)) is None:
+            break
+        space, added = found
+        drawn = added.random(request.extend, request.draw, start=len(extended))
+        values = [added.values(configuration) for configuration in drawn]
+        with launching(request.config, "added runs", len(drawn) * len(request.seeds)) as outcomes:
+            extended += _run_batch(request, values, len(extended), outcomes)
+    return extended
 
 
 def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
-from dpbench.config.tuned import OUTER, place
+from dpbench.config.tuned import outer_end
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.records.epsilon import largest_epsilon, legend
 from dpbench.search.expected_best import budgets, expected_best
@@ -86,6 +86,7 @@ def _page(
         + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
         + f", each with seed {', '.join(request.seeds)}"
         + f" and {settings}.",
+        *_extended(request, ordered),
         f"Rule `{request.rule}`: {_description(request, ordered)}. "
         "Spread: standard deviation over seeds.",
         *(_finals(request, keys, finals) if finals else ()),
@@ -98,6 +99,23 @@ def _page(
         *NOTES,
     ]
     return Page(f"Search: {', '.join(choices[group] for group in fixed)}", blocks)
+
+
+def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
+    """How far the ranges were extended, if they were."""
+    later = [trial for trial in trials if trial.number > request.count]
+    if not later:
+        return []
+    ends = []
+    for range_ in request.space.ranges:
+        if isinstance(range_, Interval):
+            tried = [float(trial.values[range_.key]) for trial in later]
+            if min(tried) < range_.low or max(tried) > range_.high:
+                ends.append(f"`{range_.key}` {min(tried):g} to {max(tried):g}")
+    return [
+        f"The trials after the first {request.count} were added beyond ends at which the best one "
+        f"lay, {request.extend} at a time: {', '.join(ends)}."
+    ]
 
 
 def _description(request: SearchRequest, trials: Sequence[Trial]) -> str:
@@ -117,7 +135,8 @@ def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) ->
 def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
     """What fewer trials would have found, where trials are independent and have an accuracy."""
     metric = WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
-    values = [trial.mean(metric) for trial in trials if not trial.failures]
+    drawn = [trial for trial in trials if trial.number <= request.count]  # not the added ones
+    values = [trial.mean(metric) for trial in drawn if not trial.failures]
     if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
         return []
     cells = [(str(k), f"{100 * expected_best(values, k):.2f}") for k in budgets(len(values))]
@@ -145,10 +164,10 @@ def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> 
     for key, text in chosen.values.items():
         tried = {spelled_number(other[key]) for other in values}
         numbers = sorted(number for number in tried if not isinstance(number, str))
-        if key in outer and (end := _outer_end([float(other[key]) for other in values])):
+        if key in outer and (end := outer_end([float(other[key]) for other in values])):
             said.append(
                 f"`{key}={text}` is at the {end} end of what was tried of `{outer[key].text}`: "
-                "extend the range there, or make more trials."
+                "extend the range there (extend=16), or make more trials."
             )
             continue
         if len(numbers) < max(2, len(tried)) or (at := spelled_number(text)) in numbers[1:-1]:
@@ -159,12 +178,6 @@ def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> 
             f"{beyond} it."
         )
     return said
-
-
-def _outer_end(values: Sequence[float]) -> str:
-    """The end, lower or upper, in whose tenth of all values the first lies; "" for neither."""
-    share = place(values)
-    return "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
 
 
 def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> Grid:

@@ -38,12 +38,12 @@ their defaults."""
 
 DEFAULTS = {
     **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
-    **{"space": "", "finalists": "0", "final_seeds": "5"},
+    **{"space": "", "extend": "0", "finalists": "0", "final_seeds": "5"},
     **{"private": "false", **PRIVATE},
 }
 """The settings of a search itself, and their defaults."""
 
-OPEN = {"by", "rule", "finalists", "final_seeds"}
+OPEN = {"by", "rule", "extend", "finalists", "final_seeds"}
 """The settings that only a search without privacy has."""
 
 MAX_TRIALS = 100_000
@@ -69,8 +69,9 @@ class SearchRequest:
     fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
     config: that of one of the runs; identity: a digest of all that determines
     the search. repetitions: of a private search, whose trials are drawn from `count` candidates.
-    epsilon: the target of a whole private search, to which its trials are calibrated. finalists:
-    the number of trials, the best ones, that are run again with final_seeds and chosen from.
+    epsilon: the target of a whole private search, to which its trials are calibrated. extend: the
+    number of trials in each piece that is added to a range (see `extension`). finalists: the number
+    of trials, the best ones, that are run again with final_seeds and chosen from.
     """
 
     space: Space
@@ -85,6 +86,7 @@ class SearchRequest:
     identity: str
     repetitions: Repetitions | None = None
     epsilon: float | None = None
+    extend: int = 0
     finalists: int = 0
     final_seeds: tuple[str, ...] = ()
 
@@ -156,6 +158,7 @@ def parse(arguments: list[str]) -> SearchRequest:
         identity=identity,
         repetitions=repetitions,
         epsilon=epsilon,
+        extend=int(settings["extend"]),
         finalists=int(settings["finalists"]),
         final_seeds=_next_seeds(seeds, int(settings["final_seeds"])),
     )
@@ -178,6 +181,8 @@ def _identity_and_name(
     parts = [*choice, *seeds, config.digest, *ranges]
     if settings["finalists"] != DEFAULTS["finalists"]:
         parts += [settings["finalists"], settings["final_seeds"]]
+    if settings["extend"] != DEFAULTS["extend"]:
+        parts += ["extend", settings["extend"]]
     if not law:
         return _short(parts), _short(parts)
     name = [*choice, digest(without_seed_and_checksum(config.plain)), *ranges, *law]
@@ -191,6 +196,7 @@ def _short(parts: list[str]) -> str:
 def _check_search_settings(settings: dict[str, str]) -> None:
     integer("N", spelled_integer(settings["N"]), most=MAX_TRIALS)
     integer("draw", spelled_integer(settings["draw"]), least=0)
+    integer("extend", spelled_integer(settings["extend"]), least=0, most=MAX_TRIALS)
     integer("finalists", spelled_integer(settings["finalists"]), least=0, most=MAX_TRIALS)
     integer("final_seeds", spelled_integer(settings["final_seeds"]), most=MAX_TRIALS)
     one_of("by", settings["by"], SAMPLERS)
