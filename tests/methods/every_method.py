@@ -17,6 +17,7 @@ from dpbench.config.search_path import options
 from dpbench.data.derive.users import iid
 from dpbench.mechanism.gradient import Gradient
 from dpbench.mechanism.method import Method
+from dpbench.mechanism.noise import Noise
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.toeplitz import encoded
 from dpbench.system.paths import conf_folder
@@ -101,6 +102,7 @@ def those(holds):
 private = those(lambda method: method.private)
 
 
+@Noise.register
 class Heard:
     """A noise that is another one, and notes each sum, sensitivity and result."""
 

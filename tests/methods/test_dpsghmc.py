@@ -14,6 +14,7 @@ from scipy import linalg
 from dpbench.clipping import Abadi
 from dpbench.data.derive.users import Units
 from dpbench.data.digits import Digits
+from dpbench.mechanism.noise import Gaussian
 from dpbench.mechanism.schedules import Pieces, Schedules
 from dpbench.methods.dpsgd import dpsgd
 from dpbench.methods.dpsghmc import Hamiltonian, dpsghmc
@@ -199,7 +200,7 @@ def test_the_noisy_sums_can_be_had_back_from_the_parameters(step_of, batch_of):
     step = hamiltonian(step_of, method)
     add = step.method.noise.add
 
-    class Noted:
+    class Noted(Gaussian):
         def add(self, *arguments):
             heard.append(add(*arguments).clone())
             return heard[-1].clone()
