@@ -70,6 +70,8 @@ def test_a_norm_of_a_kernel_by_positions_is_an_upper_bound(image, stride, channe
     b = rows(16, 4, patch.shape[2])
     exact = (b.double() @ patch.mT).square().sum((1, 2))
     grams = PatchProducts(module, module.padding, views=1).gram(a), gram(b.mT)
+    # Only the allowance for rounding depends on these, which sums rarely need.
+    assert (grams[0].norms >= patch.norm(dim=1) * (1 - 1e-13)).all()
     ours = squared_norms_of_outer(*grams)
     assert (ours >= exact * (1 - 1e-13)).all()
     assert (ours <= exact * 1.02).all()
