@@ -67,9 +67,10 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
         if (found := beyond(request, space, extended)) is None:
             break
         space, added = found
-        drawn = added.random(request.extend, request.draw, start=len(extended))
-        values = [added.values(configuration) for configuration in drawn]
-        with launching(request.config, "added runs", len(drawn) * len(request.seeds)) as outcomes:
+        drawn = map(added.values, added.random(request.extend, request.draw, start=len(extended)))
+        tried = [trial.values for trial in extended]  # a piece of whole numbers has the old end
+        values = [each for each in drawn if each not in tried]
+        with launching(request.config, "added runs", len(values) * len(request.seeds)) as outcomes:
             extended += _run_batch(request, values, len(extended), outcomes)
     return extended
 

@@ -29,7 +29,8 @@ def beyond(
             if not isinstance(range_, Interval):
                 continue
             end = outer_end([float(trial.values[range_.key]) for trial in (best, *trials)])
-            if not end or _refused(request, best, piece := _piece(range_, end), end):
+            piece = _allowed_piece(request, best, range_, end) if end else None
+            if piece is None:
                 continue
             low, high = min(range_.low, piece.low), max(range_.high, piece.high)
             before, after = space.ranges[:place], space.ranges[place + 1 :]
@@ -52,14 +53,18 @@ def _piece(range_: Interval, end: str) -> Interval:
     return replace(range_, low=ends[0], high=ends[1])
 
 
-def _refused(request: SearchRequest, best: Trial, piece: Interval, end: str) -> bool:
-    """Whether the best trial's settings are refused with the outermost value of the piece."""
-    outermost = piece.low if end == "lower" else piece.high
+def _allowed_piece(
+    request: SearchRequest, best: Trial, range_: Interval, end: str
+) -> Interval | None:
+    """What is added beyond an end; None if the best trial's settings are refused with its outermost
+    value."""
     try:
+        piece = _piece(range_, end)
+        outermost = piece.low if end == "lower" else piece.high
         for run in request.runs({**best.values, piece.key: piece.write(outermost)}):
             if isinstance(run, Failure):
-                return True
+                return None
             run_of(run)
     except UserError:
-        return True
-    return False
+        return None
+    return piece

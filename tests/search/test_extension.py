@@ -53,6 +53,12 @@ def test_values_that_are_refused_are_not_tried():
     assert beyond(request, request.space, trials) is None
 
 
+def test_a_piece_that_is_no_range_is_not_tried():
+    request = request_for("batch_size=tag(log,int(interval(1,64)))")
+    trials = [trial(1, 0.9, batch_size="1"), trial(2, batch_size="60")]
+    assert beyond(request, request.space, trials) is None
+
+
 def test_other_ranges_keep_their_values():
     request = request_for(LOG, "batch_size=64,128")
     trials = [
