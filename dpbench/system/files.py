@@ -116,15 +116,15 @@ def digest_of(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(file, algorithm).hexdigest()
 
 
-def cached_digest_of(path: Path) -> str:
-    """The SHA-256 of a file, cached until its size or modification time changes."""
+def cached_digest_of(path: Path, algorithm: str = "sha256") -> str:
+    """The checksum of a file, cached until its size or modification time changes."""
     status = path.stat()
-    return _cached_digest(path, status.st_size, status.st_mtime_ns)
+    return _cached_digest(path, algorithm, status.st_size, status.st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=64)
-def _cached_digest(path: Path, *_: int) -> str:
-    return digest_of(path)
+def _cached_digest(path: Path, algorithm: str, *_: int) -> str:
+    return digest_of(path, algorithm)
 
 
 def check_writable(folder: Path) -> None:
