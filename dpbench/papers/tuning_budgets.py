@@ -28,20 +28,22 @@ class TuningBudgetSettings:
 
     table: whose searches are read; metrics: of the validation split, a row of panels each, in which
     larger is better; highlight: the arms that are drawn in colour; score_noise_multiplier: of the
-    scores of a private search.
+    scores of a private search; trials: of each search, how many are used, as those that
+    `extend` added are no draws from the same ranges.
     """
 
     table: str
     metrics: list[str]
     highlight: list[str]
     score_noise_multiplier: float = 10.0
+    trials: int = 64
 
 
 def tuning_budgets(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and image."""
     setup = target.computed_by(TuningBudgetSettings)
     tuned = target_of(setup.table, [])
-    data = pd.DataFrame(_points(tuned, setup.metrics))
+    data = pd.DataFrame(_points(tuned, setup))
     scored = ["validation=0.2", f"score_noise_multiplier={setup.score_noise_multiplier}"]
     costs = {
         c.label: private_costs(
@@ -64,12 +66,13 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
     return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data, setup))}
 
 
-def _points(tuned: Target, metrics: list[str]) -> Iterator[dict]:
+def _points(tuned: Target, setup: TuningBudgetSettings) -> Iterator[dict]:
     """For each row, metric and number of trials, the expected best with its interval."""
     for condition in tuned.conditions:
         for arm in tuned.table.methods:
-            trials = trials_of(tuned.searches[condition.label, arm])
-            for metric in metrics:
+            found = trials_of(tuned.searches[condition.label, arm])
+            trials = [trial for trial in found if int(trial["trial"]) <= setup.trials]
+            for metric in setup.metrics:
                 values = [float(trial[metric]) for trial in trials if trial.get(metric)]
                 for count in budgets(len(values)):
                     low, high = interval(values, count)
