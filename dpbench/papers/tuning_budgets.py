@@ -1,5 +1,6 @@
 """What searches of fewer trials would have found, and what each would cost if it were private."""
 
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -26,10 +27,11 @@ RESAMPLES, LEVEL = 1000, 0.95
 class TuningBudgetSettings:
     """The settings of the figure.
 
-    table: whose searches are read; metrics: of the validation split, a row of panels each, in which
-    larger is better; highlight: the arms that are drawn in colour; score_noise_multiplier: of the
-    scores of a private search; trials: of each search, how many are used, as those that
-    `extend` added are no draws from the same ranges.
+    table: whose searches are read; metrics: of the validation split, a row of panels each, and of
+    those in which lower is better the value of the trial that the first would choose, as a model
+    that has learnt nothing may have the lowest ECE; highlight: the arms that are drawn in colour;
+    score_noise_multiplier: of the scores of a private search; trials: of each search, how many are
+    used, as those that `extend` added are no draws from the same ranges.
     """
 
     table: str
@@ -73,27 +75,45 @@ def _points(tuned: Target, setup: TuningBudgetSettings) -> Iterator[dict]:
             found = trials_of(tuned.searches[condition.label, arm])
             trials = [trial for trial in found if int(trial["trial"]) <= setup.trials]
             for metric in setup.metrics:
-                values = [float(trial[metric]) for trial in trials if trial.get(metric)]
+                values, scores = _values(trials, metric, setup.metrics[0])
                 for count in budgets(len(values)):
-                    low, high = interval(values, count)
+                    low, high = interval(values, count, scores)
                     yield {
                         "condition": condition.label,
                         "arm": arm,
                         "metric": metric,
                         "trials": count,
-                        "expected_best": expected_best(values, count),
+                        "expected_best": expected_best(values, count, scores),
                         "low": low,
                         "high": high,
                     }
 
 
-def interval(values: list[float], count: int) -> tuple[float, float]:
+def _values(
+    trials: list[dict[str, str]], metric: str, first: str
+) -> tuple[list[float], list[float]]:
+    """A metric of all trials that have it, and the scores by which the best is chosen."""
+    by = first if _is_cost(metric) else metric
+    both = [(float(t[metric]), float(t[by])) for t in trials if t.get(metric) and t.get(by)]
+    return [value for value, _ in both], [score for _, score in both]
+
+
+def _is_cost(metric: str) -> bool:
+    known = parse_name(metric).metric
+    return known is not None and known.better == "lower"
+
+
+def interval(
+    values: list[float], count: int, scores: list[float] | None = None
+) -> tuple[float, float]:
     """The percentile bootstrap of the expected best of `count` over the trials that were made.
 
     For counts near their number it is too narrow: nothing better than the best of them is drawn.
     """
-    draws = np.random.default_rng(0).choice(values, (RESAMPLES, len(values)))
-    found = np.sort(draws, axis=1) @ shares(len(values), count)
+    draws = np.random.default_rng(0).choice(len(values), (RESAMPLES, len(values)))
+    order = np.argsort(np.asarray(scores or values)[draws], axis=1, kind="stable")
+    ranked = np.asarray(values)[np.take_along_axis(draws, order, axis=1)]
+    found = ranked @ shares(len(values), count)
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return float(low), float(high)
 
@@ -127,7 +147,8 @@ def _grid(data: pd.DataFrame, metric: str, costs: dict[str, dict[int, float]]) -
 
 def _label(metric: str) -> str:
     known = parse_name(metric).metric
-    return known.label if known else metric
+    label = known.label if known else metric
+    return f"{label} of the most accurate trial" if _is_cost(metric) else label
 
 
 def _cell(point) -> str:
@@ -144,7 +165,7 @@ def _draw(title: str, data: pd.DataFrame, setup: TuningBudgetSettings) -> Figure
             part = data[(data["metric"] == metric) & (data["condition"] == condition)]
             _lines(axis, part, setup.highlight)
             axis.set_title(condition)
-        axes[0].set_ylabel(f"{_label(metric)} (%)")
+        axes[0].set_ylabel(textwrap.fill(f"{_label(metric)} (%)", 32))
     for axis in grid[-1]:
         axis.set_xlabel("trials")
     legend_below(figure, grid.flat)

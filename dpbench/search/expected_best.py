@@ -5,14 +5,18 @@ import operator
 from collections.abc import Sequence
 
 
-def expected_best(values: Sequence[float], count: int) -> float:
-    """The expected largest of `count` values drawn without replacement from values [n].
+def expected_best(
+    values: Sequence[float], count: int, scores: Sequence[float] | None = None
+) -> float:
+    """The expected value of the best of `count` trials drawn without replacement from n: of the one
+    with the largest of scores [n], or without scores the largest of values [n].
 
     The unbiased estimate, from n independent trials, of the best of so many (Dodge et al. 2019,
     Show Your Work, in the form of Tang et al. 2020, Showing Your Work Doesn't Always Work). Raises
     ValueError for more than n.
     """
-    return math.fsum(map(operator.mul, shares(len(values), count), sorted(values)))
+    ranked = [value for _, value in sorted(zip(scores or values, values, strict=True))]
+    return math.fsum(map(operator.mul, shares(len(values), count), ranked))
 
 
 def shares(number: int, count: int) -> list[float]:

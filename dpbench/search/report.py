@@ -15,6 +15,7 @@ from dpbench.search.request import SearchRequest
 from dpbench.search.selection import (
     ACCURACY,
     BY_LOSS,
+    ECE,
     LOSS,
     RULES,
     WORST_GROUP,
@@ -232,7 +233,7 @@ def _row(trial: Trial) -> dict:
         "n": len(trial.outcomes) - len(trial.failures),
         **{name: trial.mean(name) for name in (ACCURACY, LOSS)},
         **{f"{name}/spread": trial.spread(name) for name in (ACCURACY, LOSS)},
-        WORST_GROUP: trial.mean(WORST_GROUP),
+        **{name: trial.mean(name) for name in (WORST_GROUP, ECE)},
         **{f"privacy/{accountant}": trial.epsilon(accountant) for accountant in EPSILONS},
         **(trial.terms._asdict() if trial.terms else {}),
         "failed": _reasons(trial),

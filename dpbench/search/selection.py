@@ -12,6 +12,7 @@ from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
+ECE = "validation/ece"
 WORST_GROUP = worst_group.WORST_GROUP.replace("test/", "validation/")
 
 

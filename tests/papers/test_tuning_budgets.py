@@ -40,6 +40,14 @@ def test_an_interval_covers_the_expected_best_of_equal_draws():
         assert low < count / (count + 1) < high
 
 
+def test_an_interval_of_a_cost_is_of_the_trials_that_score_best():
+    """Costs that fall as scores rise: that of the best of k is one less its score."""
+    scores = [(i + 0.5) / 200 for i in range(200)]
+    low, high = interval(scores, 4)
+    costs = [1 - score for score in scores]
+    assert interval(costs, 4, scores) == pytest.approx((1 - high, 1 - low))
+
+
 @pytest.mark.slow
 def test_a_private_search_costs_more_the_more_trials_it_makes():
     target = target_of("frontier_table4", [])

@@ -21,6 +21,14 @@ def test_it_is_the_mean_over_all_ways_to_draw_so_many(values, data):
     assert expected_best(values, count) == pytest.approx(statistics.fmean(drawn))
 
 
+@given(st.permutations(range(6)), st.integers(1, 6))
+def test_with_scores_it_is_the_value_of_the_one_that_scores_best(scores, count):
+    values = [0.3, 0.1, 0.1, 0.7, 0.2, 0.9]
+    chosen = [max(some, key=scores.__getitem__) for some in itertools.combinations(range(6), count)]
+    drawn = [values[trial] for trial in chosen]
+    assert expected_best(values, count, scores) == pytest.approx(statistics.fmean(drawn))
+
+
 def test_it_is_unbiased_for_the_best_of_so_many_trials():
     """Against the expected largest of four uniform numbers, 4/5, from searches of ten."""
     draws = np.random.default_rng(0).random((4000, 10))

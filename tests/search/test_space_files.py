@@ -146,7 +146,9 @@ def test_the_worst_group_is_a_rule(tmp_path):
     asked = ["dataset=digits", "model=logistic", "epochs=1", "N=3", "name=group", "threads=1"]
     more = ["rule=best_worst_group", "optimizer.lr=0.01,0.1,1", f"results_dir={tmp_path}"]
     text = search([*asked, *more])
-    worst = pd.read_csv(tmp_path / "search" / "group.csv")["validation/worst_group_accuracy"]
+    trials = pd.read_csv(tmp_path / "search" / "group.csv")
+    worst = trials["validation/worst_group_accuracy"]
+    assert trials["validation/ece"].between(0, 1).all()
     assert worst.is_monotonic_decreasing
     assert "| accuracy (%) | worst group (%) | loss |" in text
     assert f"| {100 * worst[0]:.2f} |" in text
