@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from dpbench.config.search_path import options
 from dpbench.config.table_file import AxisScale, Lines, Panel
 from dpbench.figures.formats import POINTS, legend_below, paper_figure, symbol, titled
-from dpbench.figures.looks import ORDER, on_paper
+from dpbench.figures.looks import on_paper
 from dpbench.metrics.registry import parse_name
 from dpbench.records.identity import protocol_of
 from dpbench.records.record import Record
@@ -228,7 +229,7 @@ def _lines(
             yield label, look, data[data["line"] == label]
         return
     arms = [arm for arm in spec.arms if panel.arms is None or arm in panel.arms]
-    looks = dict(on_paper(arms)) if {*arms} <= {*ORDER} else {}
+    looks = dict(on_paper(arms)) if {*arms} <= {*options("method")} else {}
     for (number, arm), (label, style) in product(enumerate(arms), styles.items()):
         line = data[(data["arm"] == arm) & (data["line"] == label)]
         name = f"{spec.arms[arm]}, {label}" if len(styles) > 1 else spec.arms[arm]

@@ -24,8 +24,8 @@ ORDER = (
     *("dp_fedavg", "dp_fedsgd", "dpsghmc", "dp_signsgd_laplace", "dp_signsgd_coordinate"),
     *("dpsgd_coordinate", "direction_error", "magnitude_error"),
 )
-"""Methods whose looks are fixed, so that those that are often compared differ in colour. The look
-of any other follows from its name; append to this, and keep the order."""
+"""Methods that are often compared, chosen to differ in colour. The look of any other, new or of a
+plug-in, follows from its name and is none of theirs: a longer list would change it."""
 
 
 class Look(NamedTuple):
@@ -58,7 +58,10 @@ _NUMBER = len(COLOURS) * len(MARKS)
 
 
 def _place(method: str) -> int:
-    return ORDER.index(method) if method in ORDER else zlib.crc32(method.encode()) % _NUMBER
+    if method in ORDER:
+        return ORDER.index(method)
+    place = zlib.crc32(method.encode()) % _NUMBER
+    return place if place >= len(ORDER) else len(ORDER) + place % (_NUMBER - len(ORDER))
 
 
 def _look(place: int) -> Look:

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from dpbench.config.search_path import searching
 from dpbench.config.table_file import Lines, Panel
 from dpbench.figures.bands import bands
 from dpbench.figures.formats import image, images
 from dpbench.figures.lines import LineFigure, draw_lines, line_points
+from dpbench.figures.looks import on_paper
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError
 
@@ -184,6 +186,16 @@ def test_only_the_arms_of_a_panel_are_in_it_and_several_lines_are_named():
     assert [line.get_label() for line in axis.lines] == [
         "R = 1, ECE", "R = 1, loss", "R = 9, ECE", "R = 9, loss",
     ]  # fmt: skip
+
+
+def test_a_method_has_its_colour_of_all_pictures_beside_a_new_one(tmp_path):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text("name: mine\n")
+    with searching([tmp_path]):
+        runs = [("", arm, run("r1")[2]) for arm in ("bam", "mine")]
+        (axis,) = axes_of(LOSS, runs=runs, arms={"bam": "BAM", "mine": "mine"})
+    looks = on_paper(["bam", "mine"])
+    assert [line.get_color() for line in axis.lines] == [look["color"] for look in looks.values()]
 
 
 @pytest.mark.slow

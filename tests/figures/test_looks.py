@@ -21,6 +21,13 @@ def test_the_look_of_a_method_depends_on_no_other(others):
         assert looks([method, *others])[method] == looks([method])[method]
 
 
+def test_a_method_that_no_list_names_has_a_look_of_its_own():
+    """Adding a method takes no edit of the list."""
+    for number in range(100):
+        new = f"mine{number}"
+        assert looks([new, *ORDER])[new] == looks([new])[new]
+
+
 def test_the_page_has_the_colours_and_the_markers_of_paper():
     assets = files("dpbench.dashboard") / "assets"
     style, html = ((assets / name).read_text() for name in ("style.css", "page.html"))
