@@ -208,6 +208,8 @@ def _notes_on_tuning(edition: Edition) -> Iterable[str]:
             f"A difference from {method} is decided only if it is shown beside {again}, too: what "
             "is not may be the luck of a search."
         )
+    if edition.claims and (edition.undertuned or edition.again):
+        yield "A claim is undecided, too, where tuning leaves most of its comparisons undecided."
 
 
 def _notes_on_runs(

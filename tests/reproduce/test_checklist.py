@@ -158,7 +158,7 @@ def test_a_committed_table_excuses_rows_at_the_edge_of_their_range(tmp_path):
     page = checklist(["frontier_table1", f"results_dir={results}", f"out={tmp_path / 'c'}"])
     (psac,) = (line for line in page.splitlines() if line.startswith("| dpsgd_psac |"))
     assert "worse" not in psac
-    assert "no (80 trials)" in psac
+    assert "no (60 trials)" in psac
 
 
 def test_a_table_without_the_usual_baseline_names_its_own(tmp_path):

@@ -93,13 +93,15 @@ class JudgedClaim:
         itself, or some does not hold or is more than a margin on the other side; FAILS if it lies
         below 0, or if the effect, or every single one, is shown to be smaller than a margin;
         NOT_RUN without runs; else UNDECIDED. What holds or fails only by comparisons that are
-        excused is undecided, and so is what holds without some that were not run.
+        excused is undecided, as is any claim most of whose comparisons are excused, and one that
+        holds without some that were not run.
         """
         if not self._run:
             return NOT_RUN
         verdict = self._verdict(self._run)
         fair = [c for c in self._run if not c.excused]
-        if len(fair) < len(self._run) and self._verdict(fair) != verdict:
+        few = 2 * len(fair) < len(self._run)
+        if few or (len(fair) < len(self._run) and self._verdict(fair) != verdict):
             return UNDECIDED
         missing = len(self._run) < len(self.comparisons)
         return UNDECIDED if missing and verdict in (HOLDS, ON_AVERAGE) else verdict

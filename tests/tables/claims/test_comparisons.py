@@ -1,9 +1,11 @@
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
 from dpbench.metrics.metric import Margin
 from dpbench.system.errors import UserError
-from dpbench.tables.claims.comparisons import evidence
+from dpbench.tables.claims.comparisons import evidence, judged_claim
 from dpbench.tables.claims.grids import RULE, RULE_OF_BY, chance_line, comparisons_grid, rules_of
 from dpbench.tables.claims.quantities import PrintedNumber, Quantity
 from dpbench.tables.columns import Column
@@ -188,6 +190,17 @@ def test_a_row_tuned_at_the_edge_of_its_range_cannot_fail_a_claim(under_both):
     assert judged(0.1, 0.1, "x, fair") == [["holds", "holds"], "holds"], "in spite of its tuning"
     assert judged(0.1, 0.1, "x, dpsgd", "y, dpsgd") == [["undecided"] * 2, "undecided"]
     assert judged(0.1, 0.1, "y, dpsgd") == [["holds", "undecided"], "holds"]
+
+
+def test_a_claim_with_most_of_its_comparisons_excused_is_undecided(under_both):
+    one, other = under_both(-0.1, -0.1)["both"].comparisons
+    excused = replace(other, excused="was tuned at the edge of its range")
+
+    def verdict(*comparisons):
+        return judged_claim(under_both(-0.1, -0.1)["both"].claim, comparisons).verdict
+
+    assert verdict(one, excused) == "does not hold"
+    assert verdict(one, excused, excused) == "undecided"
 
 
 def test_the_page_names_the_rows_that_were_tuned_at_an_edge(build):
