@@ -173,7 +173,7 @@ def launching(config: RunConfig, what: str, total: int) -> Iterator[Outcomes]:
     with (
         graceful_interrupts(),
         config.launcher.start(config["jobs"], config.results / LAUNCHED) as attempts,
-        counting(what, total, running_steps(config.results, names.get)) as count,
+        counting(what, total, running_steps(config.results, names)) as count,
     ):
 
         def outcomes(runs: Sequence[RunConfig | Failure]) -> Iterator[tuple[int, Outcome]]:

@@ -5,9 +5,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dpbench.system.errors import print_message
 
@@ -18,8 +17,7 @@ MAX_SHOWN = 8
 """The most running runs that are shown one by one."""
 
 
-@dataclass(frozen=True)
-class Steps:
+class Steps(NamedTuple):
     """The steps that one of several runs has taken."""
 
     name: str

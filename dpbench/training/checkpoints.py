@@ -120,8 +120,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints; warns of those that cannot be removed, as the run is complete."""
-        steps_file.remove(self.folder)
-        for path in self._paths():
+        for path in (*self._paths(), self.folder / steps_file.NAME):  # a killed process left it
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:

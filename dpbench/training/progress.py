@@ -24,9 +24,9 @@ class Progress:
     """
 
     def __init__(self, plan, delta: float, quiet: bool, done: int = 0, folder: Path | None = None):
-        self._plan, self._delta, self._done = plan, delta, done
+        self._plan, self._delta, self._quiet, self._done = plan, delta, quiet, done
         self._loss: float | None = None
-        self._display: progress.Display | StepsFile | None = None
+        self._display: progress.Display | None = None
         if not quiet:
             self._display = progress.display("training", plan.steps, done)
         elif folder:
@@ -44,15 +44,14 @@ class Progress:
     def advance(self) -> None:
         self._done += 1
         if self._display and time.monotonic() > self._shown_at:
-            self._show(self._display)
+            self._display.show(self._done, self._text())
             self._shown_at = time.monotonic() + self._display.interval
 
-    def _show(self, display: progress.Display | StepsFile) -> None:
-        if isinstance(display, StepsFile):
-            display.show(self._done)
-        else:
-            loss = "" if self._loss is None else f"loss {self._loss:.3f} ({EXACT})  "
-            display.show(self._done, f"{loss}epsilon {self._epsilon()}")
+    def _text(self) -> str:
+        if self._quiet:  # a sweep shows steps only, and an epsilon may take a while
+            return ""
+        loss = "" if self._loss is None else f"loss {self._loss:.3f} ({EXACT})  "
+        return f"{loss}epsilon {self._epsilon()}"
 
     def show_loss(self, loss: float) -> None:
         self._loss = loss

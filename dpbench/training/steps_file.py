@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -25,49 +25,32 @@ class StepsFile:
     interval = 2.0
 
     def __init__(self, folder: Path, total: int):
-        self._folder, self._total = folder, total
+        self._path, self._total = folder / NAME, total
 
-    def show(self, done: int) -> None:
-        text = f"{done} {self._total}".ljust(CHARACTERS).encode()
+    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
         # Overwritten in place: emptying or replacing a file waits for the disk.
-        path, in_place = self._folder / NAME, os.O_WRONLY | os.O_CREAT
-        with suppress(OSError), os.fdopen(os.open(path, in_place, 0o666), "wb") as file:
-            file.write(text)
+        in_place = os.O_WRONLY | os.O_CREAT
+        with suppress(OSError), os.fdopen(os.open(self._path, in_place, 0o666), "w") as file:
+            file.write(f"{done} {self._total}".ljust(CHARACTERS))
 
     def stop(self) -> None:
-        remove(self._folder)
+        with suppress(OSError):
+            self._path.unlink()
 
 
-def remove(folder: Path) -> None:
-    """Remove the file, which a killed process may have left."""
-    with suppress(OSError):
-        (folder / NAME).unlink()
-
-
-def read(folder: Path, since: float) -> tuple[int, int] | None:
-    """The steps taken and their total; None if not written since a time, in seconds."""
-    try:
-        path = folder / NAME
-        if path.stat().st_mtime < since:  # left by a killed run
-            return None
-        done, total = map(int, path.read_text().split())
-    except (OSError, ValueError):
-        return None
-    return done, total
-
-
-def running_steps(results: Path, name: Callable[[str], str | None]) -> Callable[[], list[Steps]]:
+def running_steps(results: Path, names: Mapping[str, str]) -> Callable[[], list[Steps]]:
     """A function that reads the steps of the runs under way in a results folder.
 
-    name: maps a digest to the run's name, or to None for a run of another command. Files written
-    before now are ignored, since their runs were killed.
+    names: of the runs to show, by digest. Files written before now are ignored, since their runs
+    were killed.
     """
     begun = time.time()
 
-    def steps() -> list[Steps]:
-        folders = [path.parent for path in (results / CHECKPOINTS).glob(f"*/{NAME}")]
-        named = [(label, path) for path in folders if (label := name(path.name)) is not None]
-        found = [(label, read(path, begun)) for label, path in sorted(named)]
-        return [Steps(label, *steps) for label, steps in found if steps]
+    def steps() -> Iterator[Steps]:
+        for path in (results / CHECKPOINTS).glob(f"*/{NAME}"):
+            with suppress(OSError, ValueError, KeyError):
+                if path.is_file() and path.stat().st_mtime >= begun:
+                    done, total = map(int, path.read_text().split())
+                    yield Steps(names[path.parent.name], done, total)
 
-    return steps
+    return lambda: sorted(steps())

@@ -15,6 +15,7 @@ import signal
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import pytest
@@ -286,7 +287,9 @@ def read_sweep(path):
 
 
 def read_steps(path):
-    steps_file.read(path.parent, 0)
+    with mock.patch("time.time", return_value=0.0):  # of a sweep that began earlier
+        steps = steps_file.running_steps(path.parents[2], {path.parent.name: "run"})
+    steps()
 
 
 def read_trials(path):
@@ -347,7 +350,7 @@ def kinds(results):
         "table": Kind("table/mine.yaml", conf, read_table),
         "own data": Kind("people.csv", PEOPLE.encode(), read_csv),
         "published": Kind("t.csv", PRINTED, read_printed),
-        "steps": Kind("run/steps", b"3 30".ljust(40), read_steps),
+        "steps": Kind("checkpoints/run/steps", b"3 30".ljust(40), read_steps),
         "audits": Kind("audits/x.json", json.dumps(AUDIT).encode(), finished_rows, True),
         "trials": Kind("search/x.csv", TRIALS, read_trials),
     }

@@ -11,7 +11,7 @@ from dpbench.records.epsilon import rounded_up
 from dpbench.training.plan import plan
 from dpbench.training.progress import Progress
 from dpbench.training.statistics import PrivateNormalization
-from dpbench.training.steps_file import NAME, StepsFile, read
+from dpbench.training.steps_file import NAME, StepsFile, running_steps
 from tests.training.small_runs import run_of
 
 
@@ -56,26 +56,41 @@ def test_without_a_terminal_a_run_is_a_line_a_minute(clock, log, planned, capfd)
     ]
 
 
-def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, planned, tmp_path):
-    with Progress(planned, 1e-5, True, 0, tmp_path) as shown:
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of a run's checkpoints."""
+    (tmp_path / "checkpoints/0a").mkdir(parents=True)
+    return tmp_path / "checkpoints/0a"
+
+
+@pytest.fixture
+def read(folder, monkeypatch):
+    """Reads the steps of the only run of a sweep that began at 60 seconds."""
+    with monkeypatch.context() as then:
+        then.setattr(time, "time", lambda: 60.0)
+        return running_steps(folder.parents[1], {"0a": "seed=0"})
+
+
+def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, planned, folder, read):
+    with Progress(planned, 1e-5, True, 0, folder) as shown:
         shown.advance()
-        assert read(tmp_path, 0) is None, "written for a run that may end at once"
+        assert read() == [], "written for a run that may end at once"
         clock[0] += 3
         shown.advance()
-        assert read(tmp_path, 0) == (2, planned.steps)
+        assert read() == [("seed=0", 2, planned.steps)]
         shown.advance()
-        assert read(tmp_path, 0) == (2, planned.steps), "written at every step"
-    assert list(tmp_path.iterdir()) == []
+        assert read() == [("seed=0", 2, planned.steps)], "written at every step"
+    assert list(folder.iterdir()) == []
 
 
-def test_a_steps_file_left_by_a_killed_run_is_ignored(tmp_path):
-    StepsFile(tmp_path, 9).show(4)
-    assert read(tmp_path, time.time() - 60) == (4, 9)
-    os.utime(tmp_path / NAME, (1, 1))
-    assert read(tmp_path, time.time() - 60) is None
-    (tmp_path / NAME).write_text("4 ")
-    assert read(tmp_path, 0) is None
-    StepsFile(tmp_path / "missing", 9).show(4)  # a folder that is gone stops no run
+def test_a_steps_file_left_by_a_killed_run_is_ignored(folder, read):
+    StepsFile(folder, 9).show(4, "")
+    assert read() == [("seed=0", 4, 9)]
+    os.utime(folder / NAME, (1, 1))
+    assert read() == []
+    (folder / NAME).write_text("4 ")
+    assert read() == []
+    StepsFile(folder / "missing", 9).show(4, "")  # a folder that is gone stops no run
 
 
 @pytest.mark.parametrize("quick", [True, False])
