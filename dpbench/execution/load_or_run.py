@@ -1,7 +1,5 @@
 """From a configuration to a record; a finished run is not repeated."""
 
-import errno
-import os
 from pathlib import Path
 
 import torch
@@ -17,7 +15,7 @@ from dpbench.records.sweep_list import sweeps_of
 from dpbench.records.trackers import run_info
 from dpbench.records.trained_model import model_path, serialised
 from dpbench.system.errors import file_errors_told
-from dpbench.system.files import check_writable, remove_parts, unwritable, write_atomically
+from dpbench.system.files import check_writable, refuse_folders, remove_parts, write_atomically
 from dpbench.system.interrupts import graceful_interrupts
 from dpbench.system.memory import retain_freed_memory
 from dpbench.training.checkpoints import Checkpoints, locked_checkpoints
@@ -86,15 +84,8 @@ def _fit_and_save(
 
     if config["save_model"] or file.exists() or prepared.exists():
         check_writable(file.parent)
-        _refuse_folders(file, prepared)
+        refuse_folders(file, prepared)
     return fit(run, config.data_folder, quiet, checkpoints, tracking, save)
-
-
-def _refuse_folders(*files: Path) -> None:
-    """UserError for a folder in the place of a file, before the training and not after it."""
-    for file in files:
-        if file.is_dir():
-            raise unwritable(file, IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)))
 
 
 def _preparation(run: Run) -> bytes | None:

@@ -24,6 +24,7 @@ from dpbench.records.reading import load
 from dpbench.records.trackers import Tracker
 from dpbench.records.trained_model import model_path
 from dpbench.system.errors import UserError
+from dpbench.system.files import refuse_folders
 from dpbench.system.validate import boolean, fits, integer, one_of, path_of, positive, quoted, typed
 
 STALE = "stale"
@@ -109,8 +110,10 @@ class RunConfig:
     def is_missing(self) -> bool:
         """Whether the run has no record, or none that `again` accepts, or its model is wanted.
 
-        Raises UserError for the model of a finished run that cannot be trained a second time.
+        Raises UserError for a folder in the place of the record, and for the model of a finished
+        run that cannot be trained a second time.
         """
+        refuse_folders(self.path)
         record, again = load(self.path), self["again"]
         if record is None or again is True or (again == STALE and is_stale(record)):
             return True

@@ -139,6 +139,15 @@ def check_writable(folder: Path) -> None:
         raise unwritable(folder, error) from error
 
 
+def refuse_folders(*files: Path) -> None:
+    """UserError for a folder in the place of a file, before the training and not after it."""
+    for file in files:
+        if os.path.isdir(file):  # False, and not an error, where a folder cannot be read
+            raise UserError(
+                f"{file} is a folder in the place of a file: move it, or set another results_dir."
+            )
+
+
 def unwritable(path: Path, error: OSError, setting: str = "results_dir") -> UserError:
     """The error for a file or folder, named by a setting, that cannot be written."""
     other = "a writable folder" if setting == "results_dir" else "a file in a writable folder"

@@ -62,6 +62,15 @@ def test_settings_of_execution_are_not_swept(tmp_path):
         sweeps.plan_sweep("some", twice)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_folder_in_the_place_of_a_record_is_refused_before_any_run(sweep, failing, number):
+    trained = failing({})
+    [*sweep().runs][number].mkdir(parents=True)
+    with pytest.raises(UserError, match=r"\.json is a folder in the place of a file: move it, or"):
+        sweeps.run_and_report(sweep("again=true"))
+    assert trained == []
+
+
 def test_failed_runs_are_listed_and_the_others_continue(sweep, failing, tmp_path):
     trained = failing({0: RuntimeError("out of luck\nand more"), 1: UserError("No such thing.")})
     heard = []

@@ -171,7 +171,7 @@ def test_a_folder_in_the_model_s_place_is_found_before_the_training(made, monkey
     _, path = made()
     path.mkdir(parents=True)
     monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
-    with pytest.raises(UserError, match=r"\.pt cannot be written"):
+    with pytest.raises(UserError, match=r"\.pt is a folder in the place"):
         made("again=true")
 
 
