@@ -19,10 +19,14 @@ size costs nothing on disk, and ten times its size in memory."""
 
 
 class Unreadable(NamedTuple):
-    """A file, or a line of one, that is not a valid record; reason: the end of a sentence."""
+    """A file, or a line of one, that is not a valid record.
+
+    reason: the end of a sentence. other_version: whether another version of dpbench may read it.
+    """
 
     source: str
     reason: str
+    other_version: bool = False
 
 
 ADJACENCIES = ("add or remove one ", "zero out one ")
@@ -102,7 +106,7 @@ class Calibration(msgspec.Struct):
     temperature: dict[str, float | str] = {}
 
 
-class RecordSchema(msgspec.Struct, forbid_unknown_fields=True):
+class RecordSchema(msgspec.Struct):
     """The schema of records that this version reads; see `dpbench.records.record.Record`."""
 
     config: Config
@@ -186,7 +190,8 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
     if not isinstance(plain, dict):
         return Unreadable(source, "is not a record: not an object")
     if (schema := plain.get("schema")) != SCHEMA:
-        return Unreadable(source, f"is of schema {schema!r:.20}, and this version reads {SCHEMA}")
+        reason = f"is of schema {schema!r:.20}, and this version reads {SCHEMA}"
+        return Unreadable(source, reason, isinstance(schema, int))
     if _is_deeper(plain, MAX_DEPTH):
         return Unreadable(source, f"is not a record: more than {MAX_DEPTH} nested brackets")
     if "\\ud" in text.lower():
@@ -196,6 +201,9 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
         return Unreadable(source, "is damaged: its checksum does not match")
     if not signed and plain.get("covered"):  # the first records have neither
         return Unreadable(source, "is damaged: it has no checksum")
+    if unknown := sorted(plain.keys() - {*RecordSchema.__struct_fields__}):
+        reason = f"has the field {unknown[0]!r:.40}, which this version of dpbench does not know"
+        return Unreadable(source, f"{reason}; if a later one wrote it, update dpbench", True)
     msgspec.convert(plain, RecordSchema)
     msgspec.convert(plain["config"]["choices"], dict[str, Name])
     record = Record(**plain, signed=signed)
@@ -221,30 +229,16 @@ def _has_checksum(plain: dict, text: str, expected: object) -> bool:
 
 
 def set_aside_invalid(path: Path) -> None:
-    """Warn of an invalid file at a record's path, and rename one of another schema.
+    """Warn of an invalid file at a record's path, and rename one of another version of dpbench.
 
-    A damaged file is left to be overwritten. A record of another schema may be the only result of
-    a long run, and is renamed to `DIGEST.json.schemaN`.
+    A damaged file is left to be overwritten. A record of another version may be the only result of
+    a long run, and is renamed to `DIGEST.json.kept`.
     """
     if not path.exists() or isinstance(entry := read(path), Record):
         return
-    schema = _schema(path)
-    if schema in (None, SCHEMA):
-        warnings.warn(f"the record {path} {entry.reason}: the run is repeated.", stacklevel=2)
-        return
-    backup = path.with_name(f"{path.name}.schema{schema}")
-    os.replace(path, backup)
-    warnings.warn(
-        f"the record {path} is of schema {schema} and not {SCHEMA}: it is kept as {backup.name}, "
-        "and the run is repeated.",
-        stacklevel=2,
-    )
-
-
-def _schema(path: Path) -> int | None:
-    text = text_of(path)
-    try:
-        schema = json.loads(text)["schema"] if isinstance(text, str) else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return schema if isinstance(schema, int) else None
+    kept = ""
+    if entry.other_version:
+        backup = path.with_name(f"{path.name}.kept")
+        os.replace(path, backup)
+        kept = f" it is kept as {backup.name}, and"
+    warnings.warn(f"the record {path} {entry.reason}:{kept} the run is repeated.", stacklevel=2)

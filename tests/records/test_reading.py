@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.records.digest import digest
-from dpbench.records.reading import Unreadable, load, parse, read
+from dpbench.records.reading import Unreadable, load, parse, read, set_aside_invalid
 from dpbench.records.record import SCHEMA, Record, checksum
 
 CONFIG = {
@@ -131,7 +131,7 @@ def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
         (["provenance"], 3, "provenance"),
         (["status"], None, "status"),
         (["status"], "done", "status"),
-        (["more"], 1, "more"),
+        (["more"], 1, "the field 'more', which this version of dpbench does not know; if a later"),
         (["history"], {"train/loss": 3}, "history"),
         (["history"], {"train/loss": ["x"]}, "history"),
         (["diagnostics"], [1], "diagnostics"),
@@ -142,6 +142,24 @@ def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
 )
 def test_a_record_of_another_shape_is_left_out_with_the_reason(path, value, why):
     assert why in parse(spoiled(path, value), "x").reason
+
+
+@pytest.mark.parametrize("name", ["more", "schema"])
+def test_a_record_of_another_version_is_kept_beside_that_of_its_repeated_run(name, tmp_path):
+    path, text = tmp_path / "0a.json", spoiled([name], 2)
+    path.write_text(text)
+    with pytest.warns(UserWarning, match=f"{name}.*: it is kept as 0a.json.kept, and the run is"):
+        set_aside_invalid(path)
+    assert [*tmp_path.iterdir()] == [tmp_path / "0a.json.kept"]
+    assert (tmp_path / "0a.json.kept").read_text() == text
+
+
+def test_a_damaged_record_is_left_to_be_overwritten(tmp_path):
+    path = tmp_path / "0a.json"
+    path.write_text(record().json()[:-9])
+    with pytest.warns(UserWarning, match="is not JSON: .*: the run is repeated"):
+        set_aside_invalid(path)
+    assert path.exists()
 
 
 @pytest.mark.parametrize(
