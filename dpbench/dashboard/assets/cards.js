@@ -8,23 +8,17 @@ function studies(groups) {
     return [
       make("h3", href ? make("a", { href, target: "_blank", rel: "noopener" }, title) : title),
       ...cards.filter(({ run }) => run).map(documentCard),
-      others.length ? folded([words], () => others.map(documentCard)) : "",
+      others.length ? foldedCard([words], () => others.map(documentCard)) : "",
     ];
   });
   return shown.length ? shown : [empty("The results folder contains no tables.")];
 }
 
-/** A card that is filled when it is first opened, or printed. */
-function folded(summary, content) {
-  const node = make("details.card.wide", make("summary", summary));
-  const once = () => node.children.length > 1 || node.append(...content());
-  for (const event of ["toggle", "fill"]) node.addEventListener(event, once);
-  return node;
-}
+const foldedCard = (summary, content) => folded("details.card.wide", summary, content);
 
 /** A page under its title and the number of cells per verdict. */
 const documentCard = (one) =>
-  folded([make("span.heading", one.title), tally(one.tally)], () => [
+  foldedCard([make("span.heading", one.title), tally(one.tally)], () => [
     make(
       "ul.claims",
       one.claims.map(claim),
@@ -58,13 +52,10 @@ function tally(counts) {
   );
 }
 
-let drawings = null;
-
 /** A figure, from the pack that is opened at the first of them. */
 function image(name, alt) {
   const node = make("img", { alt });
-  drawings ??= unpacked("drawings").then(JSON.parse);
-  drawings.then(({ [name]: text }) => {
+  packed("drawings").then(({ [name]: text }) => {
     node.src = `data:image/svg+xml,${encodeURIComponent(text)}`;
   });
   return node;

@@ -40,7 +40,7 @@ function seriesOf(groups) {
 function curvePicture(series, groups, metric, { epsilons, yaxis }) {
   const budgeted = groups.filter((group) => Number.isFinite(group.at));
   const words = data.reasons.filter((word) => groups.some((group) => group.at === word));
-  const [low, high] = logRange(epsilons);
+  const [low, high] = around(epsilons, true);
   const traces = series.flatMap(({ members, method, dash }, lane) => {
     const sound = members.filter((group) => group.mean !== null);
     const line = sound.filter((group) => Number.isFinite(group.at)).sort((a, b) => a.at - b.at);
@@ -80,18 +80,9 @@ function frontTrace(budgeted, metric) {
   const proven = budgeted.filter(({ first }) => first.guarantee === "proven");
   if (!metric.better || proven.length < 2 || deltasOf(budgeted).length > 1) return [];
   const points = proven.map((group) => ({ x: group.at, y: pointOf(group, metric).y }));
-  const best = front(points, metric.better);
-  const path = [...best, { x: Math.max(...points.map(({ x }) => x)), y: best.at(-1).y }];
-  return [
-    {
-      type: "scatter",
-      mode: "lines",
-      x: path.map(({ x }) => x),
-      y: path.map(({ y }) => y),
-      line: { shape: "hv", color: colour("front"), width: 9 },
-      hoverinfo: "skip",
-    },
-  ];
+  const path = front(points, metric.better).map(({ x, y }) => [x, y]);
+  const end = [Math.max(...points.map(({ x }) => x)), path.at(-1)[1]];
+  return [lineTrace([...path, end], { shape: "hv", color: colour("front"), width: 9 })];
 }
 
 /** The means of non-private groups as horizontal lines, if a group of their protocol is private. */
@@ -120,37 +111,19 @@ function budgetAxes(epsilons, words) {
     ticks: "",
     anchor: "y",
   };
+  const [low, high] = around(epsilons, true);
   const axis = titled(`ε by ${data.accountants[view.accountant]}`, {
     type: "log",
     domain: [0, words.length ? split - 0.03 : 1],
-    range: logRange(epsilons),
-    ...ticks(epsilons),
+    range: [low, high],
+    tickformat: "~g",
+    // Over a few powers of ten, 1, 2 and 5 of each; otherwise Plotly's own choice is as good.
+    ...(high - low > 1 && high - low < 3 && { dtick: "D2" }),
   });
   return {
     xaxis: epsilons.length ? axis : { visible: false, domain: [0, 0.001] },
     ...(words.length ? { xaxis2: strip } : {}),
   };
-}
-
-/** The range of an axis in powers of ten, with a margin around the values. */
-function logRange(values) {
-  const [low, high] = [Math.min(...values), Math.max(...values)].map(Math.log10);
-  const margin = Math.max(0.12, 0.08 * (high - low));
-  return [low - margin, high + margin];
-}
-
-/** Round numbers on the axis of epsilon; the least and the most if fewer than two are in range. */
-function ticks(values) {
-  const [low, high] = logRange(values);
-  const factors = high - low > 3 ? [1] : [1, 2, 5];
-  const round = [-4, -3, -2, -1, 0, 1, 2, 3, 4, 5].flatMap((power) =>
-    factors.map((factor) => Number(`${factor}e${power}`)),
-  );
-  const inside = round.filter((value) => value >= 10 ** low && value <= 10 ** high);
-  const [least, most] = [Math.min(...values), Math.max(...values)].map((v) => figures(v, 2));
-  const ends = most > 1.06 * least ? [least, most] : [least];
-  const tickvals = inside.length > 1 ? inside : ends.map(Number);
-  return { tickvals, ticktext: tickvals.map((value) => figures(value)) };
 }
 
 const deltasOf = (groups) => [
@@ -176,9 +149,8 @@ function notes(groups) {
   );
 }
 
-/** The numbers behind a plot, built when they are first opened. */
+/** The numbers behind a plot. */
 function numbers(groups, metric) {
-  const more = make("details.numbers", make("summary", "Numbers and records"));
   const head = ["method", "epsilon", "δ", "guarantee", `${metric.label} (n)`];
   const line = ({ first, runs, ...found }) => ({
     cells: [
@@ -189,7 +161,7 @@ function numbers(groups, metric) {
       meanText(found, metric),
     ],
   });
-  const table = () => grid(head, groups.map(line), `${metric.label}, ${groups[0].first.facet}`);
-  more.addEventListener("toggle", () => more.children.length > 1 || more.append(table()));
-  return more;
+  const caption = `${metric.label}, ${groups[0].first.facet}`;
+  const table = () => [grid(head, groups.map(line), caption)];
+  return folded("details.numbers", "Numbers and records", table);
 }

@@ -8,37 +8,23 @@ const MOST_NAMED = 6;
 /** A command, and a button that copies it. */
 function commandLine(text) {
   const code = make("code", text);
-  const copy = button("Copy", async () => {
-    try {
-      await navigator.clipboard.writeText(text);
-    } catch {
-      getSelection().selectAllChildren(code);
-      document.execCommand("copy");
-    }
+  const copy = button("Copy", () => {
+    getSelection().selectAllChildren(code);
+    document.execCommand("copy"); // navigator.clipboard is missing over plain HTTP
     copy.textContent = "Copied";
     setTimeout(() => (copy.textContent = "Copy"), 1500);
   });
   return make("div.command", code, copy);
 }
 
-let records = null;
+/** JSON with indentation, and a list without others in it on one line. */
+const indented = (record) =>
+  JSON.stringify(record, null, 2).replace(/\[[^[\]{}]*\]/g, (list) => list.replace(/\n */g, " "));
 
-/** JSON with indentation, and each list on one line. */
-function indented(node, margin = "") {
-  if (Array.isArray(node)) return `[${node.map((part) => indented(part)).join(", ")}]`;
-  if (node === null || typeof node !== "object") return JSON.stringify(node);
-  const inner = `${margin}  `;
-  const lines = Object.entries(node).map(
-    ([name, part]) => `${inner}${JSON.stringify(name)}: ${indented(part, inner)}`,
-  );
-  return lines.length ? `{\n${lines.join(",\n")}\n${margin}}` : "{}";
-}
-
-/** The record's JSON, if there was room for it; all are unpacked at once, on first use. */
+/** The record's JSON, if there was room for it. */
 function recordElement(row) {
   const node = make("pre", { tabIndex: 0, role: "region", "aria-label": "record" }, "…");
-  records ??= unpacked("records").then(JSON.parse);
-  records.then(({ [row.id]: record }) => {
+  packed("records").then(({ [row.id]: record }) => {
     const missing = `Not whole in this page; it is in ${row.facts.file}.`;
     node.textContent = record ? indented(record) : missing;
   });
@@ -166,12 +152,6 @@ function lossCurves(rows) {
     hovertemplate: "epoch %{x}<br>loss %{y:.4g}<extra></extra>",
   });
   const layout = { xaxis: titled("epoch"), yaxis: titled("training loss") };
-  const plot = picture(label, "loss", () => ({ traces: rows.map(trace), layout }));
-  return make(
-    "div",
-    make("h3", "Training loss"),
-    legend(series),
-    plot,
-    pictureExports(plot, label),
-  );
+  const describe = () => ({ traces: rows.map(trace), layout });
+  return card("Training loss", label, "loss", describe, legend(series));
 }

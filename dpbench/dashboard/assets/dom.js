@@ -41,6 +41,14 @@ function limited(nodes, most) {
   return [...nodes.slice(0, most), rest];
 }
 
+/** Details that are filled when they are first opened, or printed. */
+function folded(kind, summary, content) {
+  const node = make(kind, make("summary", summary));
+  const once = () => node.children.length > 1 || node.append(...content());
+  for (const event of ["toggle", "fill"]) node.addEventListener(event, once);
+  return node;
+}
+
 function figures(value, digits = 3) {
   if (!Number.isFinite(value)) return String(value);
   const short = Number(value.toPrecision(digits));
@@ -68,4 +76,12 @@ async function unpacked(id) {
   for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
+}
+
+const packs = {};
+
+/** The JSON that an element of the page contains, unpacked on first use. */
+function packed(id) {
+  packs[id] ??= unpacked(id).then(JSON.parse);
+  return packs[id];
 }

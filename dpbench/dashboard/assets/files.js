@@ -1,16 +1,8 @@
 // Files that the page offers: tables as CSV and LaTeX, pictures as SVG and PNG.
 
-/** Save an address (data: or blob:) under a name. */
-function save(address, name) {
-  const anchor = make("a", { href: address, download: name });
-  document.body.append(anchor);
-  anchor.click();
-  anchor.remove();
-}
-
-function saveText(text, name) {
+function save(text, name) {
   const address = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
-  save(address, name);
+  make("a", { href: address, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
@@ -34,18 +26,23 @@ function latexOf([head, ...lines]) {
 /** Buttons that save the texts that functions give, by suffix. */
 const textExports = (texts, name) =>
   Object.entries(texts).map(([suffix, text]) =>
-    button({ csv: "CSV", tex: "LaTeX" }[suffix], () => saveText(text(), `${name}.${suffix}`)),
+    button({ csv: "CSV", tex: "LaTeX" }[suffix], () => save(text(), `${name}.${suffix}`)),
   );
 
 /** Buttons that save a plot under its title. */
 function pictureExports(node, title) {
-  const name = title.replace(/[^\w-]+/g, "-");
+  const filename = title.replace(/[^\w-]+/g, "-");
   const one = (format) =>
-    button(format.toUpperCase(), async () => {
-      if (!drawn.has(node)) draw(node);
+    button(format.toUpperCase(), () => {
+      if (!node.data) draw(node);
       const { clientWidth: width, clientHeight: height } = node;
-      const scale = format === "png" ? 3 : 1;
-      save(await Plotly.toImage(node, { format, width, height, scale }), `${name}.${format}`);
+      Plotly.downloadImage(node, {
+        format,
+        width,
+        height,
+        filename,
+        scale: format === "png" ? 3 : 1,
+      });
     });
   return make("div.exports", one("svg"), one("png"));
 }

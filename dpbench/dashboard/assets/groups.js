@@ -68,7 +68,5 @@ function metricAxes(cards, metric) {
 function metricRange(groups, metric) {
   const points = groups.filter(({ mean }) => mean !== null).map((one) => pointOf(one, metric, 0));
   const ends = points.flatMap(({ y, above, below }) => [y - below, y + above]);
-  const [low, high] = [Math.min(...ends), Math.max(...ends)];
-  const margin = 0.06 * (high - low) || 0.05 * Math.abs(high) || 0.05;
-  return ends.length ? [low - margin, high + margin] : undefined;
+  return ends.length ? around(ends) : undefined;
 }

@@ -1,6 +1,6 @@
 // The page: its controls, and its updates when the view changes.
 
-const data = JSON.parse(await unpacked("data"));
+const data = await packed("data");
 for (const row of data.rows) {
   for (const place of row.not_finite) row.metrics[place] = Number.NaN;
   for (const { name, swept } of data.filters)
@@ -162,6 +162,7 @@ function record() {
   const dialog = at("detail");
   const rows = view.run === COMPARED ? chosenRows() : data.rows.filter(({ id }) => id === view.run);
   if (!rows.length) return dialog.open && dialog.close();
+  forget(dialog);
   dialog.replaceChildren(...(view.run === COMPARED ? comparison(rows) : detail(rows[0])));
   if (!dialog.open) {
     opener = document.activeElement;
@@ -190,7 +191,7 @@ function printing(on) {
     node.open = on;
   }
   document.documentElement.dataset.theme = on ? "light" : view.theme;
-  drawAll();
+  redraw(".picture");
 }
 
 function start() {
@@ -209,7 +210,7 @@ function start() {
   addEventListener("hashchange", apply);
   addEventListener("beforeprint", () => printing(true));
   addEventListener("afterprint", () => printing(false));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redraw());
   for (const id of ["filters", "contained"]) at(id).open = matchMedia("(min-width: 60rem)").matches;
   apply();
 }

@@ -16,30 +16,29 @@ function lookOf(method) {
   return !view.focus || view.focus.includes(method) ? look : { ...look, colour: "grey" };
 }
 
-const drawn = new Set();
-const waiting = new Map();
-const observer = new IntersectionObserver(
-  (entries) => {
-    for (const { isIntersecting, target } of entries)
-      if (isIntersecting && waiting.has(target) && globalThis.Plotly) draw(target);
-  },
-  { rootMargin: "300px" },
-);
+let plotlyStarted;
+const plotly = new Promise((resolve) => {
+  plotlyStarted = resolve;
+});
 
 /** Plotly takes longer to start than the rest of the page, so it does afterwards. */
 async function startPlotly() {
   document.head.append(make("script", { textContent: await unpacked("library") }));
-  if (onPaper()) return drawAll(); // where nothing scrolls into view
-  for (const node of waiting.keys()) {
-    observer.unobserve(node);
-    observer.observe(node); // which asks again whether it is in view
-  }
+  plotlyStarted();
 }
+
+const observer = new IntersectionObserver(
+  (entries) => {
+    for (const { isIntersecting, target } of entries)
+      if (isIntersecting && !target.data) plotly.then(() => target.isConnected && draw(target));
+  },
+  { rootMargin: "300px" },
+);
 
 /** A placeholder, drawn from `describe()` -> {traces, layout} when it comes near the view. */
 function picture(label, kind, describe) {
   const node = make(`div.picture.${kind}`, { role: "img", "aria-label": label });
-  waiting.set(node, describe);
+  node.describe = describe;
   observer.observe(node);
   return node;
 }
@@ -51,37 +50,34 @@ function card(title, label, kind, describe, above = null, below = null) {
 }
 
 function draw(node) {
-  const { traces, layout } = waiting.get(node)();
+  const { traces, layout } = node.describe();
   // Plotly adapts to the window, which does not exist on paper.
   const size = onPaper()
     ? { width: node.clientWidth, height: node.clientHeight }
     : { autosize: true };
   const settings = { displayModeBar: false, responsive: true };
-  Plotly.react(node, traces, { ...framed(layout), ...size }, settings);
-  if (!drawn.has(node))
+  const first = !node.data;
+  Plotly.react(node, traces, { template: template(), ...layout, ...size }, settings);
+  if (first)
     node.on("plotly_click", ({ points }) => {
       const run = points.map((point) => point.customdata).find((id) => id);
       if (run) choose({ run });
     });
-  drawn.add(node);
-  observer.unobserve(node);
 }
 
 const onPaper = () => document.documentElement.classList.contains("paper");
 
 /** Release the plots in a part of the page before it is rebuilt. */
 function forget(part) {
-  for (const node of part.querySelectorAll(".picture")) {
-    if (drawn.delete(node)) Plotly.purge(node);
-    waiting.delete(node);
-    observer.unobserve(node);
-  }
+  for (const node of part.querySelectorAll(".js-plotly-plot")) Plotly.purge(node);
 }
 
-const redraw = () => [...drawn].forEach(draw);
-const drawAll = () => globalThis.Plotly && [...waiting.keys()].forEach(draw);
+/** Draw all plots again, and with `.picture` the others too. */
+const redraw = (which = ".js-plotly-plot") =>
+  plotly.then(() => document.querySelectorAll(which).forEach(draw));
 
-function framed(layout) {
+/** What is common to all plots, in the colours of the theme. */
+function template() {
   const axis = {
     gridcolor: colour("line"),
     linecolor: colour("muted"),
@@ -91,11 +87,8 @@ function framed(layout) {
     ticks: "outside",
     tickcolor: colour("line"),
   };
-  const axes = Object.entries(layout)
-    .filter(([name]) => /^[xy]axis/.test(name))
-    .map(([name, own]) => [name, { ...axis, automargin: name[0] === "y" && "left", ...own }]);
   const label = { bgcolor: colour("card"), bordercolor: colour("muted"), align: "left" };
-  return {
+  const layout = {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, sans-serif", size: 12, color: colour("ink") },
@@ -104,12 +97,21 @@ function framed(layout) {
     dragmode: false,
     hovermode: "closest",
     hoverlabel: { ...label, font: { color: colour("ink") } },
-    ...layout,
-    ...Object.fromEntries(axes),
+    xaxis: axis,
+    yaxis: { ...axis, automargin: "left" },
   };
+  return { layout };
 }
 
 const titled = (text, axis = {}) => ({ title: { text, standoff: 6 }, ...axis });
+
+/** The ends of an axis: those of the values and a margin; powers of ten if it is logarithmic. */
+function around(values, log = false) {
+  const ends = [Math.min(...values), Math.max(...values)];
+  const [low, high] = log ? ends.map(Math.log10) : ends;
+  const margin = Math.max(0.08 * (high - low), log ? 0.12 : 0) || 0.05 * (Math.abs(high) || 1);
+  return [low - margin, high + margin];
+}
 
 /**
  * Means with their intervals. points: {x, y, text, run} and the ends of the interval, `above` and
@@ -147,15 +149,22 @@ function meansTrace(points, look, { way = "y", dash = "solid", ...settings } = {
   };
 }
 
-/** The dashed line on which x and y are equal. */
-const diagonalTrace = (...ends) => ({
+/** A line through points [x, y] on which nothing can be pointed at. */
+const lineTrace = (points, line) => ({
   type: "scatter",
   mode: "lines",
-  x: ends,
-  y: ends,
-  line: { color: colour("ink"), width: 1.2, dash: "dash" },
+  x: points.map(([x]) => x),
+  y: points.map(([, y]) => y),
+  line,
   hoverinfo: "skip",
 });
+
+/** The dashed line on which x and y are equal. */
+const diagonalTrace = (...ends) =>
+  lineTrace(
+    ends.map((end) => [end, end]),
+    { color: colour("ink"), width: 1.2, dash: "dash" },
+  );
 
 /** The marker of a method on its line. */
 const symbol = (method, dash = "solid") =>

@@ -51,12 +51,4 @@ function pooled(runs) {
 }
 
 /** The lists of items with the same key, in order of first appearance. */
-function grouped(items, key) {
-  const groups = new Map();
-  for (const item of items) {
-    const name = key(item);
-    if (!groups.has(name)) groups.set(name, []);
-    groups.get(name).push(item);
-  }
-  return [...groups.values()];
-}
+const grouped = (items, key) => [...Map.groupBy(items, key).values()];

@@ -105,10 +105,7 @@ function named(lines, told) {
 
 /** The axis of a setting over all pictures: logarithmic for positive values far apart. */
 function settingAxis(values, name) {
-  const [least, most] = [Math.min(...values), Math.max(...values)];
-  const wide = least > 0 && most > 8 * least;
-  const [low, high] = wide ? [Math.log10(least), Math.log10(most)] : [least, most];
-  const margin = 0.06 * (high - low) || 0.05;
-  const range = [low - margin, high + margin];
-  return titled(plain(name), { type: wide ? "log" : "linear", range });
+  const least = Math.min(...values);
+  const log = least > 0 && Math.max(...values) > 8 * least;
+  return titled(plain(name), { type: log ? "log" : "linear", range: around(values, log) });
 }
