@@ -32,10 +32,10 @@ def across_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -
     ]
     rows = [_cells(row, board, names) for row in board["rows"]]
     return {
-        "facet": board["facet"],
+        "board": board["facet"],
         "facets": board["facets"],
         "budget": budget,
-        "metric": metric_text(board),
+        "by": metric_text(board),
         "focus": focus(board),
         "weight": weight(len(board["rows"]) * len(board["facets"]), board),
         "answer": answer(board, names),

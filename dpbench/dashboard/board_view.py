@@ -37,10 +37,10 @@ def board_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) ->
     """
     budget = budget_text(board)
     return {
-        "facet": board["facet"],
+        "board": board["facet"],
         "facets": [board["facet"]],
         "budget": budget,
-        "metric": metric_text(board),
+        "by": metric_text(board),
         "focus": focus(board),
         "weight": weight(sum(row["ranks"] is not None for row in board["rows"]), board),
         "answer": answer(board, names),
@@ -158,19 +158,28 @@ def forest_cell(row: dict, board: dict) -> Cell:
 def whiskers(
     method: str, interval: dict, span: Sequence[float], zero: float | None, words: Sequence[str]
 ) -> dict:
-    """A mean and its interval as shares of an axis, and in words.
+    """A mean and its interval as paths in a picture of 120 x 26, and in words.
 
-    span: the ends of the axis. zero: where a line stands, if one does. words: mean, low and high.
+    An end is a bar, or an arrow where the interval leaves the axis. span: the ends of the axis.
+    zero: where a line stands, if one does. words: mean, low and high.
     """
     low, high = span
 
-    def share(value: float | None) -> float | None:
-        return None if value is None else round((value - low) / (high - low or 1), 4)
+    def place(value: float) -> float:
+        share = min(1.0, max(0.0, (value - low) / (high - low or 1)))
+        return round(10 + 100 * share, 1)
 
+    def end(value: float) -> str:
+        back = 4 if value < low else -4 if value > high else 0
+        return f"M{place(value) + back} 9L{place(value)} 13l{back} 4"
+
+    ends = [value for value in (interval["low"], interval["high"]) if value is not None]
+    line = f"M{place(ends[0])} 13H{place(ends[1])}" if ends else ""
     return {
         "method": method,
-        **{part: share(interval[part]) for part in ("mean", "low", "high")},
-        "zero": share(zero),
+        "mean": place(interval["mean"]),
+        "interval": line + "".join(map(end, ends)),
+        "axis": "M0 13h120" + ("" if zero is None else f"M{place(zero)} 0v26"),
         "label": f"{words[0]}, interval from {words[1]} to {words[2]}",
     }
 

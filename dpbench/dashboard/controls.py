@@ -48,7 +48,14 @@ def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tu
         ],
         "scale": [*SCALES.items()],
         "show": [("best", "Best setting per method"), ("all", "All settings")],
+        "theme": [("system", "◐ system"), ("light", "☀ light"), ("dark", "☾ dark")],
     }
+
+
+def of_boards(boards: Iterable[dict]) -> dict[str, list[tuple[str, str]]]:
+    """What chooses a board; the page decides where nothing is chosen."""
+    names = ("board", "budget", "by")
+    return {name: [("", ""), *((one[name], one[name]) for one in boards)] for name in names}
 
 
 def colours(names: Mapping[str, str]) -> dict:

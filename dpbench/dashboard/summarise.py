@@ -79,6 +79,7 @@ class Summary:
         entries = [metrics.metric_entry(name) for name in names]
         swept = swept_settings(self._series)
         others = sorted(published.methods - self._methods.keys())
+        boards = [*self._boards()]
         longest = max(Counter(row["series"] for row in rows).values())
         return {
             "t": [seven_digits(t) for t in quantiles(max(1, longest - 1))],
@@ -88,14 +89,14 @@ class Summary:
             "reasons": controls.REASONS,
             "methods": self._methods | dict(zip(others, others, strict=True)),
             "looks": controls.page_looks([*self._methods, *others]),
-            "choices": controls.choices(entries, swept),
+            "choices": controls.choices(entries, swept) | controls.of_boards(boards),
             "filters": [
                 *controls.filters(rows, self._methods, swept),
                 controls.colours(self._methods),
             ],
             "settings": all_settings(self._groups),
             "latex": ESCAPES,
-            "boards": [*self._boards()],
+            "boards": boards,
             "rows": rows,
             "cards": published.cards({t["name"]: table_view(t, self._methods) for t in tables}),
             "audits": published.audited,
@@ -152,7 +153,7 @@ class Summary:
             settings = described[(*key, row["series"])]
             yield {
                 **row,
-                **_measured(run.metrics, names),
+                "metrics": [_metric(run.metrics.get(name)) for name in names],
                 "settings": settings,
                 "name": " · ".join(filter(None, (self._methods[row["method"]], settings))),
                 "best": row["group"] in best or key not in represented,
@@ -166,13 +167,11 @@ class Summary:
         }
 
 
-def _measured(values: dict[str, float], names: Sequence[str]) -> dict:
-    """The metrics in the order of the names, null if missing or, as in `not_finite`, not finite."""
-    finite = {name: seven_digits(v) for name, v in values.items() if math.isfinite(v)}
-    return {
-        "metrics": [*map(finite.get, names)],
-        "not_finite": [names.index(name) for name in values if name not in finite],
-    }
+def _metric(value: float | None) -> float | str | None:
+    """The metric as the page's JSON, which has no number for what is not finite."""
+    if value is None:
+        return None
+    return seven_digits(value) if math.isfinite(value) else "NaN"
 
 
 def _sort_key(row: dict) -> tuple:

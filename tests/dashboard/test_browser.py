@@ -191,14 +191,15 @@ def test_on_paper_all_pictures_are_there_and_the_controls_are_not(path, opened, 
     assert len(window.pdf(format="A4")) > 20_000
 
 
-def test_dark_is_dark_and_the_button_changes_it(path, opened):
+def test_dark_is_dark_and_the_choice_of_colours_changes_it(path, opened):
     window = opened(path, color_scheme="dark", pictures=False)
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = window.evaluate(ground)
-    window.locator("#theme").click()
+    assert window.locator("#theme").input_value() == "system"
+    window.locator("#theme").select_option("light")
     light = window.evaluate(ground)
     assert light != dark
-    window.locator("#theme").click()
+    window.locator("#theme").select_option("dark")
     assert window.evaluate(ground) == dark
     assert "theme=dark" in window.evaluate("location.hash")
 

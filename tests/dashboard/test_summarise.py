@@ -33,8 +33,8 @@ def test_it_is_json_without_nan(summary, record_of):
     data = summary(nan, record_of(seed=1))
     json.dumps(data, allow_nan=False)
     place = [metric["name"] for metric in data["metrics"]].index("test/accuracy")
-    found = [(r["metrics"][place], r["not_finite"], r["status"]) for r in data["rows"]]
-    assert found == [(None, [place, place + 1], "diverged"), (0.8, [], "complete")]
+    found = [(*r["metrics"][place : place + 2], r["status"]) for r in data["rows"]]
+    assert found == [("NaN", "NaN", "diverged"), (0.8, 0.2, "complete")]
 
 
 def test_the_reason_stands_where_no_command_is_shown(record_of):

@@ -41,26 +41,23 @@ function auditNotes(audited, claimed) {
 
 function auditPicture(byMethod) {
   const { accountant } = view;
-  const trace = (runs) =>
-    meansTrace(
-      runs.map((run) => ({
-        x: run.axis[accountant],
-        y: Math.max(run.audit.epsilon, LEAST),
-        above: null,
-        text: [
-          `${run.name}, seed ${run.seed}`,
-          `claimed ${run.epsilon[accountant]}, at least ${figures(run.audit.epsilon)}`,
-        ],
-        run: run.id,
-      })),
-      lookOf(runs[0].method),
-    );
-  const ends = byMethod.flat().flatMap((row) => [row.axis[accountant], row.audit.epsilon]);
-  const least = Math.max(LEAST, Math.min(...ends.filter((end) => end > 0)));
-  const most = 1.3 * Math.max(...ends, 0.1);
-  const axis = { type: "log", range: [least / 1.3, most].map(Math.log10) };
+  const point = (run) => ({
+    x: run.axis[accountant],
+    y: Math.max(run.audit.epsilon, LEAST),
+    text: [
+      `${run.name}, seed ${run.seed}`,
+      `claimed ${run.epsilon[accountant]}, at least ${figures(run.audit.epsilon)}`,
+    ],
+    run: run.id,
+  });
+  const traces = byMethod.map((runs) => meansTrace(runs.map(point), runs[0].method));
+  const range = around(
+    traces.flatMap(({ x, y }) => [...x, ...y]),
+    true,
+  );
+  const axis = { type: "log", range };
   return {
-    traces: [diagonalTrace(least / 1.3, most), ...byMethod.map(trace)],
+    traces: [diagonalTrace(...range.map((power) => 10 ** power)), ...traces],
     layout: {
       xaxis: titled(`claimed ε by ${data.accountants[accountant]}`, axis),
       yaxis: titled("audited ε (lower bound)", axis),

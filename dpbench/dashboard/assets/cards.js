@@ -63,9 +63,9 @@ function image(name, alt) {
 
 /** The trials of a search: a point for each, by method. */
 function cloud({ x, y, log, series }, label) {
-  const point = ([at, value, text]) => ({ x: at, y: value, above: null, text: [text], run: null });
+  const point = ([at, value, text]) => ({ x: at, y: value, text: [text] });
   const describe = () => ({
-    traces: series.map(({ method, points }) => meansTrace(points.map(point), lookOf(method))),
+    traces: series.map(({ method, points }) => meansTrace(points.map(point), method)),
     layout: { xaxis: titled(x, { type: log ? "log" : "linear" }), yaxis: titled(y) },
   });
   return [legend(series), picture(label, "curve", describe)];

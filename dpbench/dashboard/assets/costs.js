@@ -10,22 +10,17 @@ function costs(rows) {
 
 function costCard(rows) {
   const title = `${rows[0].facet} — ${rows[0].machine}`;
-  const varied = rows[0].execution.map((text, i) => rows.some((row) => row.execution[i] !== text));
-  const settings = (row, differing) =>
-    row.execution.filter((_, i) => varied[i] === differing).join(", ");
+  const { execution } = rows[0];
+  const lists = rows.map((row) => row.execution);
   const all = grouped(rows, (row) => [row.series, ...row.execution].join(" "))
-    .map((runs) => costLane(runs, settings(runs[0], true)))
+    .map((runs) => costLane(runs, differing(runs[0].execution, lists)))
     .sort((a, b) => b.mean - a.mean);
   const lanes = all.slice(-MOST_LANES);
   const fastest = all.length > MOST_LANES ? `The ${MOST_LANES} fastest of ${all.length}. ` : "";
-  const above = make("p.sub", fastest + settings(rows[0], false));
-  const node = card(
-    title,
-    `milliseconds per step, ${title}`,
-    "cost",
-    () => costPicture(lanes),
-    above,
-  );
+  const common = execution.filter((text) => !differing(execution, lists).includes(text));
+  const above = make("p.sub", fastest + common.join(", "));
+  const label = `milliseconds per step, ${title}`;
+  const node = card(title, label, "cost", () => costPicture(lanes), above);
   node.querySelector(".picture").style.height = `${80 + 30 * lanes.length}px`;
   return node;
 }
@@ -34,17 +29,12 @@ function costCard(rows) {
 function costLane(runs, how) {
   const timed = runs.map((run) => ({ ...run, status: "complete" }));
   const found = summary(timed, (run) => run.ms, data.t);
-  return { runs, text: [runs[0].name, how].filter(Boolean).join(" · "), ...found };
+  return { runs, text: [runs[0].name, how.join(", ")].filter(Boolean).join(" · "), ...found };
 }
 
 function costPicture(lanes) {
   const most = innerWidth < 600 ? 22 : 34; // a longer name leaves no room on a narrow screen
   const shortened = (text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-  const times = lanes.flatMap(({ runs, mean, half }) => [
-    mean + half,
-    ...runs.map((run) => run.ms),
-  ]);
-  const range = [0, 1.06 * Math.max(...times)];
   const yaxis = {
     tickvals: lanes.map((_, i) => i),
     ticktext: lanes.map((lane) => plain(shortened(lane.text))),
@@ -53,23 +43,23 @@ function costPicture(lanes) {
   };
   return {
     traces: lanes.flatMap(laneTraces),
-    layout: { xaxis: titled("ms per step", { range }), yaxis },
+    layout: { xaxis: titled("ms per step", { rangemode: "tozero" }), yaxis },
   };
 }
 
 /** A pale dot for each run, and the mean of all. */
 function laneTraces({ runs, text, mean, half, n }, y) {
-  const look = lookOf(runs[0].method);
+  const { method } = runs[0];
   const point = (x, run, more) => ({
     x,
     y,
     run: run.id,
     text: [text, `${figures(x)} ms per step${more}`],
   });
-  const dots = runs.map((run) => ({ ...point(run.ms, run, `, seed ${run.seed}`), above: null }));
+  const dots = runs.map((run) => point(run.ms, run, `, seed ${run.seed}`));
   const middle = { ...point(mean, runs[0], `, mean of ${n}`), above: half, below: half };
   return [
-    { ...meansTrace(dots, { ...look, mark: "circle" }), opacity: 0.35 },
-    meansTrace([middle], look, { way: "x" }),
+    meansTrace(dots, method, { mark: "circle", opacity: 0.35 }),
+    meansTrace([middle], method, { way: "x" }),
   ];
 }

@@ -14,7 +14,8 @@ function curves(rows, metric) {
 
 function curveCard(groups, metric, epsilons, yaxis) {
   const { facet } = groups[0].first;
-  const series = seriesOf(groups);
+  const lines = grouped(groups, ({ first }) => first.series);
+  const series = seriesOf(lines, ({ first }) => first.name);
   const finite = groups.filter((group) => group.mean !== null);
   const above = legend(series);
   const below = [notes(groups), numbers(groups, metric)];
@@ -24,16 +25,6 @@ function curveCard(groups, metric, epsilons, yaxis) {
   }
   const describe = () => curvePicture(series, finite, metric, { epsilons, yaxis });
   return card(facet, `${metric.label} over epsilon, ${facet}`, "curve", describe, above, below);
-}
-
-/** The series of a plot: colour and marker by method, dashes by settings. */
-function seriesOf(groups) {
-  const counts = {};
-  return grouped(groups, ({ first }) => first.series).map((members) => {
-    const { method, name } = members[0].first;
-    counts[method] = (counts[method] ?? -1) + 1;
-    return { members, method, text: name, dash: DASHES[counts[method] % DASHES.length] };
-  });
 }
 
 /** Means with their intervals, the Pareto front, and the means without privacy as lines. */
@@ -49,21 +40,11 @@ function curvePicture(series, groups, metric, { epsilons, yaxis }) {
     const step = Math.min(0.014, 0.08 / series.length) * (high - low);
     const moved = ({ at }) => at * 10 ** (step * (lane - (series.length - 1) / 2));
     const placed = ({ at }) => words.indexOf(at) + (0.7 * (lane + 0.5)) / series.length - 0.35;
-    const trace = (some, x, settings) =>
-      some.length
-        ? [
-            meansTrace(
-              some.map((g) => pointOf(g, metric, x(g))),
-              lookOf(method),
-              settings,
-            ),
-          ]
-        : [];
     const mode = line.length > 1 ? "lines+markers" : "markers";
     return [
-      ...trace(line, moved, { dash, mode, xaxis: "x" }),
-      ...trace(beside, placed, { xaxis: "x2" }),
-    ];
+      groupsTrace(line, metric, moved, { method, dash, mode, xaxis: "x" }),
+      groupsTrace(beside, metric, placed, { method, xaxis: "x2" }),
+    ].filter(({ x }) => x.length);
   });
   return {
     traces: [...frontTrace(budgeted, metric), ...traces],

@@ -76,25 +76,26 @@ const chosenRows = () => data.rows.filter(({ id }) => view.chosen?.includes(id))
 
 /** Choose a run for comparison, or leave it out again. */
 function toggle({ id }) {
-  const others = (view.chosen ?? []).filter((one) => one !== id);
-  const chosen = view.chosen?.includes(id) ? others : [...others, id];
-  choose({ chosen: chosen.length ? chosen : null });
+  const chosen = new Set(view.chosen);
+  if (!chosen.delete(id)) chosen.add(id);
+  choose({ chosen: chosen.size ? [...chosen] : null });
 }
 
-const chooseButton = (row) =>
-  button(
-    view.chosen?.includes(row.id) ? "Leave out of the comparison" : "Choose for comparison",
-    () => toggle(row),
+function chooseButton(row) {
+  const chosen = view.chosen?.includes(row.id);
+  return button(chosen ? "Leave out of the comparison" : "Choose for comparison", () =>
+    toggle(row),
   );
+}
 
 /** The bar that says which runs are chosen. */
 function chosenBar() {
   const rows = chosenRows();
   at("chosen").hidden = !rows.length;
-  const drop = (row) =>
-    button(`${nameAndSeed(row)} ×`, () => toggle(row), {
-      "aria-label": `Leave out ${nameAndSeed(row)}`,
-    });
+  const drop = (row) => {
+    const properties = { "aria-label": `Leave out ${nameAndSeed(row)}` };
+    return button(`${nameAndSeed(row)} ×`, () => toggle(row), properties);
+  };
   at("chosen").replaceChildren(
     make("b", `${rows.length} chosen`),
     ...rows.slice(0, MOST_NAMED).map(drop),
@@ -109,12 +110,9 @@ function comparison(rows) {
   const values = (row) => {
     const metrics = data.metrics.map((one) => [one.title, valueText(measured(one)(row), one)]);
     const facts = Object.entries(row.facts).filter(([name]) => name !== "file");
-    const own = [
-      ["data set · model", row.facet],
-      ["method", data.methods[row.method]],
-    ];
-    const settings = Object.entries(data.settings[row.group]);
-    return new Map([...own, ...settings, ["seed", row.seed], ...facts, ...metrics]);
+    const own = { "data set · model": row.facet, method: data.methods[row.method] };
+    const settings = Object.entries({ ...own, ...data.settings[row.group], seed: row.seed });
+    return new Map([...settings, ...facts, ...metrics]);
   };
   const columns = rows.map(values);
   const names = new Set(columns.flatMap((column) => [...column.keys()]));
@@ -138,20 +136,16 @@ function comparison(rows) {
 function lossCurves(rows) {
   if (!rows.some(({ losses: [, values] }) => values.length > 1)) return "";
   const label = "training loss by epoch";
-  const series = rows.map((row, i) => ({
-    method: row.method,
-    dash: DASHES[i % DASHES.length],
-    text: nameAndSeed(row),
-  }));
-  const trace = ({ method, losses: [every, values] }, i) => ({
+  const series = rows.map((row, i) => ({ ...row, dash: dashOf(i), text: nameAndSeed(row) }));
+  const trace = ({ method, dash, losses: [every, values] }) => ({
     type: "scatter",
     mode: values.length > 1 ? "lines" : "markers",
     x: values.map((_, place) => every * (place + 1)),
     y: values,
-    line: { color: colour(lookOf(method).colour), dash: DASHES[i % DASHES.length], width: 2 },
+    line: { color: colour(lookOf(method).colour), dash, width: 2 },
     hovertemplate: "epoch %{x}<br>loss %{y:.4g}<extra></extra>",
   });
   const layout = { xaxis: titled("epoch"), yaxis: titled("training loss") };
-  const describe = () => ({ traces: rows.map(trace), layout });
+  const describe = () => ({ traces: series.map(trace), layout });
   return card("Training loss", label, "loss", describe, legend(series));
 }

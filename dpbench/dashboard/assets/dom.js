@@ -28,11 +28,6 @@ const button = (text, onclick, properties = {}) =>
 const link = (text, run) => button(text, () => choose({ run }), { className: "link" });
 const empty = (text) => make("p.empty", text);
 
-/** Fill a choice. options: pairs of value and text. */
-function fill(select, options) {
-  select.replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
-}
-
 /** At most `most` of the nodes, and a button that shows the others. */
 function limited(nodes, most) {
   if (nodes.length <= most) return nodes;

@@ -23,10 +23,10 @@ function latexOf([head, ...lines]) {
   return `\\begin{tabular}{${"l".repeat(head.length)}}\n${body}\\end{tabular}\n`;
 }
 
-/** Buttons that save the texts that functions give, by suffix. */
-const textExports = (texts, name) =>
-  Object.entries(texts).map(([suffix, text]) =>
-    button({ csv: "CSV", tex: "LaTeX" }[suffix], () => save(text(), `${name}.${suffix}`)),
+/** Buttons that save the text that a function gives for a suffix. */
+const textExports = (text, name) =>
+  Object.entries({ csv: "CSV", tex: "LaTeX" }).map(([suffix, label]) =>
+    button(label, () => save(text(suffix), `${name}.${suffix}`)),
   );
 
 /** Buttons that save a plot under its title. */

@@ -20,10 +20,7 @@ function groupsOf(rows, value) {
 
 const metricOf = (name) => data.metrics.find((metric) => metric.name === name);
 
-function measured(metric) {
-  const place = data.metrics.indexOf(metric);
-  return (row) => row.metrics[place];
-}
+const measured = (metric) => (row) => row.metrics[data.metrics.indexOf(metric)];
 
 /** A group as a point of a picture: its mean and its interval, in the unit of the metric. */
 function pointOf(group, metric, x) {
@@ -49,19 +46,37 @@ function pointOf(group, metric, x) {
   };
 }
 
+/** Lines of groups as series of a plot: colour and marker by method, dashes by settings. */
+function seriesOf(lines, textOf) {
+  const counts = {};
+  return lines.map((members) => {
+    const { method } = members[0].first;
+    counts[method] = (counts[method] ?? -1) + 1;
+    return { members, method, text: textOf(members[0]), dash: dashOf(counts[method]) };
+  });
+}
+
+/** Of texts in one of several lists, those that are not the same in all. */
+const differing = (texts, lists) =>
+  texts.filter((text, place) => lists.some((list) => list[place] !== text));
+
+/** Groups of a method at their places on the horizontal axis. */
+function groupsTrace(groups, metric, place, { method, ...settings }) {
+  const points = groups.map((group) => pointOf(group, metric, place(group)));
+  return meansTrace(points, method, settings);
+}
+
 /**
  * The axes of the metric for pictures that share them as chosen: for all, for a data set, or not.
  * cards: the groups of each picture.
  */
 function metricAxes(cards, metric) {
   const key = ([{ first }]) => ({ dataset: first.dataset, all: "" })[view.scale] ?? first.facet;
-  const ranges = grouped(cards, key).map((some) => [
-    key(some[0]),
-    metricRange(some.flat(), metric),
-  ]);
-  const byKey = new Map(ranges);
+  const ranges = new Map();
+  for (const [name, some] of Map.groupBy(cards, key))
+    ranges.set(name, metricRange(some.flat(), metric));
   const label = metric.percent ? `${metric.label}, %` : metric.label;
-  return (groups) => titled(label, { range: byKey.get(key(groups)) });
+  return (groups) => titled(label, { range: ranges.get(key(groups)) });
 }
 
 /** The ends of the metric's axis: all means with their intervals, and a margin. */

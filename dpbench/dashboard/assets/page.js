@@ -1,11 +1,9 @@
 // The page: its controls, and its updates when the view changes.
 
 const data = await packed("data");
-for (const row of data.rows) {
-  for (const place of row.not_finite) row.metrics[place] = Number.NaN;
-  for (const { name, swept } of data.filters)
-    if (swept) row[name] ??= data.settings[row.group][name] ?? "–";
-}
+const swept = data.filters.filter((filter) => filter.swept);
+for (const row of data.rows)
+  for (const { name } of swept) row[name] ??= data.settings[row.group][name] ?? "–";
 
 const values = (options) => options.map(([value]) => value);
 const runIds = data.rows.map((row) => row.id);
@@ -13,13 +11,6 @@ const offered = {
   filters: Object.fromEntries(data.filters.map(({ name, options }) => [name, values(options)])),
   choices: {
     ...Object.fromEntries(Object.entries(data.choices).map(([name, all]) => [name, values(all)])),
-    ...Object.fromEntries(
-      Object.entries(OF_BOARD).map(([name, part]) => [
-        name,
-        ["", ...data.boards.map((b) => b[part])],
-      ]),
-    ),
-    theme: ["", "light", "dark"],
     run: ["", COMPARED, ...runIds],
   },
   lists: { chosen: runIds },
@@ -46,14 +37,8 @@ const PARTS = {
   runs: runList,
   unreadable: () => [make("ul.files", data.unreadable.map(fileLeftOut))],
 };
-const ABSENT = {
-  board: !data.boards.length,
-  calibration: !data.choices.calibration.length,
-  fairness: !data.choices.fairness.length,
-  searches: !data.cards.searches.length,
-  checks: !data.cards.checks.length,
-  unreadable: !data.unreadable.length,
-};
+/** What a part of the page is left out without. */
+const NEEDED = { ...data.choices, ...data.cards, board: data.boards, unreadable: data.unreadable };
 
 /** Whether the pictures show a run: all settings, or the one that represents its method. */
 const isShown = (row) => view.show === "all" || row.best;
@@ -72,7 +57,7 @@ function skeleton() {
   );
   for (const section of sections()) {
     const heading = section.querySelector("h2");
-    if (ABSENT[section.id.slice(5)]) {
+    if (NEEDED[section.id.slice(5)]?.length === 0) {
       section.remove();
       continue;
     }
@@ -83,10 +68,10 @@ function skeleton() {
     at("places").append(button(section.dataset.place ?? heading.textContent, go));
   }
   for (const select of document.querySelectorAll("select"))
-    fill(select, data.choices[select.name] ?? []);
+    select.append(...data.choices[select.name].map(([value, text]) => new Option(text, value)));
   for (const filter of data.filters.filter(({ swept }) => !swept)) at("boxes").append(box(filter));
-  const swept = data.filters.filter((filter) => filter.swept).map(box);
-  if (swept.length) at("boxes").append(make("details", make("summary", "Swept settings"), swept));
+  if (swept.length)
+    at("boxes").append(make("details", make("summary", "Swept settings"), swept.map(box)));
 }
 
 /** The check boxes of a filter. */
@@ -125,7 +110,8 @@ function apply() {
   const before = view;
   view = viewOf(location.hash, offered);
   const names = Object.keys(view).filter((name) => String(before[name]) !== String(view[name]));
-  if (names.includes("theme")) theme();
+  document.documentElement.dataset.theme = view.theme;
+  if (names.includes("theme")) redraw();
   controls();
   const filtered = names.some((name) => name in offered.filters);
   const rows = passing(data.rows, view, offered.filters);
@@ -156,31 +142,15 @@ function controls() {
   }
 }
 
-let opener = null;
-
 function record() {
   const dialog = at("detail");
   const rows = view.run === COMPARED ? chosenRows() : data.rows.filter(({ id }) => id === view.run);
   if (!rows.length) return dialog.open && dialog.close();
   forget(dialog);
   dialog.replaceChildren(...(view.run === COMPARED ? comparison(rows) : detail(rows[0])));
-  if (!dialog.open) {
-    opener = document.activeElement;
-    dialog.showModal();
-  }
+  if (!dialog.open) dialog.showModal();
   dialog.scrollTop = 0;
   dialog.querySelector(".close").focus();
-}
-
-const THEMES = { "": ["◐", "as set in the system"], light: ["☀", "light"], dark: ["☾", "dark"] };
-
-function theme() {
-  document.documentElement.dataset.theme = view.theme;
-  const [sign, words] = THEMES[view.theme];
-  at("theme").textContent = sign;
-  at("theme").setAttribute("aria-label", `Colours: ${words}`);
-  at("theme").title = `Colours: ${words}`;
-  redraw();
 }
 
 /** Paper is white and narrower than most screens. */
@@ -197,14 +167,9 @@ function printing(on) {
 function start() {
   skeleton();
   const unfiltered = Object.fromEntries(data.filters.map(({ name }) => [name, null]));
-  const next = { "": "light", light: "dark", dark: "" };
   at("skip").onclick = () => at("main").focus();
   at("reset").onclick = () => choose(unfiltered);
-  at("theme").onclick = () => choose({ theme: next[view.theme] });
-  at("detail").addEventListener("close", () => {
-    if (view.run) choose({ run: "" });
-    if (opener?.isConnected) opener.focus();
-  });
+  at("detail").addEventListener("close", () => view.run && choose({ run: "" }));
   at("detail").addEventListener("click", ({ target }) => target === at("detail") && target.close());
   document.addEventListener("change", changed);
   addEventListener("hashchange", apply);

@@ -1,6 +1,7 @@
 // Shared by all plots: colours, markers, and drawing only what comes into view.
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+const dashOf = (place) => DASHES[place % DASHES.length];
 
 /** A colour from the style sheet, in the current theme. */
 const colour = (name) =>
@@ -16,21 +17,19 @@ function lookOf(method) {
   return !view.focus || view.focus.includes(method) ? look : { ...look, colour: "grey" };
 }
 
-let plotlyStarted;
-const plotly = new Promise((resolve) => {
-  plotlyStarted = resolve;
-});
+const plotly = Promise.withResolvers();
 
 /** Plotly takes longer to start than the rest of the page, so it does afterwards. */
 async function startPlotly() {
   document.head.append(make("script", { textContent: await unpacked("library") }));
-  plotlyStarted();
+  plotly.resolve();
 }
 
 const observer = new IntersectionObserver(
   (entries) => {
     for (const { isIntersecting, target } of entries)
-      if (isIntersecting && !target.data) plotly.then(() => target.isConnected && draw(target));
+      if (isIntersecting && !target.data)
+        plotly.promise.then(() => target.isConnected && draw(target));
   },
   { rootMargin: "300px" },
 );
@@ -74,7 +73,7 @@ function forget(part) {
 
 /** Draw all plots again, and with `.picture` the others too. */
 const redraw = (which = ".js-plotly-plot") =>
-  plotly.then(() => document.querySelectorAll(which).forEach(draw));
+  plotly.promise.then(() => document.querySelectorAll(which).forEach(draw));
 
 /** What is common to all plots, in the colours of the theme. */
 function template() {
@@ -115,16 +114,18 @@ function around(values, log = false) {
 
 /**
  * Means with their intervals. points: {x, y, text, run} and the ends of the interval, `above` and
- * `below` the mean. look: of the method. way: "y", or "x" for intervals that lie.
+ * `below` the mean, if it has one. mark: of the method; way: "y", or "x" for intervals that lie.
  */
-function meansTrace(points, look, { way = "y", dash = "solid", ...settings } = {}) {
+function meansTrace(points, method, settings = {}) {
+  const look = lookOf(method);
+  const { way = "y", dash = "solid", mark = look.mark, ...others } = settings;
   const color = colour(look.colour);
   const bars = {
     type: "data",
     symmetric: false,
     array: points.map((point) => point.above),
     arrayminus: points.map((point) => point.below),
-    visible: points.some((point) => point.above !== null),
+    visible: points.some((point) => point.above != null),
     thickness: 1.4,
     width: 4,
     color,
@@ -138,14 +139,14 @@ function meansTrace(points, look, { way = "y", dash = "solid", ...settings } = {
     marker: {
       color,
       size: 10,
-      symbol: points.map((point) => (point.open ? `${look.mark}-open` : look.mark)),
+      symbol: points.map((point) => (point.open ? `${mark}-open` : mark)),
       line: { color: colour("card"), width: 1 },
     },
     [`error_${way}`]: bars,
     hoverinfo: "text",
     hovertext: points.map((point) => point.text.map(plain).join("<br>")),
     customdata: points.map((point) => point.run),
-    ...settings,
+    ...others,
   };
 }
 

@@ -10,10 +10,8 @@ function reliability(rows) {
     "are older than this feature.";
   if (!groups.length) return [empty(none)];
   const most = Math.max(...groups.map(({ bins }) => largestShare(bins)));
-  return limited(
-    groups.map((group) => diagramCard(group, most)),
-    8,
-  );
+  const cards = groups.map((group) => diagramCard(group, most));
+  return limited(cards, 8);
 }
 
 const total = (bins) => bins.reduce((sum, [count]) => sum + count, 0);

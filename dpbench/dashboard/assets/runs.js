@@ -17,19 +17,14 @@ function runList(rows) {
   const head = ["record", "data set · model", "method", "seed", "ε", ...labels, "status"];
   const lines = rows.map((row) => ({ row, cells: cells(row) }));
   const table = sortable(head, lines, `${rows.length} runs`, true);
-  const texts = {
-    csv: () => csvOf(runLines(table.chosen(), metrics)),
-    tex: () => latexOf([head, ...table.chosen().map((line) => line.cells.map(textOf))]),
-  };
+  const text = (suffix) =>
+    suffix === "csv"
+      ? csvOf(runLines(table.chosen(), metrics))
+      : latexOf([head, ...table.chosen().map((line) => line.cells.map(textOf))]);
   const label = "Search runs";
   const oninput = (event) => table.search(event.target.value);
-  const search = make("input", {
-    type: "search",
-    placeholder: label,
-    "aria-label": label,
-    oninput,
-  });
-  return [make("div.tools", search, textExports(texts, "runs")), table.node];
+  const properties = { type: "search", placeholder: label, "aria-label": label, oninput };
+  return [make("div.tools", make("input", properties), textExports(text, "runs")), table.node];
 }
 
 /** Runs for a program: exact numbers, all epsilons, and a column for each setting. */

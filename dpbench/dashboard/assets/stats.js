@@ -31,14 +31,19 @@ function summary(runs, value, t) {
   };
 }
 
-/** The Pareto front of points {x, y} with small x and good y, in order of x. */
+/** Points {x, y} in order of x, and the better of those at the same x first. */
+function ordered(points, better) {
+  const sign = better === "lower" ? -1 : 1;
+  return [...points].sort((a, b) => a.x - b.x || sign * (b.y - a.y));
+}
+
+/** The Pareto front of points with small x and good y, in order of x. */
 function front(points, better) {
   const sign = better === "lower" ? -1 : 1;
-  const ordered = [...points].sort((a, b) => a.x - b.x || sign * (b.y - a.y));
   let best = -Infinity;
-  return ordered.filter((point) => {
-    const gains = sign * point.y > best;
-    if (gains) best = sign * point.y;
+  return ordered(points, better).filter(({ y }) => {
+    const gains = sign * y > best;
+    if (gains) best = sign * y;
     return gains;
   });
 }

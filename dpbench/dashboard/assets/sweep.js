@@ -3,13 +3,20 @@
 /** A card for each data set and model on which the setting is swept. */
 function sweeps(rows, metric, name) {
   const swept = rows.filter((row) => Number.isFinite(Number(row[name])));
-  const cards = linesBy(swept, metric, {
-    titled: (row) => row.facet,
-    lines: (groups) => envelopes(groups, metric, name),
+  return lineCards(swept, metric, {
+    name,
+    titleOf: ({ facet }) => facet,
+    place: ({ first }) => Number(first[name]),
+    told: (group) => protocol(group, name),
+    best: bestAtEach,
+    none: `No selected runs sweep over ${name} and measure the metric.`,
   });
-  if (!cards.length) return [empty(`No selected runs sweep over ${name} and measure the metric.`)];
-  const place = ({ first }) => Number(first[name]);
-  return lineCards(cards, metric, { name, place, told: (group) => protocol(group, name) });
+}
+
+/** The best point at each x, if there are several. */
+function bestAtEach(points, better) {
+  const line = ordered(points, better).filter(({ x }, i, all) => x !== all[i - 1]?.x);
+  return line.length > 1 ? line : [];
 }
 
 /**
@@ -18,47 +25,15 @@ function sweeps(rows, metric, name) {
  */
 function overSeconds(rows, metric) {
   const seconds = measured(metricOf("seconds"));
-  const place = ({ runs }) => mean(runs.map(seconds));
   const timed = rows.filter((row) => seconds(row) > 0);
-  const cards = linesBy(timed, metric, {
-    titled: (row) => `${row.facet} — ${row.device}`,
-    lines: (groups) =>
-      grouped(groups, (group) => [group.first.method, budgetOf(group)].join()).map((members) =>
-        front(
-          members.map((group) => ({ x: place(group), y: group.mean, group })),
-          metric.better,
-        ).map(({ group }) => group),
-      ),
+  return lineCards(timed, metric, {
+    name: "seconds",
+    titleOf: ({ facet, device }) => `${facet} — ${device}`,
+    place: ({ runs }) => mean(runs.map(seconds)),
+    told: () => [],
+    best: front,
+    none: "No selected runs have recorded their time and the metric.",
   });
-  if (!cards.length) return [empty("No selected runs have recorded their time and the metric.")];
-  return lineCards(cards, metric, { name: "seconds", place, told: () => [] });
-}
-
-/** The cards that have lines: rows with the same title, as lines of groups. */
-function linesBy(rows, metric, { titled, lines }) {
-  return grouped(rows, titled)
-    .map((members) => ({
-      title: titled(members[0]),
-      lines: lines(groupsOf(members, measured(metric)).filter(({ mean }) => mean !== null)),
-    }))
-    .filter((one) => one.lines.length);
-}
-
-/**
- * For each method and budget with several values of the setting: the groups with the best mean at
- * each value, in its order.
- */
-function envelopes(groups, metric, name) {
-  const sign = metric.better === "lower" ? -1 : 1;
-  const identity = (group) =>
-    [group.first.method, budgetOf(group), ...protocol(group, name)].join();
-  return grouped(groups, identity)
-    .map((members) =>
-      grouped(members, ({ first }) => first[name])
-        .map((same) => same.sort((a, b) => sign * (b.mean - a.mean))[0])
-        .sort((a, b) => a.first[name] - b.first[name]),
-    )
-    .filter((line) => line.length > 1);
 }
 
 /** The swept settings that tell protocols apart, but for the one on the axis. */
@@ -70,37 +45,39 @@ const protocol = ({ first }, axis) =>
 const budgetOf = ({ at }) => (Number.isFinite(at) ? `ε ${figures(at, 2)}` : at);
 
 /**
- * Cards whose pictures share their axes. name: of the horizontal one; place: of a group on it;
- * told: the settings of a line that a legend names where they differ.
+ * Cards whose pictures share their axes. name, place: of the horizontal axis, and of a group on it;
+ * titleOf: the card of a row; told: the settings that tell lines of a method and budget apart;
+ * best: the points {x, y} of a line; none: what is said where there is no line.
  */
-function lineCards(cards, metric, { name, place, told }) {
-  const axes = metricAxes(
-    cards.map(({ lines }) => lines.flat()),
-    metric,
-  );
-  const xaxis = settingAxis(cards.flatMap(({ lines }) => lines.flat()).map(place), name);
+function lineCards(rows, metric, { name, titleOf, place, told, best, none }) {
+  const linesOf = (members) => {
+    const groups = groupsOf(members, measured(metric)).filter(({ mean }) => mean !== null);
+    const points = groups.map((group) => ({ ...group, x: place(group), y: group.mean }));
+    const identity = (group) => [group.first.method, budgetOf(group), ...told(group)].join();
+    const lines = grouped(points, identity).map((line) => best(line, metric.better));
+    return lines.filter((line) => line.length);
+  };
+  const cards = grouped(rows, titleOf)
+    .map((members) => ({ title: titleOf(members[0]), lines: linesOf(members) }))
+    .filter(({ lines }) => lines.length);
+  if (!cards.length) return [empty(none)];
+  const all = cards.map(({ lines }) => lines.flat());
+  const axes = metricAxes(all, metric);
+  const xaxis = settingAxis(all.flat().map(place), name);
   const one = ({ title, lines }) => {
     const layout = { xaxis, yaxis: axes(lines.flat()) };
-    const shown = named(lines, told);
-    const trace = ({ members, method, dash }) => {
-      const points = members.map((group) => pointOf(group, metric, place(group)));
-      return meansTrace(points, lookOf(method), { dash, mode: "lines+markers" });
-    };
+    const settings = lines.map(([group]) => told(group));
+    const shown = seriesOf(lines, (group) =>
+      [data.methods[group.first.method], budgetOf(group), ...differing(told(group), settings)].join(
+        ", ",
+      ),
+    );
+    const trace = ({ members, method, dash }) =>
+      groupsTrace(members, metric, place, { method, dash, mode: "lines+markers" });
     const describe = () => ({ traces: shown.map(trace), layout });
     return card(title, `${metric.label} over ${name}, ${title}`, "curve", describe, legend(shown));
   };
   return limited(cards.map(one), 6);
-}
-
-/** The lines with their methods, dashes and texts. */
-function named(lines, told) {
-  const settings = lines.map(([group]) => told(group));
-  return lines.map((members, i) => {
-    const { method } = members[0].first;
-    const differing = settings[i].filter((text, k) => settings.some((all) => all[k] !== text));
-    const text = [data.methods[method], budgetOf(members[0]), ...differing].join(", ");
-    return { members, method, dash: DASHES[i % DASHES.length], text };
-  });
 }
 
 /** The axis of a setting over all pictures: logarithmic for positive values far apart. */

@@ -71,10 +71,8 @@ function sortable(head, lines, caption, paged = false) {
   const sortButton = (text, i) => {
     const down = shown.column === i && !shown.down;
     const sign = shown.column !== i ? "" : shown.down ? " ▼" : " ▲";
-    return button(`${text}${sign}`, () => show({ column: i, down }), {
-      className: "sort",
-      "data-key": i,
-    });
+    const properties = { className: "sort", "data-key": i };
+    return button(`${text}${sign}`, () => show({ column: i, down }), properties);
   };
   show({});
   return { node, search: (words) => show({ words }), chosen: () => selected(lines, shown) };
