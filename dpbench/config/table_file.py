@@ -191,8 +191,6 @@ class Scatter(Figure, frozen=True, kw_only=True, tag="scatter"):
     """a metric"""
     y: str
     """another metric"""
-    searches: str
-    """the table whose searches, `results/search/TABLE-DATASET-ARM.csv`, give the trials"""
 
 
 class Reliability(Figure, frozen=True, tag="reliability"):

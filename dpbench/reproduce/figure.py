@@ -9,6 +9,7 @@ import pandas as pd
 from dpbench.config.buildable import TARGET, check
 from dpbench.config.names import method_name
 from dpbench.config.table_file import Drawing, Heat, Histogram, Lines, Scatter, TableFile
+from dpbench.config.tuned import trials_of
 from dpbench.figures.bands import band_grid, bands
 from dpbench.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.figures.lines import LineFigure, NamedRecord, draw_lines, line_points
@@ -22,7 +23,6 @@ from dpbench.figures.reliability import (
 from dpbench.figures.scatter import ScatterFigure, draw_scatter, scatter_grid, scatter_points
 from dpbench.records.divergence import DIVERGED, nonfinite_gradients, note
 from dpbench.records.record import Record
-from dpbench.reproduce.search_trials import search_trials
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError
 from dpbench.system.grouping import grouped
@@ -117,8 +117,20 @@ def _scatter(target: Target, figure: Scatter, records: list[Record]) -> Picture:
         baseline=target.table.baseline,
         columns=tuple(target.labels),
     )
-    data = scatter_points(spec, _named(target, records), search_trials(target, figure))
+    data = scatter_points(spec, _named(target, records), _trials(target, figure))
     return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
+
+
+def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
+    """The figure's metrics, on validation examples, of the trials behind each of its rows."""
+    names = [f"validation/{metric.partition('/')[2]}" for metric in (figure.x, figure.y)]
+    points = [
+        (*cell, *(float(trial[name]) for name in names))
+        for cell, search in target.searches.items()
+        for trial in trials_of(search)
+        if not trial.get("failed") and all(trial.get(name) for name in names)
+    ]
+    return pd.DataFrame(points, columns=["condition", "arm", "x", "y"])
 
 
 def _named(target: Target, records: list[Record]) -> list[NamedRecord]:

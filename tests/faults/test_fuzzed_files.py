@@ -38,7 +38,6 @@ from dpbench.records.publish import publish
 from dpbench.records.record import checksum
 from dpbench.records.sweep_list import read_list
 from dpbench.records.trackers import wandb
-from dpbench.reproduce.search_trials import trials_in
 from dpbench.search import private
 from dpbench.system.errors import UserError
 from dpbench.tables.published import read_epsilon, read_published
@@ -292,14 +291,9 @@ def read_steps(path):
     steps()
 
 
-def read_trials(path):
-    trials_in(path, "test/accuracy", "test/loss")
-
-
 ROWS = (f"{20 + n},{'ab'[n % 2]},{'yn'[n % 3 > 0]}\n" for n in range(40))
 PEOPLE = "age,town,rich\n" + "".join(ROWS)
 PRINTED = b"# Table 1\ndataset,method,column,value,spread,epsilon\nadult,dpsgd,acc,80.0,0.1,3\n"
-TRIALS = b"validation/accuracy,validation/loss,failed\n0.5,1.0,\n0.6,0.9,\n"
 PREPARATION = {
     "numbers": {"age": [40.0, 15.0]},
     "categories": {"town": ["a", "b"]},
@@ -352,7 +346,6 @@ def kinds(results):
         "published": Kind("t.csv", PRINTED, read_printed),
         "steps": Kind("checkpoints/run/steps", b"3 30".ljust(40), read_steps),
         "audits": Kind("audits/x.json", json.dumps(AUDIT).encode(), finished_rows, True),
-        "trials": Kind("search/x.csv", TRIALS, read_trials),
     }
 
 
