@@ -31,6 +31,7 @@ from dpbench.gradients.flatten import flatten
 from dpbench.gradients.kept import forgotten
 from dpbench.gradients.layers import ModuleCall
 from dpbench.gradients.layers.materialised import Rows
+from dpbench.gradients.logistic import LogisticRegression, is_logistic
 from dpbench.gradients.modules import (
     AdjointKey,
     ModuleGradients,
@@ -46,8 +47,11 @@ from dpbench.gradients.perturbed import PassParameters, PerExampleParameters, Sh
 from dpbench.gradients.precision import at_least_float32
 from dpbench.gradients.row_check import RowCheck
 from dpbench.gradients.tangents import detached
+from dpbench.models.architecture import cross_entropy
 from dpbench.models.modes import in_mode
 from dpbench.system.seeds import torch_state_kept
+
+FULL_PRECISION = ForwardOptions()
 
 
 class ForwardCall(NamedTuple):
@@ -106,22 +110,36 @@ class Ghost:
         for module in self._modules:
             module.register_forward_pre_hook(self._begin_call)
             module.register_forward_hook(self._record_call, prepend=True)  # others may change it
+        known = loss is cross_entropy and views == 1 and is_logistic(model)
+        self._logistic = LogisticRegression(model, hooks=2) if known else None
 
     def _begin_call(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple | None:
         """The same input for each row, where a module is called once for all, as for positions."""
         if self._calls is None:
             return None
         self._row_check.enter(module)
-        if len(inputs) != 1 or len(inputs[0]) != 1 or self._rows == 1:
-            return None
-        return (inputs[0].expand(self._rows, *inputs[0].shape[1:]),)
+        with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
+            if len(inputs) != 1 or len(inputs[0]) != 1 or self._rows == 1:
+                return None
+            return (inputs[0].expand(self._rows, *inputs[0].shape[1:]),)
 
     def _record_call(
         self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
     ) -> Tensor | None:
         if self._calls is None:
             return None
-        if module in self._calls:
+        with torch._C.DisableTorchFunction():
+            return self._recorded(self._calls, module, inputs, output)
+
+    def _recorded(
+        self,
+        calls: dict[nn.Module, ForwardCall],
+        module: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor,
+    ) -> Tensor:
+        """The output of a call, which is added to the calls."""
+        if module in calls:
             raise Unsupported("a module is used more than once in a forward pass")
         if not inputs:
             raise Unsupported("a module is called with keyword arguments")
@@ -137,9 +155,7 @@ class Ghost:
         a = detached(inputs[0])
         if module in self._inputs_unread:
             a = a.new_empty(len(a), 0)  # so that their memory can be freed
-        with torch._C.DisableTorchFunction():  # by which others' hooks are found
-            edge = get_gradient_edge(output)
-        self._calls[module] = ForwardCall(a, output.shape, edge)
+        calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
         return output
 
     @property
@@ -182,6 +198,8 @@ class Ghost:
     ) -> FactoredGradients | MaterialisedGradients:
         if not len(batch):
             return empty(self.parameters)
+        if shift is None and (known := self._in_closed_form(batch)):
+            return known
         if isinstance(shift, PerExampleShift) and isinstance(
             shift.gradients, MaterialisedGradients
         ):
@@ -194,6 +212,19 @@ class Ghost:
             if len(batch) == 1:
                 raise
             return self._one_by_one(batch, shift)
+
+    def _in_closed_form(self, batch: Batch) -> FactoredGradients | None:
+        """The gradients of logistic regression, with the bits of `_together` in half of the time;
+        None where something else may be computed."""
+        logistic = self._logistic
+        if not logistic or self.options != FULL_PRECISION or not logistic.fits(batch):
+            return None
+        losses, a, b = logistic.pass_of(batch)
+        (tracked,) = self._tracked
+        parameters = SharedParameters(self.parameters.named, self._tracked)
+        call = ModuleCall(tracked.module, a, b, 1, values=lambda: parameters.values(tracked))
+        gradients = ModuleGradients(tracked.rule.gradients(call), call)
+        return FactoredGradients(losses, {tracked: gradients}, self.parameters)
 
     def _one_by_one(self, batch: Batch, shift: Shift | None) -> MaterialisedGradients:
         """The gradients by a pass for each unit, in which no other's rows are to be found."""

@@ -1,0 +1,91 @@
+"""Logistic regression without a graph: the operations of torch's own forward and backward pass."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules import module as modules_of_torch
+
+from dpbench.data.dataset import Batch
+
+aten = torch.ops.aten
+
+PLAIN = [nn.Sequential, nn.Flatten, nn.Linear]
+KINDS = (PLAIN, [*PLAIN, nn.Sigmoid])
+
+HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+
+IGNORED = -100
+"""The class whose losses are 0, as in `torch.nn.functional.cross_entropy`."""
+
+
+class LogisticPass(NamedTuple):
+    """Losses [B], inputs a [B, I] of the linear layer, and gradients b [B, O] of its outputs."""
+
+    losses: Tensor
+    a: Tensor
+    b: Tensor
+
+
+def is_logistic(model: nn.Module) -> bool:
+    """Whether a model is one linear layer of torch, of which everything is trained; inputs are
+    flattened before it, and outputs may be squashed by a sigmoid."""
+    if _kinds(model) not in KINDS:
+        return False
+    trained = all(type(p) is nn.Parameter and p.requires_grad for p in model.parameters())
+    flatten: Any = next(model.children())
+    return trained and (flatten.start_dim, flatten.end_dim) == (1, -1)
+
+
+class LogisticRegression:
+    """The passes of a model that `is_logistic`, under cross-entropy.
+
+    hooks: how many its modules have, of which none changes a pass.
+    """
+
+    def __init__(self, model: nn.Module, hooks: int):
+        self._model, self._hooks = model, hooks
+        self._parts: list[Any] = [*model.children()]
+        self._places = [vars(modules_of_torch)[f"_global{kind}"] for kind in HOOKS]
+        for module in (model, *self._parts):
+            self._places += [vars(module)[kind] for kind in HOOKS]
+
+    @property
+    def _unchanged(self) -> bool:
+        """Whether a pass still runs torch's code and those hooks alone."""
+        parts = [*self._model._modules.values()]
+        return (
+            parts == self._parts
+            and _kinds(self._model) in KINDS
+            and sum(map(len, self._places)) == self._hooks
+            and not any("forward" in vars(module) for module in (self._model, *parts))
+        )
+
+    def fits(self, batch: Batch) -> bool:
+        """Whether `pass_of` gives what the model's pass would: for examples with a class each."""
+        return (
+            batch.present is None
+            and batch.targets.dtype is torch.int64
+            and batch.inputs.dtype is self._parts[1].weight.dtype
+            and not torch.is_autocast_enabled(batch.inputs.device.type)
+            and self._unchanged
+        )
+
+    @torch.no_grad()
+    def pass_of(self, batch: Batch) -> LogisticPass:
+        """The pass of a batch that fits."""
+        _, linear, *sigmoid = self._parts
+        a = batch.inputs.flatten(1)
+        outputs = F.linear(a, linear.weight, linear.bias)
+        if sigmoid:
+            outputs = outputs.sigmoid()
+        logs, classes = outputs.log_softmax(1), batch.targets
+        losses, total = aten.nll_loss_forward(logs, classes, None, 0, IGNORED)
+        b = aten.nll_loss_backward(torch.ones_like(losses), logs, classes, None, 0, IGNORED, total)
+        b = torch._log_softmax_backward_data(b, logs, 1, logs.dtype)
+        return LogisticPass(losses, a, aten.sigmoid_backward(b, outputs) if sigmoid else b)
+
+
+def _kinds(model: nn.Module) -> list[type[nn.Module]]:
+    return [*map(type, (model, *model.children()))]
