@@ -3,12 +3,11 @@
 import itertools
 import json
 import os
-from dataclasses import replace
 
 import pytest
 import torch
 
-from dpbench.audit.audit import GAMES, audit
+from dpbench.audit.audit import GAMES
 from dpbench.audit.canaries import MAX_NORM, OneHotPatterns, WalshPatterns, worst_case_norm
 from dpbench.audit.game import on_canaries, play_run
 from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes
@@ -18,25 +17,17 @@ from dpbench.audit.tradeoff import profiles
 from dpbench.cli.main import main
 from dpbench.clipping import Coordinates
 from dpbench.clipping.clip import Memory
-from dpbench.gradients.ghost import Ghost
 from dpbench.mechanism import sampling
-from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.step import PrivateStep
 from dpbench.methods.dp_mf import BandedGaussian
 from dpbench.methods.dp_mf_blt import BufferedGaussian
 from dpbench.privacy.ledger import Allocation, GaussianMechanism
 from dpbench.records.reading import read
 from dpbench.records.record import Record
-from dpbench.system.errors import UserError
 from dpbench.training.plan import privacy_statement
 from tests.audit.attacking import SHORT, is_refuted, less_noise, run_of
 
 # So few canaries are no data set: attacks are sharper at a large delta.
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
-
-
-def step_is_refuted(*overrides: str, trials: int = 1500) -> bool:
-    return is_refuted(*overrides, canaries=trials, game="step")
 
 
 @pytest.mark.parametrize(
@@ -94,13 +85,6 @@ def test_batches_without_turns_are_refuted_where_an_account_has_them(monkeypatch
 
     monkeypatch.setattr(sampling.PoissonSampler, "_members", mutant)
     assert is_refuted("method=dp_mf", "method.bands=4", **CYCLIC)
-
-
-def test_single_steps_of_correlated_noise_are_not_attacked():
-    with pytest.raises(UserError, match="noise of dp_mf is correlated over 4: use game=run"):
-        step_is_refuted("method=dp_mf")
-    with pytest.raises(UserError, match="noise of dp_mf_blt is correlated over all: use game=run"):
-        step_is_refuted("method=dp_mf_blt")
 
 
 @pytest.mark.slow
@@ -174,194 +158,6 @@ def test_a_canary_that_takes_a_place_holds_and_is_refuted_as_a_poisson_sample(mo
     profiles.cache_clear()
     assert is_refuted(*CUT, canaries=1200, game="cut")
     profiles.cache_clear()
-
-
-def small_sensitivity(patch):
-    from dpbench.clipping.functions import Abadi
-
-    patch.setattr(Abadi, "factors", lambda self, norms, groups: 1.25 * self.bound / norms)
-
-
-def forgotten_norm(patch):
-    """A fifth of each gradient is not in its norm."""
-    norms = Ghost.__call__
-
-    def mutant(self, *arguments):
-        gradients = norms(self, *arguments)
-        if gradients.norms.dtype is torch.float32:  # engines are checked in float64
-            gradients.norms.mul_(0.8)
-        return gradients
-
-    patch.setattr(Ghost, "__call__", mutant)
-
-
-def same_noise(patch):
-    """All of a run's steps draw the same noise: their differences have none."""
-    add, first = Gaussian.add, {}
-
-    def mutant(self, total, sensitivity, multiplier, stream):
-        noise = add(self, torch.zeros_like(total), sensitivity, multiplier, stream)
-        return total + first.setdefault(len(total), noise)
-
-    patch.setattr(Gaussian, "add", mutant)
-
-
-def examples_twice(patch):
-    at = sampling.PoissonSampler.batches
-
-    def mutant(self, size, stream):
-        for indices in at(self, size, stream):
-            yield indices.repeat(2)
-
-    patch.setattr(sampling.PoissonSampler, "batches", mutant)
-
-
-def fixed_batches(patch):
-    """Each example once an epoch, and accounted as Poisson."""
-
-    def mutant(self, size, stream):
-        pieces = round(1 / self.rate)
-        while True:
-            yield from torch.randperm(size).tensor_split(pieces)
-
-    patch.setattr(sampling.PoissonSampler, "batches", mutant)
-
-
-def examples_one_by_one(patch):
-    """A user's examples are clipped one by one, and each counts as a user."""
-    from dpbench.audit import game
-
-    on = game.on_canaries
-
-    def mutant(run, number):
-        made = on(run, number)
-        return replace(made, dataset=replace(made.dataset, copies=3))
-
-    patch.setattr(game, "on_canaries", mutant)
-    patch.setattr("dpbench.audit.audit.on_canaries", mutant)
-
-
-def empty_batches_skipped(patch):
-    """As often drawn, but steps with nobody in them are not taken."""
-    at = sampling.PoissonSampler.batches
-
-    def mutant(self, size, stream):
-        return (indices for indices in at(self, size, stream) if len(indices))
-
-    patch.setattr(sampling.PoissonSampler, "batches", mutant)
-
-
-MUTANTS = {
-    "noise times 0.9": (less_noise(0.9), {"canaries": 60_000}),
-    "noise times 0.8": (less_noise(0.8), {}),
-    "sensitivity 1.25 too small": (small_sensitivity, {"canaries": 10_000}),
-    "a part left out of the norm": (forgotten_norm, {"canaries": 10_000}),
-    "the same noise in all steps": (same_noise, {"canaries": 4000, "rate": 0.1, "steps": 10}),
-    "each example twice in a batch": (examples_twice, {"canaries": 4000}),
-    "fixed batches accounted as Poisson": (
-        fixed_batches,
-        {"privacy": "privacy.noise_multiplier=0.3", "canaries": 4000, "rate": 0.1, "steps": 10},
-    ),
-    "empty batches skipped": (
-        empty_batches_skipped,
-        {
-            "privacy": "privacy.noise_multiplier=0.4",
-            "canaries": 1000,
-            "rate": 1e-3,
-            "steps": 3000,
-        },
-    ),
-    "views or users' examples counted as units": (
-        examples_one_by_one,
-        {"canaries": 4000, "rate": 0.1, "steps": 40},
-    ),
-}
-
-
-@pytest.mark.sampled(5)
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MUTANTS)
-def test_a_mutant_is_refuted(name, monkeypatch):
-    mutate, how = MUTANTS[name]
-    mutate(monkeypatch)
-    privacy = how.get("privacy", "privacy.noise_multiplier=1")
-    size = {key: value for key, value in how.items() if key != "privacy"}
-    assert is_refuted("method=dpsgd", privacy, **size)
-
-
-COUNTS = ("method=dpsgd_quantile", "method.count_noise=0.15")  # of half counts: 0.3
-
-
-@pytest.mark.slow
-def test_a_step_with_its_counts_holds():
-    assert not step_is_refuted(*COUNTS)
-
-
-@pytest.mark.slow
-def test_counts_without_noise_are_refuted(monkeypatch):
-    answer = PrivateStep._release_counts
-
-    def mutant(self, query, counts, divisor):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Gaussian, "add", lambda self, total, s, m, stream: total)
-            answer(self, query, counts, divisor)
-
-    monkeypatch.setattr(PrivateStep, "_release_counts", mutant)
-    assert step_is_refuted(*COUNTS)
-
-
-@pytest.mark.slow
-def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
-    from dpbench.mechanism.method import Method
-
-    releases = Method.releases
-    monkeypatch.setattr(Method, "releases", lambda self, multiplier: releases(self, multiplier)[:1])
-    assert step_is_refuted(*COUNTS, trials=500)
-
-
-@pytest.mark.slow
-def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch):
-    take = PrivateStep.__call__
-
-    def mutant(self, batch):
-        return take(self, batch) if len(batch) else None
-
-    monkeypatch.setattr(PrivateStep, "__call__", mutant)
-    assert step_is_refuted("method=dpsgd", trials=1000)
-
-
-@pytest.mark.slow
-def test_a_division_by_the_real_size_of_a_batch_is_refuted():
-    assert step_is_refuted("method=dpsgd", "method.variant=paper", trials=1000)
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
-def test_a_step_that_is_right_holds(method):
-    assert not step_is_refuted(f"method={method}")
-
-
-@pytest.mark.slow
-def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
-    asked = {"canaries": 1500, "rate": 0.5, "steps": 2, "game": "step"}
-    assert not is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
-    less_noise(0.5)(monkeypatch)
-    assert is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
-    """It scales the loss by the rate, which is not how sampling amplifies."""
-    words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
-    run, canaries = prepare_audit(words, "4000", game="step")
-    result = audit(run, canaries, game="step", quiet=True)
-    assert result.verdict == "not refuted"
-    stated = result.of_paper
-    assert stated is not None
-    assert stated.epsilon < result.bounds.family < result.nominal.epsilon
-    assert result.against(stated).verdict == "refuted"
 
 
 @pytest.mark.slow
