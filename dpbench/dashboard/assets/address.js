@@ -29,7 +29,6 @@ function addressOf(view, { choices, filters, lists }) {
 /** The rows that pass all filters; a row without a value, such as an audit's data set, does. */
 function passing(rows, view, filters) {
   const ticked = Object.keys(filters).filter((name) => view[name]);
-  const passes = (value, name) =>
-    value === null || value === undefined || view[name].includes(value);
+  const passes = (value, name) => value == null || view[name].includes(value);
   return rows.filter((row) => ticked.every((name) => passes(row[name], name)));
 }

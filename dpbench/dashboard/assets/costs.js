@@ -41,10 +41,8 @@ function costPicture(lanes) {
     range: [-0.6, lanes.length - 0.4],
     ticks: "",
   };
-  return {
-    traces: lanes.flatMap(laneTraces),
-    layout: { xaxis: titled("ms per step", { rangemode: "tozero" }), yaxis },
-  };
+  const xaxis = titled("ms per step", { rangemode: "tozero" });
+  return { traces: lanes.flatMap(laneTraces), layout: { xaxis, yaxis } };
 }
 
 /** A pale dot for each run, and the mean of all. */

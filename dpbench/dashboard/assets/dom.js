@@ -66,9 +66,7 @@ function meanText({ mean, half, n, lost }, metric) {
 
 /** The text that an element of the page contains, in gzip in base 64. */
 async function unpacked(id) {
-  const packed = atob(at(id).textContent);
-  const bytes = new Uint8Array(packed.length);
-  for (let i = 0; i < packed.length; i++) bytes[i] = packed.charCodeAt(i);
+  const bytes = Uint8Array.from(atob(at(id).textContent), (sign) => sign.charCodeAt());
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).text();
 }

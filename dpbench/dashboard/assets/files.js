@@ -36,13 +36,8 @@ function pictureExports(node, title) {
     button(format.toUpperCase(), () => {
       if (!node.data) draw(node);
       const { clientWidth: width, clientHeight: height } = node;
-      Plotly.downloadImage(node, {
-        format,
-        width,
-        height,
-        filename,
-        scale: format === "png" ? 3 : 1,
-      });
+      const scale = format === "png" ? 3 : 1;
+      Plotly.downloadImage(node, { format, width, height, filename, scale });
     });
   return make("div.exports", one("svg"), one("png"));
 }

@@ -11,9 +11,8 @@ const epsilonText = (row) => {
 /** The groups with their means; a run that was repeated with diagnostics counts once. */
 function groupsOf(rows, value) {
   return grouped(rows, (row) => row.group).map((all) => {
-    const runs = grouped(all, (run) => run.seed).map(
-      (same) => same.find((run) => value(run) != null) ?? same[0],
-    );
+    const one = (same) => same.find((run) => value(run) != null) ?? same[0];
+    const runs = grouped(all, (run) => run.seed).map(one);
     return { runs, first: runs[0], at: budget(runs[0]), ...summary(runs, value, data.t) };
   });
 }

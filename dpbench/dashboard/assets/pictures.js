@@ -51,9 +51,8 @@ function card(title, label, kind, describe, above = null, below = null) {
 function draw(node) {
   const { traces, layout } = node.describe();
   // Plotly adapts to the window, which does not exist on paper.
-  const size = onPaper()
-    ? { width: node.clientWidth, height: node.clientHeight }
-    : { autosize: true };
+  const { clientWidth: width, clientHeight: height } = node;
+  const size = onPaper() ? { width, height } : { autosize: true };
   const settings = { displayModeBar: false, responsive: true };
   const first = !node.data;
   Plotly.react(node, traces, { template: template(), ...layout, ...size }, settings);
@@ -161,11 +160,10 @@ const lineTrace = (points, line) => ({
 });
 
 /** The dashed line on which x and y are equal. */
-const diagonalTrace = (...ends) =>
-  lineTrace(
-    ends.map((end) => [end, end]),
-    { color: colour("ink"), width: 1.2, dash: "dash" },
-  );
+function diagonalTrace(...ends) {
+  const points = ends.map((end) => [end, end]);
+  return lineTrace(points, { color: colour("ink"), width: 1.2, dash: "dash" });
+}
 
 /** The marker of a method on its line. */
 const symbol = (method, dash = "solid") =>
@@ -191,9 +189,6 @@ function legend(series) {
   const items = series
     .slice(0, LEGEND_ROWS)
     .map(({ method, dash, text }) => make("li", symbol(method, dash), text));
-  return make(
-    "ul.legend",
-    items,
-    others > 0 ? make("li", `and ${others} more: point at a marker`) : null,
-  );
+  const rest = others > 0 ? make("li", `and ${others} more: point at a marker`) : null;
+  return make("ul.legend", items, rest);
 }

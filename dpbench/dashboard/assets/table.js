@@ -19,17 +19,9 @@ function grid(head, lines, caption, kind = "") {
   const rows = lines.map((line) =>
     make("tr", { className: line.kind ?? "" }, line.cells.map(cellOf)),
   );
-  return make(
-    "div.scroll",
-    { tabIndex: 0, role: "region", "aria-label": caption },
-    make(
-      "table",
-      { className: kind },
-      make("caption", caption),
-      make("thead", make("tr", heads)),
-      make("tbody", rows),
-    ),
-  );
+  const parts = [make("caption", caption), make("thead", make("tr", heads)), make("tbody", rows)];
+  const region = { tabIndex: 0, role: "region", "aria-label": caption };
+  return make("div.scroll", region, make("table", { className: kind }, parts));
 }
 
 const LINES_PER_PAGE = 50;
