@@ -352,7 +352,7 @@ def kinds(results):
 NAMES = (
     *("record", "records of a table", "page of a table", "csv of a table", "checkpoint", "model"),
     *("preparation", "sweep", "key", "tracker", "option", "table", "own data", "published"),
-    *("steps", "audits", "trials"),
+    *("steps", "audits"),
 )
 SLOW = {"record": 10, "records of a table": 10, "page of a table": 10, "csv of a table": 10}
 """Kinds of which one case takes as long as so many of the others."""
