@@ -26,7 +26,7 @@ from dpbench.config.added_files import MAX_DEPTH, AddedFolder
 from dpbench.config.interpolations import refuse_resolvers
 from dpbench.config.literals import has_odd_keys, in_quotes, literal, prepared, restored, texts_in
 from dpbench.config.space import Choices, Interval, Range
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, first_line
 from dpbench.system.paths import conf_folder
 from dpbench.system.validate import MAX_QUOTED, quoted
 
@@ -188,8 +188,8 @@ def _depth(text: str) -> int:
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of an error's message."""
-    return " ".join(str(error).split("\n")[0].split()).removesuffix(":")
+    """The first line of an error's message, as the beginning of a sentence."""
+    return " ".join(first_line(error).split()).removesuffix(":")
 
 
 def expand(overrides: list[str]) -> list[list[str]]:

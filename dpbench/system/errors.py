@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-MAX_COMPARED, MAX_LISTED = 200, 25
-"""The most characters of a name that are compared, and the most names that a message lists."""
+MAX_COMPARED, MAX_LISTED, MAX_CHARACTERS = 200, 25, 800
+"""The most characters of a name that are compared, the most names that a message lists, and the
+most characters of such a list or of another library's message."""
 
 
 CONTROLS = (
@@ -56,7 +57,7 @@ def file_errors_told() -> Iterator[None]:
             raise
         what = os.fsdecode(error.filename) if error.filename else "A file"
         raise UserError(
-            f"{what} cannot be used by {_user()} ({error.strerror}): {OF_FILES[name]}."
+            f"{what:.300} cannot be used by {_user()} ({error.strerror}): {OF_FILES[name]}."
         ) from error
 
 
@@ -85,9 +86,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if not names:
         return "there are none."
     if matches:
-        return f"did you mean {' or '.join(map(spaced, matches))}?"
-    more = f" and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else ""
-    return f"choose from {', '.join(map(spaced, names[:MAX_LISTED]))}{more}."
+        return f"did you mean {' or '.join(map(spaced, matches)):.{MAX_CHARACTERS}}?"
+    count = min(len(names), MAX_LISTED)
+    while count > 1 and len(", ".join(names[:count])) > MAX_CHARACTERS:
+        count -= 1
+    more = f" and {len(names) - count} more" if len(names) > count else ""
+    return f"choose from {', '.join(map(spaced, names[:count])):.{MAX_CHARACTERS}}{more}."
 
 
 def spaced(name: str) -> str:
@@ -101,8 +105,8 @@ def _parts(name: str) -> str:
 
 
 def first_line(error: BaseException, default: str = "") -> str:
-    """The first line of an error's message, or the default if it has none."""
-    return next(iter(str(error).strip().splitlines()), default)
+    """The first line of an error's message, truncated where it is long; the default without one."""
+    return next(iter(str(error).strip().splitlines()), default)[:MAX_CHARACTERS]
 
 
 def visible(text: str) -> str:

@@ -39,7 +39,7 @@ from dpbench.records.record import checksum
 from dpbench.records.sweep_list import read_list
 from dpbench.records.trackers import wandb
 from dpbench.search import private
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, file_errors_told
 from dpbench.tables.published import read_epsilon, read_published
 from dpbench.tables.sweep.command import table
 from dpbench.training import steps_file
@@ -111,7 +111,8 @@ def fault(read, path):
     try:
         with limited(), warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
-            read(path)
+            with file_errors_told():
+                read(path)
     except UserError as refusal:
         said = str(refusal)
         whole = said.strip() and "\n" not in said and len(said) < 1000
@@ -230,7 +231,7 @@ def read_record(path):
     """All that reads records, with one under the name of its run beside a whole one."""
     folder = path.parents[1]
     with contextlib.suppress(Exception):
-        plain = json.loads(path.read_bytes())
+        plain = json.loads(path.read_bytes() if path.is_file() else b"")
         name = digest_of_scientific(scientific(plain["config"]))
         path = path.replace(path.with_name(f"{name}.json"))
     try:

@@ -184,7 +184,7 @@ def load_preparation(path: str | Path) -> TablePreparation:
         file = path_of("the preparation", str(path), "file")
         if not file.is_file():  # a pipe might never end
             raise FileNotFoundError(file)
-        saved = msgspec.convert(json.loads(file.read_text(encoding="utf-8")), _Saved)
+        saved = msgspec.json.decode(file.read_bytes(), type=_Saved)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is not the preparation of a table: such a file is written by a run with "
