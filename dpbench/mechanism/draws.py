@@ -1,12 +1,13 @@
 """Draws of a law that is symmetric about 0, from a random stream by inverse transform."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.mechanism.streams import Stream, uniforms
+from dpbench.mechanism.streams import CipherStream, Mapping, Stream, uniforms
 
 TAIL = 2.0**32
 """Tail probabilities, times 2^64, below which a draw takes further bits."""
@@ -22,14 +23,25 @@ def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
     2^-32 it takes 52 more, so that the tails reach to 2^-117 (12.4 standard deviations of a
     Gaussian) and are no coarser than the middle.
     """
-    words = stream.bits(size)
     if stream.device.type == "cpu":
-        return torch.from_numpy(by_quantile(words.numpy(), quantile, stream))
-    signed = words.double().add_(0.5)
+        return torch.from_numpy(by_quantile(quantile, stream.bits(size).numpy(), stream))
+    signed = stream.bits(size).double().add_(0.5)
     return quantile(_refined(signed.abs(), stream).mul_(2.0**-64)).copysign_(signed)
 
 
-def by_quantile(words: np.ndarray, quantile: Quantile, stream: Stream) -> np.ndarray:
+def few_draws(stream: Stream, size: int, quantile: Quantile) -> np.ndarray:
+    """`draws` for a stream on the CPU, those of several steps made at once; not to be changed."""
+    if isinstance(stream, CipherStream):
+        return stream.mapped(size, _mapping(quantile))
+    return by_quantile(quantile, stream.bits(size).numpy(), stream)
+
+
+@functools.cache
+def _mapping(quantile: Quantile) -> Mapping:
+    return functools.partial(by_quantile, quantile)
+
+
+def by_quantile(quantile: Quantile, words: np.ndarray, stream: Stream) -> np.ndarray:
     """The draws [n] float64 of words [n] int64 of a stream on the CPU.
 
     Mostly by numpy, whose calls on few numbers take half as long as torch's.

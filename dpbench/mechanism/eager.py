@@ -5,7 +5,11 @@ import sys
 from collections.abc import Callable
 
 import torch
-from torch.optim import Optimizer
+from torch import Tensor
+from torch.optim import SGD, Optimizer
+
+FEATURES = ("momentum", "weight_decay", "maximize", "fused")
+"""Settings of SGD without which a step is one addition for each parameter."""
 
 _STEPS: dict[type[Optimizer], Callable[[Optimizer], object] | None] = {}
 
@@ -23,7 +27,23 @@ def eager_step(optimizer: Optimizer) -> None:
         optimizer.step()
         return
     with torch.no_grad():
-        step(optimizer)
+        if type(optimizer) is SGD and not any(map(_has_features, optimizer.param_groups)):
+            _descend(optimizer)
+        else:
+            step(optimizer)
+
+
+def _has_features(group: dict) -> bool:
+    return isinstance(group["lr"], Tensor) or any(group[feature] for feature in FEATURES)
+
+
+def _descend(optimizer: SGD) -> None:
+    """A step of gradient descent, without the choices that torch makes before it: they take ten
+    times as long as the addition for a small model."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                parameter.add_(parameter.grad, alpha=-group["lr"])
 
 
 def _unwrapped(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:

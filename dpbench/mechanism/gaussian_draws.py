@@ -63,7 +63,7 @@ def _largest(total: Tensor, scale: float) -> float:
 
 def _by_ndtri(words: Tensor, places: np.ndarray, stream: Stream) -> np.ndarray:
     """The draws [k] float64 of the words in these places [k]."""
-    return by_quantile(words.numpy()[places], torch.special.ndtri, stream)
+    return by_quantile(torch.special.ndtri, words.numpy()[places], stream)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpbench.clipping import Part, Problem
-from dpbench.mechanism.draws import Quantile, by_quantile, draws
+from dpbench.mechanism.draws import Quantile, draws, few_draws
 from dpbench.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_is_faster
 from dpbench.mechanism.streams import Stream
 from dpbench.privacy.ledger import (
@@ -104,8 +104,7 @@ def _add_on_cpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream:
     if quantile is torch.special.ndtri and len(part) >= FEWEST and erfinv_is_faster():
         add_gaussian(part, scale, grid, stream)
         return
-    noisy = by_quantile(stream.bits(len(part)).numpy(), quantile, stream)
-    noisy *= scale
+    noisy = few_draws(stream, len(part), quantile) * scale
     noisy += part.cpu().numpy()
     part.copy_(torch.from_numpy(np.rint(noisy / grid) * grid))
 

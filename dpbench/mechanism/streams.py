@@ -7,8 +7,9 @@ the joint release of two runs only if their noise and batches are independent.
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,6 +23,9 @@ BLOCK = 16
 
 WORD = 8
 """Bytes of one draw."""
+
+AHEAD = 2**13
+"""Draws that `CipherStream.mapped` makes at once, at most."""
 
 ZEROS = memoryview(bytes(2**20))
 """What the cipher turns into its key stream: kept, as to clear memory again takes long."""
@@ -46,6 +50,21 @@ class Stream(Protocol):
     def load_state_dict(self, state: dict) -> None: ...
 
 
+Mapping = Callable[[np.ndarray, "Stream"], np.ndarray]
+"""Maps words [n] int64 of a stream, each by itself, to numbers [n]."""
+
+
+class Ahead(NamedTuple):
+    """Draws that are mapped before they are asked for; first: the position of the first one."""
+
+    by: Mapping | None
+    first: int
+    values: np.ndarray
+
+
+NONE_AHEAD = Ahead(None, 0, np.empty(0))
+
+
 class CipherStream:
     """The key stream of AES-256 in counter mode, on the CPU: a cryptographic generator.
 
@@ -57,6 +76,7 @@ class CipherStream:
 
     def __init__(self, key: bytes):
         self._key, self._drawn = key, 0
+        self._ahead = NONE_AHEAD
 
     def bits(self, size: int) -> Tensor:
         # The library requires room for one more block.
@@ -65,6 +85,23 @@ class CipherStream:
         self._cipher.update_into(zeros, out.view(np.uint8).data)
         self._drawn += size
         return torch.from_numpy(out[:size])
+
+    def mapped(self, size: int, by: Mapping) -> np.ndarray:
+        """by(bits) of the next draws [size], which are not to be changed.
+
+        If all that were mapped before have been drawn, twice as many are, up to AHEAD: for few
+        numbers the calls take longer than the work.
+        """
+        position, ahead = self._drawn, self._ahead
+        start = position - ahead.first
+        if ahead.by is not by or not 0 <= start <= len(ahead.values) - size:
+            used_up = 0 <= start <= len(ahead.values)
+            count = min(2 * len(ahead.values), AHEAD) if used_up else 0
+            words = self.bits(max(size, count)).numpy()
+            self._ahead, start = Ahead(by, position, by(words, self)), 0
+        self._drawn = position + size
+        self.__dict__.pop("_cipher", None)
+        return self._ahead.values[start : start + size]
 
     @cached_property
     def _cipher(self) -> "CipherContext":
@@ -85,6 +122,7 @@ class CipherStream:
 
     def load_state_dict(self, state: dict) -> None:
         self._key, self._drawn = bytes.fromhex(state["key"]), state["drawn"]
+        self._ahead = NONE_AHEAD
         self.__dict__.pop("_cipher", None)
 
 

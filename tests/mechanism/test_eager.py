@@ -32,6 +32,35 @@ def test_an_optimizer_moves_theta_as_with_its_wrappers(name):
     assert not torch.equal(plain, torch.linspace(-1, 1, 5))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"momentum": 0.9},
+        {"momentum": 0.9, "nesterov": True},
+        {"weight_decay": 0.1},
+        {"maximize": True},
+        {"fused": True},
+        {"foreach": True},
+        {"lr": torch.tensor(0.5)},
+    ],
+    ids=str,
+)
+def test_sgd_moves_theta_as_with_its_wrappers_whatever_its_settings(settings):
+    def make(parameters):
+        return torch.optim.SGD(parameters, **{"lr": 0.3} | settings)
+
+    assert torch.equal(after(make, eager_step), after(make, lambda optimizer: optimizer.step()))
+
+
+def test_parameters_without_a_gradient_stay_and_each_group_has_its_rate():
+    thetas = [nn.Parameter(torch.ones(2)) for _ in range(3)]
+    groups = [{"params": thetas[:2], "lr": 0.5}, {"params": thetas[2:]}]
+    optimizer = torch.optim.SGD(groups, lr=0.25)
+    thetas[0].grad = thetas[2].grad = torch.ones(2)
+    eager_step(optimizer)
+    assert [float(theta.detach()[0]) for theta in thetas] == [0.5, 1.0, 0.75]
+
+
 def test_a_custom_optimizer_keeps_its_own_step():
     class Halving(torch.optim.SGD):
         def step(self, closure=None):

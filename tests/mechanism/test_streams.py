@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from dpbench.mechanism.streams import CipherStream, GpuStream, permutation, secure, seeded, uniforms
+from dpbench.mechanism.streams import (
+    AHEAD,
+    CipherStream,
+    GpuStream,
+    permutation,
+    secure,
+    seeded,
+    uniforms,
+)
 
 CPU = torch.device("cpu")
 
@@ -49,6 +57,65 @@ def test_pieces_are_one_stream():
     whole, pieces = (seeded("noise", 0, "run", CPU) for _ in range(2))
     taken = [pieces.bits(size) for size in (0, 1, 2, 3, 94)]
     assert torch.equal(torch.cat(taken), whole.bits(100))
+
+
+def halved(words, stream):
+    return words / 2
+
+
+def doubled(words, stream):
+    return words * 2.0
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([None, halved, doubled]), st.integers(0, 40), st.booleans()),
+        max_size=30,
+    )
+)
+def test_mapped_draws_are_those_of_the_same_bits(calls):
+    """Whatever is drawn between them, and wherever the stream is restored."""
+    whole = seeded("noise", 0, "run", CPU).bits(sum(size for _, size, _ in calls)).numpy()
+    stream, drawn = seeded("noise", 0, "run", CPU), 0
+    for by, size, restored in calls:
+        if restored:
+            stream.load_state_dict(stream.state_dict())
+        expected = whole[drawn : drawn + size]
+        taken = stream.mapped(size, by) if by else stream.bits(size).numpy()
+        assert taken.tolist() == (by(expected, stream) if by else expected).tolist()
+        drawn += size
+    assert stream.state_dict()["drawn"] == drawn
+
+
+def test_a_restored_stream_has_nothing_of_another_key():
+    stream, other = (seeded("noise", seed, "run", CPU) for seed in range(2))
+    for one in (stream, other):
+        for _ in range(4):
+            taken = one.mapped(4, halved).tolist()
+    stream.load_state_dict({**other.state_dict(), "drawn": 12})
+    assert stream.mapped(4, halved).tolist() == taken
+
+
+def test_more_are_mapped_ahead_the_more_were_drawn():
+    """Twice as many each time, up to a limit; none where other draws come between."""
+    counts = []
+
+    def counted(words, stream):
+        counts.append(len(words))
+        return words
+
+    stream = seeded("noise", 0, "run", CPU)
+    for _ in range(40):
+        stream.mapped(1000, counted)
+    assert counts[:4] == [1000, 2000, 4000, 8000]
+    assert set(counts[4:]) == {AHEAD}
+    counts.clear()
+    for _ in range(4):
+        stream.bits(2 * AHEAD)
+        stream.mapped(1000, counted)
+    assert counts == [1000] * 4
+    stream.mapped(2 * AHEAD, counted)
+    assert counts[-1] == 2 * AHEAD
 
 
 def test_every_purpose_seed_and_run_has_bits_of_its_own():
