@@ -93,6 +93,9 @@ class SweepTable:
     @property
     def _note(self) -> str:
         note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
+        if self.layout.untuned and self._compares_methods:
+            methods = ", ".join(map(method_name, self.layout.untuned))
+            note = f"{note} {NOT_TUNED.format(methods=methods)}"
         if self.tried:
             note = f"{note} {CHOSEN.format(metric=self.metric_labels[0])}"
         if self.not_best:
@@ -116,10 +119,11 @@ class SweepTable:
         said = DIFFERENCES.format(margins=", ".join(margins))
         if others := ", ".join(self._differences.on_other_terms()):
             said = f"{said} {OTHER_TERMS.format(methods=others)}"
-        if not self.layout.untuned:
-            return said
-        methods = ", ".join(map(method_name, self.layout.untuned))
-        return f"{said} {NOT_TUNED.format(methods=methods)}"
+        return said
+
+    @property
+    def _compares_methods(self) -> bool:
+        return len({value_of(record.config, "method") for record in self._records}) > 1
 
     @property
     def _records(self) -> list[Record]:

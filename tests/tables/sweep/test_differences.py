@@ -136,6 +136,16 @@ def test_where_all_were_searched_nothing_is_said_of_it(tmp_path):
     assert "Untuned" not in compared(tmp_path, 0.05, 0.051, searched=BOTH)[1]
 
 
+def test_means_of_several_methods_say_that_no_search_tuned_them_without_a_baseline_too(tmp_path):
+    for name, methods in {"one": BOTH[:1], "two": BOTH}.items():
+        for method in methods:
+            record(method, "eps3", 0).save(tmp_path / name)
+        said = table([str(tmp_path / name), f"out={tmp_path / 't'}", "rows=method"])
+        assert ("Untuned: there is no search of BAM, DP-SGD in this folder" in said) == (
+            name == "two"
+        )
+
+
 def changed(one, statement=(), **settings):
     """A record with other settings and other terms of its epsilon."""
     return replace(
