@@ -61,7 +61,7 @@ def test_the_page_of_planted_faults_has_each_and_no_false_alarm():
 
 @pytest.mark.long
 def test_no_right_loop_is_refuted_or_flagged():
-    """Under other claims and seeds in each round; AUDIT_ROUNDS=200 takes an hour."""
+    """Under other claims and seeds in each round; AUDIT_ROUNDS=200 takes minutes."""
     for seed in range(int(os.environ.get("AUDIT_ROUNDS", len(LOOPS)))):
         draw = random.Random(seed)
         claim = {
