@@ -31,8 +31,10 @@ def checked_bound(what: str, value: float) -> float:
 
 def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
     """bound/norm; at most `most`, and 0 below `MIN_FACTOR` and for NaN."""
-    factors = (bound / norms).clamp(max=most)
-    return factors.where(factors >= MIN_FACTOR, 0)
+    factors = (bound / norms).clamp_(max=most)
+    if factors.is_cuda or not factors.numel() or not factors.min().item() >= MIN_FACTOR:
+        return factors.where(factors >= MIN_FACTOR, 0)
+    return factors
 
 
 class Sensitivity(NamedTuple):

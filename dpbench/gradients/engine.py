@@ -1,6 +1,6 @@
 """The interfaces of engines and of the per-example gradients that they compute."""
 
-import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dpbench.data.dataset import Batch
 from dpbench.gradients.kept import forgotten
-from dpbench.gradients.norms import squared_norms
+from dpbench.gradients.norms import may_exceed, squared_norms
 from dpbench.gradients.options import ForwardOptions
 from dpbench.gradients.parameters import Layer, Parameters
 
@@ -180,10 +180,9 @@ def joined(parts: Sequence[Gradients], layers: tuple[Layer, ...]) -> Materialise
 def may_be_nonfinite(norms: Tensor) -> bool:
     """Whether gradients with these norms [B] may include a non-finite one.
 
-    0 times infinity is NaN, so a factor of 0 alone does not remove it from a sum. Always True on a
-    GPU, where checking would force a synchronisation.
+    0 times infinity is NaN, so a factor of 0 alone does not remove it from a sum.
     """
-    return norms.is_cuda or not math.isfinite(norms.sum())
+    return may_exceed(norms, sys.float_info.max)
 
 
 def per_block(numbers: int, device: torch.device) -> int:

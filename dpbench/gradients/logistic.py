@@ -10,6 +10,7 @@ from torch.nn.modules import module as modules_of_torch
 from dpbench.data.dataset import Batch
 
 aten = torch.ops.aten
+forward, backward = aten.nll_loss_forward.default, aten.nll_loss_backward.default
 
 PLAIN = [nn.Sequential, nn.Flatten, nn.Linear]
 KINDS = (PLAIN, [*PLAIN, nn.Sigmoid])
@@ -46,20 +47,21 @@ class LogisticRegression:
 
     def __init__(self, model: nn.Module, hooks: int):
         self._model, self._hooks = model, hooks
-        self._parts: list[Any] = [*model.children()]
+        self._modules: list[Any] = [model, *model.children()]
+        self._attributes = [*map(vars, self._modules)]
         self._places = [vars(modules_of_torch)[f"_global{kind}"] for kind in HOOKS]
-        for module in (model, *self._parts):
-            self._places += [vars(module)[kind] for kind in HOOKS]
+        for attributes in self._attributes:
+            self._places += [attributes[kind] for kind in HOOKS]
 
     @property
     def _unchanged(self) -> bool:
         """Whether a pass still runs torch's code and those hooks alone."""
-        parts = [*self._model._modules.values()]
+        modules = [self._model, *self._model._modules.values()]
         return (
-            parts == self._parts
-            and _kinds(self._model) in KINDS
+            modules == self._modules
+            and [*map(type, modules)] in KINDS
             and sum(map(len, self._places)) == self._hooks
-            and not any("forward" in vars(module) for module in (self._model, *parts))
+            and not any("forward" in attributes for attributes in self._attributes)
         )
 
     def fits(self, batch: Batch) -> bool:
@@ -67,22 +69,23 @@ class LogisticRegression:
         return (
             batch.present is None
             and batch.targets.dtype is torch.int64
-            and batch.inputs.dtype is self._parts[1].weight.dtype
+            and not batch.inputs.requires_grad
+            and batch.inputs.dtype is self._modules[2].weight.dtype
             and not torch.is_autocast_enabled(batch.inputs.device.type)
             and self._unchanged
         )
 
-    @torch.no_grad()
     def pass_of(self, batch: Batch) -> LogisticPass:
         """The pass of a batch that fits."""
-        _, linear, *sigmoid = self._parts
+        _, _, linear, *sigmoid = self._modules
         a = batch.inputs.flatten(1)
-        outputs = F.linear(a, linear.weight, linear.bias)
+        bias = None if linear.bias is None else linear.bias.detach()
+        outputs = F.linear(a, linear.weight.detach(), bias)
         if sigmoid:
             outputs = outputs.sigmoid()
         logs, classes = outputs.log_softmax(1), batch.targets
-        losses, total = aten.nll_loss_forward(logs, classes, None, 0, IGNORED)
-        b = aten.nll_loss_backward(torch.ones_like(losses), logs, classes, None, 0, IGNORED, total)
+        losses, total = forward(logs, classes, None, 0, IGNORED)
+        b = backward(torch.ones_like(losses), logs, classes, None, 0, IGNORED, total)
         b = torch._log_softmax_backward_data(b, logs, 1, logs.dtype)
         return LogisticPass(losses, a, aten.sigmoid_backward(b, outputs) if sigmoid else b)
 

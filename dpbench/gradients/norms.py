@@ -28,14 +28,25 @@ def squared_norms(rows: Tensor) -> Tensor:
     """|x_i|^2 of rows [B, ...], too large by at most a factor of 1 + 1e-5 (plus 1e-35 a number)."""
     flat = rows.flatten(1)
     if flat.shape[1] <= NARROW:
-        squared = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square()
-        return squared.masked_fill_(squared > torch.finfo(rows.dtype).max, torch.inf)
+        squared = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square_()
+        limit = torch.finfo(rows.dtype).max
+        if may_exceed(squared, limit):
+            squared.masked_fill_(squared > limit, torch.inf)
+        return squared
     chunks, rest = divmod(flat.shape[1], CHUNK)
     head = flat[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
     total = torch.linalg.vector_norm(head, dim=2).double().square().sum(1)
     if rest:
         total += torch.linalg.vector_norm(flat[:, -rest:], dim=1).double().square()
     return total * (1 + (CHUNK + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
+
+
+def may_exceed(x: Tensor, limit: float) -> bool:
+    """Whether one of x [B], none of them negative, may be larger than a limit, or NaN.
+
+    Always True on a GPU, where to look would force a synchronisation.
+    """
+    return x.is_cuda or not x.sum().item() <= limit
 
 
 class Gram(NamedTuple):

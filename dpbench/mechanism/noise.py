@@ -104,9 +104,12 @@ def _add_on_cpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream:
     if quantile is torch.special.ndtri and len(part) >= FEWEST and erfinv_is_faster():
         add_gaussian(part, scale, grid, stream)
         return
+    values = part.cpu().numpy()
     noisy = few_draws(stream, len(part), quantile) * scale
-    noisy += part.cpu().numpy()
-    part.copy_(torch.from_numpy(np.rint(noisy / grid) * grid))
+    noisy += values
+    values[:] = np.rint(noisy / grid) * grid
+    if not part.is_cpu:
+        part.copy_(torch.from_numpy(values))
 
 
 def _add_on_gpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> None:

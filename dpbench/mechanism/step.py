@@ -15,6 +15,7 @@ from torch import Tensor
 from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
+from dpbench.gradients.engine import may_be_nonfinite
 from dpbench.mechanism.eager import eager_step
 from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.method import Method
@@ -54,9 +55,6 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
     UserError for a clip that gives other than a factor for each norm: what is broadcast would mix
     examples.
     """
-    finite = norms < math.inf
-    if norms.dim() == 2:
-        finite = finite.all(1)
     factors = clip.factors(norms, groups)
     if not isinstance(factors, Tensor) or factors.shape != norms.shape:
         given = list(factors.shape) if isinstance(factors, Tensor) else type(factors).__name__
@@ -64,8 +62,13 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
             f"the clip {type(clip).__name__} must give a tensor with a factor for each norm, "
             f"{list(norms.shape)}, but gives {given}."
         )
-    included = finite if factors.dim() == 1 else finite.unsqueeze(1)
-    return factors.where(included, 0), finite
+    if not may_be_nonfinite(norms):
+        return factors, norms.new_ones(len(norms), dtype=torch.bool)
+    finite = norms < math.inf
+    if norms.dim() == 1:
+        return factors.where(finite, 0), finite
+    finite = finite.all(1)
+    return factors.where(finite.unsqueeze(1), 0), finite
 
 
 def exact_counts(clip: Clip, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:

@@ -341,6 +341,22 @@ def test_values_that_no_clip_can_have_are_refused(make):
         make()
 
 
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+@pytest.mark.parametrize("name", ["none", *CLIPS])
+def test_a_norm_that_is_not_finite_has_factor_0_with_every_clip(name, bad):
+    clip = CLIPS[name] if name != "none" else Unclipped(1.0)
+    norms = clip.norms(stacked(torch.ones(4, DIMENSION)))
+    groups = torch.zeros(4, dtype=torch.long)
+    expected, all_finite = finite_factors(clip, norms, groups)
+    assert all_finite.tolist() == [True] * 4
+    norms[1] = bad
+    factors, finite = finite_factors(clip, norms, groups)
+    assert finite.tolist() == [True, False, True, True]
+    assert not factors[1].any()
+    if not clip.query:  # whose factors may depend on all norms
+        assert torch.equal(factors[2:], expected[2:])
+
+
 @pytest.mark.parametrize("shape", ["one", "column", "short", "number"])
 def test_a_clip_that_gives_other_than_a_factor_for_each_norm_is_refused(shape):
     factors = {

@@ -28,16 +28,17 @@ class Dyad(LayerGradient):
         self.a, self.b, self.bias = a, b, bias
 
     def squared_norms(self) -> Tensor:
-        inputs = squared_norms(self.a)
-        return (inputs + 1 if self.bias else inputs) * squared_norms(self.b)
+        squared = squared_norms(self.a)
+        if self.bias:
+            squared += 1
+        return squared.mul_(squared_norms(self.b))
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         scaled = self.b * factors.unsqueeze(1)
         o, i = self.b.shape[1], self.a.shape[1]
-        weight, bias = out.split([o * i, o]) if self.bias else (out, None)
-        torch.mm(scaled.T, self.a, out=weight.view(o, i))
-        if bias is not None:
-            torch.sum(scaled, 0, out=bias)
+        torch.mm(scaled.T, self.a, out=out[: o * i].view(o, i))
+        if self.bias:
+            torch.sum(scaled, 0, out=out[o * i :])
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[1], self.a.shape[1]
