@@ -8,9 +8,6 @@ import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
 
-FEATURES = ("momentum", "weight_decay", "maximize", "fused")
-"""Settings of SGD without which a step is one addition for each parameter."""
-
 _STEPS: dict[type[Optimizer], Callable[[Optimizer], object] | None] = {}
 
 
@@ -26,15 +23,17 @@ def eager_step(optimizer: Optimizer) -> None:
     if step is None or hooks or optimizer.defaults.get("differentiable"):
         optimizer.step()
         return
+    if type(optimizer) is SGD and all(map(_is_plain, optimizer.param_groups)):
+        _descend(optimizer)
+        return
     with torch.no_grad():
-        if type(optimizer) is SGD and not any(map(_has_features, optimizer.param_groups)):
-            _descend(optimizer)
-        else:
-            step(optimizer)
+        step(optimizer)
 
 
-def _has_features(group: dict) -> bool:
-    return isinstance(group["lr"], Tensor) or any(group[feature] for feature in FEATURES)
+def _is_plain(group: dict) -> bool:
+    """Whether a step of SGD is one addition for each parameter."""
+    changed = group["momentum"] or group["weight_decay"] or group["maximize"] or group["fused"]
+    return not changed and not isinstance(group["lr"], Tensor)
 
 
 def _descend(optimizer: SGD) -> None:
@@ -43,7 +42,7 @@ def _descend(optimizer: SGD) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             if parameter.grad is not None:
-                parameter.add_(parameter.grad, alpha=-group["lr"])
+                parameter.detach().add_(parameter.grad, alpha=-group["lr"])
 
 
 def _unwrapped(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:

@@ -92,7 +92,7 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     else:
         add, size = _add_on_gpu, CHUNK["cuda"]
     # A view takes as long as the noise of a small model.
-    for part in total.split(size) if len(total) > size else (total,):
+    for part in total.split(size) if total.numel() > size else (total,):
         add(part, scale, quantile, stream)
     return total
 
@@ -101,11 +101,11 @@ def _add_on_cpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream:
     """`add_rounded` for one chunk [n], with a stream on the CPU."""
     scale = float(scale)
     grid = float(_grid(scale))
-    if quantile is torch.special.ndtri and len(part) >= FEWEST and erfinv_is_faster():
+    if quantile is torch.special.ndtri and part.numel() >= FEWEST and erfinv_is_faster():
         add_gaussian(part, scale, grid, stream)
         return
     values = part.cpu().numpy()
-    noisy = few_draws(stream, len(part), quantile) * scale
+    noisy = few_draws(stream, part.numel(), quantile) * scale
     noisy += values
     values[:] = np.rint(noisy / grid) * grid
     if not part.is_cpu:

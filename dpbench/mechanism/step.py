@@ -63,7 +63,7 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
             f"{list(norms.shape)}, but gives {given}."
         )
     if not may_be_nonfinite(norms):
-        return factors, norms.new_ones(len(norms), dtype=torch.bool)
+        return factors, norms.new_ones(norms.shape[:1], dtype=torch.bool)
     finite = norms < math.inf
     if norms.dim() == 1:
         return factors.where(finite, 0), finite
