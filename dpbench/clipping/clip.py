@@ -31,7 +31,9 @@ def checked_bound(what: str, value: float) -> float:
 
 def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
     """bound/norm; at most `most`, and 0 below `MIN_FACTOR` and for NaN."""
-    factors = (bound / norms).clamp_(max=most)
+    # The bits of the quotient, which torch takes twice as long to find for a number.
+    quotients = bound / norms if isinstance(bound, Tensor) else norms.reciprocal().mul_(bound)
+    factors = quotients.clamp_(max=most)
     if factors.is_cuda or not factors.numel() or not factors.min().item() >= MIN_FACTOR:
         return factors.where(factors >= MIN_FACTOR, 0)
     return factors

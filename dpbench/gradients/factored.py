@@ -1,7 +1,6 @@
 """Per-example gradients as the ghost engine has them: factored, module by module."""
 
 from collections.abc import Iterator
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -24,18 +23,26 @@ class FactoredGradients(Gradients):
         parameters: Parameters,
     ):
         self.losses, self.by_module = losses, by_module
+        self._squares: list[Tensor] | None = None
+        self._norms: Tensor | None = None
         self._by_layer = [g for module in by_module.values() for g in module.gradients]
         self._parameters, self._layers = parameters, parameters.layers
 
-    @cached_property
-    def _squared(self) -> list[Tensor]:
-        return [gradient.squared_norms() for gradient in self._by_layer]
+    # Not by cached_property, which takes a lock before Python 3.12.
 
-    @cached_property
+    @property
+    def _squared(self) -> list[Tensor]:
+        if self._squares is None:
+            self._squares = [gradient.squared_norms() for gradient in self._by_layer]
+        return self._squares
+
+    @property
     def norms(self) -> Tensor:
-        first, *others = self._squared
-        total = torch.stack(self._squared).sum(0) if others else first
-        return total.sqrt().to(self.losses)
+        if self._norms is None:
+            first, *others = self._squared
+            total = torch.stack(self._squared).sum(0) if others else first
+            self._norms = total.sqrt().to(self.losses)
+        return self._norms
 
     @property
     def layer_norms(self) -> Tensor:
@@ -48,8 +55,10 @@ class FactoredGradients(Gradients):
             gradients = [gradient.excluding(without) for gradient in gradients]
         columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(gradients)
         total = factors.new_empty(self._layers[-1].at.stop)
-        for gradient, column, layer in zip(gradients, columns, self._layers, strict=True):
-            gradient.write_sum(column, total[layer.at])
+        # A view takes as long as the sum of a small layer.
+        parts = [total[layer.at] for layer in self._layers] if len(gradients) > 1 else [total]
+        for gradient, column, part in zip(gradients, columns, parts, strict=True):
+            gradient.write_sum(column, part)
         return total
 
     def dot(self, vector: Tensor) -> Tensor:

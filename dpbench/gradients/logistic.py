@@ -49,6 +49,7 @@ class LogisticRegression:
         self._model, self._hooks = model, hooks
         self._modules: list[Any] = [model, *model.children()]
         self._attributes = [*map(vars, self._modules)]
+        self._parameters: dict[str, Any] = self._modules[2]._parameters
         self._places = [vars(modules_of_torch)[f"_global{kind}"] for kind in HOOKS]
         for attributes in self._attributes:
             self._places += [attributes[kind] for kind in HOOKS]
@@ -70,17 +71,17 @@ class LogisticRegression:
             batch.present is None
             and batch.targets.dtype is torch.int64
             and not batch.inputs.requires_grad
-            and batch.inputs.dtype is self._modules[2].weight.dtype
             and not torch.is_autocast_enabled(batch.inputs.device.type)
             and self._unchanged
+            and batch.inputs.dtype is self._parameters["weight"].dtype
         )
 
     def pass_of(self, batch: Batch) -> LogisticPass:
         """The pass of a batch that fits."""
-        _, _, linear, *sigmoid = self._modules
+        weight, bias = self._parameters.values()
         a = batch.inputs.flatten(1)
-        bias = None if linear.bias is None else linear.bias.detach()
-        outputs = F.linear(a, linear.weight.detach(), bias)
+        outputs = F.linear(a, weight.detach(), None if bias is None else bias.detach())
+        sigmoid = len(self._modules) > len(PLAIN)
         if sigmoid:
             outputs = outputs.sigmoid()
         logs, classes = outputs.log_softmax(1), batch.targets

@@ -49,6 +49,10 @@ class ClippedSum:
         return ClippedSum(self.total + other.total, self.exact_counts + other.exact_counts, report)
 
 
+NO_COUNTS = torch.zeros(0)
+"""Those of a clip without a query."""
+
+
 def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     """Factors [B] or [B, L], 0 for non-finite gradients, and whether each is finite [B] bool.
 
@@ -73,6 +77,8 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
 
 def exact_counts(clip: Clip, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:
     """The exact answer [Q] to a clip's query on a physical batch."""
+    if clip.query is None:
+        return NO_COUNTS
     return clip.counts(norms, groups) if gradients.counts is None else gradients.counts
 
 

@@ -24,7 +24,7 @@ BLOCK = 16
 WORD = 8
 """Bytes of one draw."""
 
-AHEAD = 2**13
+AHEAD = 2**15
 """Draws that `CipherStream.mapped` makes at once, at most."""
 
 ZEROS = memoryview(bytes(2**20))
