@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import TypeVar
 
 from dpbench.data.dataset import Batch
@@ -36,21 +36,23 @@ class PhysicalBatches:
         one example does not fit.
         """
 
-        def total(size: int) -> Summand:
-            return reduce(operator.add, map(work, batch.split(size)))
-
-        start = len(batch) if self.size is None else min(self.size, len(batch))
+        whole = len(batch)
+        start = whole if self.size is None else min(self.size, whole)
         if self.adaptive:
-            results, fitted = run_with_halving(total, start)
+            results, fitted = run_with_halving(partial(_total, batch, work), start)
             if fitted < start:
                 self.size = fitted
             return results
         try:
-            return total(start)
+            return work(batch) if start == whole else _total(batch, work, start)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             raise UserError(_too_large(start, indivisible_for)) from error
+
+
+def _total(batch: Batch, work: Callable[[Batch], Summand], size: int) -> Summand:
+    return reduce(operator.add, map(work, batch.split(size)))
 
 
 def _too_large(size: int, indivisible_for: str | None) -> str:
