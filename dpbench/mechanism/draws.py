@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.mechanism.streams import CipherStream, Mapping, Stream, uniforms
+from dpbench.mechanism.streams import CipherStream, Stream, Transform, uniforms
 
 TAIL = 2.0**32
 """Tail probabilities, times 2^64, below which a draw takes further bits."""
@@ -30,14 +30,14 @@ def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
 
 
 def few_draws(stream: Stream, size: int, quantile: Quantile) -> np.ndarray:
-    """`draws` for a stream on the CPU, those of several steps made at once; not to be changed."""
+    """`draws` for a stream on the CPU, those of several steps made at once; read-only."""
     if isinstance(stream, CipherStream):
-        return stream.mapped(size, _mapping(quantile))
+        return stream.mapped(size, _transform(quantile))
     return by_quantile(quantile, stream.bits(size).numpy(), stream)
 
 
 @functools.cache
-def _mapping(quantile: Quantile) -> Mapping:
+def _transform(quantile: Quantile) -> Transform:
     return functools.partial(by_quantile, quantile)
 
 

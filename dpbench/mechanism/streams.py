@@ -50,14 +50,14 @@ class Stream(Protocol):
     def load_state_dict(self, state: dict) -> None: ...
 
 
-Mapping = Callable[[np.ndarray, "Stream"], np.ndarray]
+Transform = Callable[[np.ndarray, "Stream"], np.ndarray]
 """Maps words [n] int64 of a stream, each by itself, to numbers [n]."""
 
 
 class Ahead(NamedTuple):
     """Draws that are mapped before they are asked for; first: the position of the first one."""
 
-    by: Mapping | None
+    by: Transform | None
     first: int
     values: np.ndarray
 
@@ -86,8 +86,8 @@ class CipherStream:
         self._drawn += size
         return torch.from_numpy(out[:size])
 
-    def mapped(self, size: int, by: Mapping) -> np.ndarray:
-        """by(bits) of the next draws [size], which are not to be changed.
+    def mapped(self, size: int, by: Transform) -> np.ndarray:
+        """by(bits) of the next draws [size], read-only.
 
         If all that were mapped before have been drawn, twice as many are, up to AHEAD: for few
         numbers the calls take longer than the work.
@@ -98,7 +98,9 @@ class CipherStream:
             used_up = 0 <= start <= len(ahead.values)
             count = min(2 * len(ahead.values), AHEAD) if used_up else 0
             words = self.bits(max(size, count)).numpy()
-            self._ahead, start = Ahead(by, position, by(words, self)), 0
+            values = by(words, self)
+            values.setflags(write=False)
+            self._ahead, start = Ahead(by, position, values), 0
         self._drawn = position + size
         self.__dict__.pop("_cipher", None)
         return self._ahead.values[start : start + size]

@@ -87,6 +87,12 @@ def test_mapped_draws_are_those_of_the_same_bits(calls):
     assert stream.state_dict()["drawn"] == drawn
 
 
+def test_mapped_draws_cannot_be_changed_before_they_are_drawn():
+    taken = seeded("noise", 0, "run", CPU).mapped(4, halved)
+    with pytest.raises(ValueError, match="read-only"):
+        taken *= 2
+
+
 def test_a_restored_stream_has_nothing_of_another_key():
     stream, other = (seeded("noise", seed, "run", CPU) for seed in range(2))
     for one in (stream, other):
