@@ -78,7 +78,7 @@ class LogisticRegression:
 
     def pass_of(self, batch: Batch) -> LogisticPass:
         """The pass of a batch that fits."""
-        weight, bias = self._parameters.values()
+        weight, bias = self._parameters["weight"], self._parameters["bias"]
         a = batch.inputs.flatten(1)
         outputs = F.linear(a, weight.detach(), None if bias is None else bias.detach())
         sigmoid = len(self._modules) > len(PLAIN)

@@ -49,10 +49,6 @@ class ClippedSum:
         return ClippedSum(self.total + other.total, self.exact_counts + other.exact_counts, report)
 
 
-NO_COUNTS = torch.zeros(0)
-"""Those of a clip without a query."""
-
-
 def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     """Factors [B] or [B, L], 0 for non-finite gradients, and whether each is finite [B] bool.
 
@@ -73,6 +69,10 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
         return factors.where(finite, 0), finite
     finite = finite.all(1)
     return factors.where(finite.unsqueeze(1), 0), finite
+
+
+NO_COUNTS = torch.zeros(0)
+"""The exact counts [0] of a clip without a query."""
 
 
 def exact_counts(clip: Clip, gradients: Gradients, norms: Tensor, groups: Tensor) -> Tensor:

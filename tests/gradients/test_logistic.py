@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from torch.nn.modules import module as modules_of_torch
 
 from dpbench.data.dataset import Batch
-from dpbench.gradients import Parameters, make_engine
+from dpbench.gradients import EngineFallback, Parameters, make_engine
 from dpbench.gradients.engine import PerExampleShift
 from dpbench.gradients.ghost import Ghost
 from dpbench.gradients.options import ForwardOptions
@@ -100,6 +100,27 @@ def test_it_is_what_the_checked_engine_computes_by(name, monkeypatch):
     engine = make_engine("ghost", MODELS[name](), cross_entropy, batch_of(4))
     monkeypatch.setattr(engine, "_together", None)
     reference = make_engine("loop", MODELS[name](), cross_entropy, batch_of(4))
+    torch.testing.assert_close(engine(batch_of()).stack(), reference(batch_of()).stack().float())
+
+
+def with_weight_after_bias(linear: nn.Linear) -> None:
+    weight = linear.weight.detach()
+    del linear.weight
+    linear.weight = nn.Parameter(weight)
+
+
+def with_another_parameter(linear: nn.Linear) -> None:
+    linear.register_parameter("another", nn.Parameter(torch.zeros(2)))
+
+
+@pytest.mark.parametrize("change", [with_weight_after_bias, with_another_parameter])
+def test_a_layer_with_other_parameters_has_another_engine(change):
+    model = model_of()
+    change(model[1])
+    with pytest.warns(EngineFallback):
+        engine = make_engine("ghost", model, cross_entropy, batch_of(4))
+    assert engine.name == "vmap"
+    reference = make_engine("loop", model, cross_entropy, batch_of(4))
     torch.testing.assert_close(engine(batch_of()).stack(), reference(batch_of()).stack().float())
 
 
