@@ -11,11 +11,14 @@ from dpbench.data.fetch.weights import NAMES, verified_checksum, weights_file
 from dpbench.data.tokens import PADDING
 from dpbench.models.layers import MAX_LAYERS
 from dpbench.models.lora import Lora
-from dpbench.models.pretrained import attention, loading_weights, planning
+from dpbench.models.pretrained import attention, loading_weights, planning, refuse_missing
 from dpbench.models.trained_parts import adapt, check_train, train_part
 from dpbench.models.weights import check_weights, public_note
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, Share, fraction, integer
+
+HEAD = "classifier."
+"""What the names of the head's tensors begin with."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Bert:
     the sizes of bert-base-cased and three classes 108,312,579 parameters, 7,680,771 of them in the
     last layer and head, as in the calibration paper (Bu et al.).
 
-    Raises UserError if pre-trained weights are not available or have other sizes.
+    Raises UserError if pre-trained weights are not available, lack more than the head, or have other
+    sizes.
     """
 
     name: str
@@ -88,18 +92,32 @@ class Bert:
             num_labels=classes,
             pad_token_id=PADDING,
         )
-        make = transformers.BertForSequenceClassification
         if not self.pretrained or planning():
-            return make(config), None
+            return transformers.BertForSequenceClassification(config), None
         if self.weights is None:
-            with loading_weights(self.name):
-                return make.from_pretrained(self.name, config=config), None
+            return self._published(self.name, config), None
         file = weights_file(self.weights)
         if file.name not in NAMES:
             raise UserError(f"model.weights={file} is not a folder with {' or '.join(NAMES)}.")
         checksum = verified_checksum(file, self.checksum)
-        with loading_weights(str(file)):
-            return make.from_pretrained(file.parent, config=config), checksum
+        return self._published(str(file.parent), config), checksum
+
+    def _published(self, place: str, config: Any) -> Any:
+        """The network, in float32, with the weights in a folder or on the hub.
+
+        UserError if any but those of the head are missing, or of other sizes.
+        """
+        with loading_weights(place):
+            net, found = library("transformers").BertForSequenceClassification.from_pretrained(
+                place, config=config, ignore_mismatched_sizes=True, output_loading_info=True
+            )
+            lacking = {key for key in found["missing_keys"] if not key.startswith(HEAD)}
+            refuse_missing(lacking, place, "a BERT of these sizes")
+            other = [key for key, *_ in found["mismatched_keys"] if not key.startswith(HEAD)]
+            other += [key for key in found["unexpected_keys"] if "encoder.layer." in key]
+            if other:
+                raise RuntimeError(min(other))
+        return net.float()
 
 
 class TextClassifier(nn.Module):

@@ -1,6 +1,6 @@
 """Models from other libraries: their weights and their attention."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -18,10 +18,12 @@ def planning() -> bool:
 def loading_weights(name: str) -> Iterator[None]:
     """The context in which weights are loaded; raises Unavailable if they cannot be found.
 
-    Raises UserError if they are for a model of other sizes.
+    Raises UserError if they are for a model of other sizes, or damaged.
     """
     try:
         yield
+    except UserError:
+        raise
     except OSError as error:
         raise Unavailable(
             f"needs pre-trained weights: those of {name} are not in the Hugging Face cache "
@@ -29,10 +31,23 @@ def loading_weights(name: str) -> Iterator[None]:
             "model.weights to a local copy, or set model.pretrained=false for random weights."
         ) from error
     except RuntimeError as error:
+        which = str(error).strip(" .\n").rpartition("\n")[2].strip()
         raise UserError(
-            f"the weights of {name} do not fit a model of these sizes: set the sizes that they are "
-            "for, or model.pretrained=false for random weights."
+            f"the weights of {name} do not fit a model of these sizes ({which}): set the "
+            "sizes that they are for, or model.pretrained=false for random weights."
         ) from error
+    except Exception as error:  # each library has its own for a damaged file
+        raise UserError(
+            f"the weights of {name} are damaged, or none: get them again, or set "
+            "model.pretrained=false for random weights."
+        ) from error
+
+
+def refuse_missing(missing: Collection[str], place: object, name: str) -> None:
+    """UserError if tensors of a network are missing where its weights are."""
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise UserError(f"{place} has no weights for {name}: it lacks {min(missing)}{more}.")
 
 
 def attention(device: torch.device) -> AbstractContextManager:

@@ -17,7 +17,7 @@ from dpbench.data.fetch.published_weights import weights_in_package
 from dpbench.data.fetch.weights import NAMES, tensors_of, verified_checksum, weights_file
 from dpbench.models.images import image_shape
 from dpbench.models.lora import Lora
-from dpbench.models.pretrained import attention, loading_weights, planning
+from dpbench.models.pretrained import attention, loading_weights, planning, refuse_missing
 from dpbench.models.supported_layers import with_supported_layers
 from dpbench.models.trained_parts import adapt, check_train, train_part
 from dpbench.models.weights import check_weights, public_note
@@ -122,9 +122,7 @@ class TimmNetwork:
                 create(self.name).state_dict(),
             )
         tensors = named_as_in_timm(tensors_of(file), whole, own)
-        if missing := sorted(own.keys() - tensors.keys()):
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            raise UserError(f"{file} has no weights for {self.name}: it lacks {missing[0]}{more}.")
+        refuse_missing(own.keys() - tensors.keys(), file, self.name)
         return tensors
 
 

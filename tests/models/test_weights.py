@@ -11,6 +11,7 @@ import pytest
 import timm
 import torch
 from safetensors.torch import save_file
+from transformers import BertForSequenceClassification
 
 from dpbench.config.compose import compose
 from dpbench.data.fetch.weights import tensors_of, verified_checksum, weights_file
@@ -255,6 +256,79 @@ def test_a_bert_has_the_weights_of_a_folder_and_a_new_head(tmp_path):
             assert torch.equal(model.net.bert.get_parameter(name), parameter), name
     with pytest.raises(UserError, match=r"model.checksum is sha256"):
         replace(BERT, weights=str(tmp_path), checksum=OTHER).build((2, 10), 2)
+
+
+@pytest.fixture
+def bert_with(tmp_path):
+    """bert_with(tensors): the network of a folder with those tensors."""
+
+    def build(tensors):
+        save_file(tensors, tmp_path / "model.safetensors")
+        return replace(BERT, weights=str(tmp_path)).build((2, 10), 2).net
+
+    return build
+
+
+@pytest.fixture
+def tensors():
+    """Those of a tiny BERT of three classes, as somebody might publish it."""
+    return replace(BERT, pretrained=False).build((2, 10), 3).net.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("kept", "lacks"),
+    [
+        (lambda key: False, "bert.embeddings.LayerNorm.bias and 22 more"),
+        (lambda key: "layer.0." not in key, "bert.encoder.layer.0.attention.output.*and 15 more"),
+        (lambda key: "pooler" not in key, "bert.pooler.dense.bias and 1 more"),
+        (lambda key: key != "bert.pooler.dense.bias", r"bert.pooler.dense.bias\."),
+    ],
+)
+def test_a_bert_that_lacks_more_than_its_head_is_refused_by_name(bert_with, tensors, kept, lacks):
+    part = {key: tensor for key, tensor in tensors.items() if kept(key)}
+    with pytest.raises(
+        UserError, match=f"has no weights for a BERT of these sizes: it lacks {lacks}"
+    ):
+        bert_with(part | {"some.weight": torch.ones(2)})
+
+
+def test_what_the_hub_gives_of_a_bert_has_to_be_whole(tmp_path, tensors, monkeypatch):
+    from_pretrained = BertForSequenceClassification.from_pretrained
+
+    def partial(name, **settings):
+        assert name == "tiny"
+        return from_pretrained(tmp_path, **settings)
+
+    del tensors["bert.pooler.dense.bias"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    monkeypatch.setattr(BertForSequenceClassification, "from_pretrained", partial)
+    with pytest.raises(
+        UserError, match=r"tiny has no weights .* it lacks bert.pooler.dense.bias\."
+    ):
+        BERT.build((2, 10), 2)
+
+
+def test_a_bert_of_other_sizes_is_refused_by_name(bert_with, tensors):
+    layer = {key.replace("r.0", "r.1"): t.clone() for key, t in tensors.items() if "r.0" in key}
+    for other in ({"bert.pooler.dense.bias": torch.ones(3)}, layer):
+        with pytest.raises(
+            UserError, match=rf"not fit a model of these sizes \({min(other)}\): set"
+        ):
+            bert_with(tensors | other)
+
+
+def test_a_bert_gets_the_head_of_its_classes_and_full_precision(bert_with, tensors):
+    net = bert_with({key: tensor.half() for key, tensor in tensors.items()})
+    assert {parameter.dtype for parameter in net.parameters()} == {torch.float32}
+    assert net.classifier.out_features == 2
+    torch.testing.assert_close(net.bert.pooler.dense.bias, tensors["bert.pooler.dense.bias"])
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_damaged_weights_of_a_bert_are_refused(tmp_path, name):
+    (tmp_path / name).write_bytes(b"weights")
+    with pytest.raises(UserError, match="are damaged, or none: get them again"):
+        replace(BERT, weights=str(tmp_path)).build((2, 10), 2)
 
 
 def test_a_bert_of_other_files_is_refused(tmp_path):
