@@ -6,14 +6,19 @@ be that of the vector that is summed, and both are computed from the same tensor
 Rounding in the passes changes that vector, but not the accuracy of its norm.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
+from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
+
+P, R = ParamSpec("P"), TypeVar("R")
 
 PRECISIONS = ("float32", "tf32", "bf16")
 
@@ -43,22 +48,48 @@ def at_least_float32(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.bfloat16, torch.float16) else x
 
 
-@contextmanager
-def full_precision_products() -> Iterator[None]:
+def full_precision_products() -> AbstractContextManager:
     """The context of everything else: float32 products in full precision, including convolutions on
     a GPU, which torch computes in TF32 by default."""
-    with _products(tf32=False):
-        yield
+    # Within a run it is so already, and setting it again takes longer than looking.
+    return nullcontext() if _precision() == ("highest", False) else _products(tf32=False)
+
+
+def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, whose calls are within `full_precision_products`."""
+
+    @wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
+        with full_precision_products():
+            return function(*args, **kwargs)
+
+    return guarded
 
 
 @contextmanager
 def _products(tf32: bool) -> Iterator[None]:
-    # The older of torch's two interfaces: torch.compile reads it, and reading it raises once the
-    # newer one was used.
-    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = matmul.allow_tf32, cudnn.allow_tf32
-    matmul.allow_tf32 = cudnn.allow_tf32 = tf32
+    matmul, convolution = _precision()
+    _set_precision("high" if tf32 else "highest", tf32)
     try:
         yield
     finally:
-        matmul.allow_tf32, cudnn.allow_tf32 = before
+        _set_precision(matmul, convolution)
+
+
+def _precision() -> tuple[str, bool]:
+    """That of matrix products on all devices, and whether a GPU's convolutions may be in TF32."""
+    # The older of torch's two interfaces: torch.compile reads it, and reading it raises once the
+    # newer one was used.
+    try:
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    except RuntimeError as error:
+        raise UserError(
+            "the precision of float32 products was set by torch's `fp32_precision`, beside which "
+            "it cannot be known: call torch.set_float32_matmul_precision, and set "
+            "torch.backends.cudnn.allow_tf32, instead."
+        ) from error
+
+
+def _set_precision(matmul: str, convolution: bool) -> None:
+    torch.set_float32_matmul_precision(matmul)
+    torch.backends.cudnn.allow_tf32 = convolution

@@ -24,7 +24,7 @@ from dpbench.system.errors import UserError
 
 CHUNK = {"cpu": 2**15, "cuda": 2**22}
 """Numbers drawn at once: as many as fit the cache of each core that torch uses, or few enough to
-bound a GPU's extra memory. The draws do not depend on it."""
+bound a GPU's extra memory. On a CPU the draws do not depend on it; on a GPU they do."""
 
 GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""

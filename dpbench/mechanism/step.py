@@ -16,6 +16,7 @@ from dpbench.clipping import Clip, CountQuery
 from dpbench.data.dataset import Batch
 from dpbench.gradients import Engine, Gradients
 from dpbench.gradients.engine import may_be_nonfinite
+from dpbench.gradients.precision import in_full_precision
 from dpbench.mechanism.eager import eager_step
 from dpbench.mechanism.gradient import ReleasedState
 from dpbench.mechanism.method import Method
@@ -175,6 +176,7 @@ class PrivateStep:
             group["lr"] = rate * self.schedule.lr_at(progress)
         self.noise_multiplier = multiplier * self.schedule.noise_at(progress)
 
+    @in_full_precision
     def __call__(self, batch: Batch) -> StepReport:
         gradients = self._gradients(batch)
         divisor = self._divisor(len(batch))

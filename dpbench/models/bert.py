@@ -33,8 +33,8 @@ class Bert:
     the sizes of bert-base-cased and three classes 108,312,579 parameters, 7,680,771 of them in the
     last layer and head, as in the calibration paper (Bu et al.).
 
-    Raises UserError if pre-trained weights are not available, lack more than the head, or have other
-    sizes.
+    Raises UserError if pre-trained weights are not available, lack more than the head, or have
+    other sizes.
     """
 
     name: str

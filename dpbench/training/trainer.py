@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from dpbench.data.dataset import Data
-from dpbench.gradients.precision import full_precision_products
+from dpbench.gradients.precision import in_full_precision
 from dpbench.metrics.reliability import reliability
 from dpbench.metrics.tasks import packages_of_metrics
 from dpbench.privacy.attacks import attack_bounds
@@ -37,7 +37,7 @@ from dpbench.training.start import pick_device, start_training
 from dpbench.training.tracking import Spending, Tracking, planned_spending
 
 
-@full_precision_products()
+@in_full_precision
 def fit(
     run: Run,
     data_dir: Path,

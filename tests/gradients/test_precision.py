@@ -53,6 +53,17 @@ def test_around_a_model_in_tf32_everything_else_is_in_float32():
     assert tf32() == before
 
 
+def test_a_precision_set_beside_the_one_that_is_read_is_named(monkeypatch):
+    """As by `torch.backends.cuda.matmul.fp32_precision`, which no later setting quite undoes."""
+
+    def mixed():
+        raise RuntimeError("PyTorch is checking the matmul precision without a specific backend")
+
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", mixed)
+    with pytest.raises(UserError, match=r"`fp32_precision`.*call torch.set_float32_matmul_prec"):
+        full_precision_products()
+
+
 def test_double_precision_stays_double():
     x = torch.rand(3, 3, dtype=torch.float64)
     with Precision("bf16").model(CPU):

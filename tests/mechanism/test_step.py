@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -297,3 +298,47 @@ def test_an_optimizer_of_other_parameters_is_refused(step_of):
 def test_settings_by_which_noise_would_be_no_noise_are_refused(step_of, setting, value):
     with pytest.raises(UserError, match=f"{setting} must be a"):
         dataclasses.replace(step_of(dpsgd(1.0, "corrected")), **{setting: value})
+
+
+class Rounded(Abadi):
+    """The usual clip, which notes how float32 products may be rounded where it is called."""
+
+    seen: ClassVar[list[tuple[str, bool]]] = []
+
+    def norms(self, gradients):
+        self.seen.append(product_precision())
+        return super().norms(gradients)
+
+    def finish(self, total):
+        self.seen.append(product_precision())
+        return super().finish(total)
+
+
+def product_precision() -> tuple[str, bool]:
+    return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("matmul", ["highest", "high", "medium"])
+@pytest.mark.parametrize("convolution", [False, True])
+def test_norms_and_sums_are_in_full_precision_wherever_a_step_is_taken(
+    step_of, batch_of, monkeypatch, matmul, convolution
+):
+    before = torch.get_float32_matmul_precision()
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", convolution)
+    monkeypatch.setattr(Rounded, "seen", [])
+    torch.set_float32_matmul_precision(matmul)
+    try:
+        step_of(dataclasses.replace(dpsgd(1.0, "corrected"), clip=Rounded(1.0)))(batch_of(4))
+        assert product_precision() == (matmul, convolution)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert len(Rounded.seen) == 2
+    assert set(Rounded.seen) == {("highest", False)}
+
+
+def test_an_error_in_a_step_leaves_the_precision_as_it_was(step_of, batch_of, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    step = step_of(dpsgd(1.0, "corrected"))
+    with pytest.raises(RuntimeError):
+        step(batch_of(4).each(lambda tensor: tensor[:, None]))
+    assert torch.backends.cudnn.allow_tf32
