@@ -148,7 +148,7 @@ def plugin_in(error: BaseException) -> str:
 
 
 def _save_report(error: BaseException) -> str:
-    """Save the traceback, and return the path; print it if no file can be written."""
+    """Save the traceback, and return where it is; print it if no file can be written."""
     text = "".join(traceback.format_exception(error))
     versions = f"dpbench {__version__}, Python {platform.python_version()}"
     report = f"{shlex.join(sys.argv)}\n{versions}, {platform.platform()}\n\n{text}"
@@ -158,5 +158,5 @@ def _save_report(error: BaseException) -> str:
             file.write(report)
     except OSError:
         print_message(report)
-        return "the traceback above"
-    return path
+        path = "the traceback above"
+    return f"{path}, which may quote your data"

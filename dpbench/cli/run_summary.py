@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 
 from dpbench.metrics.registry import metrics, parse_name
-from dpbench.records.epsilon import epsilon_in_words, rounded_up
+from dpbench.records.epsilon import EXACT, epsilon_in_words, rounded_up
 from dpbench.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
@@ -27,15 +27,16 @@ def summary(record: Record, reused: bool = False) -> str:
 def _metrics(record: Record) -> Iterator[str]:
     parsed = {parse_name(name): value for name, value in record.metrics.items()}
     tested = {name: value for name, value in parsed.items() if name.split != "train_set"}
+    mark = f" ({EXACT})" if any(name.split == "validation" for name in tested) else ""
     for base in SUMMARY_METRICS:
         for name, value in tested.items():
             if name.base == base and not name.group:
-                yield f"{name.split} {metrics()[base].label} {_formatted(base, value)}"
+                yield f"{name.split} {metrics()[base].label} {_formatted(base, value)}{mark}"
         groups = {n.group: value for n, value in tested.items() if n.base == base and n.group}
         measured = [group for group, value in groups.items() if not math.isnan(value)]
         if base == "accuracy" and len(measured) > 1:
             worst = min(measured, key=lambda group: groups[group])
-            yield f"worst group {_formatted(base, groups[worst])} ({worst})"
+            yield f"worst group {_formatted(base, groups[worst])} ({worst}){mark}"
 
 
 def _attack(record: Record) -> Iterator[str]:

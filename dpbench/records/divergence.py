@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from dpbench.records.epsilon import EXACT
 from dpbench.records.reading import load
 from dpbench.records.record import Record
 
 DIVERGED = "diverged"
 
-NOT_FINITE = "gradients were not finite and counted as zero"
+NOT_FINITE = f"gradients were not finite and counted as zero ({EXACT})"
 
 
 def nonfinite_gradients(record: Record) -> int:

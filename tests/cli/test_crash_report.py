@@ -54,7 +54,7 @@ def test_an_unexpected_error_is_one_sentence_and_its_traceback_is_in_a_file(ende
     assert (code, out) == (1, "")
     assert err == (
         "dpbench: unexpected KeyError: 'a\\nb'; please report this dpbench bug and attach "
-        f"{file}.\n"
+        f"{file}, which may quote your data.\n"
     )
     text = file.read_text()
     assert text.startswith("dpbench list dataset\n")
@@ -117,7 +117,10 @@ def test_a_traceback_is_printed_if_no_file_can_be_written(ended, monkeypatch, tm
     code, _, err = ended(raising(ZeroDivisionError("x")))
     assert code == 1
     assert "Traceback (most recent call last)" in err
-    assert err.endswith("please report this dpbench bug and attach the traceback above.\n")
+    assert err.endswith(
+        "please report this dpbench bug and attach the traceback above, "
+        "which may quote your data.\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,13 @@ GROUPS = {"test/accuracy": 0.9123, "test/accuracy/women": 0.95, "test/accuracy/m
         (
             {"validation/accuracy": 0.5, "validation/loss": 1.0},
             PROVEN | {"guarantee": "none"},
-            "validation accuracy 50.0%, epsilon: no proof, 12 s",
+            "validation accuracy 50.0% (exact, not covered), epsilon: no proof, 12 s",
+        ),
+        (
+            {"validation/accuracy": 0.5, "validation/accuracy/a": 0.2, "validation/accuracy/b": 1},
+            PROVEN | {"guarantee": "none"},
+            "validation accuracy 50.0% (exact, not covered), worst group 20.0% (a) (exact, not "
+            "covered), epsilon",
         ),
         (
             {"test/r2": 0.25, "test/rmse": 0.7512, "test/loss": 1.0},
