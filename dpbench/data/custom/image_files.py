@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 import warnings
 from codecs import getincrementaldecoder
 from collections.abc import Iterable
@@ -178,7 +179,9 @@ def stacked(images: Iterable[Named], size: int, channels: int) -> np.ndarray:
     """
     arrays, brightest = [], (0.0, "")
     for name, source in images:
-        image = _upright(name, source)
+        image, shortened = _upright(name, source)
+        if shortened:
+            brightest = max(brightest, (_brightness(image), name))
         if image.has_transparency_data and not _is_deep(image):
             image = _on_white(name, image)
         elif image.mode not in EIGHT_BITS:
@@ -192,10 +195,14 @@ def stacked(images: Iterable[Named], size: int, channels: int) -> np.ndarray:
     return np.stack(arrays)
 
 
-def _upright(name: str, source: Path | BytesIO) -> Image.Image:
-    """The only frame of an image, loaded; UserError for a damaged or animated one."""
+def _upright(name: str, source: Path | BytesIO) -> tuple[Image.Image, bool]:
+    """The only frame of an image, loaded, and whether its colours were shortened to 8 bits.
+
+    UserError for a damaged or animated one.
+    """
     try:
         with Image.open(source) as image:
+            shortened = _is_shortened(image)
             image.load()
             animated = getattr(image, "is_animated", False)  # GIF looks it up in the open file
             ImageOps.exif_transpose(image, in_place=True)
@@ -207,7 +214,22 @@ def _upright(name: str, source: Path | BytesIO) -> Image.Image:
         ) from error
     if animated and image.format != "MPO":  # a photograph's preview
         raise UserError(f"{name} has several frames: keep the one to learn from, or remove it.")
-    return image
+    return image, shortened
+
+
+def _is_shortened(image: Image.Image) -> bool:
+    """Whether Pillow reads an opened image's colours of more than 8 bits as 8, which all have."""
+    layout = image.tile[0][-1] if image.tile else None  # a mode, with more in a tuple
+    most = layout[-1] if image.format == "PPM" and isinstance(layout, tuple) else 0
+    return not _is_deep(image) and (most > 255 or bool(re.search(";16[BLN]", str(layout))))
+
+
+def _brightness(image: Image.Image) -> float:
+    """The largest value, from 0 to 1, of colours shortened to 8 bits; half a step for 0."""
+    if image.has_transparency_data:
+        image = image.convert("RGBA").convert("RGBa")
+    colours = np.asarray(image)[..., : 3 if image.mode == "RGBa" else None]
+    return max(int(colours.max()), 0.5) / 255
 
 
 def _is_deep(image: Image.Image) -> bool:

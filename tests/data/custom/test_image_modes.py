@@ -2,6 +2,7 @@
 
 import io
 import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -165,6 +166,77 @@ def test_sixteen_bits_that_use_twelve_are_refused_unless_one_image_uses_more():
         stacked([dark, dark], 8, 1)
     both = stacked([dark, ("light.png", encoded(deep()))], 8, 1)
     assert both.max((1, 2, 3)).tolist() == [16, 255]
+
+
+def png16(pixels, kind):
+    """A PNG of 16 bits a channel [h, w, channels], which Pillow does not write."""
+
+    def chunk(name, data):
+        checked = name + data
+        return struct.pack(">I", len(data)) + checked + struct.pack(">I", zlib.crc32(checked))
+
+    height, width, _ = pixels.shape
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0)
+    parts = (chunk(b"IHDR", header), chunk(b"IDAT", zlib.compress(rows)), chunk(b"IEND", b""))
+    return io.BytesIO(b"\x89PNG\r\n\x1a\n" + b"".join(parts))
+
+
+def tiff16(pixels, _):
+    """A TIFF of 16 bits a channel [h, w, 3 or 4]."""
+    height, width, channels = pixels.shape
+    data = pixels.astype("<u2").tobytes()
+    bits = struct.pack(f"<{channels}H", *[16] * channels)
+    at, start = 8 + len(data), 8 + len(data) + len(bits)
+    tags = [(256, 1, width), (257, 1, height), (258, channels, at), (259, 1, 1), (262, 1, 2)]
+    tags += [(273, 1, 8), (277, 1, channels), (278, 1, height), (279, 1, len(data))]
+    entries = b"".join(
+        struct.pack("<HHII", tag, 3 if tag == 258 else 4, n, value) for tag, n, value in tags
+    )
+    header = b"II*\0" + struct.pack("<I", start)
+    return io.BytesIO(header + data + bits + struct.pack("<H", len(tags)) + entries + b"\0" * 4)
+
+
+def ppm16(pixels, _):
+    height, width, _ = pixels.shape
+    return io.BytesIO(f"P6 {width} {height} 65535\n".encode() + pixels.astype(">u2").tobytes())
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    ("write", "kind", "colours", "alpha"),
+    [
+        (png16, 2, 3, False),
+        (png16, 6, 3, True),
+        (png16, 4, 1, True),
+        (tiff16, 0, 3, False),
+        (tiff16, 0, 3, True),
+        (ppm16, 0, 3, False),
+    ],
+)
+def test_sixteen_bits_of_a_colour_that_use_fewer_are_refused(write, kind, colours, alpha, channels):
+    def of(most):
+        shades = np.repeat((most * SHADES).round()[..., None], colours, 2)
+        opaque = np.full((8, 8, 1), 2**16 - 1)
+        return write(np.concatenate([shades, opaque], 2) if alpha else shades, kind)
+
+    for most, factor in ((100, 256), (4095, 16), (2**13 - 1, 8)):
+        dark = ("dark.png", of(most))
+        by = f"({factor}|{factor // 2})" if write is ppm16 else factor  # whose values are rounded
+        with pytest.raises(UserError, match=rf"of their range.*dark.png.* values by {by}\.$"):
+            stacked([dark, dark], 8, channels)
+    pixels = stacked([dark, ("light.png", of(2**16 - 1))], 8, channels)[1].astype(int)
+    assert np.abs(pixels - GREY).max() <= 1
+
+
+def test_colours_of_five_bits_are_not_taken_for_sixteen():
+    dark = (7 * SHADES).astype("uint16").reshape(8, 8)
+    data = (dark << 11 | dark << 6 | dark).astype("<u2").tobytes()
+    header = struct.pack("<IiiHHIIiiII", 40, 8, 8, 1, 16, 3, len(data), 1, 1, 0, 0)
+    masks = struct.pack("<III", 0xF800, 0x7E0, 0x1F)
+    start = 14 + len(header) + len(masks)
+    file = struct.pack("<2sIHHI", b"BM", start + len(data), 0, 0, start) + header + masks + data
+    assert 0 < read(io.BytesIO(file)).max() < 64
 
 
 def test_a_moving_picture_is_refused_and_a_photograph_with_a_preview_is_not():
