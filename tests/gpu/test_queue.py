@@ -35,6 +35,7 @@ def piece(
     minutes: int = 5,
     longest: int = 8,
     script: Path = ROOT / "benchmarks" / "gpu",
+    **more: str,
 ) -> subprocess.CompletedProcess:
     queue = folder / "queue"
     queue.write_text("# a comment\n" + "\n".join(lines) + "\n")
@@ -42,6 +43,7 @@ def piece(
         [script, queue],
         env={
             **os.environ,
+            **more,
             "OUT": str(folder / "out"),
             "MINUTES": str(minutes),
             "PIECE": str(longest),
@@ -138,3 +140,16 @@ def test_it_goes_on_from_its_packed_state_alone(tmp_path):
     assert piece(second, f"made  {large}").stdout == "made: done before\n"
     large_file = (first / "out" / "large").read_bytes()
     assert (second / "out" / "large").read_bytes() == large_file
+
+
+def test_packing_reads_nothing_that_it_writes_and_keeps_the_last_state_if_it_fails(tmp_path):
+    assert piece(tmp_path, "one  head -c 1000000 /dev/urandom > $OUT/one").stderr == ""
+    (packed,) = (tmp_path / "out").glob("state.tar.gz.*")
+    before = packed.read_bytes()
+    tar = tmp_path / "bin" / "tar"
+    tar.parent.mkdir()
+    tar.write_text("#!/bin/sh\necho half\nexit 2\n")
+    tar.chmod(0o755)
+    path = f"{tar.parent}{os.pathsep}{os.environ['PATH']}"
+    assert piece(tmp_path, "two  true", PATH=path).returncode == 1
+    assert packed.read_bytes() == before
