@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from dpbench.data.custom.checksums import checksum, files_of, shown
 from dpbench.system.errors import UserError, first_line
@@ -217,7 +217,7 @@ def _upright(name: str, source: Path | BytesIO) -> tuple[Image.Image, bool]:
     return image, shortened
 
 
-def _is_shortened(image: Image.Image) -> bool:
+def _is_shortened(image: ImageFile.ImageFile) -> bool:
     """Whether Pillow reads an opened image's colours of more than 8 bits as 8, which all have."""
     layout = image.tile[0][-1] if image.tile else None  # a mode, with more in a tuple
     most = layout[-1] if image.format == "PPM" and isinstance(layout, tuple) else 0
