@@ -18,7 +18,8 @@ from torch import Tensor
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 PRECISIONS = ("float32", "tf32", "bf16")
 
