@@ -36,7 +36,23 @@ from dpbench.models.architecture import cross_entropy
 from dpbench.privacy.ledger import to_plain
 from dpbench.system import progress
 from dpbench.system.seeds import seed_torch
+from tests.endless import LimitedProcess, hear_signals
+from tests.omissions import omissions
 from tests.plugin_files import FILES, write
+
+
+def pytest_configure():
+    hear_signals()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Says what was skipped, or writes it to $SKIPPED, which scripts/test prints at its end."""
+    if not (reports := terminalreporter.stats.get("skipped")):
+        return
+    if path := os.environ.get("SKIPPED"):
+        Path(path).write_text(f"{omissions(reports)}\n")
+    else:
+        terminalreporter.write_line(omissions(reports))
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
@@ -86,7 +102,7 @@ def _originals(needed: tuple[Source, ...], *names: str) -> Path:
     if all((named / source.path).exists() for source in needed):
         return named
     if not UNPACK.exists():
-        pytest.skip("the original files are neither in $DPBENCH_DATA nor in ../shared/data")
+        pytest.skip("the original files are not in $DPBENCH_DATA: dpbench data downloads them")
     folder = Path(tempfile.gettempdir()) / "dpbench-test-data"
     with FileLock(f"{folder}.lock"):  # several test processes share the folder
         subprocess.run([sys.executable, UNPACK, folder, *names], check=True)
@@ -262,6 +278,13 @@ def coarse_pictures():
     """No test looks at a pixel of a figure, and 300 of them to an inch take the most time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(formats, "DPI", 50)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def limited_processes():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", LimitedProcess)
         yield
 
 

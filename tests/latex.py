@@ -18,7 +18,7 @@ def assert_compiles(folder: Path, *texts: str) -> None:
     """Compile texts, each on pages of its own; skips, with the reason, without a compiler."""
     tectonic, pdflatex = map(shutil.which, ("tectonic", "pdflatex"))
     if not (tectonic or pdflatex):
-        pytest.skip("neither tectonic nor pdflatex is installed")
+        pytest.skip("neither tectonic nor pdflatex is on the PATH: install one")
     (folder / "all.tex").write_text(DOCUMENT % "\n\\clearpage\n".join(texts), encoding="utf-8")
     options = ["-interaction=nonstopmode", "-halt-on-error"] if pdflatex else []
     command = [pdflatex or tectonic, *options, "all.tex"]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.omissions import extra
+
 ROOT = Path(__file__).resolve().parent.parent
 
 pytestmark = pytest.mark.slow
@@ -16,7 +18,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     """The path of a wheel built without network: hatchling comes with the test extra."""
-    pytest.importorskip("hatchling", reason="hatchling builds the wheel; the test extra has it")
+    pytest.importorskip("hatchling", reason=extra("test"))
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", folder, ROOT], check=True)

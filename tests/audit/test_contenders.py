@@ -48,7 +48,7 @@ def is_refuted(name: str, game: str = "run", **task) -> bool:
 
 def needs(name: str) -> None:
     if name == "jax_privacy":
-        pytest.importorskip("jax_privacy", reason="it is no dependency")
+        pytest.importorskip("jax_privacy", reason="jax_privacy is no dependency: install it")
 
 
 @pytest.mark.parametrize("length", [0.5, 3.0, 1024.0])
@@ -120,7 +120,7 @@ def test_half_of_the_noise_is_refuted(monkeypatch):
 
 
 def test_half_of_the_noise_of_jax_privacy_is_refuted(monkeypatch):
-    pytest.importorskip("jax_privacy", reason="it is no dependency")
+    pytest.importorskip("jax_privacy", reason="jax_privacy is no dependency: install it")
     from jax_privacy import noise_addition
 
     noise = noise_addition._iid_normal_noise

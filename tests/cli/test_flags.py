@@ -137,7 +137,7 @@ complete -C {line}
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_propose_the_same_words(shell):
     if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
+        pytest.skip(f"{shell} is not on the PATH: install it")
     script = completion(shell)
     for line, expected in (("dpbench ''", {*COMMANDS, "--version"}), ("dpbench data ''", None)):
         quoted = line if shell == "zsh" else f"'{line.removesuffix(chr(39) * 2)}'"

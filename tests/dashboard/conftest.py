@@ -13,6 +13,7 @@ from dpbench.config.compose import compose
 from dpbench.dashboard.command import report
 from dpbench.records.record import Record
 from dpbench.system.files import write_atomically
+from tests.omissions import extra
 
 METHODS = ("sgd", "dpsgd", "dpsgd_f", "dpsgd_global")
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -118,7 +119,7 @@ def page_of(folder_of):
 @pytest.fixture(scope="session")
 def chromium():
     """A headless Chromium; tests that use it are skipped, with the reason, where there is none."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="the test extra has playwright")
+    sync_api = pytest.importorskip("playwright.sync_api", reason=extra("test"))
     if CHROMIUM is None:
         pytest.skip("no Chromium on the PATH; scripts/browser installs it where it can")
     # Chromium's sandbox does not work for root.

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.omissions import extra
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 DIFF = re.compile(r"^```diff\n((?:.*\n)*?)```$", re.MULTILINE)
@@ -119,7 +121,7 @@ def test_the_added_table_is_made(tmp_path):
 
 @pytest.mark.slow
 def test_the_package_of_the_page_is_a_plug_in_once_it_is_installed(tmp_path):
-    pytest.importorskip("hatchling", reason="hatchling builds the package; the test extra has it")
+    pytest.importorskip("hatchling", reason=extra("test"))
     package, site, work = tmp_path / "package", tmp_path / "site", tmp_path / "work"
     package.mkdir()
     work.mkdir()

@@ -24,7 +24,7 @@ def test_a_run_whose_process_is_killed_fails_alone(tmp_path):
             time.sleep(0.01)
         multiprocessing.active_children()[0].kill()
 
-    killer = threading.Thread(target=kill_the_first)
+    killer = threading.Thread(target=kill_the_first, daemon=True)
     killer.start()
     both = [run_config([*fixed, f"epochs={epochs}"]) for epochs in (100000, 1)]
     with workers(1) as attempts:

@@ -7,6 +7,7 @@ import pytest
 from dpbench.config.space import Choices, Interval, Space
 from dpbench.search.samplers import SAMPLERS, STARTUP, check_installed, random, tpe
 from dpbench.system.errors import UserError
+from tests.omissions import extra
 
 SPACE = Space(
     (
@@ -34,7 +35,7 @@ def went(sampler, count, draw=0, space=SPACE, scored=score):
 @pytest.fixture(params=SAMPLERS)
 def sampler(request):
     if request.param == "tpe":
-        pytest.importorskip("optuna", reason="the search extra brings it")
+        pytest.importorskip("optuna", reason=extra("search"))
     return SAMPLERS[request.param]
 
 
@@ -71,7 +72,7 @@ def test_both_samplers_begin_alike():
 
 @pytest.mark.slow
 def test_the_tree_of_parzen_estimators_learns_from_the_scores():
-    pytest.importorskip("optuna", reason="the search extra brings it")
+    pytest.importorskip("optuna", reason=extra("search"))
     learnt, blind = (
         statistics.fmean(
             score(one) for draw in range(3) for one in list(went(sampler, 40, draw))[-15:]

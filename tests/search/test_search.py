@@ -17,6 +17,7 @@ from dpbench.search.report import at_edge, render
 from dpbench.search.request import parse
 from dpbench.search.selection import Trial
 from dpbench.system.errors import UserError
+from tests.omissions import extra
 from tests.tables.sweep.made_up import record
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512"]
@@ -229,7 +230,7 @@ def test_several_processes_give_the_same_search(tmp_path):
 
 @pytest.mark.slow
 def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeypatch):
-    pytest.importorskip("optuna", reason="the search extra brings it")
+    pytest.importorskip("optuna", reason=extra("search"))
     monkeypatch.setattr("dpbench.search.samplers.STARTUP", 2)
     asked = [*SMALL, "by=tpe", LR, "name=some", folder]
     search([*asked, "N=3"])

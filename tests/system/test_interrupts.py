@@ -36,14 +36,6 @@ def interrupt(number=signal.SIGINT):
     time.sleep(0)  # in which Python calls the handler
 
 
-@pytest.fixture(autouse=True)
-def without_nohup():
-    """SIGHUP as in a terminal, since tests may run under nohup, which ignores it."""
-    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    yield
-    signal.signal(signal.SIGHUP, before)
-
-
 def until(condition):
     end = time.monotonic() + 20
     while not condition():
@@ -223,8 +215,9 @@ if __name__ == "__main__":
     child = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
     child.start()
     print(child.pid, flush=True)
+    end = time.monotonic() + 60
     with listening(), graceful_interrupts():
-        while True:
+        while time.monotonic() < end:
             try:
                 os.kill(os.getpid(), signal.SIGINT)
             except KeyboardInterrupt:

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from tests.omissions import extra
+
 ROWS = 60
 
 
@@ -41,7 +43,7 @@ def pets(tmp_path):
 @pytest.fixture
 def no_cache(tmp_path, monkeypatch):
     """The `datasets` library writes into the test's folder, and asks no hub."""
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason=extra("hub"))
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     datasets.disable_progress_bars()

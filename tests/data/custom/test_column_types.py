@@ -16,6 +16,7 @@ from dpbench.execution.load_or_run import load_or_run
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run_config import run_config
 from dpbench.system.errors import UserError
+from tests.omissions import extra
 
 N = 48
 DAYS = pd.date_range("2024-01-01", periods=N)
@@ -218,7 +219,7 @@ def test_lists_are_neither_targets_nor_groups(role, tmp_path, no_cache):
 
 def test_unlabelled_rows_are_no_class(tmp_path, no_cache):
     """The library marks it by -1 in a column of classes."""
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason=extra("hub"))
     kinds = {"x": datasets.Value("float64"), "y": datasets.ClassLabel(names=["a", "b"])}
     table = {"x": [i / 7 for i in range(40)], "y": [0, -1, *[0, 1] * 19]}
     file = tmp_path / "rows.parquet"
@@ -228,7 +229,7 @@ def test_unlabelled_rows_are_no_class(tmp_path, no_cache):
 
 
 def test_classes_of_images_are_single_values_of_every_row(no_cache):
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason=extra("hub"))
     kind = datasets.Features({"y": datasets.ClassLabel(names=["b", "a"])})
     labelled = datasets.Dataset.from_dict({"y": [0, 1, 1]}, features=kind)
     assert labels(labelled, "y")[0] == ["b", "a"]

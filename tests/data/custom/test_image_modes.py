@@ -11,6 +11,7 @@ from PIL import Image
 from dpbench.data.custom.hub import images
 from dpbench.data.custom.image_files import stacked
 from dpbench.system.errors import UserError
+from tests.omissions import extra
 
 SHADES = np.linspace(0, 1, 64, dtype="float32").reshape(8, 8)
 """A picture of which every half is different."""
@@ -284,7 +285,7 @@ def test_a_damaged_file_is_read_or_named_whatever_is_damaged():
 
 
 def test_images_of_the_hub_are_read_as_files_are(tmp_path):
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason=extra("hub"))
     files = [encoded(deep()), encoded(grey("RGBA")), encoded(Image.fromarray(SHADES), "TIFF")]
     (tmp_path / "a.png").write_bytes(files[0].getvalue())
     kept = [{"bytes": file.getvalue(), "path": None} for file in files]
@@ -305,7 +306,7 @@ def test_images_of_the_hub_are_read_as_files_are(tmp_path):
     ],
 )
 def test_a_damaged_image_of_the_hub_is_named(image, says):
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason=extra("hub"))
     whole = {"bytes": encoded(grey("L")).getvalue(), "path": None}
     features = datasets.Features({"image": datasets.Image()})
     rows = datasets.Dataset.from_dict({"image": [whole, image]}, features=features)

@@ -15,6 +15,7 @@ from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest, scientific
 from dpbench.records.reading import read
 from dpbench.system.errors import UserError
+from tests.omissions import extra
 
 
 def settings(folder, *more):
@@ -228,7 +229,7 @@ def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
 
 
 def test_rows_without_a_class_are_refused():
-    datasets = pytest.importorskip("datasets")
+    datasets = pytest.importorskip("datasets", reason=extra("hub"))
     rows = datasets.Dataset.from_dict({"kind": ["dog", None, "cat"]})
     with pytest.raises(UserError, match=r"dataset\.target=kind has rows without a class"):
         labels(rows, "kind")

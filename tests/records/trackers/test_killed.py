@@ -6,7 +6,9 @@ from signal import SIGKILL
 import pandas as pd
 import pytest
 
-pytest.importorskip("wandb", reason="the tracking extra brings it")
+from tests.omissions import extra
+
+pytest.importorskip("wandb", reason=extra("tracking"))
 
 from dpbench.config.search_path import options
 from tests.faults.killed_run import KilledRun

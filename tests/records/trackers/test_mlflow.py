@@ -11,6 +11,7 @@ import pytest
 
 from dpbench.records.trackers import RunInfo
 from dpbench.records.trackers.mlflow import MlflowTracker
+from tests.omissions import extra
 
 TRACKER = MlflowTracker("dpbench")
 
@@ -102,7 +103,7 @@ def test_a_table_is_kept_as_files(stored, tmp_path):
 
 
 @pytest.mark.filterwarnings("default")  # of what MLflow uses
-@pytest.mark.skipif(not importlib.util.find_spec("mlflow"), reason="the mlflow extra brings it")
+@pytest.mark.skipif(not importlib.util.find_spec("mlflow"), reason=extra("mlflow"))
 def test_mlflow_itself_takes_what_it_is_told(interrupted, tmp_path):
     from mlflow import MlflowClient
 

@@ -2,7 +2,9 @@ import math
 
 import pytest
 
-pytest.importorskip("tensorboard", reason="the tracking extra brings it")
+from tests.omissions import extra
+
+pytest.importorskip("tensorboard", reason=extra("tracking"))
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-pytest.importorskip("wandb", reason="the tracking extra brings it")
+from tests.omissions import extra
+
+pytest.importorskip("wandb", reason=extra("tracking"))
 
 from dpbench.config.compose import compose
 from dpbench.dashboard.track import track
