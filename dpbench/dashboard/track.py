@@ -34,7 +34,8 @@ def track(arguments: list[str]) -> str:
     config = run_config([a for a in arguments if not is_scientific(a)])
     if not (trackers := config.trackers):
         raise UserError(
-            "track needs a tracker: set tracker=wandb, or another of `dpbench list tracker`."
+            "track needs a tracker: set tracker=wandb, in another mode than disabled, or another "
+            "of `dpbench list tracker`."
         )
     filters = {key_of(a): a.partition("=")[2] for a in arguments if is_scientific(a)}
     records = filter_records(readable_records(config.results), filters)

@@ -98,14 +98,14 @@ class RunConfig:
 
     @property
     def trackers(self) -> dict[str, Tracker]:
-        """The trackers by name."""
+        """The trackers by name, without those that are switched off."""
         trackers = buildable.build("tracker", self["tracker"])
         if fits(trackers, Tracker):
             raise UserError(
                 "tracker: nest the settings under NAME:, as conf/tracker/csv.yaml does."
             )
         typed("tracker", trackers, dict[str, Tracker] | None)
-        return trackers or {}
+        return {name: each for name, each in (trackers or {}).items() if not each.is_off()}
 
     def is_missing(self) -> bool:
         """Whether the run has no record, or none that `again` accepts, or its model is wanted.

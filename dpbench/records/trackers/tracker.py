@@ -118,6 +118,10 @@ class Log(Protocol):
 class Tracker(Protocol):
     """A configured tracker, which opens one log per run."""
 
+    def is_off(self) -> bool:
+        """Whether it is switched off, by its settings or the environment."""
+        return False
+
     def start(self, info: RunInfo) -> Log: ...
 
     def has(self, info: RunInfo) -> bool:

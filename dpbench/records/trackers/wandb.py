@@ -31,6 +31,9 @@ AXIS = "step"
 
 DEFAULTS = {"project": "dpbench", "entity": None, "mode": "offline"}
 
+OFF = "disabled"
+"""W&B's mode in which nothing is tracked."""
+
 ID_BYTES = 4
 """Random bytes in the id of a run, written as twice as many hex digits after its digest."""
 
@@ -39,9 +42,10 @@ ID_BYTES = 4
 class WandbTracker(Tracker):
     """A run in `project` of `entity` (null: the user's own), with `tags` besides those of the run.
 
-    mode: offline or online. Where one of the three is null, W&B's own variable of the environment
-    (WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE) says it, else it is dpbench, the user's own, and
-    offline. Nothing about the machine, the code or the terminal is recorded.
+    mode: offline, online, or disabled, in which nothing is tracked. Where one of the three is null,
+    W&B's own variable of the environment (WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE) says it, else it
+    is dpbench, the user's own, and offline. Nothing about the machine, the code or the terminal is
+    recorded.
     """
 
     project: str | None = None
@@ -54,7 +58,7 @@ class WandbTracker(Tracker):
             if getattr(self, name) is None:
                 value = os.environ.get(f"WANDB_{name.upper()}") or default
                 object.__setattr__(self, name, value)
-        one_of("tracker.wandb.mode (or WANDB_MODE)", self.mode, ("offline", "online"))
+        one_of("tracker.wandb.mode (or WANDB_MODE)", self.mode, ("offline", "online", OFF))
         _check_name("project", str(self.project))
         if self.entity is not None:
             _check_name("entity", self.entity)
@@ -64,6 +68,9 @@ class WandbTracker(Tracker):
                     f"tracker.wandb.tags={quoted(tag)} is not a valid tag: use 1 to {MAX_TAG} "
                     "characters."
                 )
+
+    def is_off(self) -> bool:
+        return self.mode == OFF
 
     def start(self, info: RunInfo) -> "WandbLog":
         """A process that resumes a run replaces its offline files, so that `wandb sync` sends one

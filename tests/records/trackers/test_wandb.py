@@ -18,6 +18,7 @@ pytest.importorskip("wandb", reason=extra("tracking"))
 
 from dpbench.config.compose import compose
 from dpbench.dashboard.track import track
+from dpbench.execution.run_config import run_config
 from dpbench.records.trackers import RunInfo
 from dpbench.records.trackers.tracker import run_info
 from dpbench.records.trackers.wandb import WandbTracker
@@ -199,9 +200,24 @@ def test_the_variables_of_wandb_say_what_the_settings_leave_open(monkeypatch):
     open_, own = WandbTracker(), WandbTracker("mine", "offline", "me")
     assert (open_.project, open_.entity, open_.mode) == ("theirs", "team", "online")
     assert (own.project, own.entity, own.mode) == ("mine", "me", "offline")
-    monkeypatch.setenv("WANDB_MODE", "disabled")
-    with pytest.raises(UserError, match="WANDB_MODE"):
+    monkeypatch.setenv("WANDB_MODE", "dissabled")
+    with pytest.raises(
+        UserError, match=r"\(or WANDB_MODE\)=dissabled is unknown: did you mean dis"
+    ):
         WandbTracker()
+
+
+@pytest.mark.parametrize("setting", ["WANDB_MODE", "tracker.wandb.mode"])
+def test_nothing_is_tracked_where_wandb_is_disabled(setting, tmp_path, monkeypatch):
+    if own := setting.islower():
+        monkeypatch.setenv("WANDB_MODE", "online")
+    else:
+        monkeypatch.setenv(setting, "disabled")
+    words = ["tracker=[csv,wandb]", *[f"{setting}=disabled"] * own, f"results_dir={tmp_path}"]
+    config = run_config(words)
+    assert [*config.trackers] == ["csv"]
+    with pytest.raises(UserError, match="in another mode than disabled, or another of `dpb"):
+        track(["tracker=wandb", *words[1:]])
 
 
 @pytest.mark.parametrize("setting", ["project", "entity"])
