@@ -90,13 +90,15 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
 
 
 def _sweep(overrides: list[str], output: TextIO | None) -> None:
+    from dpbench.config.experiments import with_experiment
     from dpbench.config.overrides import expand
     from dpbench.execution import sweep as sweeps
     from dpbench.records.digest import scientific
     from dpbench.records.sweep_list import write_list
     from dpbench.tables.sweep.command import command_for
 
-    sweep = sweeps.plan_sweep(sweeps.name_of(overrides), expand(overrides))
+    runs = [with_experiment(run) for run in expand(overrides)]
+    sweep = sweeps.plan_sweep(sweeps.name_of(overrides), runs)
     configs = [scientific(run.config) for run in sweep.built.values()]
     hint = f"a table of this sweep: {command_for(sweep.folder, sweep.name, configs)}"
     try:
@@ -119,19 +121,24 @@ def epsilon(arguments: list[str]) -> None:
     The object has more than a record: the epsilons of other adjacencies, and `attacks`, upper
     bounds of what attacks achieve.
     """
+    from dpbench.config.experiments import with_experiment
+    from dpbench.config.overrides import expand, swept_keys
+    from dpbench.execution.run_config import run_config
+
+    keys, runs = swept_keys(arguments), expand(arguments)
+    configs = [run_config(with_experiment(run)) for run in runs]  # refused before torch is imported
+
     from dpbench.cli.epsilon_card import card
     from dpbench.cli.planned_runs import planned_runs
-    from dpbench.config.overrides import swept_keys
     from dpbench.execution.prepare import prepare
-    from dpbench.execution.run_config import run_config
     from dpbench.privacy.adjacency import other_adjacencies
     from dpbench.privacy.attacks import attack_bounds
     from dpbench.training.plan import privacy_statement
 
-    if swept_keys(arguments):
-        show(planned_runs(arguments))
+    if keys:
+        show(planned_runs(keys, runs, configs))
         return
-    run, planned = prepare(run_config(arguments))
+    run, planned = prepare(configs[0])
     statement = privacy_statement(run, planned)
     more = {
         **other_adjacencies(statement, planned.ledger),
@@ -215,13 +222,17 @@ def data(arguments: list[str]) -> None:
 
 
 def listing(arguments: list[str]) -> None:
-    """Print the configuration groups with their options, or what each option of some groups is."""
+    """Print the configuration groups with their options, or what each option of some groups is, or
+    some of these."""
     from dpbench.config.search_path import EXPERIMENTS, SPACES, description, groups, options
 
     everything = sorted([*groups(), SPACES, EXPERIMENTS])
-    for group in arguments:
-        one_of("group", group, everything)
-        for option in options(group):
+    chosen = [word for word in arguments if word in everything]
+    known = [(group, option) for group in chosen for option in options(group)]
+    what, names = (chosen[0], [option for _, option in known]) if chosen else ("group", everything)
+    named = [one_of(what, word, names) for word in arguments if word not in everything]
+    for group, option in known:
+        if not named or option in named:
             print(f"{group}={option}")
             if said := description(group, option):
                 print(indent(said, "    "))

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from dpbench.config.overrides import expand, swept_keys
 from dpbench.execution.prepare import prepare
-from dpbench.execution.run_config import run_config
+from dpbench.execution.run_config import RunConfig
 from dpbench.mechanism.method import Inapplicable
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
 from dpbench.records.epsilon import Terms, epsilon_or_reason, legend
@@ -16,14 +15,13 @@ EPSILONS = tuple(f"epsilon ({ACCOUNTANTS[name].label})" for name in UPPER_BOUNDS
 HEAD = ("steps", "sampling rate", "noise multiplier", *EPSILONS, "delta")
 
 
-def planned_runs(overrides: list[str]) -> str:
-    """A line for each combination of a sweep, and the terms of its epsilons, without training;
-    UserError for an invalid one.
+def planned_runs(keys: list[str], runs: list[list[str]], configs: list[RunConfig]) -> str:
+    """A line for each combination of a sweep, and the terms of its epsilons, without training.
 
-    A method that does not apply to a data set has the reason in its line.
+    keys: those of several values; runs: the overrides of each combination, and configs: its
+    configuration. A method that does not apply to a data set has the reason in its line.
     """
-    keys, runs = swept_keys(overrides), list(expand(overrides))
-    stated = [_stated(run) for run in runs]
+    stated = [_stated(config) for config in configs]
     rows = (
         (*_values(run, keys), *([said] if isinstance(said, str) else _cells(said)))
         for run, said in zip(runs, stated, strict=True)
@@ -37,10 +35,10 @@ def _values(overrides: list[str], keys: list[str]) -> list[str]:
     return [values[key] for key in keys]
 
 
-def _stated(overrides: list[str]) -> Statement | str:
+def _stated(config: RunConfig) -> Statement | str:
     """The privacy statement of a planned run, or why its method does not apply."""
     try:
-        run, planned = prepare(run_config(overrides))
+        run, planned = prepare(config)
     except Inapplicable as reason:
         return str(reason)
     return privacy_statement(run, planned)

@@ -26,13 +26,14 @@ OVERRIDE, OWN = "override /", "_self_"
 
 def with_experiment(arguments: Sequence[str]) -> list[str]:
     """The arguments with the overrides of an experiment in its place, but for keys that they set
-    themselves; UserError for several, for an unknown one, and for what no file may set."""
+    themselves; unchanged where a sweep names several. UserError for a second one, for an unknown
+    one, and for what no file may set."""
     given = [argument for argument in arguments if key_of(argument) == KEY]
-    if not given:
-        return list(arguments)
-    name = given[0].partition("=")[2]
-    if len(given) > 1 or not given[0].startswith(f"+{KEY}=") or "," in name:
+    name = "".join(given).partition("=")[2]
+    if len(given) > 1 or not all(one.startswith(f"+{KEY}=") for one in given):
         raise UserError(f"{' '.join(given)} is refused: write +experiment=NAME, once.")
+    if not given or "," in name:
+        return list(arguments)
     own = {key_of(argument) for argument in arguments}
     added = [one for one in overrides_of(name) if key_of(one) not in own]
     place = list(arguments).index(given[0])

@@ -127,6 +127,9 @@ def _parse(parser: OverridesParser, text: str) -> Override:
     if _may_interpolate(override):
         _refuse_resolvers(text)
     key = override.key_or_group
+    if override.package is not None:
+        plain = text.replace(f"@{override.package}", "", 1)
+        raise UserError(f"{text} is refused: a group has one place, so write {plain}.")
     if re.match(r"hydra\b", key) and key != search_path.KEY:
         here = next((said for begin, said in INSTEAD.items() if key.startswith(begin)), OF_OTHERS)
         raise UserError(f"{key} is not supported here: {here}.")

@@ -65,6 +65,14 @@ def test_list_says_what_the_options_of_a_group_are(command, tmp_path):
     assert next(word for word in said if word.startswith("engine=")) == "engine=auto"
 
 
+def test_list_says_what_single_options_are(command):
+    said = command("list", "method", "model", "dpsgd", "mlp").out
+    assert [line for line in said if line[0] != " "] == ["method=dpsgd", "model=mlp"]
+    refused = command("list", "method", "dpsgdd")
+    assert (refused.code, refused.out) == (2, [])
+    assert "method=dpsgdd is unknown: did you mean dpsgd" in refused.err[0]
+
+
 def test_every_option_says_what_it_is():
     from dpbench.config.search_path import description, groups, options
 

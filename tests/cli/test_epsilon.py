@@ -132,3 +132,17 @@ def test_a_table_without_an_epsilon_has_no_terms_and_one_of_several_laws_names_t
     sampled = ["sampler=poisson,allocation", "batch_size=512", "privacy.accountant=pld"]
     (*_, terms) = command("epsilon", "dataset=dutch", *sampled, *nowhere).out
     assert ", Poisson batches or randomly allocated batches, proven." in terms
+
+
+def test_a_sweep_may_be_over_experiments(command, nowhere, tmp_path):
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment/a.yaml").write_text("batch_size: 100\nepochs: 1")
+    (tmp_path / "experiment/b.yaml").write_text("defaults: [override /privacy: eps1]")
+    swept = ["+experiment=a,b", "epochs=2,3"]
+    done = command("epsilon", *swept, *nowhere, "--config-dir", tmp_path)
+    assert (done.code, done.err) == (0, [])
+    rows = [[cell.strip() for cell in line.split("|")[1:]] for line in done.out[2:6]]
+    assert [row[:3] for row in rows] == [
+        *(["a", "2", "30"], ["a", "3", "45"], ["b", "2", "12"], ["b", "3", "18"]),
+    ]
+    assert [float(row[5]) for row in rows] == pytest.approx([3, 3, 1, 1], abs=0.01)

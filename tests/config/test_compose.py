@@ -99,6 +99,8 @@ def test_an_argument_that_the_constructor_knows_may_be_added():
         (["+privacy.epsilom=3"], "privacy.epsilom is not a setting: did you mean epsilon"),
         (["+method.bond=3"], "method.bond is not a setting: did you mean bound"),
         (["method.variant=papper"], "variant=papper is unknown: did you mean paper"),
+        (["dataset@eval=adult"], r"one place, so write dataset=adult\."),
+        (["+dataset@eval=adult,dutch"], r"one place, so write \+dataset=adult,dutch\."),
         (["~method"], "method cannot be deleted: choose an option, e.g. method=NAME"),
         (["method=sgd,dpsgd"], "names several runs: use dpbench run -m"),
         (["seed=0,1"], "names several runs: use dpbench run -m"),

@@ -76,6 +76,13 @@ def test_a_file_may_set_no_more_than_the_settings_of_a_run(mine, text, named):
         overrides_of("mine")
 
 
+def test_a_sweep_over_experiments_is_left_to_it():
+    words = ["+experiment=a,b", "seed=0,1"]
+    assert with_experiment(words) == words
+    with pytest.raises(UserError, match="names several runs: use dpbench run -m"):
+        compose(words)
+
+
 @pytest.mark.parametrize("target", ["os.system", "builtins.eval"])
 def test_a_target_is_refused_as_on_the_command_line(mine, target):
     with (
@@ -90,6 +97,7 @@ def test_a_target_is_refused_as_on_the_command_line(mine, target):
     [
         (["experiment=adult_dpsgd_f"], "write \\+experiment=NAME, once"),
         (["+experiment=a", "+experiment=b"], "write \\+experiment=NAME, once"),
+        (["+experiment=a,b", "+experiment=b"], "write \\+experiment=NAME, once"),
         (["+experiment=adult_dpsgd"], "did you mean adult_dpsgd_f"),
     ],
 )
