@@ -39,7 +39,7 @@ class OutputError(Exception):
 class Output:
     """A stream that raises OutputError, to tell its errors from those of a command's files.
 
-    What controls a terminal is shown on one as an escape; a file or pipe gets it as it is.
+    What controls a terminal is written as an escape, to a pipe too: `cat` shows it, or a log.
     """
 
     def __init__(self, stream: TextIO):
@@ -50,7 +50,7 @@ class Output:
 
     def write(self, text: str) -> int:
         with _output_errors():
-            return self._stream.write(visible(text) if self._stream.isatty() else text)
+            return self._stream.write(visible(text))
 
     def write_styled(self, text: str) -> int:
         """Write text with codes of ours for the terminal."""

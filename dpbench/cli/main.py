@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from dpbench.cli.crash_report import check_encoding, checked_output, plugin_in, report
-from dpbench.cli.registry import COMMANDS, Command
+from dpbench.cli.registry import COMMANDS, MEANT, Command
 from dpbench.system import interrupts
 from dpbench.system.errors import (
     UserError,
@@ -16,6 +16,7 @@ from dpbench.system.errors import (
     print_message,
     show_warnings_as_messages,
 )
+from dpbench.system.paths import check_working_folder
 from dpbench.system.version import __version__
 
 FOOT = """\
@@ -54,10 +55,13 @@ def _main() -> None:
         if command in FLAGS:
             print(FLAGS[command](*arguments))
         elif command not in COMMANDS:
-            raise UserError(f"{command} is not a command: {nearest(command, COMMANDS)}")
+            meant = MEANT.get(command)
+            hint = f"did you mean {meant}?" if meant else nearest(command, COMMANDS)
+            raise UserError(f"{command} is not a command: {hint}")
         elif HELP & {*arguments}:
             print(usage_of(COMMANDS[command]))
         else:
+            check_working_folder()
             with file_errors_told():
                 _run(COMMANDS[command], arguments)
     except UserError as error:
@@ -77,12 +81,14 @@ def _run(command: Command, arguments: list[str]) -> None:
     from dpbench.cli.terminal import show
     from dpbench.config.experiments import with_experiment
     from dpbench.config.search_path import as_overrides, searching, split_folders
+    from dpbench.config.spelling import check_spelling
 
     folders, others = split_folders(arguments)
     if folders and not command.takes:
         raise UserError(f"{command.name} takes no --config-dir.")
     with searching(folders):
         if command.takes == "overrides":
+            check_spelling(command.name, others, command.keys)
             others = [*with_experiment(others), *as_overrides(folders)]
         given = command.function()(others)
     if isinstance(given, str):

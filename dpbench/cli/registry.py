@@ -28,6 +28,11 @@ class Command:
     settings: tuple[str, ...] = ()
     names: str = ""
 
+    @property
+    def keys(self) -> set[str]:
+        """The keys of its own settings."""
+        return {name.partition("=")[0] for name in self.settings if "=" in name}
+
     def function(self) -> Callable[[list[str]], Any]:
         """Its function, for which its module is imported."""
         module, _, name = self.target.partition(":")
@@ -85,16 +90,8 @@ _ALL = (
         "dpbench.cli.commands:search",
         "overrides",
         (
-            "N=",
-            "by=",
-            "rule=",
-            "space=",
-            "extend=",
-            "finalists=",
-            "final_seeds=",
-            "private=",
-            "epsilon=",
-            "name=",
+            *("N=", "by=", "rule=", "space=", "extend=", "finalists=", "final_seeds=", "draw="),
+            *("private=", "epsilon=", "law=", "trials=", "shape=", "name="),
         ),
     ),
     Command(
@@ -125,7 +122,11 @@ _ALL = (
         "own (docs/audit_your_code.md)",
         "dpbench.cli.commands:audit",
         "overrides",
-        ("canaries=", "claim=", "game=run", "game=step", "contender=", "step=", "training="),
+        (
+            *("canaries=", "claim=", "confidence=", "game=run", "game=step", "contender="),
+            *("step=", "training=", "examples=", "noise_multiplier=", "bound=", "sample_rate="),
+            *("steps=", "delta=", "out="),
+        ),
     ),
     Command(
         "data",
@@ -207,9 +208,9 @@ _ALL = (
     ),
     Command(
         "list",
-        "[GROUP ...]",
+        "[GROUP ...] [OPTION ...]",
         "print the configuration groups and their options, or for each GROUP that is "
-        "named, what each of its options is",
+        "named, what each of its options is, or those that are named too",
         "dpbench.cli.commands:listing",
         "names",
         names="groups",
@@ -218,3 +219,6 @@ _ALL = (
 
 COMMANDS = {command.name: command for command in _ALL}
 """The commands by name, in the order of the help."""
+
+MEANT = {"sweep": "run -m", "multirun": "run -m", "train": "run"}
+"""By a word that is no command, the command that does it."""

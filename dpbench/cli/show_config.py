@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dpbench.config.search_path import groups
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, shown
 
@@ -49,9 +48,7 @@ def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
         elif argument.startswith("-"):
             if name in ELSEWHERE:
                 raise UserError(f"{name} is not a flag of run: use {ELSEWHERE[name]}.")
-            known = (*MULTIRUN, *CONFIG, INFO, *PACKAGE, RESOLVE, "--help")
-            key = name.lstrip("-")
-            hint = f"write {key}=NAME." if key in groups() else nearest(argument, known)
+            hint = nearest(argument, (*MULTIRUN, *CONFIG, INFO, *PACKAGE, RESOLVE, "--help"))
             raise UserError(f"{argument} is not a flag of run (settings are KEY=VALUE): {hint}")
         else:
             overrides.append(argument)

@@ -67,6 +67,12 @@ def compose(overrides: list[str]) -> dict:
     return plain
 
 
+def setting_names(chosen: tuple[str, ...]) -> set[str]:
+    """The names of all settings of a run with the chosen options."""
+    with grammar():
+        return {*_base(search_path.folders(), *chosen)[1]}
+
+
 def _target_of(node: object) -> object:
     return node.get(buildable.TARGET) if isinstance(node, dict) else None
 

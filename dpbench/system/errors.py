@@ -73,7 +73,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """The known names closest to a misspelt one, or all of them, as the end of a sentence.
 
     Case is ignored. Names that contain the misspelt one as a whole part come first, such as
-    optimizer.lr for lr; if some end with it, the others of these are left out.
+    optimizer.lr for lr; if some end with it, the others of these are left out. If none does, names
+    come first whose last part begins with it, such as privacy.epsilon for eps.
     """
     names = sorted(known)
     misspelt = name[:MAX_COMPARED].lower()
@@ -81,8 +82,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     whole = _parts(misspelt)
     containing = [known_name for known_name in by_lower if whole in _parts(known_name)]
     ending = [known_name for known_name in containing if _parts(known_name).endswith(whole)]
+    longer = [known_name for known_name in by_lower if _abbreviates(misspelt, known_name)]
     close = difflib.get_close_matches(misspelt, by_lower, n=3, cutoff=0.5)
-    matches = [by_lower[match] for match in [*dict.fromkeys([*(ending or containing), *close])][:3]]
+    matches = [
+        by_lower[match]
+        for match in [*dict.fromkeys([*(ending or containing or longer), *close])][:3]
+    ]
     if not names:
         return "there are none."
     if matches:
@@ -97,6 +102,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def spaced(name: str) -> str:
     """The name, in quotes if it begins or ends with spaces, which nobody would see."""
     return name if name == name.strip() else repr(name)
+
+
+def _abbreviates(short: str, name: str) -> bool:
+    return len(short) > 2 and name.rpartition(".")[2].startswith(short)
 
 
 def _parts(name: str) -> str:

@@ -11,6 +11,16 @@ from dpbench.system.errors import UserError
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
+def check_working_folder() -> None:
+    """UserError if the working folder was deleted, without which libraries end the process."""
+    try:
+        Path.cwd()
+    except OSError as error:
+        raise UserError(
+            f"the working folder cannot be used ({error.strerror}): change to another one."
+        ) from error
+
+
 def conf_folder() -> Path:
     """The folder of the Hydra configuration."""
     return _folder("conf")

@@ -9,13 +9,18 @@ import pytest
 import yaml
 
 from dpbench import __version__
+from dpbench.audit import request as of_audit
+from dpbench.audit.code import door as of_code
 from dpbench.bench.command import SUITES, BenchRequest
+from dpbench.challenge import command as of_challenge
 from dpbench.cli.completion import completion, words
 from dpbench.cli.main import COMMANDS, main
 from dpbench.cli.show_config import split_flags
 from dpbench.config.compose import compose
 from dpbench.config.search_path import groups
 from dpbench.records.digest import digest
+from dpbench.reproduce import command as of_reproduce
+from dpbench.search import request as of_search
 
 
 @pytest.fixture
@@ -163,3 +168,16 @@ def test_what_the_help_of_a_command_names_is_completed():
 def test_every_command_has_a_function():
     for command in COMMANDS.values():
         assert callable(command.function())
+
+
+@pytest.mark.parametrize(
+    ("command", "settings"),
+    [
+        ("audit", of_audit.DEFAULTS | of_code.DEFAULTS),
+        ("challenge", of_challenge.DEFAULTS),
+        ("reproduce", [*of_reproduce.OWN, "scale"]),
+        ("search", of_search.DEFAULTS),
+    ],
+)
+def test_a_command_s_own_settings_are_in_its_entry(command, settings):
+    assert COMMANDS[command].keys == {*settings} - {"seed"}  # which a run has too

@@ -1,8 +1,11 @@
 """What cannot be done is refused in one sentence, with exit code 2."""
 
+import subprocess
+import sys
+
 import pytest
 
-from tests.cli.processes import process
+from tests.cli.processes import ROOT, process
 
 
 def refused(done, sentence):
@@ -215,3 +218,33 @@ def test_a_corrupted_data_file_is_refused(command, tmp_path):
 @pytest.mark.slow
 def test_a_process_ends_with_code_2_and_one_line(nowhere):
     refused(process("run", "dataset=adult", "epoch=3", *nowhere), "epoch is not a setting")
+
+
+IMPORTED = """
+import sys
+from dpbench.cli.main import main
+try:
+    main()
+except SystemExit as end:
+    print(end.code, "torch" in sys.modules)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["audit canary=10", "epsilon epochs=none"])
+def test_a_refusal_waits_for_no_import_of_torch(words):
+    command = [sys.executable, "-c", IMPORTED, *words.split()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "2 False\n", done.stderr
+
+
+def test_a_deleted_working_folder_is_refused_before_any_work(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    done = command("run", "epochs=1")
+    assert (done.code, done.out) == (2, [])
+    assert done.err == [
+        "dpbench: the working folder cannot be used (No such file or directory): change to "
+        "another one."
+    ]
+    assert command("--version").code == 0
