@@ -29,10 +29,9 @@ def with_experiment(arguments: Sequence[str]) -> list[str]:
     themselves; unchanged where a sweep names several. UserError for a second one, for an unknown
     one, and for what no file may set."""
     given = [argument for argument in arguments if key_of(argument) == KEY]
-    name = "".join(given).partition("=")[2]
     if len(given) > 1 or not all(one.startswith(f"+{KEY}=") for one in given):
         raise UserError(f"{' '.join(given)} is refused: write +experiment=NAME, once.")
-    if not given or "," in name:
+    if not given or "," in (name := given[0].partition("=")[2]):
         return list(arguments)
     own = {key_of(argument) for argument in arguments}
     added = [one for one in overrides_of(name) if key_of(one) not in own]

@@ -28,7 +28,7 @@ from dpbench.config.literals import has_odd_keys, in_quotes, literal, prepared, 
 from dpbench.config.space import Choices, Interval, Range
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.paths import conf_folder
-from dpbench.system.validate import MAX_QUOTED, quoted
+from dpbench.system.validate import MAX_QUOTED, quoted, shown
 
 MAX_LENGTH = 20_000
 """The most characters of an override: the grammar's parser is slow."""
@@ -129,7 +129,9 @@ def _parse(parser: OverridesParser, text: str) -> Override:
     key = override.key_or_group
     if override.package is not None:
         plain = text.replace(f"@{override.package}", "", 1)
-        raise UserError(f"{text} is refused: a group has one place, so write {plain}.")
+        raise UserError(
+            f"{shown(text)} is refused: a group has one place, so write {shown(plain)}."
+        )
     if re.match(r"hydra\b", key) and key != search_path.KEY:
         here = next((said for begin, said in INSTEAD.items() if key.startswith(begin)), OF_OTHERS)
         raise UserError(f"{key} is not supported here: {here}.")
