@@ -134,6 +134,7 @@ def test_a_table_without_an_epsilon_has_no_terms_and_one_of_several_laws_names_t
     assert ", Poisson batches or randomly allocated batches, proven." in terms
 
 
+@pytest.mark.slow
 def test_a_sweep_may_be_over_experiments(command, nowhere, tmp_path):
     (tmp_path / "experiment").mkdir()
     (tmp_path / "experiment/a.yaml").write_text("batch_size: 100\nepochs: 1")
