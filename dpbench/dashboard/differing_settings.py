@@ -1,8 +1,17 @@
 """The settings in which runs of one method differ, in a few words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from dpbench.config.settings import ADDED_TO_METHODS, OFF_VALUES, SCIENTIFIC, leaves, varying_keys
+from dpbench.config.settings import (
+    ADDED_TO_METHOD,
+    ADDED_TO_METHODS,
+    ADDED_TO_PARTS,
+    OFF_VALUES,
+    SCIENTIFIC,
+    SETTINGS,
+    leaves,
+    varying_keys,
+)
 from dpbench.records.digest import with_current_options
 from dpbench.system.grouping import grouped
 
@@ -15,8 +24,11 @@ OWN_SETTINGS = ("method", "optimizer")
 OWN = (*EXCLUDED, *OWN_SETTINGS, "dataset", "model")
 """The groups whose options compared methods need not share, or share in any case."""
 
-DEFAULTS = {f"method.{key}": value for key, value in ADDED_TO_METHODS.items()}
-"""The values that `flatten` leaves out."""
+DEFAULTS = {
+    **{f"method.{key}": value for key, value in ADDED_TO_METHODS.items()},
+    **{key: setting.omitted[-1] for key, setting in SETTINGS.items() if any(setting.omitted)},
+}
+"""The values that `flatten` leaves out, but for those that say that something is off."""
 
 
 def flatten(config: dict) -> dict[str, object]:
@@ -27,12 +39,26 @@ def flatten(config: dict) -> dict[str, object]:
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     parts["privacy"] = {"delta": (config.get("privacy") or {}).get("delta")}
-    settings = {key: value for key, value in leaves(parts) if value not in OFF_VALUES}
+    every = _left_out(config) | dict(leaves(parts))
+    settings = {key: value for key, value in every.items() if value not in OFF_VALUES}
     return {
         key: value
         for key, value in settings.items()
         if DEFAULTS.get(key) != value and not key.endswith("_partial_")
     }
+
+
+def value_of(settings: Mapping[str, object], key: str) -> object:
+    """The value of a setting, of those that `flatten` leaves out too; None if it is off."""
+    return settings.get(key, DEFAULTS.get(key))
+
+
+def _left_out(config: dict) -> dict[str, object]:
+    """The settings by dotted key that parts were given later and records leave out."""
+    added = {"method": ADDED_TO_METHOD.get(config["choices"]["method"], {})}
+    for group in ("dataset", "model"):
+        added[group] = ADDED_TO_PARTS.get((config.get(group) or {}).get("_target_"), {})
+    return {f"{group}.{key}": value for group, part in added.items() for key, value in part.items()}
 
 
 def differences(configs: Sequence[dict]) -> list[str]:
@@ -74,7 +100,7 @@ def unequal_settings(configs: Sequence[dict]) -> dict[str, list[str]]:
         for config in configs
     ]
     return {
-        key: [*dict.fromkeys(_value(part.get(key)) for part in parts)]
+        key: [*dict.fromkeys(_text_of(value_of(part, key)) for part in parts)]
         for parts in (groups, flat)
         for key in varying_keys(parts)
     }
@@ -85,12 +111,12 @@ def _is_shared(key: str, groups: Sequence[str]) -> bool:
     return key.partition(".")[0] not in (*EXCLUDED, *OWN_SETTINGS, *groups)
 
 
-def _select(mapping: dict, keys: Sequence[str]) -> dict[str, object]:
-    return {key: mapping.get(key) for key in keys}
+def _select(settings: Mapping[str, object], keys: Sequence[str]) -> dict[str, object]:
+    return {key: value_of(settings, key) for key in keys}
 
 
 def _text(settings: dict[str, object]) -> str:
-    words = [f"{_short(key)}={_value(value)}" for key, value in settings.items()]
+    words = [f"{_short(key)}={_text_of(value)}" for key, value in settings.items()]
     more = f" and {len(words) - MAX_SETTINGS} more" if len(words) > MAX_SETTINGS else ""
     return ", ".join(words[:MAX_SETTINGS]) + more
 
@@ -100,7 +126,7 @@ def _short(key: str) -> str:
     return name if group in ("method", "optimizer", "privacy") and name else key
 
 
-def _value(value: object) -> str:
+def _text_of(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -14,8 +14,8 @@ from dpbench.metrics.students_t import CONFIDENCE
 
 SCRIPTS = (
     "stats.js", "address.js", "dom.js", "pictures.js", "files.js", "table.js", "groups.js",
-    "curves.js", "sweep.js", "reliability.js", "costs.js", "audits.js", "board.js", "cards.js",
-    "runs.js", "detail.js", "page.js",
+    "coincident.js", "curves.js", "sweep.js", "reliability.js", "costs.js", "audits.js", "board.js",
+    "cards.js", "runs.js", "detail.js", "page.js",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from dpbench.config.settings import leaves
-from dpbench.dashboard.differing_settings import DEFAULTS, flatten
+from dpbench.dashboard.differing_settings import DEFAULTS, flatten, value_of
 from dpbench.dashboard.values import finite_number
 
 MAX_SETTINGS = 24
@@ -78,7 +78,7 @@ def _value(settings: Mapping[str, object], name: str) -> str:
 
 
 def _text(settings: Mapping[str, object], name: str) -> str | None:
-    value = settings.get(name, DEFAULTS.get(name))
+    value = value_of(settings, name)
     if value is None:
         return None
     return f"{value:g}" if isinstance(value, float) else str(value)

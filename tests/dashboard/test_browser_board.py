@@ -292,7 +292,9 @@ def three_facets(record_of, page_of):
     return page_of(made)
 
 
-def test_pictures_share_their_axes(three_facets, opened):
+def test_pictures_share_the_axis_of_the_metric_and_each_has_its_own_of_epsilon(
+    three_facets, opened
+):
     window = opened(three_facets)
     assert_axes(window, "dataset", [(90, 90), (50, 70), (50, 70)])
     for scale, accuracies in (
@@ -305,17 +307,56 @@ def test_pictures_share_their_axes(three_facets, opened):
 
 
 def assert_axes(window, scale, accuracies):
-    """Pictures share the axis of epsilon; those of accuracy are around the least and the most."""
+    """Axes of epsilon are around that of the picture, those of accuracy around the least and the
+    most."""
     drawn(window, "utility")
     wait_for_pictures(window, "#part-utility")
     epsilons, metrics = zip(*window.evaluate(RANGES), strict=True)
     assert len(epsilons) == 3
-    assert all(ends == epsilons[0] for ends in epsilons)
-    assert epsilons[0][0] < 1 < 4 < epsilons[0][1]
+    for (left, right), epsilon in zip(epsilons, (4, 2, 1), strict=True):
+        assert epsilon / 1.5 < left < epsilon < right < 1.5 * epsilon
     for (low, high), (least, most) in zip(metrics, accuracies, strict=True):
         assert least - 6 < low < least
         assert most < high < most + 6
     assert window.locator("#part-utility select").nth(3).input_value() == scale
+
+
+@pytest.fixture(scope="module")
+def one_budget(record_of, page_of):
+    """Three methods at one epsilon, of which two coincide, and far from it another data set."""
+    accuracies = {"dpsgd": 0.7, "dpsgd_f": 0.7001, "bam": 0.8}
+    made = [record_of(method, epsilon=3.1, accuracy=a) for method, a in accuracies.items()]
+    return page_of([*made, record_of(dataset="adult", epsilon=1000.0)])
+
+
+def test_points_lie_at_their_epsilon_and_those_that_coincide_name_each_other(one_budget, opened):
+    window = opened(one_budget, "#dataset=digits")
+    drawn(window, "utility")
+    traces, labels = window.evaluate(
+        "(({data, layout}) => [data.filter(t => t.hovertext).map(t => [t.x, t.hovertext[0]]), "
+        "layout.annotations.map(a => [a.text, a.y, a.ay])])"
+        "(document.querySelector('#part-utility .picture'))"
+    )
+    assert [xs for xs, _ in traces] == [[3.1]] * 3
+    texts = {text.partition("<br>")[0]: text for _, text in traces}
+    assert "also here: DPSGD-F, accuracy 70.0 %" in texts["DP-SGD"]
+    assert "also here: DP-SGD, accuracy 70.0 %" in texts["DPSGD-F"]
+    assert "also here" not in texts["BAM"]
+    assert {text: y for text, y, _ in labels} == pytest.approx(
+        {"DP-SGD": 70, "DPSGD-F": 70.01, "BAM": 80}
+    )
+
+
+def test_names_beside_points_do_not_overlap(record_of, page_of, opened):
+    methods = ("bam", "dpsgd", "dpsgd_f", "dpsgd_global", "dp_mf", "dpsgd_quantile", "slaclip")
+    made = [record_of(name, accuracy=0.9 + i / 1e4) for i, name in enumerate(methods)]
+    window = opened(page_of(made))
+    drawn(window, "utility")
+    boxes = [one.bounding_box() for one in window.locator("#part-utility .annotation-text-g").all()]
+    assert len(boxes) == len(methods)
+    for a, b in itertools.combinations(boxes, 2):
+        beside = a["x"] + a["width"] <= b["x"] or b["x"] + b["width"] <= a["x"]
+        assert beside or abs(a["y"] - b["y"]) >= 0.8 * a["height"]
 
 
 def test_no_line_joins_two_studies_and_one_without_privacy_is_of_its_protocol(

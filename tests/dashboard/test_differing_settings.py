@@ -3,6 +3,7 @@ import copy
 import pytest
 
 from dpbench.dashboard.differing_settings import differences
+from dpbench.records.digest import scientific
 
 
 def with_changes(config, **changes):
@@ -70,3 +71,23 @@ def test_an_option_under_its_first_name_is_no_other_option(composed):
         with_changes(now, schedule__noise=2.0),
     )
     assert differences([now, other]) == differences([first, other])
+
+
+LATER = {
+    "clip=abadi": ("method__clip", "automatic"),
+    "precision=float32": ("precision", "bf16"),
+    "noise=seeded": ("noise", "secure"),
+    "dataset.group=sex": ("dataset__group", "race"),
+    "model.order=0": ("model__order", 3),
+}
+
+
+@pytest.mark.parametrize("said", LATER)
+def test_a_setting_that_older_records_lack_has_the_value_that_those_had(composed, said):
+    place, value = LATER[said]
+    model = "wrn16_4" if "model" in place else "mlp"
+    config = composed(f"dataset={'adult' if model == 'mlp' else 'cifar10'}", f"model={model}")
+    older = scientific(with_changes(config, precision=None, noise=None))
+    older["method"] = {k: v for k, v in older["method"].items() if k != "clip"}
+    assert differences([older, config]) == ["", ""]
+    assert differences([older, with_changes(config, **{place: value})])[0] == said

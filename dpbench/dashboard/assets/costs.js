@@ -33,11 +33,9 @@ function costLane(runs, how) {
 }
 
 function costPicture(lanes) {
-  const most = innerWidth < 600 ? 22 : 34; // a longer name leaves no room on a narrow screen
-  const shortened = (text) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
   const yaxis = {
     tickvals: lanes.map((_, i) => i),
-    ticktext: lanes.map((lane) => plain(shortened(lane.text))),
+    ticktext: lanes.map((lane) => plain(shortened(lane.text, 22, 34))),
     range: [-0.6, lanes.length - 0.4],
     ticks: "",
   };

@@ -5,14 +5,14 @@ function curves(rows, metric) {
     .map((members) => groupsOf(members, measured(metric)).filter(({ n, lost }) => n || lost))
     .filter((groups) => groups.some(({ n }) => n));
   if (!facets.length) return [empty(`None of the selected runs has measured ${metric.label}.`)];
-  const finite = facets.flat().filter((group) => group.mean !== null);
-  const epsilons = finite.map((group) => group.at).filter(Number.isFinite);
   const axes = metricAxes(facets, metric);
-  const one = (groups) => curveCard(groups, metric, epsilons, axes(groups));
-  return limited(facets.map(one), 6);
+  return limited(
+    facets.map((groups) => curveCard(groups, metric, axes(groups))),
+    6,
+  );
 }
 
-function curveCard(groups, metric, epsilons, yaxis) {
+function curveCard(groups, metric, yaxis) {
   const { facet } = groups[0].first;
   const lines = grouped(groups, ({ first }) => first.series);
   const series = seriesOf(lines, ({ first }) => first.name);
@@ -23,36 +23,35 @@ function curveCard(groups, metric, epsilons, yaxis) {
     const why = empty("Nothing to draw: every group contains a run that diverged.");
     return make("article.card", make("h3", facet), above, why, below);
   }
-  const describe = () => curvePicture(series, finite, metric, { epsilons, yaxis });
+  const describe = () => curvePicture(series, finite, metric, yaxis);
   return card(facet, `${metric.label} over epsilon, ${facet}`, "curve", describe, above, below);
 }
 
 /** Means with their intervals, the Pareto front, and the means without privacy as lines. */
-function curvePicture(series, groups, metric, { epsilons, yaxis }) {
-  const budgeted = groups.filter((group) => Number.isFinite(group.at));
-  const words = data.reasons.filter((word) => groups.some((group) => group.at === word));
-  const [low, high] = around(epsilons, true);
+function curvePicture(series, groups, metric, yaxis) {
+  const budgeted = groups.filter(({ at }) => Number.isFinite(at));
+  const words = data.reasons.filter((word) => groups.some(({ at }) => at === word));
+  const axes = { ...budgetAxes(budgeted, words), yaxis };
+  const points = named(
+    budgeted.map((group) => pointOf(group, metric, group.at)),
+    axes,
+  );
+  const pointAt = new Map(budgeted.map((group, i) => [group, points[i]]));
   const traces = series.flatMap(({ members, method, dash }, lane) => {
-    const sound = members.filter((group) => group.mean !== null);
-    const line = sound.filter((group) => Number.isFinite(group.at)).sort((a, b) => a.at - b.at);
-    const beside = sound.filter((group) => !line.includes(group));
-    // Methods at the same epsilon are drawn slightly apart, and each has a lane in the strip.
-    const step = Math.min(0.014, 0.08 / series.length) * (high - low);
-    const moved = ({ at }) => at * 10 ** (step * (lane - (series.length - 1) / 2));
+    const line = members.flatMap((group) => pointAt.get(group) ?? []).sort((a, b) => a.x - b.x);
+    const beside = members.filter(({ at, mean }) => mean !== null && !Number.isFinite(at));
+    // Above a reason there is no scale, so each series has a lane.
     const placed = ({ at }) => words.indexOf(at) + (0.7 * (lane + 0.5)) / series.length - 0.35;
     const mode = line.length > 1 ? "lines+markers" : "markers";
     return [
-      groupsTrace(line, metric, moved, { method, dash, mode, xaxis: "x" }),
+      meansTrace(line, method, { dash, mode, xaxis: "x" }),
       groupsTrace(beside, metric, placed, { method, xaxis: "x2" }),
     ].filter(({ x }) => x.length);
   });
+  const shapes = withoutPrivacy(groups, budgeted, metric);
   return {
     traces: [...frontTrace(budgeted, metric), ...traces],
-    layout: {
-      ...budgetAxes(budgeted.length ? epsilons : [], words),
-      yaxis,
-      shapes: withoutPrivacy(groups, budgeted, metric),
-    },
+    layout: { ...axes, shapes, annotations: names(points, axes) },
   };
 }
 
@@ -80,7 +79,8 @@ function withoutPrivacy(groups, budgeted, metric) {
 }
 
 /** The logarithmic axis of epsilon, and beside it a strip for groups without one. */
-function budgetAxes(epsilons, words) {
+function budgetAxes(budgeted, words) {
+  const epsilons = budgeted.map(({ at }) => at);
   const split = epsilons.length ? Math.max(0.5, 1 - 0.17 * words.length) : 0;
   const strip = {
     domain: [split, 1],

@@ -31,6 +31,7 @@ function pointOf(group, metric, x) {
   const delta = Number.isFinite(group.at) ? `, δ = ${row.delta}` : "";
   return {
     x,
+    method: row.method,
     y: factor * mean,
     above: end(1 - mean),
     below: end(mean),

@@ -45,9 +45,9 @@ const protocol = ({ first }, axis) =>
 const budgetOf = ({ at }) => (Number.isFinite(at) ? `ε ${figures(at, 2)}` : at);
 
 /**
- * Cards whose pictures share their axes. name, place: of the horizontal axis, and of a group on it;
- * titleOf: the card of a row; told: the settings that tell lines of a method and budget apart;
- * best: the points {x, y} of a line; none: what is said where there is no line.
+ * Cards whose pictures may share the axis of the metric. name, place: of the horizontal axis, and
+ * of a group on it; titleOf: the card of a row; told: the settings that tell lines of a method and
+ * budget apart; best: the points {x, y} of a line; none: what is said where there is no line.
  */
 function lineCards(rows, metric, { name, titleOf, place, told, best, none }) {
   const linesOf = (members) => {
@@ -61,11 +61,13 @@ function lineCards(rows, metric, { name, titleOf, place, told, best, none }) {
     .map((members) => ({ title: titleOf(members[0]), lines: linesOf(members) }))
     .filter(({ lines }) => lines.length);
   if (!cards.length) return [empty(none)];
-  const all = cards.map(({ lines }) => lines.flat());
-  const axes = metricAxes(all, metric);
-  const xaxis = settingAxis(all.flat().map(place), name);
+  const axes = metricAxes(
+    cards.map(({ lines }) => lines.flat()),
+    metric,
+  );
   const one = ({ title, lines }) => {
-    const layout = { xaxis, yaxis: axes(lines.flat()) };
+    const groups = lines.flat();
+    const layout = { xaxis: settingAxis(groups.map(place), name), yaxis: axes(groups) };
     const settings = lines.map(([group]) => told(group));
     const shown = seriesOf(lines, (group) =>
       [data.methods[group.first.method], budgetOf(group), ...differing(told(group), settings)].join(
@@ -80,7 +82,7 @@ function lineCards(rows, metric, { name, titleOf, place, told, best, none }) {
   return limited(cards.map(one), 6);
 }
 
-/** The axis of a setting over all pictures: logarithmic for positive values far apart. */
+/** The axis of a setting: logarithmic for positive values far apart. */
 function settingAxis(values, name) {
   const least = Math.min(...values);
   const log = least > 0 && Math.max(...values) > 8 * least;
