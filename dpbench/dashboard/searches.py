@@ -23,7 +23,9 @@ FIRST, LAST = "trial", "n"
 USUAL = "optimizer.lr"
 """The setting on the axis where the methods of a card search it."""
 
-TITLE = re.compile(r"# Search: (?P<task>.*), (?P<method>[^,\n]+)$", re.MULTILINE)
+METHOD = "method"
+
+TITLE = re.compile(r"^# Search: (.+)$", re.MULTILINE)
 CHOSEN = re.compile(r"^Chosen: trial (\w+)\.", re.MULTILINE)
 
 
@@ -33,7 +35,8 @@ Point = tuple[float, float, str]
 
 @dataclass(frozen=True)
 class Search:
-    """A search of one method: its trials as lines of its CSV file, and the number of the chosen."""
+    """A search of one method: its trials as lines of a CSV file, and the number of the chosen one,
+    which may be another method's."""
 
     study: str
     method: str
@@ -44,27 +47,36 @@ class Search:
 
 def searches(folder: Path) -> list[Card]:
     """A card for each table and task that was searched."""
-    found = filter(None, map(_search, files_in(folder / SEARCH, "*.csv")))
-    groups = grouped((one.study, one) for one in found)
+    files = files_in(folder / SEARCH, "*.csv")
+    groups = grouped((one.study, one) for file in files for one in _searches(file))
     return [_card(study, group) for study, group in groups.items()]
 
 
-def _search(path: Path) -> Search | None:
-    """A search; None for a private one, which shows no trials, and for a damaged file."""
+def _searches(path: Path) -> Iterator[Search]:
+    """The searches of a file, one for each method that it tries; none for a private one, which
+    shows no trials, and for a damaged file."""
     page, text = text_of(path.with_suffix(".md")), text_of(path)
     if not (isinstance(page, str) and isinstance(text, str)):
-        return None
+        return
     title, chosen = TITLE.search(page), CHOSEN.search(page)
     lines = [*csv.DictReader(io.StringIO(text))]
     head = [*lines[0]] if lines else []
     if not title or head[:1] != [FIRST] or LAST not in head:
-        return None
-    table, *parts = path.stem.split("-")
-    arm = next((part for part in parts if part.startswith(title["method"])), title["method"])
-    marks = [part for part in parts if part not in (*title["task"].split(", "), arm)]
-    name = ", ".join([arm, *marks])
+        return
     settings = head[1 : head.index(LAST)]
-    return Search(f"{table}: {title['task']}", name, lines, settings, chosen and chosen[1])
+    task, _, method = (title[1], "", "") if METHOD in settings else title[1].rpartition(", ")
+    for name, trials in grouped((line.get(METHOD, method), line) for line in lines).items():
+        arm, study = _names(path.stem, task, name)
+        others = [setting for setting in settings if setting != METHOD]
+        yield Search(study, arm, trials, others, chosen and chosen[1])
+
+
+def _names(file: str, task: str, method: str) -> tuple[str, str]:
+    """The names of a search and of its study, by what its file and the page's title say."""
+    table, *parts = file.split("-")
+    arm = next((part for part in parts if part.startswith(method)), method)
+    marks = [part for part in parts if part not in (*task.split(", "), arm)]
+    return ", ".join([arm, *marks]), f"{table}: {task}"
 
 
 def _card(study: str, group: Sequence[Search]) -> Card:
@@ -87,7 +99,8 @@ def _best(search: Search, metric: str) -> tuple[str, str]:
     if chosen is None:
         return DASH, DASH
     percent = metric_entry(metric)["percent"]
-    return _settings(search, chosen), with_unit(finite_number(chosen.get(metric, "")), percent)
+    said = _settings(search, chosen) or f"trial {search.chosen}"
+    return said, with_unit(finite_number(chosen.get(metric, "")), percent)
 
 
 def _metric(search: Search) -> str:

@@ -96,6 +96,18 @@ def test_a_search_is_a_cloud_of_its_trials_and_says_what_it_chose(folder):
     assert all(0 < accuracy < 100 for points in clouds.values() for _, accuracy, _ in points)
 
 
+def test_a_search_over_methods_is_a_cloud_of_each_and_no_model_is_a_method(tmp_path):
+    head = "trial,method,optimizer.lr,n,validation/accuracy"
+    lines = [head, "1,bam,0.5,1,0.9", "3,dpsgd,0.1,1,0.8", "2,dpsgd,0.5,1,0.7"]
+    title = "# Search: digits, mlp\n\nChosen: trial 1. On all training examples"
+    write(tmp_path, {"search/digits-x.csv": "\n".join([*lines, ""]), "search/digits-x.md": title})
+    (one,) = searches(tmp_path)
+    assert one["title"] == "digits: digits, mlp, 3 trials"
+    assert one["rows"] == [["bam, x", "1", "lr 0.5", "90.0 %"], ["dpsgd, x", "2", "–", "–"]]
+    points = {series["method"]: len(series["points"]) for series in one["cloud"]["series"]}
+    assert points == {"bam, x": 1, "dpsgd, x": 2}
+
+
 @pytest.mark.parametrize("text", ["", "trial,n\n", "a,b\n1,2\n", "trial,method.bound\n1,2\n"])
 def test_what_is_no_search_is_no_card(tmp_path, text):
     write(tmp_path, {"search/x.csv": text, "search/x.md": "# Search: digits, mlp, dpsgd\n"})

@@ -94,6 +94,10 @@ class Runs:
         """The weakest guarantee of the runs."""
         return weakest(record.privacy["guarantee"] for record in self.records)
 
+    def measure(self, name: str) -> bool:
+        """Whether a metric is one of their task."""
+        return any(name in record.measured for record in self.records)
+
     def mean(self, name: str) -> Mean:
         """The mean of a metric; NaN where a run diverged or has no such metric."""
         values = [*self.by_seed(name).values()]

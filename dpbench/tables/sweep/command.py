@@ -188,9 +188,12 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _usual(records: Sequence[Record]) -> str:
-    """The metric that ranks methods, where none is given."""
-    known = {metric for record in records for metric in record.measured}
-    return next((name for name in RANKED_BY if _recorded(name, known)), DEFAULTS["metrics"])
+    """The metrics that rank methods, where none is given: of each run, the first that it has."""
+    found = {
+        next((name for name in RANKED_BY if _recorded(name, record.measured)), "")
+        for record in records
+    }
+    return ",".join(name for name in RANKED_BY if name in found) or DEFAULTS["metrics"]
 
 
 def _recorded(name: str, known: Collection[str]) -> str:

@@ -203,7 +203,8 @@ class SweepTable:
         for column in self.columns:
             runs = self.runs.get((row, column))
             for name in self.layout.metrics:
-                text = _text(runs.mean(name), name) if runs else NO_VALUE
+                is_measured = runs is not None and runs.measure(name)
+                text = _text(runs.mean(name), name) if is_measured else NO_VALUE
                 yield f"**{text}**" if row in self._best[column, name] else text
             yield self._epsilon(runs) if runs else NO_VALUE
             if self.tried:
@@ -255,7 +256,7 @@ class SweepTable:
                     if runs.terms:
                         delta, *others, _ = runs.terms
                         terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
-                    for name in self.layout.metrics:
+                    for name in filter(runs.measure, self.layout.metrics):
                         mean, spread, n = runs.mean(name)
                         metric = parse_name(name).metric
                         bound = delta_text(mean) if metric and metric.is_bound else f"{mean:.6g}"

@@ -252,6 +252,25 @@ def test_the_metric_that_ranks_methods_is_shown_if_none_is_given(measured, shown
     assert _usual([SimpleNamespace(measured=measured)]) == shown
 
 
+def test_a_sweep_over_two_tasks_shows_of_each_what_ranks_its_methods(tmp_path):
+    regression = record(seed=0)
+    regression.config["choices"]["dataset"] = "california"
+    regression.metrics.clear()
+    regression.metrics["test/r2"] = 0.625
+    (tmp_path / "runs").mkdir()
+    for one in (regression, record(value=0.75)):
+        (tmp_path / "runs" / f"{one.digest}.json").write_text(one.json())
+    page = table([str(tmp_path), "rows=dataset,method", f"out={tmp_path / 'table'}"])
+    assert "NaN" not in page
+    assert "| california | DP-SGD | - | 0.625 (1) | 2.80 |" in page
+    assert "| digits | DP-SGD | 75.0 (1) | - | 2.80 |" in page
+    lines = (tmp_path / "table.csv").read_text().splitlines()[1:]
+    assert [line.split(",")[:4] for line in lines] == [
+        ["california", "dpsgd", "test/r2", "0.625"],
+        ["digits", "dpsgd", "test/accuracy", "75"],
+    ]
+
+
 def test_records_that_cannot_be_read_are_named(results, made, capsys):
     (results / "runs" / "0123456789abcdef.json").write_text("{")
     made("columns=privacy")
