@@ -50,7 +50,7 @@ def track(arguments: list[str]) -> str:
                 if repeat or not tracker.has(info)
             }
             if missing:
-                succeeded = Tracking(missing, info).finish(record)
+                succeeded = Tracking(missing, info).finish(record, pictures=False)
                 logged, failed = logged + succeeded, failed + (not succeeded)
             count()
     if logged:

@@ -101,4 +101,5 @@ def _tracking(config: RunConfig) -> Tracking | None:
     if not (trackers := config.trackers):
         return None
     sweeps = sweeps_of(config.results, config.digest)
-    return Tracking(trackers, run_info(config.plain, config.tracking, config.table, sweeps))
+    info = run_info(config.plain, config.tracking, config.table, sweeps)
+    return Tracking(trackers, info, config.tracks_curves)

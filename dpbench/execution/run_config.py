@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.config import buildable
-from dpbench.config.compose import compose
+from dpbench.config.compose import CUSTOM, compose
 from dpbench.config.search_path import options
-from dpbench.config.settings import check_compute, check_numbers, key_of
+from dpbench.config.settings import check_compute, check_numbers, key_of, leaves
 from dpbench.data.fetch.folder import default_folder
 from dpbench.execution.launcher import Launcher
 from dpbench.records.code import is_stale
@@ -107,6 +107,18 @@ class RunConfig:
         typed("tracker", trackers, dict[str, Tracker] | None)
         return {name: each for name, each in (trackers or {}).items() if not each.is_off()}
 
+    @property
+    def tracks_curves(self) -> bool:
+        """Whether trackers get metrics at each tenth of the run: by default of public data, unless
+        diagnostics measure them."""
+        if (chosen := self["tracker_curves"]) is not None:
+            return chosen
+        if self["choices"]["diagnostics"] == "curves":
+            return False
+        parts = leaves({"dataset": self["dataset"]})
+        targets = [target for key, target in parts if key.endswith("_target_")]
+        return all(t.startswith("dpbench.data.") and not t.startswith(CUSTOM) for t in targets)
+
     def is_missing(self) -> bool:
         """Whether the run has no record, or none that `again` accepts, or its model is wanted.
 
@@ -169,6 +181,8 @@ def check_execution(config: RunConfig) -> None:
         integer("threads", config["threads"], most=most)
     if config["checkpoint_minutes"] is not None:
         positive("checkpoint_minutes", config["checkpoint_minutes"])
+    if config["tracker_curves"] is not None:
+        boolean("tracker_curves", config["tracker_curves"])
     if boolean("save_model", config["save_model"]):
         for group in ("temperature", "normalization"):  # what they measure is not in the model
             if config["choices"][group] == "private":

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
+from dpbench.diagnostics.batch import isolated_evaluation
 from dpbench.gradients import Engine
 from dpbench.metrics.registry import NOISY_ACCURACY
 from dpbench.metrics.tasks import FIT, METRICS, measured_by_plugins
@@ -42,6 +43,19 @@ def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, fl
     _, fitted = _on_split(FIT, run.dataset, model, engine, data.train, unit)
     on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
     return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
+
+
+def tested(run: Run, training: Training, data: Data) -> dict[str, float]:
+    """The metrics of the test set while a run goes on, without any change to it; a temperature is
+    fitted at its end only."""
+    engine = training.step.engine
+    with training.evaluated(), isolated_evaluation(engine.model):
+        _, metrics = _on_split(
+            METRICS, run.dataset, engine.model, engine, data.test, data.target_unit
+        )
+    unscaled = UNSCALED if run.temperature else ()
+    names = {name: f"{name}_unscaled" if name in unscaled else name for name in metrics}
+    return {f"{data.tested_on}/{names[name]}": value for name, value in metrics.items()}
 
 
 def _on_split(

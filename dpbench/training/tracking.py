@@ -3,7 +3,7 @@
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,10 +14,11 @@ from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger, from_plain
 from dpbench.records.epsilon import legend
 from dpbench.records.record import Record
-from dpbench.records.trackers import Log, RunInfo, Tracker
+from dpbench.records.trackers import Log, RunInfo, Tracker, group_names
 from dpbench.records.trial import released
 from dpbench.system.errors import first_line
 from dpbench.system.interrupts import raise_if_interrupted
+from dpbench.training.curves import Curves
 from dpbench.training.plan import Plan, privacy_statement
 from dpbench.training.run import Run
 
@@ -78,32 +79,39 @@ def recorded_spending(record: Record) -> Spending:
 class Tracking:
     """Logs one run to its trackers, by name, while it trains or when it is finished.
 
-    Everything is logged from the first epoch on, even if the run was resumed later.
+    Everything is logged from the first epoch on, even if the run was resumed later. with_curves:
+    whether metrics of the test set are measured for it, which `curves` has.
     """
 
-    def __init__(self, trackers: Mapping[str, Tracker], info: RunInfo):
+    def __init__(self, trackers: Mapping[str, Tracker], info: RunInfo, with_curves: bool = False):
+        self.with_curves, self.curves = with_curves, Curves(info)
         self._not_started, self._info, self._asked = dict(trackers), info, len(trackers)
         self._logs: dict[str, Log] = {}
-        self._epochs_logged = self._rows_logged = 0
+        self._epochs_logged = self._rows_logged = self._curves_logged = 0
 
-    def end_of_epoch(
+    def update(
         self,
         spending: Callable[[], Spending],
         history: Mapping[str, list],
         measured: Mapping[str, list],
+        steps: int,
     ) -> None:
-        """Log all epochs and all rows of diagnostics that are not logged yet.
+        """Log all epochs and all rows of diagnostics and curves that are not logged yet.
 
         spending: called only if there is a new epoch. history: one entry per epoch. measured: the
-        columns of the diagnostics.
+        columns of the diagnostics. steps: the number of those done.
         """
         if self._not_started or self._logs:
-            guarded("all", lambda: self._log_new(spending, history, measured))
+            guarded("all", lambda: self._log_new(spending, history, measured, steps))
 
-    def finish(self, record: Record) -> bool:
-        """Log what remains, the figures and the metrics, and finish; whether no tracker failed."""
+    def finish(self, record: Record, pictures: bool = True) -> bool:
+        """Log what remains, the figures and the metrics, and finish; whether no tracker failed.
+
+        pictures: whether figures are drawn, in a fifth of a second each, beside their numbers.
+        """
         if self._not_started or self._logs:
-            return guarded("all", lambda: self._finish(record)) and len(self._logs) == self._asked
+            succeeded = guarded("all", lambda: self._finish(record, pictures))
+            return succeeded and len(self._logs) == self._asked
         return not self._asked
 
     def _log_new(
@@ -111,34 +119,45 @@ class Tracking:
         spending: Callable[[], Spending],
         history: Mapping[str, list],
         measured: Mapping[str, list],
+        steps: int,
     ) -> None:
         self._start(lambda: spending().terms)
-        held_out = self._info.config.get("validation") is not None
-        rows = list(_by_step(measured, "validation" if held_out else "test"))
+        groups = self._groups if "tested/loss" in measured else ()
+        rows = list(_by_step(measured, _split(self._info.config), groups))
         for step, numbers in rows[self._rows_logged :]:
             self._log(step, numbers)
         self._rows_logged = len(rows)
+        for step, numbers in sorted(self.curves.rows.items()):
+            if self._curves_logged < step <= steps:
+                self._log(step, numbers)
+        self._curves_logged = steps
         epochs = len(history["train/loss"])
         by_epoch = {**history, **_columns(measured, "epoch/")}
         for epoch in range(self._epochs_logged, epochs):
-            steps = spending().steps_per_epoch * (epoch + 1)
+            end = spending().steps_per_epoch * (epoch + 1)
             numbers = {name: values[epoch] for name, values in by_epoch.items()}
-            self._log(steps, {"epoch": epoch + 1} | numbers | spending().after(steps))
+            self._log(end, {"epoch": epoch + 1} | numbers | spending().after(end))
         self._epochs_logged = epochs
 
-    def _finish(self, record: Record) -> None:
+    def _finish(self, record: Record, pictures: bool) -> None:
         self._start(lambda: legend([released(record, record.statement)]))
         if record.history:
             spending = functools.cache(lambda: recorded_spending(record))
-            self._log_new(spending, record.history, record.diagnostics)
+            steps = record.privacy["steps"]
+            self._log_new(spending, record.history, record.diagnostics, steps)
         if record.calibration:
             # Imported here because it imports pandas, which takes half a second.
             from dpbench.figures.reliability import reliability_picture, reliability_points
 
             points = reliability_points({record.config["choices"]["method"]: [record]})
-            png = reliability_picture(points, f"Reliability on the {_split(record)} set")
+            title = f"Reliability on the {_split(record.config)} set"
+            png = reliability_picture(points, title) if pictures else None
             self._for_each_log(lambda log: log.figure("reliability", png, points))
         self._for_each_log(lambda log: log.finish(record))
+
+    @functools.cached_property
+    def _groups(self) -> tuple[str, ...]:
+        return group_names(self._info.config)
 
     def _start(self, terms: Callable[[], str]) -> None:
         if not self._not_started:
@@ -190,27 +209,32 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
         return False
 
 
-def _by_step(diagnostics: Mapping[str, list], split: str) -> Iterator[tuple[int, dict[str, float]]]:
+def _by_step(
+    diagnostics: Mapping[str, list], split: str, groups: Sequence[str]
+) -> Iterator[tuple[int, dict[str, float]]]:
     """The measured steps with their values, under the names that the metrics of the end have.
 
-    split: test or validation. Curves of groups keep theirs, which have numbers for groups.
+    split: test or validation. groups: their names in the order of their numbers.
     """
     columns = _columns(diagnostics, "step/", "tested/", "trained/")
-    names = {name: _as_metric(name, split) for name in columns}
+    names = {name: _as_metric(name, split, groups) for name in columns}
     for row, step in enumerate(diagnostics.get("step", [])):
         yield step, {names[name]: column[row] for name, column in columns.items()}
 
 
-def _as_metric(name: str, split: str) -> str:
+def _as_metric(name: str, split: str, groups: Sequence[str]) -> str:
+    """The metric of a column, for a group under its name; other columns keep their name."""
     kind, _, rest = name.partition("/")
-    renamed = {"tested": split, "trained": "train_set"}
-    return name if "/" in rest or kind not in renamed else f"{renamed[kind]}/{rest}"
+    metric, _, number = rest.partition("/")
+    if kind not in ("tested", "trained") or (number and number not in map(str, range(len(groups)))):
+        return name
+    of_group = f"/{groups[int(number)]}" if number else ""
+    return f"{split if kind == 'tested' else 'train_set'}/{metric}{of_group}"
 
 
 def _columns(diagnostics: Mapping[str, list], *prefixes: str) -> dict[str, list]:
     return {name: column for name, column in diagnostics.items() if name.startswith(prefixes)}
 
 
-def _split(record: Record) -> str:
-    held_out = any(name.startswith("validation/") for name in record.metrics)
-    return "validation" if held_out else "test"
+def _split(config: dict) -> str:
+    return "test" if config.get("validation") is None else "validation"

@@ -27,7 +27,14 @@ from dpbench.system.errors import print_message
 from dpbench.system.interrupts import between_steps
 from dpbench.system.memory import check_measurable
 from dpbench.training.checkpoints import Checkpoints
-from dpbench.training.evaluation import evaluate, noisy_score, target_losses, warn_of_empty_groups
+from dpbench.training.curves import tenths
+from dpbench.training.evaluation import (
+    evaluate,
+    noisy_score,
+    target_losses,
+    tested,
+    warn_of_empty_groups,
+)
 from dpbench.training.loop import Training
 from dpbench.training.plan import Plan, plan, privacy_statement
 from dpbench.training.progress import Progress
@@ -52,9 +59,9 @@ def fit(
     status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
     and its ledger has all planned steps, which covers when it ended. quiet: no progress bar.
     checkpoints: where to resume from and to save to, if anywhere; the record does not depend on
-    interruptions. tracking: logs every epoch. save: called with the trained model, at the
-    parameters it is evaluated at, and the record; if it fails or is interrupted, as the evaluation
-    may be, there is a checkpoint to go on from.
+    interruptions. tracking: logs every epoch and, with curves, every tenth of the run. save: called
+    with the trained model, at the parameters it is evaluated at, and the record; if it fails or is
+    interrupted, as the evaluation may be, there is a checkpoint to go on from.
     """
     planned = plan(run)
     device = pick_device(run.device)
@@ -67,7 +74,7 @@ def fit(
     training = _resumed(run, lambda: start_training(run, planned, data, copy(usage)), checkpoints)
     if training.steps_done and not quiet:
         print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
-    _train(run, training, quiet, checkpoints, tracking)
+    _train(run, training, data, quiet, checkpoints, tracking)
     with _kept(run, training, checkpoints), training.evaluated():
         record = _record(run, planned, training, data, device, code)
         if save:
@@ -160,6 +167,7 @@ def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | 
 def _train(
     run: Run,
     training: Training,
+    data: Data,
     quiet: bool,
     checkpoints: Checkpoints | None,
     tracking: Tracking | None,
@@ -167,6 +175,9 @@ def _train(
     """Take all remaining steps."""
     resume_conditions = _checkpoint_conditions(run, training)
     folder = checkpoints.folder if checkpoints else None
+    measured_after = tenths(training.plan.steps) if tracking and tracking.with_curves else set()
+    if tracking:
+        tracking.curves.resume(training.steps_done)
     progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done, folder)
 
     @functools.cache
@@ -178,8 +189,11 @@ def _train(
             progress.advance()
             if training.between_epochs:
                 progress.show_loss(training.history["train/loss"][-1])
-                if tracking:
-                    tracking.end_of_epoch(spending, training.history, training.measured)
+            step = training.steps_done
+            if tracking and step in measured_after:
+                tracking.curves.add(step, tested(run, training, data))
+            if tracking and (training.between_epochs or step in measured_after):
+                tracking.update(spending, training.history, training.measured, step)
             if checkpoints and checkpoints.due():
                 checkpoints.save(training.state_dict(), resume_conditions)
             if interrupted():

@@ -20,6 +20,7 @@ from dpbench.training.tracking import NOT_COVERED, Spending, Tracking, log_table
 
 RUNS = "dpbench.execution.load_or_run"
 SMALL = ["epochs=3", "model=logistic", "batch_size=512"]
+BY_EPOCH = "tracker_curves=false"
 
 
 class Notes:
@@ -44,7 +45,7 @@ class Notes:
         self._note("log", step, numbers)
 
     def figure(self, name, png, points):
-        self._note("figure", name, png[:4], list(points))
+        self._note("figure", name, png and png[:4], list(points))
 
     def finish(self, record):
         self._note("finish", record)
@@ -62,7 +63,8 @@ def tell(monkeypatch, tmp_path):
 
     def make(tracker, *overrides):
         monkeypatch.setattr(RunConfig, "trackers", {"notes": tracker})
-        return load(load_or_run(run_config([*SMALL, f"results_dir={tmp_path}", *overrides])))
+        small = [*SMALL, BY_EPOCH, f"results_dir={tmp_path}"]
+        return load(load_or_run(run_config([*small, *overrides])))
 
     return make
 
@@ -141,6 +143,68 @@ def test_curves_of_accuracy_calibration_and_groups_are_told_while_the_run_goes_o
 
 
 @pytest.mark.slow
+def test_the_metrics_of_the_end_are_told_at_each_tenth_and_change_nothing(tell):
+    alone = tell(Notes(), "epochs=8", "ema_decay=0.9")
+    notes = Notes()
+    record = tell(notes, "epochs=8", "ema_decay=0.9", "tracker_curves=true", "again=true")
+    told = [(step, numbers) for duty, step, *rest in notes.calls if duty == "log"
+            for numbers in rest if "test/ece" in numbers]  # fmt: skip
+    assert record.privacy["steps"] == 24
+    assert [step for step, _ in told] == [3, 5, 8, 10, 12, 15, 17, 20, 22]
+    measured = {name for name in record.metrics if name.startswith("test/")}
+    assert all(numbers.keys() == measured for _, numbers in told)
+    assert {"test/mce", "test/accuracy/3"} < measured
+    for part in ("metrics", "history", "diagnostics", "privacy", "calibration"):
+        assert repr(getattr(record, part)) == repr(getattr(alone, part))
+
+
+@pytest.mark.slow
+def test_before_a_private_temperature_is_fitted_metrics_are_told_as_those_without_it(tell):
+    notes = Notes()
+    tell(notes, *TEMPERED, "tracker_curves=true")
+    told = [numbers for duty, _, *rest in notes.calls if duty == "log" for numbers in rest]
+    curves = [numbers for numbers in told if "test/loss" in numbers]
+    assert len(curves) > 3
+    assert all("test/ece_unscaled" in n and "test/ece" not in n for n in curves)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("curves", ["diagnostics=curves", "tracker_curves=true"])
+def test_a_curve_has_the_name_of_its_metric(curves, tell, table, tmp_path, monkeypatch):
+    live, later = Notes(), Notes()
+    record = tell(live, *table, curves)
+    monkeypatch.setattr(RunConfig, "trackers", {"notes": later})
+    track([f"results_dir={tmp_path}"])
+    for notes in (live, later):
+        told = {name for row in rows_of(notes).values() for name in row if "test" in name}
+        assert told <= record.metrics.keys()
+        assert {"test/accuracy/woman", "test/accuracy/man", "test/mce"} <= told
+    if curves == "diagnostics=curves":
+        last = rows_of(live)[record.privacy["steps"]]
+        assert last["test/accuracy/woman"] == record.metrics["test/accuracy/woman"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """A table of people, whose first group by number is not the first by name or size."""
+    rows = [f"{i % 7},{'woman' if i % 3 else 'man'},{(i // 2) % 2}" for i in range(90)]
+    (tmp_path / "people.csv").write_text("\n".join(["age,sex,y", *rows, ""]))
+    return ["dataset=csv", f"dataset.file={tmp_path / 'people.csv'}", "dataset.target=y",
+            "dataset.group=sex", "batch_size=16", "epochs=1"]  # fmt: skip
+
+
+def test_metrics_of_one_s_own_data_are_told_only_at_the_end_unless_asked_for(table):
+    assert run_config([]).tracks_curves
+    assert run_config(["dataset=digits_unbalanced"]).tracks_curves
+    assert not run_config(table).tracks_curves
+    assert run_config([*table, "tracker_curves=true"]).tracks_curves
+    assert not run_config(["diagnostics=curves"]).tracks_curves
+    assert run_config(["tracker_curves=true"]).digest == run_config([]).digest
+    with pytest.raises(UserError, match="tracker_curves"):
+        run_config(["tracker_curves=often"])
+
+
+@pytest.mark.slow
 def test_epochs_of_diagnostics_are_told_with_their_epoch(tell):
     notes = Notes()
     record = tell(
@@ -184,6 +248,9 @@ def test_a_finished_record_is_told_like_its_run(overrides, tell, tmp_path, monke
     one, other = rows_of(live), rows_of(later)
     assert one.keys() == other.keys()
     assert all(one[step] == pytest.approx(other[step], nan_ok=True) for step in one)
+    # Ten thousand pictures would take half an hour, and trackers draw from the numbers.
+    ((_, png, _),) = [told for duty, *told in later.calls if duty == "figure"]
+    assert png is None
 
 
 def test_records_are_selected_by_their_settings_and_logged_once(tell, tmp_path, monkeypatch):
@@ -244,7 +311,7 @@ def test_a_failing_tracker_does_not_affect_the_others(monkeypatch, tmp_path):
     both = {"broken": Notes(fails_at="start"), "sound": sound}
     monkeypatch.setattr(RunConfig, "trackers", both)
     with pytest.warns(UserWarning, match="tracker=broken failed"):
-        load_or_run(run_config([*SMALL, f"results_dir={tmp_path}"]))
+        load_or_run(run_config([*SMALL, BY_EPOCH, f"results_dir={tmp_path}"]))
     assert sound.duties() == ["start", *["log"] * 3, "figure", "finish"]
 
 
@@ -263,9 +330,9 @@ def test_a_run_that_goes_on_is_told_from_its_beginning():
     tracking = Tracking({"notes": notes}, info)
     spending = Spending(Ledger(), Ledger(), 1e-5, None, steps_per_epoch=7, terms="")
     history = {"train/loss": [3.0, 2.0, 1.0]}
-    tracking.end_of_epoch(lambda: spending, history, {})
+    tracking.update(lambda: spending, history, {}, 21)
     history["train/loss"].append(0.5)
-    tracking.end_of_epoch(lambda: spending, history, {})
+    tracking.update(lambda: spending, history, {}, 28)
     told = [(step, n["epoch"], n["train/loss"]) for duty, step, *rest in notes.calls
             if duty == "log" for n in rest]  # fmt: skip
     assert told == [(7 * epoch, epoch, loss) for epoch, loss in enumerate([3.0, 2.0, 1.0, 0.5], 1)]
@@ -279,7 +346,7 @@ def table_of(folder):
 @pytest.fixture
 def tracked(tmp_path):
     """A run that is put away after each step, and the table that it leaves when nothing ends it."""
-    small = [*SMALL, "method=sgd", "checkpoint_minutes=1e-9", "tracker=csv"]
+    small = [*SMALL, "method=sgd", "checkpoint_minutes=1e-9", "tracker=csv", "tracker_curves=true"]
     load_or_run(run_config([*small, f"results_dir={tmp_path / 'whole'}"]))
     return [*small, f"results_dir={tmp_path / 'ended'}"], table_of(tmp_path / "whole")
 

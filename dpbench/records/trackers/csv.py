@@ -43,9 +43,10 @@ class CsvLog:
         table.writerows({"step": step, **self.rows[step]} for step in sorted(self.rows))
         write_atomically(self.path, text.getvalue().encode())
 
-    def figure(self, name: str, png: bytes, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
         beside = self.path.with_name(f"{self.path.stem}-{name}")
-        write_atomically(beside.with_suffix(".png"), png)
+        if png:
+            write_atomically(beside.with_suffix(".png"), png)
         write_atomically(beside.with_suffix(".csv"), points.to_csv(index=False).encode())
 
     def finish(self, record: Record) -> None:

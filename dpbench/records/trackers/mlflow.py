@@ -75,10 +75,11 @@ class MlflowLog:
         for name, number in numbers.items():
             self._client.log_metric(self._run, _metric(name), number, now, step)
 
-    def figure(self, name: str, png: bytes, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
         from PIL import Image
 
-        self._client.log_image(self._run, Image.open(io.BytesIO(png)), f"{name}.png")
+        if png:
+            self._client.log_image(self._run, Image.open(io.BytesIO(png)), f"{name}.png")
         self._client.log_text(self._run, points.to_csv(index=False), f"{name}.csv")
 
     def finish(self, record: Record) -> None:

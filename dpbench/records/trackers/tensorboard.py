@@ -48,7 +48,9 @@ class TensorboardLog:
             self.writer.add_scalar(name, number, step)
         self.writer.flush()
 
-    def figure(self, name: str, png: bytes, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
+        if png is None:
+            return
         pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
         self.writer.add_image(name, pixels, dataformats="HWC")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from dpbench.config import buildable
 from dpbench.config.names import with_variant
 from dpbench.config.settings import NAMED_GROUPS, SCIENTIFIC, leaves, variant_of
 from dpbench.records.digest import digest, scientific
@@ -65,6 +66,16 @@ def run_info(
     )
 
 
+def group_names(config: dict) -> tuple[str, ...]:
+    """The names of the groups in the order of their numbers; none where the data set of a record
+    cannot be built."""
+    dataset = config["dataset"]
+    try:
+        return tuple(dataset.get("groups") or buildable.build("dataset", dataset).groups)
+    except UserError:
+        return ()
+
+
 def _own_settings(config: dict) -> list[str]:
     """The settings that are not those of the chosen options, such as lr=0.1."""
     options = {group: o for group, o in config["choices"].items() if group in SCIENTIFIC}
@@ -108,8 +119,8 @@ class Log(Protocol):
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """step: the number of steps done when the numbers were measured."""
 
-    def figure(self, name: str, png: bytes, points: "pd.DataFrame") -> None:
-        """A picture, and the numbers in it."""
+    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
+        """The numbers in a picture, and the picture if it was drawn."""
 
     def finish(self, record: Record) -> None:
         """Log the metrics and the privacy of the finished run, and close."""

@@ -44,8 +44,9 @@ class WandbTracker(Tracker):
 
     mode: offline, online, or disabled, in which nothing is tracked. Where one of the three is null,
     W&B's own variable of the environment (WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE) says it, else it
-    is dpbench, the user's own, and offline. Nothing about the machine, the code or the terminal is
-    recorded.
+    is dpbench, the user's own, and offline. Nothing about the code, the terminal or installed
+    packages is recorded, and of the machine only what W&B says of itself: its version, that of
+    Python, and the platform.
     """
 
     project: str | None = None
@@ -142,6 +143,7 @@ class WandbTracker(Tracker):
                 x_disable_meta=True,
                 x_disable_stats=True,
                 x_disable_machine_info=True,
+                x_save_requirements=False,
             ),
             **about,
         )
@@ -156,12 +158,12 @@ class WandbLog:
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         self._run.log({AXIS: step, **numbers})
 
-    def figure(self, name: str, png: bytes, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
         import wandb
         from PIL import Image
 
-        picture = wandb.Image(Image.open(io.BytesIO(png)))
-        self._run.log({name: picture, f"{name}/points": wandb.Table(dataframe=points)})
+        picture = {name: wandb.Image(Image.open(io.BytesIO(png)))} if png else {}
+        self._run.log({**picture, f"{name}/points": wandb.Table(dataframe=points)})
 
     def finish(self, record: Record) -> None:
         statement = released(record, record.privacy)

@@ -132,6 +132,8 @@ def test_a_run_is_kept_offline_under_its_digest(tracked, tmp_path):
     assert float(summary["test/accuracy"]) == record.metrics["test/accuracy"]
     assert json.loads(summary["ledger"]) == record.privacy["ledger"]
     assert any(key.startswith("reliability") for row in history for key in row)
+    (files,) = tmp_path.glob("tracking/wandb/offline-run-*/files")
+    assert {path.name for path in files.iterdir()} <= {"media", "config.yaml"}
     media = "tracking/wandb/offline-run-*/files/media"
     assert list(tmp_path.glob(f"{media}/images/reliability*"))
     (bins,) = tmp_path.glob(f"{media}/table/reliability/points*")
