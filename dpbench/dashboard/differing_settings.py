@@ -55,9 +55,11 @@ def value_of(settings: Mapping[str, object], key: str) -> object:
 
 def _left_out(config: dict) -> dict[str, object]:
     """The settings by dotted key that parts were given later and records leave out."""
-    added = {"method": ADDED_TO_METHOD.get(config["choices"]["method"], {})}
-    for group in ("dataset", "model"):
-        added[group] = ADDED_TO_PARTS.get((config.get(group) or {}).get("_target_"), {})
+    targets = {group: (config.get(group) or {}).get("_target_") for group in ("dataset", "model")}
+    added: dict[str, Mapping[str, object]] = {
+        "method": ADDED_TO_METHOD.get(config["choices"]["method"], {}),
+        **{group: ADDED_TO_PARTS.get(str(target), {}) for group, target in targets.items()},
+    }
     return {f"{group}.{key}": value for group, part in added.items() for key, value in part.items()}
 
 

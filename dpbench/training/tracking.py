@@ -127,9 +127,9 @@ class Tracking:
         for step, numbers in rows[self._rows_logged :]:
             self._log(step, numbers)
         self._rows_logged = len(rows)
-        for step, numbers in sorted(self.curves.rows.items()):
+        for step, metrics in sorted(self.curves.rows.items()):
             if self._curves_logged < step <= steps:
-                self._log(step, numbers)
+                self._log(step, metrics)
         self._curves_logged = steps
         epochs = len(history["train/loss"])
         by_epoch = {**history, **_columns(measured, "epoch/")}

@@ -203,8 +203,7 @@ class SweepTable:
         for column in self.columns:
             runs = self.runs.get((row, column))
             for name in self.layout.metrics:
-                is_measured = runs is not None and runs.measure(name)
-                text = _text(runs.mean(name), name) if is_measured else NO_VALUE
+                text = _text(runs.mean(name), name) if runs and runs.measure(name) else NO_VALUE
                 yield f"**{text}**" if row in self._best[column, name] else text
             yield self._epsilon(runs) if runs else NO_VALUE
             if self.tried:
