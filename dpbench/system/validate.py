@@ -191,7 +191,7 @@ def typed(what: str, value: object, hint: Any) -> None:
     A list may stand for a tuple, and any object with a protocol's members for that protocol.
     """
     if not fits(value, hint):
-        way = quoting_hint(what, value) if fits(_as_text(value), hint) else ""
+        way = quoting_hint(what, value) if fits(as_text(value), hint) else ""
         raise _refusal(what, in_words(hint) + _size_hint(value), value, way)
     _check_range(what, value, hint)
 
@@ -222,20 +222,22 @@ def _check_bounds(what: str, value: Any, kind: type, bounds: Any) -> None:
 def quoting_hint(what: str, value: object) -> str:
     """How a setting is written whose value is text that looks like a number, as the end of a
     sentence; "" for a value that looks like none."""
-    text = _as_text(value)
-    if (
-        value is None
-        or text == value
-        or len(written := json.dumps(text, ensure_ascii=False)) > MAX_QUOTED
-    ):
+    text = as_text(value)
+    return "" if value is None or text == value else quotes_hint(what, text)
+
+
+def quotes_hint(what: str, text: object) -> str:
+    """How a setting is written whose value is this text, as the end of a sentence."""
+    written = json.dumps(text, ensure_ascii=False)
+    if len(written) > MAX_QUOTED:
         return ""
     return f": text that looks like a number, true or null is quoted, as in '{what}={written}'"
 
 
-def _as_text(value: object) -> object:
+def as_text(value: object) -> object:
     """The value with its numbers and booleans as the texts that look like them."""
     if isinstance(value, list):
-        return [_as_text(part) for part in value]
+        return [as_text(part) for part in value]
     is_scalar = value is None or isinstance(value, bool | int | float)
     return json.dumps(value) if is_scalar and fits(value, bool | float | None) else value
 

@@ -8,7 +8,15 @@ import pandas as pd
 
 from dpbench.data.custom.column_types import plain
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import is_integer, one_of, quoted, quoting_hint, typed
+from dpbench.system.validate import (
+    as_text,
+    is_integer,
+    is_number,
+    one_of,
+    quoted,
+    quotes_hint,
+    typed,
+)
 
 TRAIN, NONE = "train", "none"
 REGRESSION = "regression"
@@ -95,12 +103,12 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
     target, group = named("target", settings["target"], known), settings["group"]
     groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
-    lists = {"group": tuple(named("group", name, known) for name in groups)}
+    lists = {"group": tuple(named("group", name, known, group is groups) for name in groups)}
     if len({*lists["group"]}) < len(groups):
         raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str | float])
-        lists[key] = tuple(named(key, name, known) for name in settings[key])
+        lists[key] = tuple(named(key, name, known, True) for name in settings[key])
     if target in lists["drop"]:
         raise UserError(f"dataset.target={target} cannot be dropped.")
     if settings["task"] == REGRESSION and target in lists["group"]:
@@ -112,12 +120,29 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     return columns
 
 
-def named(key: str, value: object, known: Collection[str]) -> str:
-    """The column that a setting names; a number stands for the column that is named so."""
+def named(key: str, value: object, known: Collection[str], one_of_several: bool = False) -> str:
+    """The column that a setting names; a number stands for the column that is named so.
+
+    one_of_several: whether the value is part of a list.
+    """
     what = f"dataset.{key}"
-    if not isinstance(value, str) and not is_integer(value) and str(value) not in known:
-        raise UserError(
-            f"{what} must name a column, got {quoted(value)}{quoting_hint(what, value)}; "
-            f"{nearest(str(value), known)}"
-        )
-    return one_of(what, str(value), known)
+    if isinstance(value, str) or str(value) in known:
+        return one_of(what, str(value), known)
+    meant = next((name for name in known if _is_read_as(name, value)), None)
+    if meant is None and is_integer(value):
+        return one_of(what, str(value), known)
+    text = as_text(value) if meant is None else meant
+    raise UserError(
+        f"{what} must name a column, got {quoted(value)}"
+        f"{quotes_hint(what, [text] if one_of_several else text)}; {nearest(str(text), known)}"
+    )
+
+
+def _is_read_as(name: str, value: object) -> bool:
+    """Whether a column's name is read as this number or truth value where it is not quoted."""
+    if isinstance(value, bool) or not is_number(value):
+        return name.lower() == str(value).lower()
+    try:
+        return float(name) == value
+    except ValueError:
+        return False
