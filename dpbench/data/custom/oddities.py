@@ -1,6 +1,7 @@
 """What is odd about the user's own tables, but may be meant: warned of, not refused."""
 
 import re
+import unicodedata
 import warnings
 from collections.abc import Iterable
 
@@ -9,6 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from dpbench.data.custom.columns import REGRESSION, Columns
+from dpbench.system.errors import MAX_LISTED
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted
 
@@ -25,6 +27,9 @@ CODE = re.compile(
     r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:zip(?:[\W_]?code)?|post(?:al)?[\W_]?code|plz|id)$"
 )
 """How the name of a column ends whose whole numbers are no amounts."""
+
+AROUND = " .'\"`´‘’“”„«»"
+"""What may stand around a category in one of its spellings."""
 
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
@@ -52,7 +57,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"with dataset.drop=[{column}].",
                 stacklevel=2,
             )
-    for column in frame.columns.difference(columns.drop, sort=False):
+    for column in frame:
         if not is_string_dtype(frame[column]):
             continue
         counts = frame[column][frame[column].isin(LIKE_MISSING)].value_counts()
@@ -106,14 +111,28 @@ def warn_of_unseen(
 
 
 def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categories") -> None:
-    """Warn of the first categories that differ only in case and in spaces. name: what has them."""
-    alike = grouped((" ".join(text.split()).casefold(), text) for text in sorted(categories))
-    if several := next((texts for texts in alike.values() if len(texts) > 1), None):
+    """Warn of all categories that are alike but for their spelling. name: what has them."""
+    alike = grouped((spelling(text), text) for text in sorted(categories))
+    if several := [" and ".join(map(told, texts)) for texts in alike.values() if len(texts) > 1]:
+        more = f", and {len(several) - MAX_LISTED} more" if len(several) > MAX_LISTED else ""
         warnings.warn(
-            f"{name} has {' and '.join(map(quoted, several))}, which are different {what}: spell "
-            "them alike if they are one.",
+            f"{name} has {'; '.join(several[:MAX_LISTED])}{more}, which are different {what}: "
+            "spell them alike if they are one.",
             stacklevel=2,
         )
+
+
+def spelling(text: object) -> str:
+    """What is alike in several spellings of one category: the text without case, quotes and full
+    stops around it, repeated spaces, and Unicode's forms of one letter."""
+    plain = unicodedata.normalize("NFKC", str(text).casefold())
+    return " ".join(plain.split()).strip(AROUND) or plain
+
+
+def told(category: object) -> str:
+    """A category as a message shows it, with the codes of characters that only look like others."""
+    composed = not isinstance(category, str) or unicodedata.is_normalized("NFC", category)
+    return quoted(category) if composed else ascii(category)
 
 
 def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:

@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import pandas as pd
+
 from dpbench.data.custom import csv_files, hub, oddities, table, texts
 from dpbench.data.custom.checksums import source_path, verified
 from dpbench.data.custom.columns import TestRows, columns_of
@@ -110,27 +113,34 @@ def _test_rows(count: int | None) -> dict[str, Any]:
 
 def _hub_table(settings: Settings) -> dict[str, Any]:
     rows = hub.read(settings)
-    test = TestRows(f"dataset.test_part={settings.get('test_part')}", rows.test or 0)
-    return _content(settings, rows) | _of_table(settings, hub.table(rows), settings["path"], test)
+    frame, test = hub.table(rows), _test(settings, rows)
+    return _content(settings, rows) | _of_table(settings, frame, settings["path"], test)
+
+
+def _test(settings: Settings, rows: hub.Rows) -> TestRows:
+    return TestRows(f"dataset.test_part={settings.get('test_part')}", rows.test or 0)
 
 
 def _hub_images(settings: Settings) -> dict[str, Any]:
     rows = hub.read(settings)
-    names, labels = hub.labels(rows.all, settings["target"])
+    names, labels = hub.labels(rows.all, target := settings["target"])
     hub.check_images(rows.all, settings["image"])
-    return _content(settings, rows) | _of_images(names, len(labels))
+    classes = pd.Series(np.array(names)[labels], name=target)
+    table.check_test_labels(classes, _test(settings, rows))
+    place = f"dataset.path={settings['path']}"
+    return _content(settings, rows) | _of_images(place, names, len(labels))
 
 
 def _folder(settings: Settings) -> dict[str, Any]:
     path = source_path("dataset.folder", settings["folder"], "folder")
     checksum, images = verified("dataset.folder", path, settings.get("checksum")), images_in(path)
     found = {"checksum": checksum, **_test_rows(images.test)}
-    oddities.warn_of_spellings(f"dataset.folder={path}", images.classes, "classes")
     warn_of_copies(images)
-    return found | _of_images(images.classes, len(images.files))
+    return found | _of_images(f"dataset.folder={path}", images.classes, len(images.files))
 
 
-def _of_images(names: list[str], rows: int) -> dict[str, Any]:
+def _of_images(place: str, names: list[str], rows: int) -> dict[str, Any]:
+    oddities.warn_of_spellings(place, names, "classes")
     return {"rows": rows, "classes": len(names), "groups": names}
 
 

@@ -1,7 +1,7 @@
 """The user's own tables: what of them is public, and what is refused."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,16 @@ from pandas.api.types import is_float_dtype, is_string_dtype
 
 from dpbench.data.custom.column_types import structure
 from dpbench.data.custom.columns import INDICATOR, REFUSE, REGRESSION, Columns, TestRows
-from dpbench.data.custom.oddities import FEW, warn_of_oddities
+from dpbench.data.custom.oddities import FEW, MOST_NAMED, spelling, told, warn_of_oddities
 from dpbench.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""
+
+CONTROL = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]"
+"""What a text cannot have that becomes a name of a group or of a class."""
 
 AMOUNTS = {
     "dates": re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?!\d)"),
@@ -59,6 +62,8 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         raise UserError(
             f"dataset.target={columns.target} is the same number in all rows of {name}."
         )
+    for label in columns.group if regression else columns.needed:
+        check_test_labels(frame[label], test, are_classes=label == columns.target)
     warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": groups}
@@ -79,6 +84,35 @@ def groups_of(frame: pd.DataFrame, columns: Columns, name: str) -> tuple[list[st
     return groups, numbers
 
 
+def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = True) -> None:
+    """UserError for classes or groups that test rows have in another spelling than training rows,
+    and for classes in other numbers or words."""
+    place = len(column) - test.number
+    trained, tested = (_distinct(part) for part in (column[:place], column[place:]))
+    unseen = [value for value in tested if value not in trained]
+    spellings = {*map(spelling, unseen)}
+    others = [value for value in trained if spelling(value) in spellings]
+    if not others and are_classes and _is_recoded(trained, tested):
+        others = [value for value in trained if value not in tested]
+    if unseen and others:
+        ours, theirs = (", ".join(map(told, part[:MOST_NAMED])) for part in (others, unseen))
+        raise UserError(
+            f"{test.name} has {theirs} in column {column.name}, which no training row has, and "
+            f"training rows have {ours}: write the same {'classes' if are_classes else 'groups'} "
+            "in both."
+        )
+
+
+def _is_recoded(trained: Sequence, tested: Sequence) -> bool:
+    """Whether classes of test rows are no others, but in other words or numbers: if none is a class
+    of training rows, or if both have two, or numbers that differ by one amount (0/1 and 1/2)."""
+    if {*trained}.isdisjoint(tested) or len(trained) == len(tested) == 2:
+        return True
+    if len(trained) != len(tested) or any(isinstance(value, str) for value in (*trained, *tested)):
+        return False
+    return len({new - old for old, new in zip(trained, tested, strict=True)}) == 1
+
+
 def _check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
@@ -91,6 +125,7 @@ def _check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRo
     unusable, incomplete = {}, columns.incomplete(frame)
     for column in frame:
         values = frame[column]
+        _check_readable(values, name, test)
         if column not in columns.categorical:
             _check_structure(values, columns, name)
         if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
@@ -123,6 +158,16 @@ def _unusable(
         f"{name} has no usable value in column {column} of {row}{others}: complete the row, or "
         f"{remove}; the file may also be truncated."
     )
+
+
+def _check_readable(column: pd.Series, name: str, test: TestRows) -> None:
+    """UserError for texts with control characters, such as NUL, that no name may have."""
+    if is_string_dtype(column) and (controlled := column.str.contains(CONTROL, na=False)).any():
+        place = int(np.flatnonzero(controlled)[0])
+        raise UserError(
+            f"column {column.name} of {name} has {quoted(column.iloc[place])} in "
+            f"{test.row(place, len(column))}, with a control character: remove it from the data."
+        )
 
 
 def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:
@@ -179,13 +224,18 @@ def _has_fractions(column: pd.Series) -> bool:
 
 def distinct(column: pd.Series, name: str) -> list:
     """The distinct values of a column, sorted, without that of no value; UserError for too many."""
-    values = column.dropna().unique().tolist()
+    values = _distinct(column)
     if len(values) > MAX_CATEGORIES:
         raise UserError(
             f"column {column.name} of {name} has {len(values)} different values, and a column may "
             f"have at most {MAX_CATEGORIES} categories: leave it out with dataset.drop, or, if it "
             "is a target of numbers, set dataset.task=regression."
         )
+    return values
+
+
+def _distinct(column: pd.Series) -> list:
+    values = column.dropna().unique().tolist()
     return sorted(values, key=lambda value: (isinstance(value, str), value))
 
 

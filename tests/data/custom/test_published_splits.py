@@ -62,9 +62,84 @@ def test_a_test_file_of_the_training_rows_is_refused(halves):
 
 def test_a_class_that_only_test_rows_have_is_warned_of(halves):
     first, last, frame = halves
-    frame[50:].assign(rich="very").to_csv(last, index=False)
+    frame[50:].assign(rich=["very", *["yes", "no", "very"] * 3]).to_csv(last, index=False)
     with pytest.warns(UserWarning, match="^no training row has the class very of column rich, whi"):
         loaded(settings(first, f"dataset.test_file={last}"))
+
+
+SPELT_OTHERWISE = {
+    "full stops": (("<=50K", ">50K"), ("<=50K.", ">50K."), "'<=50K', '>50K'", "'<=50K.', '>50K.'"),
+    "one full stop": (("no", "yes"), ("no", "yes."), "'yes'", "'yes.'"),
+    "case": (("no", "yes"), ("No", "YES"), "'no', 'yes'", "'No', 'YES'"),
+    "spaces": (("no", "yes"), ("no ", "yes"), "'no'", "'no '"),
+    "quotes": (("no", "yes"), ("'no'", "yes"), "'no'", "\"'no'\""),
+    "letters": (("caf\xe9", "yes"), ("cafe\u0301", "yes"), "'caf\xe9'", "'cafe\\u0301'"),
+    "numbers from 1": ((0, 1), (1, 2), "0", "2"),
+    "numbers of both signs": ((0, 1), (-1, 1), "0", "-1"),
+    "numbers for words": (("no", "yes"), (0, 1), "'no', 'yes'", "'0', '1'"),
+    "another word": (("no", "yes"), ("no", "oui"), "'yes'", "'oui'"),
+}
+
+
+@pytest.mark.parametrize(
+    ("trained", "tested", "ours", "theirs"), SPELT_OTHERWISE.values(), ids=SPELT_OTHERWISE
+)
+def test_classes_that_test_rows_spell_otherwise_are_refused_with_both_spellings(
+    halves, trained, tested, ours, theirs
+):
+    first, last, frame = halves
+    for path, part, labels in ((first, frame[:50], trained), (last, frame[50:], tested)):
+        names = dict(zip(("no", "yes"), labels, strict=True))
+        part.assign(rich=part["rich"].map(names)).to_csv(path, index=False)
+    with pytest.raises(UserError) as told:
+        compose(settings(first, f"dataset.test_file={last}"))
+    said = str(told.value)
+    assert f"last.csv has {theirs} in column rich, which no training row has, and" in said
+    assert said.endswith(f"training rows have {ours}: write the same classes in both.")
+
+
+def test_ten_digits_from_0_and_from_1_are_refused(halves):
+    first, last, frame = halves
+    frame[:50].assign(rich=[*range(10)] * 5).to_csv(first, index=False)
+    frame[50:].assign(rich=[*range(1, 11)]).to_csv(last, index=False)
+    with pytest.raises(UserError, match=r"has 10 in column rich, .* training rows have 0: write"):
+        compose(settings(first, f"dataset.test_file={last}"))
+    frame[50:].assign(rich=[*range(8), 8, 10]).to_csv(last, index=False)
+    with pytest.warns(UserWarning, match="hardly any rows: 10 "):
+        compose(settings(first, f"dataset.test_file={last}"))
+
+
+def test_groups_that_test_rows_spell_otherwise_are_refused_and_other_groups_are_not(halves):
+    first, last, frame = halves
+    words = settings(first, f"dataset.test_file={last}", "dataset.group=sex")
+    frame[50:].assign(sex=frame["sex"].str.upper()).to_csv(last, index=False)
+    with pytest.raises(
+        UserError, match=r"has 'F', 'M' in column sex, .*'f', 'm': write the same gr"
+    ):
+        compose(words)
+    frame[50:].assign(sex="x").to_csv(last, index=False)
+    assert compose(words)["dataset"]["groups"] == ["f", "m", "x"]
+
+
+@pytest.mark.data
+def test_income_in_the_original_files_of_adult_is_refused(data_folder, tmp_path):
+    """The labels of its test file end in full stops."""
+    from dpbench.data.adult import COLUMNS
+
+    for name in ("adult.data", "adult.test"):
+        lines = (data_folder / "adult" / name).read_text().splitlines()
+        complete = [line for line in lines if line.count(",") == 14 and "?" not in line]
+        (tmp_path / name).write_text("\n".join([",".join(COLUMNS), *complete[:500]]))
+    test = f"dataset.test_file={tmp_path / 'adult.test'}"
+    with pytest.raises(
+        UserError, match=r"adult\.test has '<=50K\.', '>50K\.' in .*'<=50K', '>50K'"
+    ):
+        compose(settings(tmp_path / "adult.data", test, "dataset.target=income"))
+    (tmp_path / "adult.test").write_bytes((data_folder / "adult" / "adult.test").read_bytes())
+    with pytest.raises(
+        UserError, match=r"^dataset\.test_file=.*than the first line, which has to ha"
+    ):
+        compose(settings(tmp_path / "adult.data", test, "dataset.target=income"))
 
 
 def test_a_category_that_only_test_rows_have_is_warned_of(halves):
@@ -118,7 +193,9 @@ def test_a_test_file_with_other_columns_is_refused(halves):
 
 def test_older_settings_have_none_of_these_keys(people):
     part = scientific(compose(settings(people)))["dataset"]
-    assert part.keys().isdisjoint({"test_file", "test_checksum", "test_rows", "missing", "text"})
+    assert part.keys().isdisjoint(
+        {"test_file", "test_checksum", "test_rows", "missing", "text", "quotes", "large"}
+    )
 
 
 @pytest.mark.slow
