@@ -95,14 +95,18 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 """The same for single methods, where other methods have always had the setting."""
 
 _TO_ROWS: dict[str, object] = {"test_rows": None}
-_TO_TABLES = {**_TO_ROWS, "missing": "refuse"}
+_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False}
 
 ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.adult.Adult": {"group": "sex"},
     "dpbench.data.dutch.Dutch": {"group": "sex"},
     "dpbench.data.custom.image_rows.HubImages": {**_TO_ROWS, "test_part": None},
     "dpbench.data.custom.image_rows.ImageFolder": _TO_ROWS,
-    "dpbench.data.custom.table_rows.CsvFile": {**_TO_TABLES, "test_checksum": None},
+    "dpbench.data.custom.table_rows.CsvFile": {
+        **_TO_TABLES,
+        "test_checksum": None,
+        "quotes": "double",
+    },
     "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
     "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
     "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
@@ -119,10 +123,10 @@ which it grows without bound."""
 PATHS = {
     "model": ("weights",),
     "features": ("weights",),
-    "dataset": ("file", "test_file", "folder", "path", "tokenizer"),
+    "dataset": ("file", "test_file", "folder", "path", "tokenizer", "large"),
 }
-"""Settings that are paths, by group. They are in neither digest nor record if the checksum of what
-they name is a setting beside them."""
+"""Settings that are paths, and what may be read from there, by group. They are in neither digest
+nor record if the checksum of what they name is a setting beside them."""
 
 
 DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu)(:\d{1,3})?")

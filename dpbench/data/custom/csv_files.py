@@ -1,28 +1,44 @@
 """The user's own CSV files: their rows, and those of a test file of the publisher's own."""
 
+import csv
 import functools
+import lzma
 import warnings
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from tarfile import TarError
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import pandas as pd
 from pandas.api.types import is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.data.custom.checksums import source_path, verified
+from dpbench.data.custom.columns import NONE
+from dpbench.data.custom.quotes import NO_QUOTES, QUOTE, TAB, Lines, joined_lines, swallowed
+from dpbench.data.custom.sizes import size_of, unpacked
 from dpbench.system.errors import UserError, first_line
-from dpbench.system.validate import quoted
+from dpbench.system.validate import boolean, one_of, quoted
 
-TAB, SPELLED_TAB = "\t", r"\t"
+SPELLED_TAB = r"\t"
 SEPARATORS = (TAB, ";", "|", ",")
 """The usual separators, the least common in names first."""
 
 LONGEST_HEAD = 65_536
-"""The most characters of a first line that are searched for a separator."""
+"""The most bytes of a line that are searched for a separator."""
 
 OTHER_FORMATS = (".arrow", ".json", ".jsonl", ".ndjson", ".parquet")
 """The endings of tables that dataset=hub reads."""
+
+SPREADSHEETS = (".numbers", ".ods", ".xls", ".xlsb", ".xlsm", ".xlsx")
+
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
+"""What is raised for a damaged file, packed or not."""
+
+DOUBLE = "double"
+"""Values may be in double quotes."""
 
 
 class CsvRows(NamedTuple):
@@ -69,34 +85,52 @@ def _verified_csv(
 ) -> tuple[pd.DataFrame, str]:
     path = source_path(f"dataset.{key}", settings[key], "file")
     found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
-    return read_csv(path, settings["separator"], texts), found
+    return read_csv(settings, key, path, texts), found
 
 
-def read_csv(path: Path, separator: object, texts: tuple[str, ...] = ()) -> pd.DataFrame:
+def read_csv(
+    settings: Mapping[str, Any], key: str, path: Path, texts: tuple[str, ...] = ()
+) -> pd.DataFrame:
     """The rows of a CSV file, whose columns `texts` are texts; UserError for a file that is not
-    one."""
+    one. key: the setting that names it."""
+    separator, quotes = settings["separator"], settings.get("quotes", DOUBLE)
     character = TAB if separator == SPELLED_TAB else separator
     if not isinstance(character, str) or len(character) != 1:
         raise UserError(
             f"dataset.separator must be one character, such as ',', or '{SPELLED_TAB}' for a tab, "
             f"got {quoted(separator)}."
         )
+    one_of("dataset.quotes", quotes, (DOUBLE, NONE))
+    may_be_large = boolean("dataset.large", settings.get("large", False))
+    file = _File(f"dataset.{key}={path}", path, character, quotes)
     status = path.stat()
-    frame = _read(path, character, texts, status.st_size, status.st_mtime_ns)
+    frame, joined = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
     if len(frame.columns) == 1:
-        other = _other_separator(path, character) or ";"
+        other = _other_separator(file) or ";"
         raise UserError(
             f"{path.name} has a single column, {quoted(frame.columns[0])}: set the separator of "
             f"its values, for instance {_setting_of(other)}."
         )
+    if joined and settings.get("rows") is None:
+        raise swallowed(file.what, len(frame), joined)
     return frame
 
 
-def _other_separator(path: Path, separator: str) -> str:
-    """A separator that the first line has, and is not the given one; "" if there is none."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        head = lines.readline(LONGEST_HEAD)
-    return next((other for other in SEPARATORS if other != separator and other in head), "")
+class _File(NamedTuple):
+    """A CSV file. what: the setting that names it; separator, quotes: see `CsvFile`."""
+
+    what: str
+    path: Path
+    separator: str
+    quotes: str
+
+
+def _other_separator(file: _File) -> str:
+    """A separator that both of the first lines have, and is not the given one; "" without one."""
+    with unpacked(file.path) as stream:
+        head = [stream.readline(LONGEST_HEAD).decode(errors="replace") for _ in range(2)]
+    others = (other for other in SEPARATORS if other != file.separator)
+    return next((other for other in others if all(other in line for line in head if line)), "")
 
 
 def _setting_of(separator: str) -> str:
@@ -105,13 +139,24 @@ def _setting_of(separator: str) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _read(path: Path, separator: str, as_text: tuple[str, ...], *_: int) -> pd.DataFrame:
-    """The rows, cached until the file changes: its settings and its data are read separately."""
+def _read(
+    file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int
+) -> tuple[pd.DataFrame, Lines | None]:
+    """The rows, and lines that seem to be several; cached until the file changes: its settings and
+    its data are read separately."""
+    read = functools.partial(
+        pd.read_csv,
+        file.path,
+        sep=file.separator,
+        skipinitialspace=True,
+        index_col=False,
+        quoting=csv.QUOTE_NONE if file.quotes == NONE else csv.QUOTE_MINIMAL,
+    )
     with warnings.catch_warnings(action="error", category=ParserWarning):
-        read = functools.partial(
-            pd.read_csv, path, sep=separator, skipinitialspace=True, index_col=False
-        )
         try:
+            size = size_of(file.path, file.separator, whole=may_be_large)
+            if not may_be_large:
+                size.check(file.what)
             frame, names = read(low_memory=False), read(header=None, nrows=1, dtype=str).iloc[0]
             texts = [
                 number
@@ -122,31 +167,42 @@ def _read(path: Path, separator: str, as_text: tuple[str, ...], *_: int) -> pd.D
                 frame[frame.columns[texts]] = read(
                     usecols=texts, dtype=str, keep_default_na=False, na_values=[""]
                 )
-        except (EmptyDataError, ParserError, ParserWarning, ValueError, OSError) as error:
+        except (EmptyDataError, ParserError, ParserWarning, ValueError, *UNREADABLE) as error:
             raise UserError(
-                f"dataset.file={path} is not a table of values separated by {separator!r}: "
-                f"{_why(error, path, separator)}."
+                f"{file.what} is not a table of values separated by {file.separator!r}: "
+                f"{_why(error, file)}."
             ) from error
     if (repeated := names[names.duplicated() & names.notna()]).any():
         raise UserError(
-            f"dataset.file={path} has several columns named {quoted(repeated.iloc[0])}: "
+            f"{file.what} has several columns named {quoted(repeated.iloc[0])}: "
             "rename or remove all but one."
         )
-    return frame
+    may_join = file.quotes == DOUBLE and size.lines > len(frame) + 1
+    return frame, joined_lines(file.path, file.separator, frame) if may_join else None
 
 
-def _why(error: Exception, path: Path, separator: str) -> str:
+def _why(error: Exception, file: _File) -> str:
     """Why a file cannot be read, and the way out where it is known."""
-    if path.suffix.lower() in OTHER_FORMATS:
-        return f"read it by dataset=hub dataset.path={path.name}"
+    ending = file.path.suffix.lower()
+    if ending in OTHER_FORMATS:
+        return f"read it by dataset=hub dataset.path={file.path.name}"
+    if ending in SPREADSHEETS:
+        return "it is a spreadsheet; save it as CSV"
     if isinstance(error, UnicodeDecodeError):
         return "it is not UTF-8 text; save it as UTF-8"
     why = first_line(error, type(error).__name__).rstrip(".")
+    if isinstance(error, UNREADABLE):
+        return why
     if isinstance(error, ParserWarning):
-        why = "a row has more values than the first line has names"
-    if other := _other_separator(path, separator):
-        why = f"{why}; if {other!r} separates them, set {_setting_of(other)}"
-    return why
+        why = "a row has more values than the first line, which has to have their names"
+    if other := _other_separator(file):
+        return f"{why}; if {other!r} separates them, set {_setting_of(other)}"
+    return f"{why}; {NO_QUOTES}" if file.quotes == DOUBLE and _has_quotes(file.path) else why
+
+
+def _has_quotes(path: Path) -> bool:
+    with unpacked(path) as stream:
+        return any(QUOTE.encode() in line for line in stream)
 
 
 def _has_texts_read_as_missing(column: pd.Series) -> bool:

@@ -11,9 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dpbench.data.custom.checksums import checksum, files_of, verified
+from dpbench.data.custom.checksums import Files, checksum, files_of, verified
 from dpbench.data.custom.column_types import plain, structure
 from dpbench.data.custom.image_files import Named
+from dpbench.data.custom.quotes import NO_QUOTES, TAB, joined_lines, swallowed
+from dpbench.data.custom.sizes import Size
 from dpbench.data.fetch.library import library
 from dpbench.system.errors import Unavailable, UserError, first_line
 from dpbench.system.validate import one_of, quoted
@@ -53,7 +55,8 @@ def read(settings: Mapping[str, Any]) -> Rows:
     content_of(path, revision, settings.get("checksum"))
     place = Path(str(path)).expanduser()
     files = files_of(place) if place.exists() else ()
-    load = functools.partial(_load, str(place if place.exists() else path), revision, files)
+    name, may_be_large = str(place if place.exists() else path), settings.get("large")
+    load = functools.partial(_load, name, revision, files, may_be_large)
     (rows, parts), test_part = load(part), settings.get("test_part")
     if test_part is None:
         return Rows(rows, parts)
@@ -106,8 +109,10 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
 
 
 @functools.lru_cache(maxsize=4)
-def _load(place: str, revision: object, _: object, part: str) -> tuple[Any, Collection[str]]:
-    """A part of a data set, and the names of all its parts; `_` keeps the cache up to date."""
+def _load(
+    place: str, revision: object, files: Files, may_be_large: object, part: str
+) -> tuple[Any, Collection[str]]:
+    """A part of a data set, and the names of all its parts; `files` keep the cache up to date."""
     datasets = library("datasets", "dataset=hub")
     prefix, name = f"dataset.path={place} cannot be", place
     options: dict[str, object] = {}
@@ -116,6 +121,8 @@ def _load(place: str, revision: object, _: object, part: str) -> tuple[Any, Coll
     elif revision:
         options = {"revision": revision}
     try:
+        if not may_be_large:
+            _size_by_footers(files).check(f"dataset.path={place}")
         if any((Path(place) / file).is_file() for file in SAVED):
             return _saved(datasets.load_from_disk(place), part)
         if Path(place).is_dir():
@@ -131,6 +138,18 @@ def _load(place: str, revision: object, _: object, part: str) -> tuple[Any, Coll
     except Exception as error:  # the library raises its own errors, and those of its readers
         why = first_line(error.__cause__ or error, type(error).__name__).rstrip(".")
         raise UserError(f"{prefix} loaded with dataset.part={part}: {why}.") from error
+
+
+def _size_by_footers(files: Files) -> Size:
+    """The size of Parquet files, whose rows may be packed a thousandfold."""
+    parquet = library("pyarrow.parquet")
+    footers = [
+        parquet.read_metadata(path) for path, _, _ in files if path.suffix.lower() == ".parquet"
+    ]
+    columns = max((footer.num_columns for footer in footers), default=0)
+    groups = (f.row_group(place) for f in footers for place in range(f.num_row_groups))
+    size = sum(group.total_byte_size for group in groups)
+    return Size(sum(footer.num_rows for footer in footers), columns, size)
 
 
 def _check_all_read(folder: Path, builder: Any) -> None:
@@ -163,21 +182,38 @@ def _reader(file: Path) -> tuple[str, dict[str, object]]:
             f"dataset.path={file} is not a table that can be read: save it with one of the endings "
             f"{', '.join(READERS)}, or give the path of its folder."
         )
-    separator = {"sep": "\t"} if ending == ".tsv" else {}
+    separator = {"sep": TAB} if ending == ".tsv" else {}
     return READERS[ending], {"data_files": str(file), **separator}
 
 
-def table(rows: Rows) -> pd.DataFrame:
+def table(rows: Rows, settings: Mapping[str, Any]) -> pd.DataFrame:
     """Rows as a data frame, in which those that the library marks as unlabelled have no class.
 
-    Raises UserError for a single column.
+    Raises UserError for a single column, for a large table, unless settings allow it, and for a CSV
+    file in which quotes seem to join rows, unless settings have the number of rows.
     """
+    what = f"dataset.path={settings['path']}"
+    if not settings.get("large"):
+        Size(len(rows.all), len(rows.all.column_names), rows.all.data.nbytes).check(what)
     if len(rows.all.column_names) == 1:
         raise UserError(
             f"the table has a single column, {quoted(rows.all.column_names[0])}: save it with "
             "commas (.csv) or tabs (.tsv) between values, or read it by dataset=csv."
         )
-    return _without_unlabelled(rows.all.to_pandas(), rows.all.features)
+    frame = rows.all.to_pandas()
+    place = Path(settings["path"]).expanduser()
+    if settings.get("rows") is None and place.exists():
+        _check_quotes(what, files_of(place), frame)
+    return _without_unlabelled(frame, rows.all.features)
+
+
+def _check_quotes(what: str, files: Files, frame: pd.DataFrame) -> None:
+    for path, _, _ in files:
+        ending = path.suffix.lower()
+        if READERS.get(ending) == "csv" and (
+            joined := joined_lines(path, TAB if ending == ".tsv" else ",", frame)
+        ):
+            raise swallowed(what, len(frame), joined, f"read it by dataset=csv, and {NO_QUOTES}")
 
 
 def _without_unlabelled(frame: pd.DataFrame, features: Any) -> pd.DataFrame:

@@ -113,7 +113,7 @@ def _test_rows(count: int | None) -> dict[str, Any]:
 
 def _hub_table(settings: Settings) -> dict[str, Any]:
     rows = hub.read(settings)
-    frame, test = hub.table(rows), _test(settings, rows)
+    frame, test = hub.table(rows, settings), _test(settings, rows)
     return _content(settings, rows) | _of_table(settings, frame, settings["path"], test)
 
 

@@ -36,7 +36,8 @@ class TableRows(Rows):
 
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
     public constants, mean and standard deviation by column. It applies to the target of regression
-    too. features: their number.
+    too. features: their number. large: whether a table of more than a hundred million values is
+    read (`dpbench.data.custom.sizes`).
     """
 
     target: str | None
@@ -47,6 +48,7 @@ class TableRows(Rows):
     standardise: str | dict[str, list[float]] = field(hash=False)
     features: int | None
     missing: str = REFUSE
+    large: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -132,6 +134,7 @@ class TableRows(Rows):
 @dataclass(frozen=True, kw_only=True)
 class CsvFile(TableRows):
     """A CSV file with a line of column names. file: its path. separator: that of its values.
+    quotes: `double` if values may be in such quotes; `none`, and a quote is a character.
 
     test_file: another file with the test rows, and test_checksum: its checksum.
     text: one or two columns of text, which are then the only features; tokenizer: the folder of
@@ -140,6 +143,7 @@ class CsvFile(TableRows):
 
     file: str | None = None
     separator: str
+    quotes: str = csv_files.DOUBLE
     test_file: str | None = None
     test_checksum: str | None = None
     text: str | list[str] | None = field(default=None, hash=False)
@@ -196,4 +200,4 @@ class HubTable(TableRows):
     needs = "dataset.path=FOLDER, or NAME with dataset.revision=COMMIT, and dataset.target=COLUMN"
 
     def read(self) -> pd.DataFrame:
-        return hub.table(hub.read(vars(self)))
+        return hub.table(hub.read(vars(self)), vars(self))

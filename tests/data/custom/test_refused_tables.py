@@ -47,6 +47,26 @@ def test_a_separator_is_one_character_and_other_formats_are_told_their_reader(pe
         compose(asked)
 
 
+@pytest.mark.parametrize("ending", [".xlsx", ".XLS", ".ods"])
+def test_a_spreadsheet_is_told_its_format(people, ending):
+    path = people.with_suffix(ending)
+    path.write_bytes(b"PK\x03\x04\x14\0" + bytes(range(128, 256)))
+    with pytest.raises(UserError, match="it is a spreadsheet; save it as CSV"):
+        compose(settings(path))
+
+
+@pytest.mark.parametrize("name", ["1E5", "1_000", "+3", "TRUE", "NaN"])
+def test_a_column_that_is_named_like_a_number_is_told_in_quotes(people, name):
+    pd.read_csv(people).rename(columns={"rich": name, "age": "1.50"}).to_csv(people, index=False)
+    setting, dropped = f'dataset.target="{name}"', 'dataset.drop=["1.50"]'
+    with pytest.raises(UserError, match=f"'{re.escape(setting)}'"):
+        compose(settings(people, f"dataset.target={name}"))
+    assert compose(settings(people, setting))["dataset"]["target"] == name
+    with pytest.raises(UserError, match=f"'{re.escape(dropped)}'"):
+        compose(settings(people, setting, "dataset.drop=[1.5]"))
+    compose(settings(people, setting, dropped))
+
+
 @pytest.mark.parametrize(
     ("spoil", "sentence"),
     [
