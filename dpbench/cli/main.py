@@ -30,7 +30,7 @@ those of plug-ins, and in --config-dir DIR or hydra.searchpath=[DIR].
 
 Exit code: 0 if all is done, 1 if runs failed, your own code is refuted or an unexpected error
 occurred, 2 if the request was refused before any work, 130 after Ctrl-C, 143 after SIGTERM, 129
-after SIGHUP, 141 if the output was closed."""
+after SIGHUP, 140 after SIGUSR2, 141 if the output was closed."""
 
 
 HELP = {"-h", "--help", "help"}

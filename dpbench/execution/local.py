@@ -24,7 +24,7 @@ from dpbench.execution.launcher import Attempts, Failure, Outcome
 from dpbench.execution.run_config import RunConfig
 from dpbench.execution.worker import Worker, WorkerDied
 from dpbench.system.errors import show_warnings_as_messages
-from dpbench.system.interrupts import exit_sooner, listening
+from dpbench.system.interrupts import end_with, exit_sooner, listening
 
 GRACE = 10.0
 """Seconds for interrupted processes to finish their step and write a checkpoint."""
@@ -121,7 +121,7 @@ class Slot:
 def _serve(pipe: Connection, parent: int) -> None:
     """Execute the runs that the parent sends, until it closes the pipe."""
     exit_sooner()
-    _exit_with(parent)
+    end_with(parent)
     show_warnings_as_messages()
     with (
         listening((signal.SIGTERM,), quiet=True),
@@ -131,14 +131,3 @@ def _serve(pipe: Connection, parent: int) -> None:
         while True:
             run, wait = pipe.recv()
             pipe.send(attempt(run, wait))
-
-
-def _exit_with(parent: int) -> None:
-    """Exit once the parent is gone: the workers of a killed sweep must not go on training."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

@@ -1,15 +1,21 @@
-"""Runs on a Slurm cluster, by submitit, as array jobs whose tasks can be requeued."""
+"""Runs on a Slurm cluster, as array jobs whose tasks can be requeued."""
 
+import os
 import re
+import shlex
+import shutil
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.execution.attempt import attempt
-from dpbench.execution.launcher import Attempts, Failure, Outcome
+from dpbench.execution.array_job import ArrayJob, Job, Processes
+from dpbench.execution.launcher import Attempts, Outcome
 from dpbench.execution.run_config import RunConfig
-from dpbench.system.errors import UserError, show_warnings_as_messages
+from dpbench.execution.task import COMMAND, Tasks
+from dpbench.system.errors import UserError
 from dpbench.system.interrupts import hung_up
 from dpbench.system.validate import Count, Positive, Whole, one_of, quoted
 
@@ -27,6 +33,25 @@ SETTINGS_OF = {
     **{name: name for name in NAMES},
 }
 """The options of sbatch that are settings of the launcher, which `parameters` must not repeat."""
+
+WARNED = 90
+"""The most seconds before the time limit at which a task is told to write a checkpoint; Slurm may
+tell it a minute earlier."""
+
+SCRIPT = """\
+#!/bin/bash
+trap '' TERM USR2  # for the task, at whose end this script goes on
+{setup}
+srun --ntasks=1 --cpus-per-task={cpus} {command}
+code=$?
+if ((code == {stopped})); then
+    ((${{SLURM_RESTART_COUNT:-0}} < {requeues})) && exec scontrol requeue "$SLURM_JOB_ID"
+    echo "dpbench: out of time more often than launcher.requeues allows: raise launcher.minutes."
+fi
+exit $code
+"""
+"""The script of a task; a signal near the time limit, also at its start, ends it with the code
+`stopped`."""
 
 
 @dataclass(frozen=True)
@@ -71,85 +96,60 @@ class Slurm:
 
     @contextmanager
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts[RunConfig]]:
-        executor, submitted = self._executor(folder), []
+        if self.cluster == "slurm" and not shutil.which("sbatch"):
+            raise UserError(
+                "launcher=slurm found no sbatch: run the command on a login node of the cluster, "
+                "or try it here with launcher.cluster=local."
+            )
+        submitted: list[Job] = []
 
         def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
-            tasks = executor.map_array(SlurmTask(), runs, [wait] * len(runs))
-            submitted.extend(tasks)
-            yield from _outcomes(tasks)
+            tasks = Tasks.written(folder, runs, wait)
+            submitted.append(self._submitted(tasks))
+            yield from tasks.outcomes(submitted[-1].ended)
 
         try:
             yield attempts
         finally:
-            for task in submitted if not hung_up() else ():
-                if not task.done():
-                    task.cancel(check=False)
+            for job in submitted if not hung_up() else ():
+                job.cancel()
 
-    def _executor(self, folder: Path):
-        submitit = _submitit()
-        options = {"slurm_max_num_timeout": self.requeues} if self.cluster == "slurm" else {}
-        try:
-            executor = submitit.AutoExecutor(folder, self.cluster, **options)
-        except RuntimeError as error:
-            raise UserError(
-                "launcher=slurm found no sbatch: run the command on a login node of the cluster, "
-                "or try it here with launcher.cluster=local."
-            ) from error
-        executor.update_parameters(
-            name="dpbench",
-            timeout_min=self.minutes,
-            gpus_per_node=self.gpus,
-            cpus_per_task=self.cpus,
-            mem_gb=self.memory_gb,
-            slurm_partition=self.partition,
-            slurm_array_parallelism=self.at_once,
-            slurm_account=self.account,
-            slurm_qos=self.qos,
-            slurm_constraint=self.constraint,
-            slurm_setup=self.setup or None,
-            slurm_additional_parameters=self.parameters or None,
+    def _submitted(self, tasks: Tasks) -> Job:
+        script, number = tasks.folder / "script.sh", len(tasks.runs)
+        setup = "\n".join(self.setup)
+        command = (
+            f"{shlex.join([sys.executable, *COMMAND, str(tasks.folder)])} $SLURM_ARRAY_TASK_ID"
         )
-        return executor
+        if self.cluster == "local":
+            log = shlex.quote(f"{tasks.folder}/") + "$SLURM_ARRAY_TASK_ID.log"
+            script.write_text(f"exec >{log} 2>&1\n{setup}\nexec {command}\n")
+            return Processes(script, number, self.at_once)
+        settings = {"stopped": 128 + signal.SIGUSR2, "cpus": self.cpus, "requeues": self.requeues}
+        script.write_text(SCRIPT.format(setup=setup, command=command, **settings))
+        return ArrayJob(script, number, self.at_once, self._options(tasks))
+
+    def _options(self, tasks: Tasks) -> Iterator[str]:
+        """The options of sbatch."""
+        options = {
+            "job-name": "dpbench",
+            "chdir": os.getcwd(),
+            "output": tasks.log("%a"),
+            "open-mode": "append",
+            "time": self.minutes,
+            "signal": f"USR2@{min(WARNED, 15 * self.minutes)}",
+            "requeue": True,
+            "cpus-per-task": self.cpus,
+            "mem": f"{self.memory_gb * 1024:.0f}M",
+            "gpus-per-node": self.gpus or None,
+            **{name: getattr(self, name) for name in NAMES},
+            **self.parameters,
+        }
+        for key, value in options.items():
+            if value is not None and value is not False:
+                yield f"--{key}" if value is True else f"--{key}={value}"
 
 
 def _one_line(what: str, text: str) -> None:
     """UserError for text of several lines, which would be more than one option or command."""
     if not text.isprintable() or not text:
         raise UserError(f"{what} must be one line of text, got {quoted(text)}.")
-
-
-class SlurmTask:
-    """A run as a task, which resumes when it is requeued after its time limit."""
-
-    def __call__(self, run: RunConfig, wait: bool) -> Outcome:
-        show_warnings_as_messages()
-        return attempt(run, wait)
-
-    def checkpoint(self, run: RunConfig, wait: bool):
-        """The task to requeue; submitit calls the method of this name at the time limit."""
-        return _submitit().helpers.DelayedSubmission(self, run, wait)
-
-
-def _outcomes(tasks: Sequence) -> Iterator[tuple[int, Outcome]]:
-    indices = {task.job_id: index for index, task in enumerate(tasks)}
-    for task in _submitit().helpers.as_completed(tasks, poll_frequency=1):
-        yield indices[task.job_id], _outcome(task)
-
-
-def _outcome(task) -> Outcome:
-    try:
-        return task.result()
-    except Exception as error:
-        reason = f"task {task.job_id} of the cluster failed: see {task.paths.stderr}."
-        return Failure(reason, str(error))
-
-
-def _submitit():
-    try:
-        import submitit
-    except ImportError as error:
-        raise UserError(
-            "launcher=slurm needs submitit, which is not installed: pip install "
-            "'dpbench-suite[cluster]'."
-        ) from error
-    return submitit

@@ -1,7 +1,8 @@
 """Ctrl-C: the first one exits gracefully, the second one immediately.
 
-SIGTERM and SIGHUP are as the first one, however often they come: a group of processes is sent them
-more than once, and who loses patience sends SIGKILL.
+SIGTERM, SIGHUP and SIGUSR2, which Slurm sends before a time limit, are as the first one, however
+often they come: a group of processes is sent them more than once, and who loses patience sends
+SIGKILL.
 
 A command listens from its start. Outside `graceful_interrupts` there is nothing to clean up: the
 process prints one sentence and exits. Within it the first interrupt raises KeyboardInterrupt, or,
@@ -18,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -90,11 +92,12 @@ class Listener:
 
 _listener: Listener | None = None
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
+"""The signals that ask a process to exit."""
+
 
 @contextmanager
-def listening(
-    numbers: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), quiet: bool = False
-) -> Iterator[None]:
+def listening(numbers: tuple[int, ...] = SIGNALS, quiet: bool = False) -> Iterator[None]:
     """Listen to the signals, except for those that the parent process set to be ignored."""
     global _listener
     main = threading.current_thread() is threading.main_thread()
@@ -117,6 +120,17 @@ def listening(
 def hung_up() -> bool:
     """Whether this process ends because its terminal was closed: what runs elsewhere may go on."""
     return _listener is not None and _listener.first_signal == signal.SIGHUP
+
+
+def end_with(parent: int) -> None:
+    """Send this process SIGTERM once its parent is gone: nobody waits for what it does."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def exit_sooner() -> None:
@@ -190,15 +204,15 @@ def between_steps() -> Iterator[Callable[[], bool]]:
 
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
-    """Processes started within the context ignore Ctrl-C and the end of the terminal, which sends
-    both to all of them.
+    """Processes started within the context ignore Ctrl-C, the end of the terminal and SIGUSR2,
+    which are sent to all of them.
 
     Their parent decides when they exit.
     """
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # otherwise started later, which would unblock SIGINT
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGHUP})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*SIGNALS} - {signal.SIGTERM})
     try:
         yield
     finally:

@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 
 WITHOUT = f"""
 import sys
-sys.modules |= dict.fromkeys({[*EXTRAS, "optuna", "wandb", "tensorboard", "submitit", "mlflow"]})
+sys.modules |= dict.fromkeys({[*EXTRAS, "optuna", "wandb", "tensorboard", "mlflow"]})
 from dpbench.cli.main import main
 sys.argv = ["dpbench", *sys.argv[1:]]
 sys.exit(main())

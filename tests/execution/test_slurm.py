@@ -1,5 +1,6 @@
-"""The way to a cluster: through submitit's own stand-in for one, and through a false sbatch."""
+"""The way to Slurm: through processes in its place, and through false commands of its names."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -7,22 +8,21 @@ import pytest
 
 from dpbench.config.compose import compose
 from dpbench.config.search_path import as_overrides
+from dpbench.execution import array_job, task
 from dpbench.execution import sweep as sweeps
-from dpbench.execution.run_config import RunConfig, run_config
-from dpbench.execution.slurm import Slurm, SlurmTask
+from dpbench.execution.run_config import run_config
+from dpbench.execution.slurm import Slurm
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
 from tests.plugin_files import BROKEN_NET, write
 
 ROOT = Path(__file__).resolve().parents[2]
 
-pytest.importorskip("submitit", reason="the cluster extra brings it")
-
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd", "launcher=slurm"]
 
 
 @pytest.mark.slow
-def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(
+def test_a_sweep_in_processes_makes_its_records_and_lists_what_failed(
     plugin, tmp_path, monkeypatch
 ):
     write(plugin, {"clipworks/net.py": BROKEN_NET})
@@ -37,77 +37,108 @@ def test_a_sweep_through_submitit_makes_its_records_and_lists_what_failed(
     assert "seed=2 model=net: RuntimeError: out of layers" in said
 
 
-def test_a_task_out_of_time_hands_in_the_same_again():
-    run = RunConfig(("seed=3",), {})
-    again = SlurmTask().checkpoint(run, True)
-    assert isinstance(again.function, SlurmTask)
-    assert (again.args, again.kwargs) == ((run, True), {})
-
-
 @pytest.fixture
 def false_slurm(tmp_path, monkeypatch):
-    """Commands by the names of Slurm's, of which sbatch keeps the script; the folder."""
+    """Commands by the names of Slurm's; the folder with the arguments and the script that sbatch
+    got, the answer of squeue, and what was cancelled."""
     bin_ = tmp_path / "bin"
     bin_.mkdir()
     scripts = {
-        "sbatch": f"cp $1 {tmp_path}/script; echo Submitted batch job 12",
-        "srun": "true",
-        "sacct": "echo 'JobID|State'; echo '12_0|FAILED'; echo '12_1|FAILED'",
+        "sbatch": f'printf "%s\\n" "$@" >{tmp_path}/asked; for s in "$@"; do :; done; '
+        f'cp "$s" {tmp_path}/script; echo "12;ours"',
+        "squeue": f"cat {tmp_path}/states",
         "scancel": f"echo $@ >>{tmp_path}/cancelled",
     }
     for name, body in scripts.items():
         (bin_ / name).write_text(f"#!/bin/sh\n{body}\n")
         (bin_ / name).chmod(0o755)
+    (tmp_path / "states").write_text("0 FAILED\n1 TIMEOUT\n")
     monkeypatch.setenv("PATH", f"{bin_}:/usr/bin:/bin")
+    monkeypatch.setattr(array_job, "LOOKED_EVERY", 0)
+    monkeypatch.setattr(task, "PATIENCE", 0)
     return tmp_path
 
 
-@pytest.mark.long
-def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path):
-    place = Slurm("slurm", "short", minutes=90, gpus=1, cpus=3, memory_gb=7, at_once=2, requeues=2)
-    with place.start(1, tmp_path / "launched") as attempts:
+def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    place = Slurm("slurm", "short", minutes=90, gpus=1, cpus=3, memory_gb=7, at_once=2, requeues=4)
+    with place.start(1, Path("launched")) as attempts:
         outcomes = dict(attempts([run_config([f"seed={seed}"]) for seed in (0, 1)], False))
-    assert len(outcomes) == 2
-    assert all("of the cluster failed" in outcome.reason for outcome in outcomes.values())
+    assert [n for n in outcomes if f"task {n} of the cluster failed" in outcomes[n].reason] == [
+        0,
+        1,
+    ]
+    assert "(TIMEOUT): see " in outcomes[1].reason
+    (folder,) = (tmp_path / "launched").iterdir()
+    assert {
+        *("--partition=short", "--time=90", "--gpus-per-node=1", "--cpus-per-task=3"),
+        *("--mem=7168M", "--array=0-1%2", "--signal=USR2@90", "--requeue", "--open-mode=append"),
+        *(f"--chdir={tmp_path}", f"--output={folder}/%a.log"),
+    } < {*(tmp_path / "asked").read_text().splitlines()}
     script = (tmp_path / "script").read_text()
-    for line in (
-        "--partition=short",
-        "--time=90",
-        "--gpus-per-node=1",
-        "--cpus-per-task=3",
-        "--mem=7GB",
-        "--array=0-1%2",
-        "--signal=",
-    ):
-        assert f"#SBATCH {line}" in script
-    assert sys.executable in script
+    assert (
+        f"srun --ntasks=1 --cpus-per-task=3 {sys.executable} -P -m dpbench.execution.task" in script
+    )
+    assert "((code == 140))" in script
+    assert "((${SLURM_RESTART_COUNT:-0} < 4)) && exec scontrol requeue" in script
+    assert subprocess.run(["bash", "-n", tmp_path / "script"], check=True)
 
 
-def test_the_script_has_what_a_cluster_wants(false_slurm, tmp_path, monkeypatch):
-    monkeypatch.setattr("dpbench.execution.slurm._outcomes", lambda tasks: iter(()))
-    sbatch = tmp_path / "bin" / "sbatch"
-    sbatch.write_text(sbatch.read_text().replace("job 12", "job 56"))
+@pytest.mark.parametrize(("minutes", "seconds"), [(1, 15), (2, 30), (6, 90), (600, 90)])
+def test_a_task_is_told_of_its_time_limit_in_the_last_quarter(
+    minutes, seconds, false_slurm, tmp_path
+):
+    place = Slurm(
+        "slurm", None, minutes=minutes, gpus=0, cpus=1, memory_gb=1, at_once=1, requeues=1
+    )
+    with place.start(1, tmp_path / "launched") as attempts:
+        list(attempts([run_config([])], False))
+    assert f"--signal=USR2@{seconds}\n" in (tmp_path / "asked").read_text()
+
+
+def test_the_job_has_what_a_cluster_wants(false_slurm, tmp_path):
     asked = [
         *("launcher=slurm", "launcher.account=ml", "launcher.qos=high", "+table=demo"),
         *("launcher.constraint='a100|h100'", "launcher.setup=[module load cuda,'echo $HOME; ls']"),
-        "launcher.parameters={reservation:ours,exclude:'node[3-7]',exclusive:true}",
+        "launcher.parameters={reservation:ours,exclude:'node[3-7]',exclusive:true,quiet:false}",
     ]
     with run_config(asked).launcher.start(1, tmp_path / "launched") as attempts:
         list(attempts([run_config(["seed=0"])], False))
+    options = (tmp_path / "asked").read_text().splitlines()
+    assert {
+        *("--account=ml", "--qos=high", "--constraint=a100|h100", "--reservation=ours"),
+        *("--exclude=node[3-7]", "--exclusive"),
+    } < {*options}
+    assert not [option for option in options if option.startswith(("--quiet", "--partition"))]
     lines = (tmp_path / "script").read_text().splitlines()
-    for line in (
-        "#SBATCH --account=ml",
-        "#SBATCH --qos=high",
-        "#SBATCH --constraint='a100|h100'",
-        "#SBATCH --reservation=ours",
-        "#SBATCH --exclude='node[3-7]'",
-        "#SBATCH --exclusive",
-        "module load cuda",
-        "echo $HOME; ls",
-    ):
-        assert line in lines
     (start,) = [number for number, line in enumerate(lines) if line.startswith("srun ")]
-    assert lines.index("module load cuda") < start
+    assert lines[start - 2 : start] == ["module load cuda", "echo $HOME; ls"]
+
+
+def test_a_job_that_slurm_refuses_is_one_sentence(false_slurm, tmp_path):
+    (tmp_path / "bin" / "sbatch").write_text("#!/bin/sh\necho no such partition >&2; exit 1\n")
+    with (
+        pytest.raises(UserError, match="Slurm refuses the job: no such partition"),
+        run_config(SMALL).launcher.start(1, tmp_path / "launched") as attempts,
+    ):
+        list(attempts([run_config([])], False))
+
+
+def test_tasks_have_ended_that_slurm_lists_so_or_has_forgotten(false_slurm, tmp_path, monkeypatch):
+    """One that waits, runs or is requeued has not; without an answer nothing has changed."""
+    monkeypatch.setattr(array_job, "ASKED_EVERY", 0)
+    job = array_job.ArrayJob(tmp_path / "bin" / "sbatch", 4, 4, ())
+    states = tmp_path / "states"
+    states.write_text("0 PENDING\n1 RUNNING\n2 COMPLETING\n3 REQUEUED\n")
+    assert job.ended() == {}
+    states.write_text("0 CANCELLED\n1 RUNNING\n2 PENDING\n")
+    known = {0: "CANCELLED", 3: "forgotten by Slurm"}
+    assert job.ended() == known
+    squeue = tmp_path / "bin" / "squeue"
+    squeue.write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
+    assert job.ended() == known
+    squeue.write_text("#!/bin/sh\necho error: Invalid job id specified >&2; exit 1\n")
+    assert job.ended() == dict.fromkeys(range(4), "forgotten by Slurm")
 
 
 def test_a_rule_of_a_table_cannot_bring_set_up_lines():
@@ -128,26 +159,22 @@ def test_a_table_of_an_added_folder_cannot_either(tmp_path, part):
 
 
 @pytest.mark.parametrize(
-    ("hung_up", "cancelled"), [(False, ["34_0", "34_1"]), (True, [])], ids=["Ctrl-C", "SIGHUP"]
+    ("hung_up", "cancelled"), [(False, "--quiet 12\n"), (True, "")], ids=["Ctrl-C", "SIGHUP"]
 )
 def test_tasks_are_cancelled_when_the_sweep_is_interrupted_but_not_by_a_closed_terminal(
     hung_up, cancelled, false_slurm, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("dpbench.execution.slurm.hung_up", lambda: hung_up)
-    place = Slurm("slurm", None, minutes=9, gpus=0, cpus=1, memory_gb=1, at_once=5, requeues=2)
-    (tmp_path / "bin" / "sacct").write_text("#!/bin/sh\necho 'JobID|State'\n")
 
-    def interrupt(tasks):
+    def interrupt(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpbench.execution.slurm._outcomes", interrupt)
-    # submitit remembers what it heard of a number.
-    sbatch = tmp_path / "bin" / "sbatch"
-    sbatch.write_text(sbatch.read_text().replace("job 12", "job 34"))
-    with pytest.raises(KeyboardInterrupt), place.start(1, tmp_path / "launched") as attempts:
+    monkeypatch.setattr(array_job.ArrayJob, "ended", interrupt)
+    place = run_config(SMALL).launcher.start(1, tmp_path / "launched")
+    with pytest.raises(KeyboardInterrupt), place as attempts:
         list(attempts([run_config([f"seed={seed}"]) for seed in (0, 1)], False))
-    (tmp_path / "cancelled").touch(exist_ok=True)
-    assert sorted((tmp_path / "cancelled").read_text().split()) == cancelled
+    (tmp_path / "cancelled").touch()
+    assert (tmp_path / "cancelled").read_text() == cancelled
 
 
 def test_without_slurm_there_is_one_sentence(tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def until(condition):
         time.sleep(0.01)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2])
 def test_a_signal_exits_immediately_outside_the_context(ended, number):
     with listening():
         interrupt(number)
@@ -119,7 +119,7 @@ def test_the_second_interrupt_exits_in_the_middle_of_a_step(ended):
         train()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2])
 def test_a_repeated_signal_to_a_process_group_counts_once(number, ended):
     made = []
 
