@@ -117,6 +117,18 @@ def listening(numbers: tuple[int, ...] = SIGNALS, quiet: bool = False) -> Iterat
         _listener = None
 
 
+@contextmanager
+def handlers_kept() -> Iterator[None]:
+    """Restores the handlers of signals that a library replaces within the context."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+
 def hung_up() -> bool:
     """Whether this process ends because its terminal was closed: what runs elsewhere may go on."""
     return _listener is not None and _listener.first_signal == signal.SIGHUP

@@ -7,32 +7,38 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from dpbench.config.buildable import check_settings
+from dpbench.execution import ray as rays
 from dpbench.execution import sweep as sweeps
-from dpbench.execution.launcher import Failure
+from dpbench.execution import task
 from dpbench.execution.ray import Ray
-from dpbench.execution.run_config import RunConfig
+from dpbench.execution.run_config import run_config
 from dpbench.records.reading import load
 from dpbench.system.errors import UserError
 from tests.plugin_files import BROKEN_NET, write
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNS = [RunConfig((f"seed={seed}",), {}) for seed in (0, 1, 2)]
+SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd"]
 
 
 class Cluster(ModuleType):
-    """Ray's functions that the launcher calls; each task ends when it is waited for, the last one
-    first. asked: what the launcher said."""
+    """Ray's functions that the launcher calls, on one machine; a task runs when it is waited for,
+    the last one first. asked: what the launcher reserved. lost: the number of a task whose machine
+    is lost."""
 
     exceptions = SimpleNamespace(RayError=type("RayError", (Exception,), {}))
 
     def __init__(self):
         super().__init__("ray")
-        self.asked, self.cancelled, self.running = {}, [], None
+        self.asked, self.cancelled, self.running, self.lost = {}, [], None, None
 
     def init(self, address, **settings):
         if address == "nowhere":
             raise ConnectionError("no such host\nand more")
         self.running = True
+
+    def nodes(self):
+        resources = {"CPU": 2.0, "GPU": 1.0, "memory": 3.0 * 2**30}
+        return [{"Alive": True, "Resources": resources}, {"Alive": False, "Resources": {}}]
 
     def remote(self, **options):
         self.asked |= options
@@ -42,10 +48,12 @@ class Cluster(ModuleType):
         return [tasks[-1]], tasks[:-1]
 
     def get(self, task):
+        if task.given[2] == self.lost:
+            raise self.exceptions.RayError("the node died\ntrace")
         return task.function(*task.given)
 
     def cancel(self, task):
-        self.cancelled.append(task.given[0])
+        self.cancelled.append(task.given[2])
 
     def shutdown(self):
         self.running = False
@@ -60,7 +68,13 @@ class Task:
 def cluster(monkeypatch):
     stand_in = Cluster()
     monkeypatch.setitem(sys.modules, "ray", stand_in)
+    monkeypatch.setattr(task, "PATIENCE", 0)
     return stand_in
+
+
+@pytest.fixture
+def runs(tmp_path):
+    return [run_config([*SMALL, f"seed={s}", f"results_dir={tmp_path}/r"]) for s in (0, 1)]
 
 
 def launcher(**changed):
@@ -69,36 +83,63 @@ def launcher(**changed):
     return Ray(**settings | changed)
 
 
-def test_a_task_reserves_what_the_settings_say_and_answers_for_its_own_run(cluster, monkeypatch):
-    monkeypatch.setattr("dpbench.execution.ray.attempt", lambda run, wait: Path(run.overrides[0]))
-    with launcher().start(1, Path("unused")) as attempts:
-        found = list(attempts(RUNS, True))
+@pytest.mark.slow
+def test_a_task_is_a_process_in_the_folder_of_the_command(cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.chdir(tmp_path)
+    run = run_config([*SMALL, "results_dir=results"])
+    with launcher(gpus=0.5).start(1, run.results / "launched") as attempts:
+        ((number, path),) = attempts([run], True)
         assert cluster.running
-    assert found == [(number, Path(f"seed={number}")) for number in (2, 1, 0)]
-    assert cluster.asked == {"num_cpus": 2, "num_gpus": 1, "memory": 3 << 30, "max_retries": 4}
-    assert (cluster.running, cluster.cancelled) == (False, [])
+    assert (number, path) == (0, run.path)
+    assert load(tmp_path / path)
+    asked = {"num_cpus": 2, "num_gpus": 0.5, "memory": 3 << 30, "max_retries": 4}
+    assert (cluster.asked, cluster.running, cluster.cancelled) == (asked, False, [])
 
 
-def test_a_task_that_is_lost_is_a_failure_and_the_others_go_on(cluster, monkeypatch):
-    def attempt(run, wait):
-        if run is RUNS[1]:
-            raise cluster.exceptions.RayError("the node died\ntrace")
-        return Path("record")
+def test_a_task_that_is_lost_is_a_failure_and_the_others_go_on(
+    cluster, runs, tmp_path, monkeypatch
+):
+    cluster.lost = "1"
+    process = lambda folder, log, number: f"exit code {number}"  # noqa: E731
+    monkeypatch.setattr(rays, "process_in", lambda *about: process)
+    with launcher().start(1, tmp_path / "launched") as attempts:
+        found = dict(attempts(runs, True))
+    assert "task 1 of the cluster failed (the node died): see" in found[1].reason
+    assert "task 0 of the cluster failed (exit code 0): see" in found[0].reason
 
-    monkeypatch.setattr("dpbench.execution.ray.attempt", attempt)
-    with launcher().start(1, Path("unused")) as attempts:
-        found = dict(attempts(RUNS, True))
-    assert found[0] == found[2] == Path("record")
-    assert found[1] == Failure("its task failed: the node died.", "the node died\ntrace")
+
+def test_a_machine_without_the_folders_of_the_command_says_so(tmp_path):
+    elsewhere = str(tmp_path / "elsewhere")
+    for folders in ((elsewhere, str(tmp_path)), (str(tmp_path), elsewhere)):
+        said = rays.process_in(folders[0], {})(folders[1], str(tmp_path / "log"), "0")
+        assert said.startswith(f"{elsewhere} is not on ")
 
 
-def test_an_interrupted_sweep_cancels_the_tasks_that_have_not_ended(cluster, monkeypatch):
-    monkeypatch.setattr("dpbench.execution.ray.attempt", lambda run, wait: Path("record"))
-    place = launcher().start(1, Path("unused"))
-    ended = place.__enter__()(RUNS, True)
+def test_a_task_takes_variables_of_the_command_that_its_machine_does_not_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPBENCH_DATA", "here")
+    monkeypatch.setenv("WANDB_MODE", "online")
+    monkeypatch.setenv("SECRET", "kept")
+    shared = rays.shared_environment()
+    assert "SECRET" not in shared
+    monkeypatch.delenv("DPBENCH_DATA")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setattr(rays, "COMMAND", ("-c", "import os; print(os.environ)"))
+    assert rays.process_in(".", shared)(".", str(tmp_path / "log"), "0") == "exit code 0"
+    said = (tmp_path / "log").read_text()
+    assert "'DPBENCH_DATA': 'here'" in said
+    assert "'WANDB_MODE': 'offline'" in said
+
+
+def test_an_interrupted_sweep_cancels_the_tasks_that_have_not_ended(
+    cluster, runs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(rays, "process_in", lambda *about: lambda *given: "exit code 0")
+    place = launcher().start(1, tmp_path / "launched")
+    ended = place.__enter__()(runs, True)
     next(ended)
     assert not place.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-    assert cluster.cancelled == RUNS[:2]
+    assert cluster.cancelled == ["0"]
     assert not cluster.running
 
 
@@ -107,6 +148,13 @@ def test_what_cannot_be_is_one_sentence(cluster, monkeypatch):
         launcher(address="nowhere").start(1, Path("unused")).__enter__()
     with pytest.raises(UserError, match=r"launcher.retries must be .* at least 0, got -1"):
         launcher(retries=-1)
+    with pytest.raises(
+        UserError, match=r"launcher.gpus=1.5 must be a share of one GPU, or a whole"
+    ):
+        launcher(gpus=1.5)
+    for more in ({"gpus": 2}, {"memory_gb": 3.5}, {"cpus": 3}):
+        with pytest.raises(UserError, match=r"no machine .* lower them to at most 2, 1 and 3\.0\."):
+            launcher(**more).start(1, Path("unused")).__enter__()
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"needs Ray, .* pip install 'dpbench-suite\[ray\]'"):
         launcher().start(1, Path("unused")).__enter__()
