@@ -5,7 +5,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -88,6 +87,6 @@ class Processes:
         return dict.fromkeys(range(self._tasks), "its process ended") if over else {}
 
     def cancel(self) -> None:
-        with suppress(ProcessLookupError):
+        if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGTERM)
         self._shell.wait()

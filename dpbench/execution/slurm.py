@@ -133,7 +133,7 @@ class Slurm:
         options = {
             "job-name": "dpbench",
             "chdir": os.getcwd(),
-            "output": tasks.log("%a"),
+            "output": f"{str(tasks.folder).replace('%', '%%')}/%a.log",
             "open-mode": "append",
             "time": self.minutes,
             "signal": f"USR2@{min(WARNED, 15 * self.minutes)}",

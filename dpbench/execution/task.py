@@ -56,8 +56,8 @@ class Tasks:
             (folder / f"{number}.yaml").write_text(yaml.safe_dump(settings))
         return cls(folder, runs)
 
-    def log(self, number: int | str) -> Path:
-        """What a task prints; number: also a pattern in the place of one."""
+    def log(self, number: int) -> Path:
+        """What a task prints."""
         return self.folder / f"{number}.log"
 
     def outcomes(self, ended: Callable[[], Mapping[int, str]]) -> Iterator[tuple[int, Outcome]]:
