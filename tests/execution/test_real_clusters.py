@@ -264,7 +264,7 @@ def test_ctrl_c_cancels_tasks_of_ray_with_a_checkpoint(ray, tmp_path):
     until(lambda: steps(tmp_path, 2), sweep)
     sweep.send_signal(signal.SIGINT)
     ended(sweep, 130)
-    assert len(list(tmp_path.glob("checkpoints/*/*.ckpt"))) == 2
+    until(lambda: len(list(tmp_path.glob("checkpoints/*/*.ckpt"))) == 2)
 
 
 def test_records_of_ray_are_in_the_folder_of_the_command_though_a_node_is_killed(ray, tmp_path):
