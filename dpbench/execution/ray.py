@@ -20,7 +20,7 @@ GRACE = 10.0
 """Seconds for cancelled runs to finish their step and write a checkpoint."""
 
 ENVIRONMENT = ("DPBENCH_", "HF_", "MLFLOW_", "PYTHONPATH", "WANDB_")
-"""How the variables begin that a task takes from the command, if its machine does not set them."""
+"""How the variables begin that a task takes from the command, as Slurm passes on all of them."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class RayTasks:
 
 
 def shared_environment() -> dict[str, str]:
-    """The variables of this process that tasks take where their machine does not set them."""
+    """The variables of this process that its tasks take over."""
     return {key: value for key, value in os.environ.items() if key.startswith(ENVIRONMENT)}
 
 
@@ -139,7 +139,7 @@ def process_in(cwd: str, environment: Mapping[str, str]) -> Callable[[str, str, 
         command = [sys.executable, *COMMAND, folder, number]
         with open(log, "ab") as out:
             process = subprocess.Popen(
-                command, cwd=cwd, env={**environment, **os.environ}, stdout=out, stderr=out
+                command, cwd=cwd, env={**os.environ, **environment}, stdout=out, stderr=out
             )
             try:
                 while process.poll() is None:

@@ -116,19 +116,18 @@ def test_a_machine_without_the_folders_of_the_command_says_so(tmp_path):
         assert said.startswith(f"{elsewhere} is not on ")
 
 
-def test_a_task_takes_variables_of_the_command_that_its_machine_does_not_set(tmp_path, monkeypatch):
-    monkeypatch.setenv("DPBENCH_DATA", "here")
-    monkeypatch.setenv("WANDB_MODE", "online")
-    monkeypatch.setenv("SECRET", "kept")
+def test_a_task_takes_variables_of_the_command(tmp_path, monkeypatch):
+    for name, value in (("DPBENCH_DATA", "here"), ("PYTHONPATH", "ours"), ("SECRET", "kept")):
+        monkeypatch.setenv(name, value)
     shared = rays.shared_environment()
     assert "SECRET" not in shared
     monkeypatch.delenv("DPBENCH_DATA")
-    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.setattr(rays, "COMMAND", ("-c", "import os; print(os.environ)"))
     assert rays.process_in(".", shared)(".", str(tmp_path / "log"), "0") == "exit code 0"
     said = (tmp_path / "log").read_text()
     assert "'DPBENCH_DATA': 'here'" in said
-    assert "'WANDB_MODE': 'offline'" in said
+    assert "'PYTHONPATH': 'ours'" in said
 
 
 def test_an_interrupted_sweep_cancels_the_tasks_that_have_not_ended(
