@@ -238,7 +238,9 @@ def test_a_task_goes_on_after_its_time_limit_of_a_minute(slurm, tmp_path):
 @pytest.fixture(scope="module")
 def ray(tmp_path_factory):
     pytest.importorskip("ray", reason="no Ray: pip install 'ray[default]'")
-    cluster = Cluster(tmp_path_factory.mktemp("ray"), RAY_USAGE_STATS_ENABLED="0")
+    # Without tokens, whatever the user's own clusters have: nobody else reaches this one.
+    own = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "disabled"}
+    cluster = Cluster(tmp_path_factory.mktemp("ray"), **own)
     shared = ("--node-ip-address=127.0.0.1", "--num-cpus=1", "--object-store-memory=100000000")
     short = f"/tmp/{cluster.mark}"  # the path of a socket has at most 107 characters
     alone = {"PYTHONPATH": ""}  # a worker has only what is installed
