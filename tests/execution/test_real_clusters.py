@@ -270,7 +270,7 @@ def test_ctrl_c_cancels_tasks_of_ray_with_a_checkpoint(ray, tmp_path):
 
 
 def test_records_of_ray_are_in_the_folder_of_the_command_though_a_node_is_killed(ray, tmp_path):
-    sweep = ray.sweep(*ON_RAY, "seed=0,1", "epochs=300", "results_dir=r", cwd=tmp_path)
+    sweep = ray.sweep(*ON_RAY, "seed=0,1", "epochs=4000", "results_dir=r", cwd=tmp_path)
     until(lambda: steps(tmp_path / "r", 2), sweep)
     ray.kill(f"second-{ray.mark}")
     said = ended(sweep)
