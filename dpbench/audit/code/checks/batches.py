@@ -1,7 +1,7 @@
 """Checks of the batches that a training draws, and of when it releases."""
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from scipy import stats
@@ -9,12 +9,20 @@ from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, AuditedStep, AuditedTraining, StoppedEarly
 from dpbench.audit.code.checks.noise import RARE, RARE_CORRELATION
+from dpbench.audit.code.checks.participation import (
+    CYCLE,
+    EPOCHS,
+    UNSEEN,
+    Participation,
+    as_claimed,
+    claimed_rate,
+    in_epochs,
+    kinds,
+    uneven_sizes,
+)
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted, skipped
+from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
 from dpbench.system.errors import UserError
-
-EXAMPLES, CYCLE, EPOCHS = 256, 8, 24
-"""Examples of a training, batches per epoch, and epochs, of which sampling is seen."""
 
 LEAST_STEPS = 40
 """Steps in which some batch is empty, if all batches are samples."""
@@ -25,8 +33,6 @@ COMPARED = 64
 RUNS, STEPS = 200, 2
 """Runs and steps in which batches are compared with noise: generators of one seed may be in step
 only at first."""
-
-UNSEEN = skipped("The model is not linear: who is in a batch is only seen there.")
 
 
 def empty_batch(code: AuditedStep) -> Finding:
@@ -66,46 +72,27 @@ def releases(code: AuditedTraining) -> Finding:
     return NOTHING
 
 
-class Participation(NamedTuple):
-    """How much each example adds in each step: amounts [steps, n]."""
-
-    amounts: Tensor
-
-    @property
-    def members(self) -> Tensor:
-        """Who is in which batch [steps, n] bool."""
-        return self.amounts > 0.05
-
-    @property
-    def sizes(self) -> Tensor:
-        """The sizes [steps] of the batches."""
-        return self.members.sum(1)
-
-
-def participation(code: AuditedTraining, seed: int = 0) -> Participation | None:
-    """Who takes part in the steps of a training on examples with a coordinate each; None if the
-    model is not linear, so that no coordinate is an example's."""
-    if not code.is_linear:
-        return None
-    lengths = LENGTH * code.claim.bound
-    data = one_hot(list(range(EXAMPLES)), lengths, EXAMPLES)
-    settings: dict[str, Any] = {"sample_rate": 1 / CYCLE, "steps": CYCLE * EPOCHS, "seed": seed}
-    return Participation(code.train(data, noise_multiplier=NEGLIGIBLE, **settings).abs())
-
-
 def sampling(code: AuditedTraining) -> Finding:
-    """Batches are Poisson samples at the claimed rate."""
-    seen, other = participation(code), participation(code, seed=1)
-    if seen is None or other is None:
+    """Batches are Poisson samples, at the claimed rate and at another."""
+    if not code.is_linear:
         return UNSEEN
+    seen, other = in_epochs(code), in_epochs(code, seed=1)
     if torch.equal(seen.members, other.members):
         return refuted("The batches are the same for every seed.")
-    return _amounts(seen) or _repetition(seen) or _law(seen) or NOTHING
+    claimed = (_as_claimed(code, number) for number in uneven_sizes(claimed_rate(code)))
+    of_epochs = _amounts(seen, 1.0) or _repetition(seen) or _law(seen) or _too_few(seen)
+    return of_epochs or next(filter(None, claimed), NOTHING)
 
 
-def _amounts(seen: Participation) -> Finding | None:
-    """What is wrong with how much an example adds."""
-    added = seen.amounts[seen.members]
+def _as_claimed(code: AuditedTraining, number: int) -> Finding | None:
+    """What is wrong with batches at the claimed rate, of so many examples."""
+    seen = as_claimed(code, number)
+    return _amounts(seen, seen.unit) or _law(seen)
+
+
+def _amounts(seen: Participation, unit: float) -> Finding | None:
+    """What is wrong with how much an example adds, which should be the unit."""
+    added = seen.amounts[seen.members] / unit
     low, high = (float(end) for end in added.aminmax()) if len(added) else (1.0, 1.0)
     if high < 1.01 and low > 0.99:
         return None
@@ -139,23 +126,42 @@ def _repetition(seen: Participation) -> Finding | None:
 
 def _law(seen: Participation) -> Finding | None:
     """What is wrong with the number of examples in batches."""
-    rate, members, sizes = 1 / CYCLE, seen.members, seen.sizes.double()
-    if int(sizes.min()) == int(sizes.max()):
+    sizes = seen.sizes
+    if seen.rate < 1 and int(sizes.min()) == int(sizes.max()):
         return refuted(
             f"All batches have {int(sizes[0])} examples, those of Poisson samples vary: epsilons "
             "for Poisson samples do not hold for batches of a fixed size."
         )
-    number, drawn = members.numel(), int(members.sum())
-    if stats.binom.sf(drawn - 1, number, rate) < RARE:
-        return refuted(
-            f"An example is in a batch with probability {drawn / number:.3f}, and the account says "
-            f"{rate:.3f}."
-        )
-    if stats.binom.cdf(drawn, number, rate) < RARE:
-        return flagged(
-            f"Examples are used at a rate of {drawn / number:.3f} instead of {rate:.3f}."
-        )
+    return _too_often(seen)
+
+
+def _too_often(seen: Participation) -> Finding | None:
+    """What is in batches more often than the account says: examples, all or of a kind, one of them,
+    or those of one step. The chance of a false alarm is RARE for all of these together."""
+    members = seen.members
+    of_kinds = {f"an example {words}": members[:, k] for words, k in kinds(len(members.T)).items()}
+    parts = {"an example": members, **of_kinds}
+    looks = {words: (part.sum().view(1), part.numel()) for words, part in parts.items()}
+    looks["one example"] = members.sum(0), len(members)
+    looks["in one step an example"] = seen.sizes, len(members.T)
+    for words, (drawn, number) in looks.items():
+        most = int(drawn.max())
+        if len(looks) * len(drawn) * stats.binom.sf(most - 1, number, seen.rate) < RARE:
+            return refuted(
+                f"Of {len(members.T)} examples, {words} is in a batch with probability "
+                f"{most / number:.3f}, and the account says {seen.rate:.3f}."
+            )
     return None
+
+
+def _too_few(seen: Participation) -> Finding | None:
+    """Whether examples are used less often than claimed, where there is nothing to round."""
+    number, drawn = seen.members.numel(), int(seen.members.sum())
+    if stats.binom.cdf(drawn, number, seen.rate) >= RARE:
+        return None
+    return flagged(
+        f"Examples are used at a rate of {drawn / number:.3f} instead of {seen.rate:.3f}."
+    )
 
 
 def generators(code: AuditedTraining) -> Finding:

@@ -9,7 +9,13 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from dpbench.audit.code.audited import NEGLIGIBLE, Audited
+from dpbench.audit.code.audited import NEGLIGIBLE, Audited, AuditedTraining
+from dpbench.audit.code.checks.participation import (
+    as_claimed,
+    claimed_rate,
+    heard_as_claimed,
+    uneven_sizes,
+)
 from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
 from dpbench.audit.code.task import Batch
 
@@ -102,7 +108,21 @@ def scale(code: Audited) -> Finding:
         )
     if _is_small(least := float(by_step.min()), drawn[:, 0].numel(), len(by_step)):
         return refuted(f"In some steps the noise has {least:.3g} times its standard deviation.")
-    return next(_conditions(code), NOTHING)
+    at_rate = _at_the_claimed_rate(code) if isinstance(code, AuditedTraining) else None
+    return at_rate or next(_conditions(code), NOTHING)
+
+
+def _at_the_claimed_rate(code: AuditedTraining) -> Finding | None:
+    """What is wrong with the scale beside what an example adds, where batches are samples."""
+    if not code.is_linear:
+        return None
+    rate, multiplier = claimed_rate(code), code.claim.noise_multiplier
+    number = uneven_sizes(rate)[0]
+    drawn = heard_as_claimed(code, number, multiplier)[:, number:] / multiplier
+    spread = _spread(drawn) / as_claimed(code, number).unit
+    if not _differs(spread, drawn.numel()):
+        return None
+    return _wrong_scale(f", at a sampling rate of {rate:.3g},", spread)
 
 
 def _conditions(code: Audited) -> Iterator[Finding]:
@@ -131,7 +151,7 @@ def _spread(drawn: Tensor) -> float:
 def _differs(spread: float, number: int) -> bool:
     """Whether a standard deviation of `number` draws is all but impossible if it should be 1."""
     law, statistic = stats.chi2(number), number * spread**2
-    return min(law.cdf(statistic), law.sf(statistic)) < RARE
+    return 2 * min(law.cdf(statistic), law.sf(statistic)) < RARE
 
 
 def _is_small(least: float, number: int, among: int) -> bool:
