@@ -7,12 +7,12 @@ import torch
 
 from dpbench.audit.canaries import Canaries
 from dpbench.audit.cut import play_cut
-from dpbench.audit.game import Game, RunGame, check_auditable, on_canaries, play_run
+from dpbench.audit.game import Game, Part, RunGame, check_auditable, on_canaries, play_run
 from dpbench.audit.inference import (
-    REFUTATION_LEVEL,
     Bounds,
     Scores,
     bounds,
+    refutation_level,
     refutes,
     strongest_attack,
 )
@@ -35,6 +35,8 @@ NOT_REFUTED = "not refuted"
 
 PAPER, GIVEN = "its paper", "given"
 
+TOGETHER = "all releases"
+
 
 @dataclass(frozen=True)
 class NominalEpsilon:
@@ -49,9 +51,9 @@ class NominalEpsilon:
 class Audit:
     """The result of an attack on one run: lower bounds of epsilon at `confidence`.
 
-    verdict: "refuted" if the scores have a probability of at most 1e-4 under the nominal epsilon,
-    else "not refuted", which is no proof. At 95% confidence one bound in twenty exceeds an epsilon
-    that is true.
+    refuted: what is, in words: all releases together, or parts of the game. Each is if its scores
+    have a probability of at most 1e-4 over their number under the nominal epsilon. At 95%
+    confidence one bound in twenty exceeds an epsilon that is true.
     """
 
     game: Game
@@ -59,7 +61,12 @@ class Audit:
     nominal: NominalEpsilon
     bounds: Bounds
     confidence: float
-    verdict: str
+    refuted: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """Either "refuted" or "not refuted", which is no proof."""
+        return REFUTED if self.refuted else NOT_REFUTED
 
     @property
     def ratio(self) -> float:
@@ -81,8 +88,9 @@ class Audit:
     @property
     def sentence(self) -> str:
         """The result in words."""
-        if self.verdict == REFUTED:
-            says = "is refuted: under it these scores would be all but impossible"
+        if self.refuted:
+            says = "is refuted: under it the scores of {} would be all but impossible"
+            says = says.format(" and of ".join(self.refuted))
         else:
             says = "is not refuted, and not confirmed either; more canaries or steps attack harder"
         return (
@@ -93,8 +101,9 @@ class Audit:
 
     def against(self, nominal: NominalEpsilon) -> "Audit":
         """The same attack on another epsilon."""
-        verdict = _verdict(self.game, self.scores, nominal)
-        return replace(self, nominal=nominal, verdict=verdict)
+        return replace(
+            self, nominal=nominal, refuted=refuted_parts(self.game, self.scores, nominal)
+        )
 
     @property
     def plain(self) -> dict:
@@ -149,8 +158,7 @@ def judge(game: Game, nominal: NominalEpsilon, confidence: float) -> Audit:
     """The audit of an epsilon by the strongest attack of a game."""
     scores = strongest_attack(game.attacks, game.seed)
     proven = bounds(scores, game.ledger, game.delta, confidence, game.seed)
-    verdict = _verdict(game, scores, nominal)
-    return Audit(game, scores, nominal, proven, confidence, verdict)
+    return Audit(game, scores, nominal, proven, confidence, refuted_parts(game, scores, nominal))
 
 
 def nominal_of(game: Game) -> NominalEpsilon:
@@ -174,12 +182,17 @@ def _nominal(game: Game) -> NominalEpsilon:
     return NominalEpsilon(statement["claimed"], PAPER)
 
 
-def _verdict(game: Game, scores: Scores, nominal: NominalEpsilon) -> str:
-    ledger, delta, seed = game.ledger, game.delta, game.seed
-    if nominal.proven:
-        return REFUTED if refutes(scores, ledger, delta, seed) else NOT_REFUTED
-    least = bounds(scores, ledger, delta, REFUTATION_LEVEL, seed).family
-    return REFUTED if least > nominal.epsilon else NOT_REFUTED
+def refuted_parts(game: Game, scores: Scores, nominal: NominalEpsilon) -> tuple[str, ...]:
+    """What of a game refutes the nominal epsilon: all its releases together, or one alone."""
+    tests = (Part(TOGETHER, scores, game.ledger), *game.parts)
+
+    def is_refuted(part: Part) -> bool:
+        of, delta, seed = (part.scores, part.ledger), game.delta, game.seed
+        if nominal.proven:
+            return refutes(*of, delta, seed, len(tests))
+        return bounds(*of, delta, refutation_level(len(tests)), seed).family > nominal.epsilon
+
+    return tuple(part.what for part in tests if is_refuted(part))
 
 
 def record_of(result: Audit) -> Record:

@@ -3,7 +3,8 @@
 No part of the run is reimplemented: its data are canaries, and its noisy sums are recorded.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -25,7 +26,7 @@ from dpbench.mechanism.step import PrivateStep, Recorder
 from dpbench.methods.closed_form import ClosedForm
 from dpbench.methods.dpzero import AlongDirection
 from dpbench.methods.raco import Lagrangian
-from dpbench.privacy.ledger import Allocation, Ledger, Mechanism, Poisson, TruncatedPoisson
+from dpbench.privacy.ledger import Allocation, Ledger, Mechanism, Poisson, Step, TruncatedPoisson
 from dpbench.system.errors import UserError
 from dpbench.training.plan import Plan, plan
 from dpbench.training.progress import Progress
@@ -68,10 +69,20 @@ def last_release(step: PrivateStep) -> tuple[Mechanism, Tensor]:
 
 
 @dataclass(frozen=True)
+class Part:
+    """One of the releases that an account covers together: its scores, and its account alone."""
+
+    what: str
+    scores: Scores
+    ledger: Account
+
+
+@dataclass(frozen=True)
 class Game:
     """A finished game: the scores of one or more attacks, and the account of what they attack.
 
-    attacked: the run or library, in words. delta, seed: of the audit.
+    attacked: the run or library, in words. delta, seed: of the audit. parts: its releases each by
+    itself, where there are several: among others a release of little effect is not seen.
     """
 
     name: str
@@ -80,6 +91,15 @@ class Game:
     ledger: Account
     delta: float
     seed: int
+    parts: tuple[Part, ...] = field(default=(), kw_only=True)
+
+
+def parts_of(step: Step, scores: Iterable[Scores]) -> tuple[Part, ...]:
+    """The releases of a step each alone, with their scores."""
+    return tuple(
+        Part(release.what, of, Ledger().after(Step(step.sampling, (release,))))
+        for release, of in zip(step.releases, scores, strict=True)
+    )
 
 
 @dataclass(frozen=True)

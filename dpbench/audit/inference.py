@@ -23,6 +23,12 @@ THRESHOLDS = 200
 REFUTATION_LEVEL = 1 - 1e-4
 """The confidence needed to refute an epsilon."""
 
+
+def refutation_level(tests: int) -> float:
+    """The confidence of each of so many tests, of which together one refutes (Bonferroni)."""
+    return 1 - (1 - REFUTATION_LEVEL) / tests
+
+
 FACTORS = np.geomspace(1 / 8, 32, 49)
 """Multiples of the account's noise to try, to find the most noise that the scores allow."""
 
@@ -89,10 +95,11 @@ def bounds(scores: Scores, account: Account, delta: float, confidence: float, se
     )
 
 
-def refutes(scores: Scores, account: Account, delta: float, seed: int) -> bool:
-    """Whether such scores have a probability of at most 1 - REFUTATION_LEVEL under the account."""
-    excess = partial(_excess, account, delta)
-    return excess(_at_best_threshold(*scores.halves(seed), excess, REFUTATION_LEVEL)) > 0
+def refutes(scores: Scores, account: Account, delta: float, seed: int, tests: int = 1) -> bool:
+    """Whether such scores have a probability of at most 1 - REFUTATION_LEVEL under the account, as
+    one of so many tests."""
+    excess, level = partial(_excess, account, delta), refutation_level(tests)
+    return excess(_at_best_threshold(*scores.halves(seed), excess, level)) > 0
 
 
 def family_epsilon(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dpbench.audit.canaries import coins
-from dpbench.audit.game import Game
+from dpbench.audit.game import Game, parts_of
 from dpbench.audit.inference import Scores
 from dpbench.audit.tradeoff import Account, Search
 from dpbench.data.dataset import Split
@@ -37,7 +37,7 @@ def play_normalization(run: Run, trials: int) -> Game:
     """Measure mean and mean square of a channel `trials` times, with the noise multiplier of a run.
 
     The canary adds to both sums as much as the medians allow, of which the attacker knows all other
-    summands.
+    summands, and is alone in the last bin of both histograms.
     """
     multiplier = _multiplier(run)
     normalization = PrivateNormalization(multiplier, 16 * multiplier)
@@ -47,12 +47,13 @@ def play_normalization(run: Run, trials: int) -> Game:
     images, labels = pixels.view(-1, 1, 1, 1), torch.zeros(len(pixels), dtype=torch.long)
     data = {True: Split(images, labels, labels), False: Split(images[:-1], labels[1:], labels[1:])}
 
-    def score(canary: bool, stream: Stream) -> float:
-        made = normalization.measured(data[canary], COMPANIONS, stream)
-        squares = made.variance + made.mean.square()
-        return float(COMPANIONS * (made.mean + squares - 1))
+    def scores(canary: bool, stream: Stream) -> list[float]:
+        answers = normalization.answers(data[canary], stream)
+        alone = [float(answer[-1]) for pair in answers for answer in pair]
+        return [alone[1] + alone[3], *alone]
 
-    return _played("normalization", run, trials, Ledger().after(normalization.step), score)
+    step = normalization.step
+    return _played("normalization", run, trials, Ledger().after(step), scores, step)
 
 
 def play_temperature(run: Run, trials: int) -> Game:
@@ -64,10 +65,10 @@ def play_temperature(run: Run, trials: int) -> Game:
     logits, wrong = torch.tensor([[HUGE, -HUGE]]), torch.ones(1, dtype=torch.long)
     data = {True: Split(logits, wrong, wrong), False: Split(logits[:0], wrong[:0], wrong[:0])}
 
-    def score(canary: bool, stream: Stream) -> float:
-        return fit.fitted(data[canary], 1, stream.derived).log_temperature.item()
+    def scores(canary: bool, stream: Stream) -> list[float]:
+        return [fit.fitted(data[canary], 1, stream.derived).log_temperature.item()]
 
-    return _played("temperature", run, trials, Ledger().after(fit.step, fit.steps), score)
+    return _played("temperature", run, trials, Ledger().after(fit.step, fit.steps), scores)
 
 
 def play_search(run: Run, trials: int) -> Game:
@@ -81,17 +82,17 @@ def play_search(run: Run, trials: int) -> Game:
     answer, rest = torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 0.0]])
     target = torch.ones(1, dtype=torch.long)
 
-    def score(canary: bool, stream: Stream) -> float:
+    def scores(canary: bool, stream: Stream) -> list[float]:
         drawn = draw_trials(stream, REPETITIONS, 1)
         outputs = answer if canary else rest
-        scores = [
+        noisy = [
             noisy_accuracy(outputs, target, multiplier, stream.derived(name)) for _, name in drawn
         ]
-        return scores[best_of(scores)]
+        return [noisy[best_of(noisy)], noisy[0]]
 
     step = Step(Poisson(1.0), (Release("right answers", GaussianMechanism(multiplier)),))
     account = Search(Ledger().after(step), REPETITIONS)
-    return _played("search", run, trials, account, score)
+    return _played("search", run, trials, account, scores, step)
 
 
 def _multiplier(run: Run) -> float:
@@ -102,11 +103,19 @@ def _multiplier(run: Run) -> float:
 
 
 def _played(
-    what: str, run: Run, trials: int, account: Account, score: Callable[[bool, Stream], float]
+    what: str,
+    run: Run,
+    trials: int,
+    account: Account,
+    scores: Callable[[bool, Stream], list[float]],
+    step: Step | None = None,
 ) -> Game:
-    """The game of independent trials, each scored with the canary or without it."""
+    """The game of independent trials, each scored with the canary or without it: by all that is
+    released, and then by each release of the step, if one is given."""
     included = coins(run.seed, "canary's coins", trials)
     stream = run.stream("noise", torch.device("cpu"))
-    scores = [score(coin, stream.derived(str(k))) for k, coin in enumerate(included.tolist())]
-    attack = Scores(np.array(scores), included.numpy())
-    return Game(what, f"private {what}", (attack,), account, run.privacy.delta, run.seed)
+    rows = [scores(coin, stream.derived(str(k))) for k, coin in enumerate(included.tolist())]
+    attack, *alone = (Scores(values, included.numpy()) for values in np.array(rows).T)
+    parts = parts_of(step, alone) if step else ()
+    delta, seed = run.privacy.delta, run.seed
+    return Game(what, f"private {what}", (attack,), account, delta, seed, parts=parts)

@@ -8,16 +8,17 @@ noisy counts of an adaptive clip, and the gradient that is passed to the update.
 
 import math
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.audit.canaries import Canaries, OneHotPatterns, Patterns, WalshPatterns
-from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
+from dpbench.audit.canaries import MAX_NORM, Canaries, OneHotPatterns, Patterns, WalshPatterns
+from dpbench.audit.game import RunGame, attacked, last_release, on_canaries, parts_of
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
 from dpbench.data.dataset import Split
+from dpbench.mechanism.method import COUNTS
 from dpbench.mechanism.step import PrivateStep, Recorder, exact_counts
 from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.system.errors import UserError
@@ -34,48 +35,63 @@ noise."""
 SHARED_COORDINATES = 2048
 """The number of coordinates where each is bounded: the canary moves all, and has no companion."""
 
+EXTREME_NORMS = (MAX_NORM, 1e-6)
+"""Gradient norms of which one moves the counts of a clip farthest."""
+
 NOTHING_RELEASED = 1e6
 """The log-likelihood ratio against the canary where a step released nothing."""
+
+
+class Ratios(NamedTuple):
+    """Log-likelihood ratios of what a step released, for a canary that is in its batch if it is in
+    the data: of the sum, of the counts, and of noise in the sum with half the standard deviation,
+    as where the sum is divided by its real batch size."""
+
+    sum: float
+    counts: float
+    halved_noise: float
 
 
 @dataclass(frozen=True)
 class Attacker:
     """Takes steps with or without the canary and its companion, and scores what they release.
 
-    rate: the probability that a canary in the data is in the batch. members: canary and companion.
-    recorder: the recorder of the step.
+    members: canary and companion. recorder: the recorder of the step.
     """
 
-    rate: float
     step: PrivateStep
     patterns: Patterns
     members: Split
     recorder: Recorder
 
-    def scores(self, canary: bool, companion: bool) -> tuple[float, float]:
-        """The scores of two attacks: the log-likelihood ratio, and its sum with that of noise with
-        half the standard deviation, as where a sum is divided by its real batch size.
-
-        canary, companion: whether each is in the batch.
-        """
-        clip, exact = self.step.clip, self._exact_counts(companion)
+    def ratios(self, canary: bool, companion: bool = False) -> Ratios:
+        """The ratios of a step. canary, companion: whether each is in the batch."""
+        clip, exact = self.step.clip, self.exact_counts(companion)
         present = torch.tensor([canary, companion]).nonzero().flatten()
         self.step(self.members.at(present))
         if not self.recorder.sums:
-            return -NOTHING_RELEASED, -NOTHING_RELEASED
+            return Ratios(-NOTHING_RELEASED, 0.0, 0.0)
         multiplier, gradient = self.recorder.sums[-1].multiplier, self.step.released.gradient
         assert gradient is not None
-        ratio = self._ratio_of_sum(gradient) + self._ratio_of_counts(exact, multiplier)
-        likelihood = float(sampled(torch.tensor(ratio, dtype=torch.float64), self.rate))
+        ratios = self._ratio_of_sum(gradient), self._ratio_of_counts(exact, multiplier)
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
         standardised = noise / clip.sensitivity.bound / multiplier
-        return likelihood, likelihood + companion * _ratio_of_halved_noise(standardised)
+        return Ratios(*ratios, companion * _ratio_of_halved_noise(standardised))
+
+    @property
+    def on_counts(self) -> "Attacker":
+        """The attacker whose canary moves the counts farthest, be its gradient large or small."""
+        if not self.members.targets.is_floating_point():
+            return self  # counts of predictions, which do not depend on the gradient
+        targets = (torch.full_like(self.members.targets, -norm / 2) for norm in EXTREME_NORMS)
+        others = (replace(self, members=replace(self.members, targets=t)) for t in targets)
+        return max((self, *others), key=lambda one: float(one.exact_counts(False)[CANARY].norm()))
 
     def _ratio_of_sum(self, gradient: Tensor) -> float:
         mechanism, noisy = last_release(self.step)
         return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
 
-    def _exact_counts(self, companion: bool) -> tuple[Tensor, ...]:
+    def exact_counts(self, companion: bool) -> tuple[Tensor, ...]:
         """The exact counts of the canary and, if it is in the batch, of the companion; empty for a
         clip without a query."""
         clip, step = self.step.clip, self.step
@@ -108,7 +124,8 @@ def _ratio_of_halved_noise(noise: Tensor) -> float:
 def play_steps(run: Run, trials: int) -> RunGame:
     """Take `trials` steps with or without the canary, each scored by everything it released.
 
-    The ledger is that of one step, with sampling rate batch_size/trials. Raises UserError for
+    The ledger is that of one step, with sampling rate batch_size/trials. If a clip is adaptive, sum
+    and counts are also scored each alone, the counts in as many further steps. Raises UserError for
     users, schedules, correlated noise and other samplers, which `play_run` attacks.
     """
     check_single_steps(run, "step")
@@ -120,17 +137,40 @@ def play_steps(run: Run, trials: int) -> RunGame:
     planned = plan(run)
     step, recorder = private_step(run, planned, torch.device("cpu")), Recorder()
     step.recorder = recorder
-    attacker = Attacker(rate, step, patterns, members, recorder)
+    attacker = Attacker(step, patterns, members, recorder)
     draw = generator(run.seed, "canary's coins", torch.device("cpu"))
     included, companion = torch.rand(2, trials, generator=draw) < 0.5
     in_batch = included & (torch.rand(trials, generator=draw) < rate)
     companion &= not patterns.shared
     coins = zip(in_batch.tolist(), companion.tolist(), strict=True)
-    scores = np.array([attacker.scores(*pair) for pair in coins])
-    ledger = Ledger().after(Step(Poisson(rate), planned.step.releases))
-    attacks = tuple(Scores(of_attack, included.numpy()) for of_attack in scores.T)
-    delta, parts = run.privacy.delta, (planned, step, usage, run)
-    return RunGame("step", attacked(run), attacks, ledger, delta, run.seed, *parts)
+    ratios = torch.tensor([attacker.ratios(*pair) for pair in coins], dtype=torch.float64)
+    likelihood = sampled(ratios[:, :2].sum(1), rate)
+    attacks = (likelihood, likelihood + ratios[:, 2])
+    alone: tuple[Tensor, ...] = ()
+    if step.clip.query:
+        loudest = attacker.on_counts
+        of_counts = [loudest.ratios(canary).counts for canary in in_batch.tolist()]
+        alone = ratios[:, 0], torch.tensor(of_counts, dtype=torch.float64)
+        alone = tuple(sampled(values, rate) for values in alone)
+
+    def scores(values: Tensor) -> Scores:
+        return Scores(values.numpy(), included.numpy())
+
+    gradient, *counts = planned.step.releases
+    both = gradient, *(counts or [replace(gradient, what=COUNTS)])  # of a joint release, too
+    return RunGame(
+        "step",
+        attacked(run),
+        tuple(map(scores, attacks)),
+        Ledger().after(Step(Poisson(rate), planned.step.releases)),
+        run.privacy.delta,
+        run.seed,
+        planned,
+        step,
+        usage,
+        run,
+        parts=parts_of(Step(Poisson(rate), both[: len(alone)]), map(scores, alone)),
+    )
 
 
 def check_single_steps(run: Run, game: str) -> None:

@@ -18,8 +18,8 @@ from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
-GRADIENT_SUM = "gradient sum"
-"""The first release of every training step, as ledgers name it."""
+GRADIENT_SUM, COUNTS = "gradient sum", "counts for the clip"
+"""The first release of every training step and what may follow it, as ledgers name them."""
 
 
 class NoiseRule(Protocol):
@@ -178,7 +178,7 @@ class Method:
         if query is None or query.joint:
             return (gradient,)
         counts = GaussianMechanism(query.multiplier(noise_multiplier))
-        return (gradient, Release("counts for the clip", counts))
+        return (gradient, Release(COUNTS, counts))
 
     def _mechanism(self, noise_multiplier: float) -> Mechanism:
         coordinates = self.clip.sensitivity.coordinates

@@ -1,6 +1,7 @@
 """Normalization by the mean and deviation of the training data, which are released with noise."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -66,14 +67,19 @@ class PrivateNormalization:
 
         number: the public number of examples.
         """
-        means, squares = (self._mean(_per_example(train, p), number, stream) for p in (1, 2))
+        means, squares = (total / number for _, total in self.answers(train, stream))
         return ChannelNormalization(means, (squares - means.square()).clamp(min=0))
 
-    def _mean(self, vectors: Tensor, number: int, stream: Stream) -> Tensor:
-        """The noisy mean [C] of vectors [n, C] clipped to the noisy median of their norms."""
-        bound = noisy_median(vectors.norm(dim=1), self.median_noise_multiplier, stream)
-        total = clipped_sum(vectors, bound)
-        return Gaussian().add(total, bound, self.noise_multiplier, stream) / number
+    def answers(self, train: Split, stream: Stream) -> Iterator[tuple[Tensor, Tensor]]:
+        """The releases: for values and for squares the noisy histogram of norms, and the noisy sum
+        [C] of vectors clipped to its median."""
+        for power in (1, 2):
+            vectors = _per_example(train, power)
+            norms = vectors.norm(dim=1)
+            histogram = noisy_histogram(norms, self.median_noise_multiplier, stream)
+            bound = median_of(histogram)
+            total = clipped_sum(vectors, bound)
+            yield histogram, Gaussian().add(total, bound, self.noise_multiplier, stream)
 
 
 class ChannelNormalization:
@@ -116,17 +122,22 @@ def clipped_sum(vectors: Tensor, bound: float) -> Tensor:
     return (vectors * (bound / vectors.norm(dim=1, keepdim=True)).clamp(max=1.0)).sum(0)
 
 
-def noisy_median(norms: Tensor, multiplier: float, stream: Stream) -> float:
-    """The upper edge of the bin of norms [n] at which a noisy histogram reaches half of its sum.
+def noisy_histogram(norms: Tensor, multiplier: float, stream: Stream) -> Tensor:
+    """How many norms [n] are in each bin, with noise.
 
     One example adds 1 to one bin, so the sensitivity is 1.
     """
     last = STEPS_PER_OCTAVE * OCTAVES - 1
     exponents = norms.log2().add(OCTAVES / 2).mul(STEPS_PER_OCTAVE).ceil()
     counts = torch.bincount(exponents.clamp(0, last).long(), minlength=last + 1).double()
-    noisy = Gaussian().add(counts, 1.0, multiplier, stream).cumsum(0)
-    reached = int((noisy >= noisy[-1] / 2).int().argmax())
-    return math.exp2(reached / STEPS_PER_OCTAVE - OCTAVES / 2)
+    return Gaussian().add(counts, 1.0, multiplier, stream)
+
+
+def median_of(histogram: Tensor) -> float:
+    """The upper edge of the bin at which a histogram reaches half of its sum."""
+    reached = histogram.cumsum(0)
+    first = int((reached >= reached[-1] / 2).int().argmax())
+    return math.exp2(first / STEPS_PER_OCTAVE - OCTAVES / 2)
 
 
 def statistics_steps(normalization: object, users: Users | None) -> tuple[Step, ...]:

@@ -1,7 +1,8 @@
 """Attacks as tests make them, and the noise that a mutant leaves out."""
 
-from dpbench.audit.audit import GAMES
-from dpbench.audit.inference import refutes, strongest_attack
+from dpbench.audit.audit import GAMES, NominalEpsilon, refuted_parts
+from dpbench.audit.game import Game
+from dpbench.audit.inference import strongest_attack
 from dpbench.audit.request import prepare_audit
 from dpbench.mechanism.noise import Gaussian
 
@@ -20,8 +21,13 @@ def is_refuted(
 ) -> bool:
     """As `audit` judges a proven epsilon, without its lower bounds, which take longer."""
     run = run_of(*overrides, canaries=canaries, rate=rate, steps=steps)
-    played = GAMES[game](run, canaries, True)
-    return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
+    return bool(what_is_refuted(GAMES[game](run, canaries, True)))
+
+
+def what_is_refuted(played: Game) -> tuple[str, ...]:
+    """The releases that refute the proven epsilon of a game."""
+    scores = strongest_attack(played.attacks, played.seed)
+    return refuted_parts(played, scores, NominalEpsilon(0.0, "PLD", proven=True))
 
 
 def less_noise(by: float):

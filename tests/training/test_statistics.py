@@ -23,7 +23,12 @@ from dpbench.records.reading import load
 from dpbench.system.errors import UserError
 from dpbench.training import statistics
 from dpbench.training.checkpoints import Checkpoints
-from dpbench.training.statistics import PrivateNormalization, clipped_sum, noisy_median
+from dpbench.training.statistics import (
+    PrivateNormalization,
+    clipped_sum,
+    median_of,
+    noisy_histogram,
+)
 from dpbench.training.trainer import fit
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "privacy=noise1"]
@@ -74,7 +79,7 @@ def test_one_norm_changes_one_count_by_one(value, monkeypatch):
     monkeypatch.setattr(statistics, "Gaussian", Listening)
     others = torch.rand(20, dtype=torch.float64)
     for norms in (others, torch.cat([others, torch.tensor([value], dtype=torch.float64)])):
-        noisy_median(norms, 1.0, stream())
+        noisy_histogram(norms, 1.0, stream())
     (before, sensitivity), (after, _) = seen
     assert (after - before).abs().sum() == (after - before).abs().max() == 1 == sensitivity
 
@@ -82,7 +87,7 @@ def test_one_norm_changes_one_count_by_one(value, monkeypatch):
 def test_the_median_is_found_up_to_the_width_of_a_bin():
     norms = torch.randn(20_000, dtype=torch.float64).exp()
     for key in range(5):
-        found = noisy_median(3 * norms, 16.0, stream(key))
+        found = median_of(noisy_histogram(3 * norms, 16.0, stream(key)))
         assert 2**-0.25 < found / (3 * norms.median()) < 2**0.5
 
 
@@ -104,7 +109,7 @@ def test_the_noise_has_the_scale_in_the_ledger(scale, monkeypatch):
     multipliers = [release.mechanism.noise_multiplier for release in step.releases]
     assert multipliers == [16.0, 8.0, 16.0, 8.0]
     assert all(isinstance(release.mechanism, GaussianMechanism) for release in step.releases)
-    monkeypatch.setattr(statistics, "noisy_median", lambda norms, multiplier, stream: 1.0)
+    monkeypatch.setattr(statistics, "median_of", lambda histogram: 1.0)
     inputs = torch.full((10, 2000, 1, 1), 0.0)
     found = PrivateNormalization(scale * 8, 16.0).measured(images(inputs), 10, stream())
     fits = kstest(10 * found.mean, norm(0, 8).cdf).pvalue
@@ -122,7 +127,7 @@ def test_the_noise_of_the_histogram_has_the_scale_that_it_is_given(monkeypatch):
 
     monkeypatch.setattr(statistics, "Gaussian", Listening)
     for key in range(50):
-        noisy_median(torch.rand(30, dtype=torch.float64), 16.0, stream(key))
+        noisy_histogram(torch.rand(30, dtype=torch.float64), 16.0, stream(key))
     noise = np.concatenate(drawn)
     assert kstest(noise, norm(0, 16).cdf).pvalue > 1e-3
 
