@@ -7,7 +7,7 @@ from scipy import stats
 from dpbench.audit import inference
 from dpbench.audit.audit import GAMES, NominalEpsilon, audit, refuted_parts
 from dpbench.audit.game import Game, parts_of
-from dpbench.audit.inference import Scores, refutation_level
+from dpbench.audit.inference import Scores, refutation_level, refutes
 from dpbench.audit.request import prepare_audit
 from dpbench.config.search_path import options
 from dpbench.mechanism.noise import Gaussian
