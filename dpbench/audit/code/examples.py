@@ -70,12 +70,13 @@ class MadeUp:
     def probes(self, bound: float) -> Mapping[str, Batch]:
         apart, large = list(range(SIZE)), torch.full((SIZE,), LENGTH) * bound
         around = torch.logspace(-2, 1, SIZE) * bound
+        falling = torch.tensor([*torch.logspace(3, -3, SIZE - 1), 0.0]) * bound
         return {
             "examples that share no coordinate": one_hot(apart, large),
             "examples of one direction": one_hot([0] * SIZE, large),
             "large random examples": dense(large),
             "examples with large inputs": dense(large).scaled(100.0),
-            "examples of all sizes": dense(torch.logspace(-3, 3, SIZE) * bound),
+            "examples of all sizes, also 0": dense(falling),
             "examples around the bound": one_hot(apart, around),
             "examples around the bound, of one direction": one_hot([0] * SIZE, around),
         }
