@@ -10,7 +10,8 @@ from scipy import stats
 
 from dpbench.audit.code.audited import AuditedTraining
 from dpbench.audit.code.checks import batches, noise
-from dpbench.audit.code.checks.participation import Participation, uneven_sizes
+from dpbench.audit.code.checks.dependence import RARE_PAIRS, _dependent, _excess
+from dpbench.audit.code.checks.participation import Participation, as_claimed, uneven_sizes
 from dpbench.audit.code.finding import NOTHING, Finding
 from dpbench.audit.code.task import Claim
 from dpbench.records.epsilon import REFUTED
@@ -127,9 +128,9 @@ def test_all_looks_at_right_batches_together_err_as_rarely_as_one_may(rate, monk
     assert sum(one is not None for one in found) <= stats.binom.ppf(0.999, 200, 0.05)
 
 
-COMPARED = 9
+COMPARED = 12
 """What the check of the scale compares beside the claimed rate: all noise, the least parameter and
-step, and six conditions."""
+step, and nine conditions."""
 
 
 def test_all_looks_at_right_noise_together_err_as_rarely_as_their_number_allows(monkeypatch):
@@ -140,3 +141,41 @@ def test_all_looks_at_right_noise_together_err_as_rarely_as_their_number_allows(
     code = audited("plain")
     alarms = sum(noise.scale(code) != NOTHING for _ in range(50))
     assert alarms <= stats.binom.ppf(0.999, 50, COMPARED * 0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [0.125, 0.05])
+@pytest.mark.parametrize("number", [250, 256, 1000])
+@pytest.mark.parametrize("loop", ["poisson", "arrays"])
+def test_right_batches_are_independent_at_any_rate_and_size(loop, number, rate):
+    members = as_claimed(audited(loop, sample_rate=rate), number).members
+    assert [*_dependent(members)] == []
+
+
+def test_looks_at_independent_batches_err_rarely():
+    draw = torch.Generator().manual_seed(0)
+    for rate in (0.5, 0.125, 1 / 64):
+        excess = [_excess(standardised(draw, rate)) for _ in range(50)]
+        assert abs(float(np.mean(excess))) < 0.6
+        assert max(excess) < RARE_PAIRS / 2
+
+
+def standardised(draw: torch.Generator, rate: float) -> torch.Tensor:
+    """Who is in right batches [64, 200], with mean 0 and variance 1."""
+    members = (torch.rand(64, 200, generator=draw) < rate).double()
+    return (members - rate) / (rate * (1 - rate)) ** 0.5
+
+
+@pytest.mark.parametrize("coordinates", [1, 7, 300])
+def test_gaussian_noise_has_the_law_and_no_twins(coordinates):
+    drawn = torch.randn(8, 40, coordinates, generator=torch.Generator().manual_seed(0)).double()
+    rows = drawn.flatten(0, 1)
+    assert noise._numbers(rows.flatten()) is noise._lengths(rows) is None
+    assert noise._directions(rows) == NOTHING
+    assert not noise._has_twins(rows)
+
+
+def test_twins_are_found_among_any_number_of_parameters():
+    drawn = torch.randn(4, 10_000, generator=torch.Generator().manual_seed(0)).double()
+    drawn[:, 9000] = drawn[:, 10]
+    assert noise._has_twins(drawn)

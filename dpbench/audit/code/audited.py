@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,6 +65,10 @@ class Audited(ABC):
         draws: a seed of the global generators for all that follows the initial parameters, None to
         leave them as they are. settings: of the task, such as noise_multiplier.
         """
+
+    @abstractmethod
+    def model_after(self, batch: Batch) -> Any:
+        """What a step on a batch leaves: a model, or parameters in any form."""
 
     def sums(self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any) -> Tensor:
         """The noisy sums [steps, D] of all steps."""
@@ -174,6 +179,13 @@ class AuditedStep(Audited):
                 yield self._movement(before, after, task, size)
                 before = after
 
+    def model_after(self, batch: Batch) -> Any:
+        task = self.task(batch.at([]))
+        with self._called(task):
+            model, step = self._parts(task)
+            step(*batch)
+        return model
+
     def _parts(self, task: Task) -> tuple[Any, Callable]:
         parts = self.factory(task)
         if not (isinstance(parts, tuple) and len(parts) == 2 and callable(parts[1])):
@@ -209,6 +221,17 @@ class AuditedTraining(Audited):
                 after = self._next(trained, f"after {taken} of {task.steps} steps")
                 yield self._movement(before, after, task, task.batch_size)
                 before = after
+
+    def model_after(self, batch: Batch) -> Any:
+        task = self.task(batch, sample_rate=1.0, batch_size=float(len(batch)))
+        with self._called(task):
+            return [None, *islice(self._trained(task), 2)][-1]
+
+    def initial(self, data: Batch) -> Tensor:
+        """The initial parameters [D] of a training on these data."""
+        task = self.task(data, batch_size=self.claim.sample_rate * len(data))
+        with self._called(task):
+            return self._next(self._trained(task), "before its initial parameters")
 
     def _next(self, trained: Iterator, when: str) -> Tensor:
         for parameters in trained:

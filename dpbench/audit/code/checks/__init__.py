@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from dpbench.audit.code.audited import Audited, StoppedEarly
 from dpbench.audit.code.checks.batches import empty_batch, generators, releases, sampling
 from dpbench.audit.code.checks.bits import bits
+from dpbench.audit.code.checks.dependence import dependence
+from dpbench.audit.code.checks.exact import buffers, initial_parameters, skipped_steps
 from dpbench.audit.code.checks.noise import independence, law, scale
 from dpbench.audit.code.checks.sensitivity import (
     additivity,
@@ -39,8 +41,12 @@ CHECKS = (
     Check("noise independence", independence),
     Check("noise law", law),
     Check("bits", bits),
+    Check("buffers", buffers),
+    Check("skipped steps", skipped_steps),
+    Check("initial parameters", initial_parameters, "training"),
     Check("releases", releases, "training"),
     Check("sampling", sampling, "training"),
+    Check("independence of batches", dependence, "training"),
     Check("generators", generators, "training"),
 )
 

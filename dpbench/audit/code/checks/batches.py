@@ -8,7 +8,7 @@ from scipy import stats
 from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, AuditedStep, AuditedTraining, StoppedEarly
-from dpbench.audit.code.checks.noise import RARE, RARE_CORRELATION
+from dpbench.audit.code.checks.noise import RARE, RARE_CORRELATION, share_after
 from dpbench.audit.code.checks.participation import (
     CYCLE,
     EPOCHS,
@@ -26,6 +26,9 @@ from dpbench.system.errors import UserError
 
 LEAST_STEPS = 40
 """Steps in which some batch is empty, if all batches are samples."""
+
+LESS_NOISE = 0.8
+"""A share that is no chance among the draws of a condition."""
 
 COMPARED = 64
 """Examples whose batches are compared with noise, in as many coordinates."""
@@ -48,7 +51,13 @@ def empty_batch(code: AuditedStep) -> Finding:
         return refuted("After an empty batch, parameters are not finite, which tells that it was.")
     if not moved.any():
         return refuted("An empty batch is skipped without noise, which tells that it was empty.")
-    return NOTHING
+    share = share_after(code, nothing)
+    if share > LESS_NOISE:
+        return NOTHING
+    return refuted(
+        f"After an empty batch the noise has {share:.3g} times the standard deviation that it has "
+        "after others, which tells that it was empty."
+    )
 
 
 def releases(code: AuditedTraining) -> Finding:

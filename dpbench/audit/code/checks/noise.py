@@ -18,6 +18,7 @@ from dpbench.audit.code.checks.participation import (
 )
 from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
 from dpbench.audit.code.task import Batch
+from dpbench.records.epsilon import REFUTED
 
 STEPS = 16
 """Steps of a run under another condition than the claim, whose runs have all steps."""
@@ -43,6 +44,9 @@ MAX_COORDINATES, MAX_STEPS = 256, 1000
 
 SAME = 0.01
 """How near two draws are if they differ by rounding alone."""
+
+LEAST_VARIANCE = 0.5
+"""Of the least that random noise has in any direction."""
 
 LEAST = 1e-3
 """The least noise that is any, in units of what is claimed."""
@@ -92,7 +96,7 @@ def scale(code: Audited) -> Finding:
     """The noise has the claimed standard deviation in every coordinate, step and condition."""
     drawn = noise_as_claimed(code)
     by_coordinate, by_step = drawn.square().mean((0, 1)).sqrt(), drawn.square().mean((0, 2)).sqrt()
-    overall = _spread(drawn)
+    overall = _deviation(drawn)
     if overall < LEAST:
         return refuted(
             "With the noise multiplier of the task and with next to none, the same is released: "
@@ -109,7 +113,8 @@ def scale(code: Audited) -> Finding:
     if _is_small(least := float(by_step.min()), drawn[:, 0].numel(), len(by_step)):
         return refuted(f"In some steps the noise has {least:.3g} times its standard deviation.")
     at_rate = _at_the_claimed_rate(code) if isinstance(code, AuditedTraining) else None
-    return at_rate or next(_conditions(code), NOTHING)
+    elsewhere = filter(None, (at_rate, *_conditions(code)))
+    return min(elsewhere, key=lambda found: found.verdict != REFUTED, default=NOTHING)
 
 
 def _at_the_claimed_rate(code: AuditedTraining) -> Finding | None:
@@ -119,7 +124,7 @@ def _at_the_claimed_rate(code: AuditedTraining) -> Finding | None:
     rate, multiplier = claimed_rate(code), code.claim.noise_multiplier
     number = uneven_sizes(rate)[0]
     drawn = heard_as_claimed(code, number, multiplier)[:, number:] / multiplier
-    spread = _spread(drawn) / as_claimed(code, number).unit
+    spread = _deviation(drawn) / as_claimed(code, number).unit
     if not _differs(spread, drawn.numel()):
         return None
     return _wrong_scale(f", at a sampling rate of {rate:.3g},", spread)
@@ -134,17 +139,36 @@ def _conditions(code: Audited) -> Iterator[Finding]:
         ("with one example in the batch", batch.at([0]), {}),
         ("with 16 examples in the batch", many, {}),
         ("with tiny gradients", made.tiny(bound), {}),
-        ("at four times the bound", made.usual(4 * bound), {"bound": 4 * bound}),
-        ("at twice the multiplier", batch, {"noise_multiplier": 2 * multiplier}),
+        ("with copies of one example", made.copies(bound, 4), {}),
+        *(
+            (f"at {words} the bound", made.usual(x * bound), {"bound": x * bound})
+            for words, x in (("a quarter of", 0.25), ("four times", 4.0))
+        ),
+        *(
+            (f"at {words} the multiplier", batch, {"noise_multiplier": x * multiplier})
+            for words, x in (("half", 0.5), ("twice", 2.0))
+        ),
         ("with physical batches of 4 of 16", many, {"physical_batch_size": 4}),
     )
     for words, examples, settings in conditions:
-        drawn = noise(code, examples, DRAWS_OF_A_CONDITION, **settings)
-        if _differs(spread := _spread(drawn), drawn.numel()):
-            yield _wrong_scale(f", {words}", spread)
+        if wrong := _where(code, words, examples, **settings):
+            yield wrong
 
 
-def _spread(drawn: Tensor) -> float:
+def _where(code: Audited, words: str, batch: Batch, **settings: Any) -> Finding | None:
+    """What is wrong with the scale of the noise in one condition."""
+    drawn = noise(code, batch, DRAWS_OF_A_CONDITION, **settings)
+    found = _deviation(drawn)
+    return _wrong_scale(f", {words}", found) if _differs(found, drawn.numel()) else None
+
+
+def share_after(code: Audited, batch: Batch) -> float:
+    """How much noise there is on a batch, of what there is as claimed."""
+    drawn = noise(code, batch, DRAWS_OF_A_CONDITION)
+    return _deviation(drawn) / max(LEAST, _deviation(noise_as_claimed(code)))
+
+
+def _deviation(drawn: Tensor) -> float:
     return float(drawn.square().mean().sqrt())
 
 
@@ -172,7 +196,10 @@ def _wrong_scale(words: str, spread: float) -> Finding:
 
 def independence(code: Audited) -> Finding:
     """No two coordinates, steps or runs share noise, nor do runs of different seeds."""
-    drawn = noise_as_claimed(code)[..., :MAX_COORDINATES]
+    drawn = noise_as_claimed(code)
+    if _has_twins(drawn.flatten(0, 1)):
+        return refuted("Two parameters have the same noise, which cancels in their difference.")
+    drawn = drawn[..., :MAX_COORDINATES]
     runs, steps, coordinates = drawn.shape
     apart = math.ceil(steps / MAX_STEPS)
     for words, rows in (
@@ -185,7 +212,24 @@ def independence(code: Audited) -> Finding:
                 f"The noise of {words} is correlated ({shared:.2f}), and cancels in a difference: "
                 "one draw, seed or generator state serves for both."
             )
-    return _fixed_seed(code)
+    return _again_at_the_claimed_rate(code) or _fixed_seed(code)
+
+
+def _again_at_the_claimed_rate(code: Audited) -> Finding | None:
+    """What is wrong with noise that comes again in a step, where an epoch has several."""
+    if not (isinstance(code, AuditedTraining) and code.is_linear):
+        return None
+    number = uneven_sizes(claimed_rate(code))[0]
+    drawn = heard_as_claimed(code, number, code.claim.noise_multiplier)[:, number:]
+    return refuted("Two steps of an epoch have the same noise.") if _has_twins(drawn.T) else None
+
+
+def _has_twins(drawn: Tensor) -> bool:
+    """Whether two of any number of columns [n, D] are the same: then their first numbers are
+    neighbours in order."""
+    noisy = drawn[:, drawn.std(0) > SAME]
+    ordered = noisy[:, noisy[0].argsort()]
+    return bool((ordered.diff(dim=1).abs() < SAME).all(0).any())
 
 
 def _fixed_seed(code: Audited) -> Finding:
@@ -211,14 +255,53 @@ def _strongest(rows: Tensor) -> float | None:
 
 
 def law(code: Audited) -> Finding:
-    """The noise is Gaussian with mean 0."""
-    drawn = noise_as_claimed(code).flatten()
+    """The noise is Gaussian with mean 0: each number, the length of all, and in all directions."""
+    drawn = noise_as_claimed(code).flatten(0, 1)
     if not float(drawn.std()):
         return NOTHING
-    standardised = (drawn / drawn.square().mean().sqrt()).numpy()
-    if stats.kstest(standardised, "norm").pvalue > RARE:
+    standardised = drawn / drawn.square().mean().sqrt()
+    return _numbers(standardised.flatten()) or _lengths(standardised) or _directions(standardised)
+
+
+def _numbers(drawn: Tensor) -> Finding | None:
+    """What is wrong with the law of single numbers [n], and with the largest."""
+    largest = float(drawn.abs().max())
+    none_larger = len(drawn) * math.log1p(-2 * stats.norm.sf(largest))
+    chances = (
+        stats.kstest(drawn.numpy(), "norm").pvalue,
+        math.exp(none_larger),
+        -math.expm1(none_larger),
+    )
+    if min(chances) > RARE:
+        return None
+    return refuted(
+        f"The noise is not Gaussian with mean 0: mean {drawn.mean():.2f}, fourth moment "
+        f"{(drawn**4).mean():.2f} instead of 3, largest {largest:.2f}, in units of its "
+        "standard deviation."
+    )
+
+
+def _lengths(drawn: Tensor) -> Finding | None:
+    """What is wrong with the squared lengths of the noise [n, D] of single steps."""
+    squares = drawn.square().sum(1)
+    if stats.kstest(squares.numpy(), stats.chi2(drawn.shape[1]).cdf).pvalue > RARE:
+        return None
+    return refuted(
+        f"The length of a step's noise varies by {squares.std() / squares.mean():.2g} times its "
+        f"mean, that of Gaussian noise by {math.sqrt(2 / drawn.shape[1]):.2g}: it is scaled to its "
+        "own size, and what is left of a sum can be told."
+    )
+
+
+def _directions(drawn: Tensor) -> Finding:
+    """What is wrong with the noise [n, D] in combinations of coordinates, of n / 4 groups at most
+    (of random noise the least variance is then about a quarter)."""
+    groups = drawn.tensor_split(min(drawn.shape[1], len(drawn) // 4), dim=1)
+    sums = torch.stack([group.sum(1) / math.sqrt(group.shape[1]) for group in groups])
+    least = float(torch.linalg.eigvalsh(sums @ sums.T / len(drawn))[0])
+    if least > LEAST_VARIANCE * (1 - math.sqrt(len(groups) / len(drawn))) ** 2:
         return NOTHING
     return refuted(
-        f"The noise is not Gaussian with mean 0: mean {standardised.mean():.2f}, fourth moment "
-        f"{(standardised**4).mean():.2f} instead of 3, in units of its standard deviation."
+        f"In one direction the noise has {math.sqrt(max(least, 0)):.2g} times the standard "
+        "deviation of others: it is centred, projected, or less than a draw for each parameter."
     )

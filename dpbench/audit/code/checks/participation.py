@@ -50,6 +50,7 @@ class Participation:
         return float(self.amounts[self.members].median()) if self.members.any() else 1.0
 
 
+@lru_cache(maxsize=2)
 def in_epochs(code: AuditedTraining, seed: int = 0) -> Participation:
     """Participation at a rate of 1/CYCLE, where code that shuffles has epochs of CYCLE batches."""
     bound, rate = code.claim.bound, 1 / CYCLE
