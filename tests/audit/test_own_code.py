@@ -23,7 +23,7 @@ from dpbench.audit.code.task import Claim
 from dpbench.cli.main import main
 from dpbench.records.epsilon import REFUTED
 from dpbench.system.errors import UserError
-from tests.audit.loops.planted import FAULTS, LOOPS, audited, factory_of
+from tests.audit.loops.planted import FAULTS, LOOPS, audited, factory_of, kind_of
 
 FOUND = (REFUTED, FLAGGED)
 
@@ -43,13 +43,20 @@ def test_each_fault_stands_for_a_text_that_its_loop_has_once(fault):
     factory_of(fault["loop"], fault["replace"], fault["with"])
 
 
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(36)
 @pytest.mark.slow
 def test_the_check_for_a_fault_finds_it(fault):
     code = audited(fault["loop"], fault["replace"], fault["with"])
     finding = finding_of(fault["found_by"], code)
     assert finding.verdict in FOUND
     assert (" raised " in finding.sentence) == (fault["fault"] == "an empty batch is an error")
+
+
+@pytest.mark.long
+def test_an_audit_in_its_defaults_finds_a_fault(fault):
+    factory = factory_of(fault["loop"], fault["replace"], fault["with"])
+    report = audit(**{kind_of(factory): factory})
+    assert report.verdict == REFUTED or report.named(FLAGGED)
 
 
 def test_the_page_of_planted_faults_has_each_and_no_false_alarm():
@@ -67,6 +74,8 @@ def test_no_right_loop_is_refuted_or_flagged():
         claim = {
             "noise_multiplier": draw.choice([0.5, 1.0, 3.0]),
             "bound": draw.choice([0.1, 1, 7]),
+            "sample_rate": draw.choice([0.05, 0.125]),
+            "steps": draw.choice([10, 40, 90]),
         }
         found = dict(findings(audited(LOOPS[seed % len(LOOPS)], seed=seed, **claim)))
         assert {finding.verdict for finding in found.values()} <= {PASSED, SKIPPED}, (seed, found)
