@@ -12,6 +12,7 @@ from dpbench.records.folder import TABLES
 from dpbench.records.record import Record
 from dpbench.reproduce.target import Target, target_of
 from dpbench.search.request import SearchRequest, parse
+from dpbench.search.start import NONE
 from dpbench.system.errors import UserError
 from dpbench.system.paths import searches_folder
 from dpbench.system.validate import one_of
@@ -46,6 +47,7 @@ class Protocol:
         words = [self.target.name, *(str(value) for _, value in condition.values), name]
         search = {
             **{"name": "-".join(words), "space": "method", "by": "random", "draw": 0},
+            **{"start": NONE, "extend": 0},
             **{"rule": rules.rule, "N": rules.trials},
             **{"finalists": rules.finalists, "final_seeds": rules.final_seeds},
         }

@@ -83,15 +83,16 @@ _ALL = (
         "N=20 trials on a validation split, sorted by rule=best_validation, "
         "best_worst_group or lowest_validation_loss; a range is a=1,2 or "
         "'optimizer.lr=tag(log,interval(1e-3,1))', by=random|tpe; space=method takes the "
-        "ranges that conf/search has for it; extend=16: so many trials more beyond an end of "
-        "a range at which the best one lies; finalists=5: the best again, with "
+        "ranges that conf/search has for it, and starts at the special case that it contains, "
+        "as start=SEARCH chose it; extend=16: so many trials more, by default N/4, beyond an end "
+        "of a range at which the best one lies; finalists=5: the best again, with "
         "final_seeds=5 other seeds; private=true epsilon=3: a random number of trials, "
         "with an epsilon of 3 for the whole search",
         "dpbench.cli.commands:search",
         "overrides",
         (
-            *("N=", "by=", "rule=", "space=", "extend=", "finalists=", "final_seeds=", "draw="),
-            *("private=", "epsilon=", "law=", "trials=", "shape=", "name="),
+            *("N=", "by=", "rule=", "space=", "start=", "extend=", "finalists=", "final_seeds="),
+            *("draw=", "private=", "epsilon=", "law=", "trials=", "shape=", "name="),
         ),
     ),
     Command(

@@ -6,11 +6,13 @@ Its lines are trials, the chosen one first, and the columns between trial and n 
 import csv
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import OmegaConf
 
+from dpbench.system.errors import UserError
 from dpbench.system.paths import searches_folder
 from dpbench.system.validate import spelled_number
 
@@ -34,19 +36,26 @@ def chose_an_edge(name: str) -> bool:
 
     Integers are choices such as numbers of bands, whose ends are their own.
     """
-    for texts in (_tried(name) or {}).values():
+    special = start_numbers(_lines(name) or ())
+    for key, texts in (_tried(name) or {}).items():
         values = [number for text in texts if isinstance(number := spelled_number(text), float)]
         fractions = len(values) == len(texts) and not all(map(float.is_integer, values))
-        if fractions and outer_end(values):
+        if fractions and outer_end(values, special.get(key)):
             return True
     return False
 
 
-def outer_end(values: Sequence[float]) -> str:
+def outer_end(values: Sequence[float], special: float | None = None) -> str:
     """The end, `lower` or `upper`, in whose tenth of all values tried the first one lies; "" for
-    neither."""
-    share = _place(values)
-    return "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
+    neither.
+
+    special: the value of the method's special case, which was tried: no end lies on its side.
+    """
+    if values[0] == special:
+        return ""
+    share = _place([value for value in values if value != special])
+    end = "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
+    return "" if special is not None and (special < values[0]) == (end == "lower") else end
 
 
 def _place(values: Sequence[float]) -> float:
@@ -62,18 +71,52 @@ def trials_of(name: str) -> list[dict[str, str]]:
     return [line for line in _lines(name) or () if not line.get("stage")]
 
 
+def chosen_text(name: str, folder: Path) -> dict[str, str]:
+    """The settings, as text by key, that a search in a folder chose, or else a committed one; none
+    if neither chose any."""
+    for path in (folder / f"{name}.csv", _committed(name)):
+        if (lines := _read(path)) and not lines[0].get("failed"):
+            return {key: lines[0][key] for key in _keys(lines, path)}
+    return {}
+
+
+def numbers(settings: Mapping[str, str]) -> dict[str, float]:
+    """The settings that are numbers."""
+    read = {key: spelled_number(text) for key, text in settings.items()}
+    return {key: value for key, value in read.items() if isinstance(value, float)}
+
+
+def start_numbers(lines: Sequence[Mapping[str, str]]) -> dict[str, float]:
+    """The numbers by which the start of a search is the method's special case."""
+    mark = next((line["start"] for line in lines if line.get("start")), "")
+    return numbers(dict(word.split("=", 1) for word in mark.split() if "=" in word))
+
+
 def _tried(name: str) -> dict[str, list[str]] | None:
     """The values by setting, of the chosen trial first."""
     if (lines := _lines(name)) is None:
         return None
+    return {key: [line[key] for line in lines] for key in _keys(lines, _committed(name))}
+
+
+def _keys(lines: Sequence[Mapping[str, str]], path: Path) -> list[str]:
+    """The settings among the columns."""
     columns = list(lines[0])
-    keys = columns[columns.index("trial") + 1 : columns.index("n")]
-    return {key: [line[key] for line in lines] for key in keys}
+    if not {"trial", "n"} <= {*columns}:
+        raise UserError(f"{path} is not the file of a search: restore or delete it.")
+    return columns[columns.index("trial") + 1 : columns.index("n")]
 
 
 @functools.cache
 def _lines(name: str) -> list[dict[str, str]] | None:
-    path = searches_folder() / f"{name}.csv"
+    return _read(_committed(name))
+
+
+def _committed(name: str) -> Path:
+    return searches_folder() / f"{name}.csv"
+
+
+def _read(path: Path) -> list[dict[str, str]] | None:
     if not path.is_file():
         return None
     with path.open(encoding="utf-8", newline="") as file:

@@ -18,6 +18,7 @@ from dpbench.records.epsilon import rounded_up
 from dpbench.reproduce.page import image, page
 from dpbench.reproduce.target import Target, target_of
 from dpbench.search.expected_best import budgets, expected_best, shares
+from dpbench.search.start import NUMBER
 from dpbench.tables.grid import Grid
 
 RESAMPLES, LEVEL = 1000, 0.95
@@ -73,7 +74,7 @@ def _points(tuned: Target, setup: TuningBudgetSettings) -> Iterator[dict]:
     for condition in tuned.conditions:
         for arm in tuned.table.methods:
             found = trials_of(tuned.searches[condition.label, arm])
-            trials = [trial for trial in found if int(trial["trial"]) <= setup.trials]
+            trials = [trial for trial in found if NUMBER < int(trial["trial"]) <= setup.trials]
             for metric in setup.metrics:
                 values, scores = _values(trials, metric, setup.metrics[0])
                 for count in budgets(len(values)):

@@ -14,6 +14,7 @@ from dpbench.search.report import render
 from dpbench.search.request import SearchRequest, parse
 from dpbench.search.samplers import SAMPLERS
 from dpbench.search.selection import RULES, Trial, check_any, failures_of, ranked
+from dpbench.search.start import NUMBER
 from dpbench.system.files import check_writable, write_atomically
 
 
@@ -44,16 +45,19 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda sai
 
 
 def run_trials(request: SearchRequest) -> list[Trial]:
-    """All trials in their order; runs that have a record are not repeated."""
+    """All trials in their order, the start first; runs that have a record are not repeated."""
     propose, scores = SAMPLERS[request.by], RULES[request.rule].scores
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
-    total = request.count * len(request.seeds)
+    start = [request.start.values] if request.start else []
+    total = (request.count + len(start)) * len(request.seeds)
     with launching(request.config, "runs", total) as outcomes:
+        if start:
+            trials += _run_batch(request, start, NUMBER - 1, outcomes)
         while batch := propose(request.space, request.count, request.draw, history):
             values = [request.space.values(configuration) for configuration in batch]
             for configuration, trial in zip(
-                batch, _run_batch(request, values, len(trials), outcomes), strict=True
+                batch, _run_batch(request, values, len(history), outcomes), strict=True
             ):
                 history[configuration] = None if trial.failures else scores(trial)
                 trials.append(trial)
@@ -67,11 +71,12 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
         if (found := beyond(request, space, extended)) is None:
             break
         space, added = found
-        drawn = map(added.values, added.random(request.extend, request.draw, start=len(extended)))
+        last = extended[-1].number  # that of the start counts for none
+        drawn = map(added.values, added.random(request.extend, request.draw, start=last))
         tried = [trial.values for trial in extended]  # a piece of whole numbers has the old end
         values = [each for each in drawn if each not in tried]
         with launching(request.config, "added runs", len(values) * len(request.seeds)) as outcomes:
-            extended += _run_batch(request, values, len(extended), outcomes)
+            extended += _run_batch(request, values, last, outcomes)
     return extended
 
 

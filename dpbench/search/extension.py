@@ -8,12 +8,9 @@ from dpbench.config.space import Interval, Space
 from dpbench.config.tuned import outer_end
 from dpbench.execution.launcher import Failure
 from dpbench.execution.prepare import run_of
-from dpbench.search.request import SearchRequest
+from dpbench.search.request import PIECE, SearchRequest
 from dpbench.search.selection import RULES, Trial, ranked
 from dpbench.system.errors import UserError
-
-PIECE = 0.25
-"""What is added to a range, as a share of its width: a decade to four of them."""
 
 MOST = 8
 """The most pieces that a search adds."""
@@ -28,7 +25,8 @@ def beyond(
         for place, range_ in enumerate(space.ranges):
             if not isinstance(range_, Interval):
                 continue
-            end = outer_end([float(trial.values[range_.key]) for trial in (best, *trials)])
+            values = [float(trial.values[range_.key]) for trial in (best, *trials)]
+            end = outer_end(values, request.special.get(range_.key))
             piece = _allowed_piece(request, best, range_, end) if end else None
             if piece is None:
                 continue

@@ -1,12 +1,13 @@
 """A search as Markdown and CSV: all trials, the best first, and the one chosen by the rule."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
 from dpbench.config.settings import NAMED_GROUPS
 from dpbench.config.space import Interval, Range
+from dpbench.config.special_case import START
 from dpbench.config.tuned import outer_end
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.records.epsilon import largest_epsilon, legend
@@ -23,6 +24,7 @@ from dpbench.search.selection import (
     is_regression,
     ranked,
 )
+from dpbench.search.start import NUMBER
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import spelled_number
 from dpbench.tables.counts import counted
@@ -58,10 +60,12 @@ def render(
     """
     ordered, last = _ordered(request, trials), _ordered(request, finals)
     chosen = [trial for trial in last or ordered if not trial.failures][:1]
-    csv = pd.DataFrame([*(_row(trial) | FINAL for trial in last), *map(_row, ordered)])
+    rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
+    if start := request.start:
+        rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
     return {
         "md": _page(request, ordered, last, chosen).markdown,
-        "csv": csv.to_csv(index=False, lineterminator="\n"),
+        "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"),
     }
 
 
@@ -87,13 +91,14 @@ def _page(
         + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
         + f", each with seed {', '.join(request.seeds)}"
         + f" and {settings}.",
+        *([request.start.description] if request.start else []),
         *_extended(request, ordered),
         f"Rule `{request.rule}`: {_description(request, ordered)}. "
         "Spread: standard deviation over seeds.",
         *(_finals(request, keys, finals) if finals else ()),
         _grid(request, keys, ordered),
         _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
-        *(at_edge(chosen[0], ordered, request.space.ranges) if chosen else ()),
+        *(at_edge(chosen[0], ordered, request.space.ranges, request.special) if chosen else ()),
         *_luck(request, ordered),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *filter(None, [legend(r.statement for trial in ordered for r in trial.records)]),
@@ -136,7 +141,7 @@ def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) ->
 def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
     """What fewer trials would have found, where trials are independent and have an accuracy."""
     metric = WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
-    drawn = [trial for trial in trials if trial.number <= request.count]  # not the added ones
+    drawn = [trial for trial in trials if NUMBER < trial.number <= request.count]  # at random
     values = [trial.mean(metric) for trial in drawn if not trial.failures]
     if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
         return []
@@ -156,24 +161,38 @@ def _choice(request: SearchRequest, trial: Trial) -> str:
     )
 
 
-def at_edge(chosen: Trial, trials: Sequence[Trial], ranges: Sequence[Range]) -> list[str]:
+def at_edge(
+    chosen: Trial,
+    trials: Sequence[Trial],
+    ranges: Sequence[Range],
+    special: Mapping[str, float] | None = None,
+) -> list[str]:
     """A sentence for each number of the chosen trial that is the smallest or largest of its setting
-    that was tried, or of a range in the outer tenth of those, which tables excuse by."""
+    that was tried, or of a range in the outer tenth of those, which tables excuse by.
+
+    special: the numbers that make the method its special case, which was tried, too.
+    """
     outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
     values = [trial.values for trial in (chosen, *trials)]
     said = []
     for key, text in chosen.values.items():
-        tried = {spelled_number(other[key]) for other in values}
-        numbers = sorted(number for number in tried if not isinstance(number, str))
-        if key in outer and (end := outer_end([float(other[key]) for other in values])):
+        at, constant = spelled_number(text), (special or {}).get(key)
+        if at == constant:
+            continue
+        if key in outer and (end := outer_end([float(other[key]) for other in values], constant)):
             said.append(
                 f"`{key}={text}` is at the {end} end of what was tried of `{outer[key].text}`: "
                 "extend the range there (extend=16), or make more trials."
             )
             continue
-        if len(numbers) < max(2, len(tried)) or (at := spelled_number(text)) in numbers[1:-1]:
+        tried = {spelled_number(other[key]) for other in values} - {constant}
+        numbers = sorted(number for number in tried if not isinstance(number, str))
+        if len(numbers) < max(2, len(tried)) or at in numbers[1:-1]:
             continue
-        end, beyond = ("smallest", "below") if at == numbers[0] else ("largest", "above")
+        lowest = at == numbers[0]
+        if constant is not None and (constant < numbers[0 if lowest else -1]) == lowest:
+            continue
+        end, beyond = ("smallest", "below") if lowest else ("largest", "above")
         said.append(
             f"`{key}={text}` is the {end} value of {len(tried)} that were tried: the best may be "
             f"{beyond} it."

@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -12,15 +13,19 @@ from dpbench.config.overrides import split_ranges
 from dpbench.config.search_path import groups
 from dpbench.config.settings import is_scientific, key_of, leaves, split_settings
 from dpbench.config.space import Choices, Configuration, Range, Space, override_texts
+from dpbench.config.special_case import SpecialCase, special_case
+from dpbench.config.tuned import numbers
 from dpbench.execution.attempt import configured
 from dpbench.execution.launcher import Failure
 from dpbench.execution.run_config import RunConfig, check_execution, run_config
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.records.digest import digest
+from dpbench.records.folder import SEARCH
 from dpbench.records.publish import without_seed_and_checksum
 from dpbench.search.samplers import SAMPLERS, check_installed
 from dpbench.search.selection import RULES
-from dpbench.search.space_files import with_space
+from dpbench.search.space_files import method_of_space, with_space
+from dpbench.search.start import NONE, Start, started
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import (
     integer,
@@ -38,13 +43,17 @@ their defaults."""
 
 DEFAULTS = {
     **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
-    **{"space": "", "extend": "0", "finalists": "0", "final_seeds": "5"},
+    **{"space": "", "start": "", "extend": "", "finalists": "0", "final_seeds": "5"},
     **{"private": "false", **PRIVATE},
 }
 """The settings of a search itself, and their defaults."""
 
-OPEN = {"by", "rule", "extend", "finalists", "final_seeds"}
+OPEN = {"by", "rule", "start", "extend", "finalists", "final_seeds"}
 """The settings that only a search without privacy has."""
+
+PIECE = 0.25
+"""What is added to a range, as a share of its width; and the trials there, as a share of N, unless
+the user sets their number: the new part is searched as densely as the range."""
 
 MAX_TRIALS = 100_000
 """More than anyone can afford; a search keeps all of its trials in memory."""
@@ -67,11 +76,12 @@ class SearchRequest:
     """A search: its space, the number of trials, the sampler (by), and the sampler's seed (draw).
 
     fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
-    config: that of one of the runs; identity: a digest of all that determines
-    the search. repetitions: of a private search, whose trials are drawn from `count` candidates.
-    epsilon: the target of a whole private search, to which its trials are calibrated. extend: the
-    number of trials in each piece that is added to a range (see `extension`). finalists: the number
-    of trials, the best ones, that are run again with final_seeds and chosen from.
+    config: that of one of the runs; identity: a digest of all that determines the search.
+    repetitions: of a private search, whose trials are drawn from `count` candidates. epsilon: the
+    target of a whole private search, to which its trials are calibrated. start: the trial before
+    the others, if there is one. extend: the number of trials in each piece that is added to a range
+    (see `extension`). finalists: the number of trials, the best ones, that are run again with
+    final_seeds and chosen from.
     """
 
     space: Space
@@ -86,6 +96,7 @@ class SearchRequest:
     identity: str
     repetitions: Repetitions | None = None
     epsilon: float | None = None
+    start: Start | None = None
     extend: int = 0
     finalists: int = 0
     final_seeds: tuple[str, ...] = ()
@@ -94,6 +105,11 @@ class SearchRequest:
     def settings(self) -> list[str]:
         """The scientific settings among `fixed`, and the table."""
         return [o for o in self.fixed if is_scientific(o) or key_of(o) == "table"]
+
+    @property
+    def special(self) -> dict[str, float]:
+        """The numbers that make the method its special case, by key, if the search starts there."""
+        return numbers(self.start.own) if self.start else {}
 
     def runs(self, values: Mapping[str, str]) -> list[RunConfig | Failure]:
         """The runs of a trial, seed by seed."""
@@ -123,8 +139,13 @@ class SearchRequest:
 def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for all that can be refused before any run."""
     settings, overrides = split_settings("search", DEFAULTS, arguments)
+    case = None
     if settings["space"]:
-        overrides = with_space(settings["space"], overrides)
+        method = method_of_space(settings["space"], overrides)
+        case = _special_case(settings, method, [*map(key_of, overrides)])
+        overrides = with_space(method, overrides)
+    elif settings["start"] not in ("", NONE):
+        raise UserError(f"start={settings['start']} needs a search space: space=method.")
     ranges, fixed = split_ranges(overrides)
     _check_search_settings(settings)
     space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
@@ -144,24 +165,49 @@ def parse(arguments: list[str]) -> SearchRequest:
         _check_calibrated(overrides, epsilon)
     law = [] if repetitions is None else [settings["N"], repr(repetitions)]
     law += [] if epsilon is None else [f"epsilon={epsilon!r}"]
-    identity, name = _identity_and_name(settings, space, seeds, config, law)
+    identity, short = _identity_and_name(settings, space, seeds, config, law, case is not None)
+    name = settings["name"] or f"{config['choices']['dataset']}-{short}"
+    count = int(min(int(settings["N"]), space.size))
+    start = None
+    if case:
+        folder = config.results / SEARCH
+        start, space, fixed = started(case, settings["start"], space, fixed, name, folder)
     return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if key_of(o) != "seed"),
         seeds=seeds,
-        count=int(min(int(settings["N"]), space.size)),
+        count=count,
         by=settings["by"],
         rule=settings["rule"],
         draw=int(settings["draw"]),
-        name=settings["name"] or f"{config['choices']['dataset']}-{name}",
+        name=name,
         config=config,
         identity=identity,
         repetitions=repetitions,
         epsilon=epsilon,
-        extend=int(settings["extend"]),
+        start=start,
+        extend=int(settings["extend"] or math.ceil(PIECE * count)),
         finalists=int(settings["finalists"]),
         final_seeds=_next_seeds(seeds, int(settings["final_seeds"])),
     )
+
+
+def _special_case(
+    settings: Mapping[str, str], method: str, given: Sequence[str]
+) -> SpecialCase | None:
+    """The special case that the search of a method starts at; None for none, and where the user
+    sets what makes the method that one. UserError if there is none to start at as asked."""
+    if settings["start"] == NONE or settings["private"] == "true":  # no trial follows from others
+        return None
+    case = special_case(method)
+    if case and not {*case.constants, *case.products}.isdisjoint(given):
+        case = None
+    if settings["start"] and not case:
+        raise UserError(
+            f"start={settings['start']} needs the whole search space of a method that contains "
+            f"another one, which that of {method} is not: leave start out."
+        )
+    return case
 
 
 def _identity_and_name(
@@ -170,20 +216,21 @@ def _identity_and_name(
     seeds: Sequence[str],
     config: RunConfig,
     law: list[str],
+    starts: bool,
 ) -> tuple[str, str]:
     """What tells a search from all others, and the end of its default name.
 
     law: that of the trials of a private search, whose page's name must not depend on the seed or
-    the data.
+    the data. starts: whether there is a trial before the others.
     """
     choice = [settings["by"], settings["rule"], settings["draw"]]
     ranges = [f"{range_.key}={range_.text}" for range_ in space.ranges]
     parts = [*choice, *seeds, config.digest, *ranges]
     if settings["finalists"] != DEFAULTS["finalists"]:
         parts += [settings["finalists"], settings["final_seeds"]]
-    if settings["extend"] != DEFAULTS["extend"]:
-        parts += ["extend", settings["extend"]]
     if not law:
+        parts += ["extend", settings["extend"]] if settings["extend"] != "0" else []
+        parts += ["start", settings["start"]] if starts else []
         return _short(parts), _short(parts)
     name = [*choice, digest(without_seed_and_checksum(config.plain)), *ranges, *law]
     return _short([*parts, *law]), _short(name)
@@ -196,7 +243,7 @@ def _short(parts: list[str]) -> str:
 def _check_search_settings(settings: dict[str, str]) -> None:
     integer("N", spelled_integer(settings["N"]), most=MAX_TRIALS)
     integer("draw", spelled_integer(settings["draw"]), least=0)
-    integer("extend", spelled_integer(settings["extend"]), least=0, most=MAX_TRIALS)
+    integer("extend", spelled_integer(settings["extend"] or "0"), least=0, most=MAX_TRIALS)
     integer("finalists", spelled_integer(settings["finalists"]), least=0, most=MAX_TRIALS)
     integer("final_seeds", spelled_integer(settings["final_seeds"]), most=MAX_TRIALS)
     one_of("by", settings["by"], SAMPLERS)

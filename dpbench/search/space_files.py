@@ -4,6 +4,7 @@ from dpbench.config.compose import compose
 from dpbench.config.overrides import split_ranges
 from dpbench.config.search_path import SPACES, file_of, options
 from dpbench.config.settings import key_of
+from dpbench.config.special_case import START
 from dpbench.config.yaml_files import read_settings
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
@@ -13,10 +14,15 @@ OF_THE_METHOD = "method"
 
 
 def with_space(name: str, overrides: list[str]) -> list[str]:
-    """The overrides, after the ranges of a space for settings that they do not set themselves.
+    """The overrides, after the ranges of a space for settings that they do not set themselves;
+    UserError for a broken space."""
+    given = {key_of(override) for override in overrides}
+    return [*(f"{k}={v}" for k, v in ranges_of(name).items() if k not in given), *overrides]
 
-    name: that of a file, or OF_THE_METHOD. Raises UserError for an unknown space and a broken one.
-    """
+
+def method_of_space(name: str, overrides: list[str]) -> str:
+    """The method that a space is named after, as a file or by OF_THE_METHOD; UserError for an
+    unknown space."""
     if name == OF_THE_METHOD:
         name = _method(overrides)
         if file_of(SPACES, name) is None:
@@ -24,16 +30,14 @@ def with_space(name: str, overrides: list[str]) -> list[str]:
                 f"method={name} has no search space: write {SPACES}/{name}.yaml into the folder of "
                 "its YAML file, or give ranges such as optimizer.lr=tag(log,interval(1e-3,1))."
             )
-    one_of("space", name, options(SPACES))
-    given = {key_of(override) for override in overrides}
-    return [*(f"{k}={v}" for k, v in ranges_of(name).items() if k not in given), *overrides]
+    return one_of("space", name, options(SPACES))
 
 
 def ranges_of(name: str) -> dict[str, str]:
     """The ranges of a space by key, as on a command line; UserError for what is not a range."""
     path = file_of(SPACES, name)
     assert path is not None
-    return {key: str(value) for key, value in read_settings(path).items()}
+    return {key: str(value) for key, value in read_settings(path).items() if key != START}
 
 
 def _method(overrides: list[str]) -> str:

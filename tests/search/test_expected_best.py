@@ -49,6 +49,7 @@ def test_budgets_are_doubled(trials, sizes):
 @pytest.mark.slow
 def test_a_page_says_what_fewer_trials_would_have_found(tmp_path):
     asked = ["dataset=digits", "model=logistic", "epochs=1", "threads=1", f"results_dir={tmp_path}"]
+    asked.append("extend=0")
     space = "optimizer.lr=tag(log,interval(1e-3,1))"
     text = search([*asked, space, "N=8", "name=eight"])
     budget = text.partition("## Fewer trials")[2]

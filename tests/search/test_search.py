@@ -35,7 +35,7 @@ def records(folder):
 
 @pytest.mark.slow
 def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tmp_path):
-    text = search([*SMALL, "N=3", LR, "seed=0,1", "name=some", folder])
+    text = search([*SMALL, "N=3", "extend=0", LR, "seed=0,1", "name=some", folder])
     assert (tmp_path / "search" / "some.md").read_text() == text
     rows = pd.read_csv(tmp_path / "search" / "some.csv")
     assert sorted(rows["trial"]) == [1, 2, 3]
@@ -123,7 +123,7 @@ def test_the_trials_under_way_are_shown_and_no_other_runs(private, folder, tmp_p
 
 @pytest.mark.slow
 def test_a_search_that_was_killed_goes_on_where_it_was(folder, tmp_path, monkeypatch):
-    asked = [*SMALL, "N=4", LR, "name=some", folder]
+    asked = [*SMALL, "N=4", "extend=0", LR, "name=some", folder]
     made = []
 
     def killed(run, *rest):
@@ -232,7 +232,7 @@ def test_several_processes_give_the_same_search(tmp_path):
 def test_optuna_s_sampler_resumes_by_the_records_alone(folder, tmp_path, monkeypatch):
     pytest.importorskip("optuna", reason=extra("search"))
     monkeypatch.setattr("dpbench.search.samplers.STARTUP", 2)
-    asked = [*SMALL, "by=tpe", LR, "name=some", folder]
+    asked = [*SMALL, "by=tpe", "extend=0", LR, "name=some", folder]
     search([*asked, "N=3"])
     before = records(tmp_path)
     text = search([*asked, "N=5"])

@@ -115,6 +115,7 @@ def test_a_chosen_number_in_the_outer_tenth_of_those_tried_is_at_its_edge():
 def test_the_finalists_run_again_with_other_seeds_and_their_mean_chooses(tmp_path):
     asked = ["dataset=digits", "model=logistic", "epochs=1", "N=4", "seed=3", "finalists=2"]
     more = ["final_seeds=3", "optimizer.lr=tag(log,interval(1e-3,1))", "name=two", "threads=1"]
+    more.append("extend=0")
     text = search([*asked, *more, f"results_dir={tmp_path}"])
     lines = pd.read_csv(tmp_path / "search" / "two.csv")
     final, first = lines[lines["stage"] == "final"], lines[lines["stage"].isna()]
