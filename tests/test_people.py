@@ -132,7 +132,8 @@ def test_a_reviewer_reruns_one_table_and_finds_every_number_in_it(plugin, work, 
     assert "Privacy costs." in page
     files = work / "results" / "tables"
     assert {path.name for path in files.iterdir()} == {
-        f"clips_table1.{suffix}" for suffix in ("md", "csv", "tex", "claims.csv", "records.jsonl")
+        f"clips_table1.{suffix}"
+        for suffix in ("md", "csv", "tex", "json", "claims.csv", "records.jsonl")
     }
     verified = command("verify", "clips_table1")
     problems = [line for line in verified.out[:-1] if "uncommitted" not in line]

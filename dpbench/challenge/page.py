@@ -5,17 +5,11 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from dpbench.challenge.entry import Entry, Outcome
+from dpbench.compare.pairs import compare
+from dpbench.compare.side import AT_EDGE, GIVEN, Side, Tuning
+from dpbench.compare.verdict import Judged
 from dpbench.config.names import method_name
 from dpbench.config.space import override_texts
-from dpbench.metrics.paired_t import (
-    BETTER,
-    UNDECIDED,
-    WORSE,
-    PairedTest,
-    Verdict,
-    judge,
-    paired_test,
-)
 from dpbench.metrics.registry import parse_name
 from dpbench.records.collect import RECORDS
 from dpbench.records.epsilon import legend
@@ -28,9 +22,8 @@ from dpbench.tables.sweep.cells import Mean, Runs
 
 NOTE = (
     "Differences: the entry's minus the baseline's, paired by seed, with their 95% interval. "
-    "Verdicts: docs/verdicts.md, corrected for the number of baselines and conditions; undecided "
-    "where what was tuned at an edge of its range would lose. Epsilon covers no search. Seconds: "
-    "of a run, on the machine that made it."
+    "Verdicts: docs/verdicts.md, corrected for the number of baselines. Epsilon covers no "
+    "search. Seconds: of a run, on the machine that made it."
 )
 
 
@@ -42,8 +35,7 @@ def render(entry: Entry, outcomes: Sequence[Outcome]) -> str:
     compared = _compared(entry, by_label, baselines)
     parts: list[Block] = []
     for label, outcome in by_label.items():
-        of_label = {row: pair for (under, row), pair in compared.items() if under == label}
-        grid = _grid(entry, label, outcome, baselines[label], of_label)
+        grid = _grid(entry, label, outcome, baselines[label], compared[label])
         parts += [grid, [*_choice(outcome)]]
     records = [record for outcome in outcomes for record in outcome.tested]
     blocks = [
@@ -60,24 +52,21 @@ def _compared(
     entry: Entry,
     outcomes: Mapping[str, Outcome],
     baselines: Mapping[str, Mapping[str, Sequence[Record]]],
-) -> dict[tuple[str, str], tuple[PairedTest, Verdict]]:
-    """The test and the verdict by condition and baseline, judged together.
-
-    What was tuned at an edge of the range that it tried loses to nothing.
-    """
-    metric, undertuned = entry.protocol.rules.metric, entry.protocol.target.undertuned
-    tests = {
-        (label, row): _test(outcomes[label].tested, records, metric)
-        for label, rows in baselines.items()
-        for row, records in rows.items()
-    }
+) -> dict[str, dict[str, Judged]]:
+    """The verdicts on the entry by condition and baseline, those of a condition read together."""
+    metric, tuning = entry.protocol.rules.metric, entry.protocol.target.tuning
     found = {}
-    for (place, test), verdict in zip(tests.items(), judge([*tests.values()]), strict=True):
-        loser_is_undertuned = {
-            BETTER: row_name(*place) in undertuned,
-            WORSE: bool(_at_edge(outcomes[place[0]])),
-        }
-        found[place] = test, UNDECIDED if loser_is_undertuned.get(verdict) else verdict
+    for label, rows in baselines.items():
+        outcome = outcomes[label]
+        flaw = AT_EDGE if _at_edge(outcome) else ""
+        ours = Side.of(entry.name, outcome.tested, metric, Tuning(len(outcome.trials), flaw))
+        found[label] = compare(
+            {
+                row: (ours, Side.of(row, records, metric, tuning.get(row_name(label, row), GIVEN)))
+                for row, records in rows.items()
+            },
+            metric,
+        )
     return found
 
 
@@ -91,22 +80,12 @@ def _protocol(entry: Entry) -> str:
     )
 
 
-def _test(ours: Sequence[Record], others: Sequence[Record], metric: str) -> PairedTest:
-    """The test of the entry against a baseline, in the metric's unit; positive is better."""
-    one, other = (Runs(tuple(records)) for records in (ours, others))
-    theirs, mine = other.by_seed(metric), one.by_seed(metric)
-    known = parse_name(metric)
-    margin = known.margin.at(statistics.fmean(theirs.values()))
-    test = paired_test([mine[seed] - theirs[seed] for seed in mine if seed in theirs], margin)
-    return test.scaled(known.metric.sign if known.metric else 1)
-
-
 def _grid(
     entry: Entry,
     label: str,
     outcome: Outcome,
     baselines: Mapping[str, Sequence[Record]],
-    compared: Mapping[str, tuple[PairedTest, Verdict]],
+    compared: Mapping[str, Judged],
 ) -> Grid:
     """A line for the entry and for each baseline, the best mean first."""
     name = entry.protocol.rules.metric
@@ -114,9 +93,8 @@ def _grid(
     assert metric
     lines = [(f"{method_name(entry.name)}, the entry", Runs(outcome.tested), NO_VALUE, NO_VALUE)]
     for row, records in baselines.items():
-        test, verdict = compared[row]
-        difference = interval_text(test, metric.digits)
-        lines.append((method_name(row), Runs(tuple(records)), difference, verdict))
+        difference = interval_text(compared[row].test, metric.digits)
+        lines.append((method_name(row), Runs(tuple(records)), difference, compared[row].words))
     lines.sort(key=lambda line: -metric.sign * line[1].mean(name).value)
     rows = (
         (

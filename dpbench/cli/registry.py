@@ -173,6 +173,14 @@ _ALL = (
         settings=("results_dir=", "out="),
     ),
     Command(
+        "findings",
+        "[results_dir=] [out=]",
+        "write one page on what all tables and runs say: what to use at epsilon 1, 3 and 8, and "
+        "a line for each method and each claim of a paper",
+        "dpbench.dashboard.findings:findings",
+        settings=("results_dir=", "out="),
+    ),
+    Command(
         "track",
         "tracker=NAME [results_dir=] [KEY=VALUE ...]",
         "log finished records with these settings to wandb or another of `list tracker`; those "

@@ -100,7 +100,8 @@ class Memory:
     """What a clip carries from step to step without releasing it.
 
     sensitivity: the L2 distance by which an example can move later sums through it, relative to the
-    clip's own. share: the share of the noise's variance that the accounting reserves to hide it.
+    clip's own. share: the share of the noise's variance that the accounting reserves to hide it; 0
+    where it leaves it out, and so proves nothing.
     """
 
     sensitivity: float

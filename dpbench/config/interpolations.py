@@ -51,7 +51,7 @@ def _expanded(plain: Any, path: Path, within: tuple[Path, ...]) -> int:
     total = 0
     for text in _leaves(_part(plain, path)):
         total += 1 + len(text)
-        for name in NAMED.findall(text):
+        for name in filter(None, NAMED.findall(text)):  # `${}` names nothing
             if len(within) < MAX_CHAIN:
                 total += _expanded(plain, tuple(re.findall(r"[^.\[\]]+", name)), (*within, path))
         if total > MAX_EXPANDED or len(within) == MAX_CHAIN:

@@ -91,6 +91,7 @@ ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
 ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
     "dp_fedsgd": {"variant": CORRECTED, "local_batch_size": None},
     "dp_fedavg": {"variant": CORRECTED},
+    "dicesgd": {"variant": CORRECTED},
 }
 """The same for single methods, where other methods have always had the setting."""
 

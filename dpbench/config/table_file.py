@@ -18,6 +18,7 @@ Value = str | int | float | None
 """A value of a setting that a table varies."""
 
 Spread = Literal["standard error", "standard deviation"]
+Reading = Literal["full text", "authors' code", "summary", "abstract", "memory"]
 Statistic = Literal["mean", "min", "max", "first", "last", "change"]
 AxisScale = Literal["linear", "log", "log2"]
 
@@ -100,7 +101,15 @@ class ClaimEntry(Part, frozen=True, kw_only=True):
     statement: str
     """the claim, in a sentence"""
     source: str
-    """the section, or `ours`"""
+    """the one paper that makes it, with the section; or `ours`, or `ours, after PAPER` where the
+    paper claims another quantity, or of another method"""
+    method: str = ""
+    """the source's method that the claim is about, by default the only row"""
+    regime: str = ""
+    """where the source claims it, before the sentence: data, model, budget, tuning; by default the
+    table's"""
+    read: Reading | None = None
+    """what of the source was read, by default the table's"""
     better: list[str] = []
     """rows claimed to be better in every quantity, in the direction of its column; or"""
     larger: list[str] = []
@@ -119,6 +128,8 @@ class ClaimEntry(Part, frozen=True, kw_only=True):
     """the conditions to which the claim applies, as lists of values by key; without it, all"""
     by: float = 0.0
     """the minimum difference, in the quantity's unit; if negative, how far a row may fall behind"""
+    unequal_budgets: bool = False
+    """true for a claim on what a larger epsilon is worth; else no row wins by one"""
     over: Statistic = "mean"
     """how a series is reduced to one value per run: `mean` (the default), `min`, `max`, `first`,
     `last`, or `change` from the first to the last"""
@@ -239,6 +250,8 @@ class TableFile(Part, frozen=True, kw_only=True):
     arm: str | UnsetType | None = UNSET
     """if this key is present (as null), `methods` names arms: rows that differ in more than the
     method, each configured by rules with `when: {arm: ARM}`"""
+    planned: dict[str, str] = {}
+    """rows of `methods` that have no runs yet, and what they wait for; no command runs them"""
     seeds: list[int]
     """each row is run once per seed"""
     variants: dict[str, list[str | dict[str, Value]]] = {}
@@ -256,14 +269,16 @@ class TableFile(Part, frozen=True, kw_only=True):
 
     tuned: str = ""
     """the search whose choice each row takes (`results/search/NAME.csv`), with `{GROUP}` for an
-    option and `{arm}` for the row; applied after the rules. No comparison is decided that a row
-    loses whose search chose the outer tenth of the values it tried"""
+    option and `{arm}` for the row; applied after the rules. No verdict counts against a row
+    whose search chose the outer tenth of the values it tried"""
     tuned_at: dict[str, Value] = {}
     """the settings that these searches were made at, if not at those of each condition. No
-    comparison is decided that a row loses under a condition with others"""
+    verdict counts against a row under a condition with others"""
+    chosen_by: str = "accuracy"
+    """the metric on validation splits by which these searches chose"""
     again: dict[str, str] = {}
-    """by row: that of the same method with the settings of another search. A difference from the
-    row is decided only if it is shown beside this one, too"""
+    """by row: that of the same method with the settings of another search. A verdict on the row
+    is decided only if it is shown beside this one, too"""
     settings: list[Rule] = []
     """rules; all that match apply in order, later ones override"""
     scales: dict[str, Scale] = {}
@@ -279,6 +294,10 @@ class TableFile(Part, frozen=True, kw_only=True):
     columns: dict[str, ColumnEntry] = {}
     """by name, in order; usually a file in `conf/table/columns/`"""
 
+    regime: str = ""
+    """where the sources of claims make them, unless a claim says it"""
+    read: Reading | None = None
+    """what of the sources of claims was read, unless a claim says it"""
     claims: dict[str, ClaimEntry] | None = {}
     """by name: the paper's claims about the rows; null at a scale that cannot judge them"""
 
@@ -289,6 +308,11 @@ class TableFile(Part, frozen=True, kw_only=True):
     def has_arms(self) -> bool:
         """Whether rows differ by more than their method, such as by data set and model."""
         return self.arm is not UNSET
+
+    @property
+    def ready(self) -> list[str]:
+        """The rows that can be run."""
+        return [method for method in self.methods if method not in self.planned]
 
     @property
     def numbers_of_groups(self) -> dict[str, int]:

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dpbench.compare.pairs import against, ranks
+from dpbench.compare.side import BySeed, Side, Tuning
 from dpbench.dashboard.boards import column_of, gap_forest, rounded, span
-from dpbench.dashboard.compared import BySeed, Compared
 from dpbench.dashboard.contests import SAME_BUDGET, Contest
 from dpbench.dashboard.representative import sign_of
 from dpbench.metrics.paired_t import LEVEL
@@ -69,18 +70,27 @@ class Study:
 
     def by_seed(self, method: str) -> dict[str, float]:
         """The mean over the tasks for each seed that all of them have."""
-        values = [one.comparable[method] for one in self.contests]
-        seeds = [seed for seed in values[0] if all(seed in others for others in values)]
-        return {seed: math.fsum(one[seed] for one in values) / len(values) for seed in seeds}
+        return _means([one.comparable[method] for one in self.contests])
 
-    def epsilons(self, method: str) -> list[float]:
-        """The epsilon of a method in each task."""
-        return [
-            float(candidate.group.epsilon)
-            for one in self.contests
-            for candidate in one.candidates
-            if candidate.method == method
-        ]
+    def side(self, method: str) -> Side:
+        """A method as a side of comparisons by the means over the tasks."""
+        sides = [one.sides[method] for one in self.contests]
+        tunings = [side.tuning for side in sides]
+        known = [t.trials for t in tunings if t.trials is not None]
+        return Side(
+            method,
+            _means([side.values for side in sides]),
+            tuple(side.budgets[0] for side in sides),
+            {f"{k} ({i})": v for i, side in enumerate(sides) for k, v in side.settings.items()},
+            Tuning(min(known, default=None), next((t.flaw for t in tunings if t.flaw), "")),
+            "; ".join(side.design for side in sides) if all(s.design for s in sides) else "",
+        )
+
+    @property
+    def no_headroom(self) -> str:
+        """Why no task has headroom; "" if one has."""
+        reasons = [one.no_headroom for one in self.contests]
+        return reasons[0] if all(reasons) else ""
 
     def mean_rank(self, method: str) -> float:
         """The mean over the tasks of the rank among these methods, ties halved."""
@@ -90,6 +100,11 @@ class Study:
         means = {m: sum(v.values()) / len(v) for m, v in contest.comparable.items()}
         gaps = [round(self.sign * (means[other] - means[method]), 12) for other in self.methods]
         return 0.5 + sum(gap > 0 for gap in gaps) + 0.5 * sum(gap == 0 for gap in gaps)
+
+
+def _means(values: Sequence[BySeed]) -> dict[str, float]:
+    seeds = [seed for seed in values[0] if all(seed in others for others in values)]
+    return {seed: math.fsum(one[seed] for one in values) / len(values) for seed in seeds}
 
 
 def studies(contests: Sequence[Contest]) -> Iterator[Study]:
@@ -136,8 +151,8 @@ def across(study: Study) -> dict:
     """A study as plain data, as of a board: its rows are means over the tasks."""
     values = {method: study.by_seed(method) for method in study.methods}
     budgets = [one.budget for one in study.contests if one.budget]
-    compared = Compared(study.metric, values, {m: study.epsilons(m) for m in values})
-    judged, ranks = compared.against(study.baseline), compared.ranks()
+    sides = {method: study.side(method) for method in values}
+    judged, by_rank = against(sides, study.baseline, study.metric), ranks(sides, study.metric)
     rows: list[dict] = [
         {
             "method": method,
@@ -147,8 +162,9 @@ def across(study: Study) -> dict:
             "gap": rounded(paired(by_seed, values[study.baseline])),
             "forest": _forest(study, method, values),
             "gaps": [_gap(one, method, study.baseline) for one in study.contests],
-            "verdict": judged.get(method),
-            "ranks": ranks[method],
+            "verdict": judged[method].verdict if method in judged else None,
+            "reason": judged[method].reason if method in judged else "",
+            "ranks": by_rank[method],
             "mean_rank": study.mean_rank(method),
         }
         for method, by_seed in values.items()
@@ -162,6 +178,7 @@ def across(study: Study) -> dict:
         "delta": budgets[0].delta,
         "columns": [column_of(study.metric)],
         "baseline": study.baseline,
+        "no_headroom": study.no_headroom,
         "critical_difference": critical_difference(len(rows), len(study.contests)),
         "span": span([row["forest"] for row in rows if row["forest"]]),
         "rows": rows,

@@ -1,6 +1,6 @@
 """A comparison over several tasks as the page draws it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from dpbench.dashboard.answer import answer
 from dpbench.dashboard.board_files import csv_fields
@@ -12,7 +12,7 @@ from dpbench.dashboard.board_view import (
     forest_cell,
     metric_text,
     ranks_cell,
-    unequal_note,
+    verdict_text,
     weight,
     whiskers,
 )
@@ -22,7 +22,7 @@ from dpbench.tables.grid import Grid, csv_text, number
 from dpbench.tables.latex import tabular
 
 
-def across_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -> dict:
+def across_view(board: dict, names: Mapping[str, str]) -> dict:
     """A board of `across` as the page's JSON, like that of `board_view`."""
     count = counted(len(board["rows"]), "method")
     budget = f"{budget_text(board)}, {counted(len(board['facets']), 'task')}, {count}"
@@ -49,7 +49,7 @@ def across_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -
             }
             for row, cells in zip(board["rows"], rows, strict=True)
         ],
-        "notes": [*_notes(board, names), *unequal_note(unequal)],
+        "notes": _notes(board, names),
         "files": {"csv": _csv(board), "tex": _tex(board, head, rows)},
     }
 
@@ -67,7 +67,7 @@ def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
         },
         {"text": with_unit(row["mean"].mean, percent), "sort": row["mean"].mean, "lines": gap},
         forest_cell(row, board),
-        {"text": row["verdict"] or DASH},
+        {"text": verdict_text(row)},
         _mean_rank(row, board),
         *(
             {"text": gap_text(gap[:2], percent) if gap else DASH, "sort": gap[0] if gap else 0}

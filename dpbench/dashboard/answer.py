@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from dpbench.metrics.paired_t import BETTER, EQUIVALENT, UNDECIDED, WORSE
+from dpbench.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from dpbench.metrics.registry import parse_name
 from dpbench.records.epsilon import rounded_up
 from dpbench.tables.counts import counted, tally

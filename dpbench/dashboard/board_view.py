@@ -30,11 +30,8 @@ Cell = dict
 column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands before it."""
 
 
-def board_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) -> dict:
-    """A board as the page's JSON.
-
-    names: of methods, for display. unequal: the settings that the methods do not share.
-    """
+def board_view(board: dict, names: Mapping[str, str]) -> dict:
+    """A board as the page's JSON. names: of methods, for display."""
     budget = budget_text(board)
     return {
         "board": board["facet"],
@@ -50,7 +47,7 @@ def board_view(board: dict, names: Mapping[str, str], unequal: Sequence[str]) ->
             {"method": row["method"], "kind": row["standing"], "cells": _cells(row, board, names)}
             for row in board["rows"]
         ],
-        "notes": [*_notes(board, names), *unequal_note(unequal)],
+        "notes": _notes(board, names),
         "files": {"csv": board_csv(board), "tex": board_tex(board, names)},
     }
 
@@ -75,8 +72,10 @@ USUAL = 3.0
 
 
 def weight(count: int, board: dict) -> float:
-    """How much a board says: by its ranks, then by how near the usual epsilon it is."""
-    return count - (0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5)
+    """How much a board says: nothing where no method could win, else by its ranks, then by how near
+    the usual epsilon it is."""
+    said = 0 if board["no_headroom"] else count
+    return said - (0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5)
 
 
 def budget_text(board: dict) -> str:
@@ -184,9 +183,14 @@ def whiskers(
     }
 
 
+def verdict_text(row: dict) -> str:
+    """`worse`, `undecided: tuned at the edge of its range`."""
+    return ": ".join(filter(None, (row["verdict"], row["reason"]))) or DASH
+
+
 def _standing(row: dict) -> Cell:
     text, title = STANDINGS[row["standing"]]
-    verdict = [("sub", row["verdict"])] if row["verdict"] else []
+    verdict = [("sub", verdict_text(row))] if row["verdict"] else []
     return {
         "text": "",
         "sort": ranks_cell(row["ranks"])["sort"],
@@ -223,12 +227,6 @@ def _cost(row: dict) -> Cell:
     }
 
 
-def unequal_note(unequal: Sequence[str]) -> list[str]:
-    """That methods differ in more than their own settings; nothing where they do not."""
-    shown = ", ".join(unequal)
-    return [f"Beside their own settings, methods differ in {shown}."] if unequal else []
-
-
 def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
     rows, baseline = board["rows"], board["baseline"]
     notes = {
@@ -236,6 +234,8 @@ def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
         RANKS.format(""): sum(row["ranks"] is not None for row in rows) > 1,
         "Times are of several machines or batch sizes (point at one to see which), not "
         "comparable.": len({row["machine"] for row in rows}) > 1,
+        f"Headroom: {board['no_headroom']}. A method that does not win here may still be better "
+        "where there is more to win.": baseline and board["no_headroom"],
         "None of these runs was audited.": not any(row["audit"] for row in rows),
         "A setting that is the best on the test set makes its method look too good; beside "
         "settings that were chosen otherwise it has no rank.": any(row["on_test"] for row in rows),

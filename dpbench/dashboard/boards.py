@@ -1,11 +1,12 @@
 """A contest as a board: one ranked row per method, with intervals, standings and verdicts."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dpbench.dashboard.compared import Compared
+from dpbench.compare.pairs import against, difference, ranks
+from dpbench.compare.side import Side
 from dpbench.dashboard.contests import Candidate, Contest
 from dpbench.dashboard.metrics import metric_entry
 from dpbench.dashboard.representative import Group
@@ -33,6 +34,7 @@ def board(contest: Contest) -> dict:
         "delta": budget and budget.delta,
         "columns": [column_of(name) for name in columns],
         "baseline": baseline and baseline.method,
+        "no_headroom": contest.no_headroom,
         "span": span([row["forest"] for row in rows if row["forest"]]),
         "rows": rows,
     }
@@ -61,6 +63,7 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
         "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
         "gap": cells[0]["gap"] if cells and cells[0] else None,
         "verdict": None,
+        "reason": "",
         "standing": "unranked",
         "ranks": None,
         "ms": _milliseconds(group),
@@ -105,25 +108,25 @@ def gap_forest(gap: Sequence | None) -> dict | None:
 
 def _rank(rows: Sequence[dict], contest: Contest) -> None:
     """Put the ranks of methods, and the verdicts on them against the baseline, into their rows."""
-    values = contest.comparable
-    epsilons = {c.method: (float(c.group.epsilon),) for c in contest.candidates if c.is_ranked}
-    compared = Compared(str(contest.metric), values, epsilons)
-    baseline, ranks = contest.baseline, compared.ranks()
-    judged = compared.against(baseline.method) if baseline and baseline.method in values else {}
-    places = [row for row in rows if row["method"] in values]
+    sides, metric, baseline = contest.sides, str(contest.metric), contest.baseline
+    by_rank, judged = ranks(sides, metric), {}
+    if baseline and baseline.method in sides:
+        judged = against(sides, baseline.method, metric, baseline.second_sides(metric))
+    places = [row for row in rows if row["method"] in sides]
     for row in places:
-        row["ranks"] = ranks[row["method"]]
-        row["verdict"] = judged.get(row["method"])
-        row["standing"] = _standing(row, places[0], compared)
+        row["ranks"] = by_rank[row["method"]]
+        if found := judged.get(row["method"]):
+            row["verdict"], row["reason"] = found.verdict, ", ".join(filter(None, found[2:]))
+        row["standing"] = _standing(row, places[0], sides, metric)
 
 
-def _standing(row: dict, best: dict, compared: Compared) -> str:
+def _standing(row: dict, best: dict, sides: Mapping[str, Side], metric: str) -> str:
     """Whether a method with ranks is the first, or may be, or is shown to be behind another."""
     if row is best:
         return "first"
     if row["ranks"][0] > 1:
         return "behind"
-    test = compared.test(row["method"], best["method"])
+    test = difference(sides[row["method"]], sides[best["method"]], metric)
     return "tied" if test and test.is_possible else "unknown"
 
 

@@ -10,7 +10,7 @@ from dpbench.dashboard.page import page
 from dpbench.dashboard.record_texts import RecordTexts
 from dpbench.dashboard.searches import searches
 from dpbench.dashboard.summarise import Summary
-from dpbench.dashboard.tables import tables
+from dpbench.dashboard.tables import places, tables
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.collect import StoredRecord, collect, no_records
 from dpbench.records.reading import Unreadable
@@ -28,7 +28,7 @@ def report(arguments: list[str]) -> Path:
     written.
     """
     folder, out = parse(arguments)
-    summary, texts, unreadable = Summary(CommandBuilder()), RecordTexts(), []
+    summary, texts, unreadable = Summary(CommandBuilder(), places(folder)), RecordTexts(), []
     for entry in collect(folder):
         if isinstance(entry, Unreadable):
             unreadable.append(entry)

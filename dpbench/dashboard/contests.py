@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from dpbench.compare import side
+from dpbench.compare.headroom import NOT_MEASURED, why_none
+from dpbench.compare.side import Side
 from dpbench.config.names import data_kind
 from dpbench.dashboard.representative import (
     Choice,
@@ -16,7 +19,8 @@ from dpbench.dashboard.representative import (
     ranked_by,
     sign_of,
 )
-from dpbench.dashboard.run_row import ReportedRun
+from dpbench.dashboard.run_row import Place, ReportedRun
+from dpbench.metrics.registry import parse_name
 from dpbench.metrics.students_t import estimate
 from dpbench.records.epsilon import NOT_PRIVATE
 from dpbench.system.grouping import grouped
@@ -48,13 +52,14 @@ class Candidate:
     """The group of runs that represents a method, and how it was chosen.
 
     alike: all groups with the same setting, whose budgets may differ slightly. fair: whether the
-    others were not chosen by a stricter rule.
+    others were not chosen by a stricter rule. again: the method after other searches.
     """
 
     method: str
     choice: Choice
     alike: tuple[Group, ...]
     fair: bool
+    again: tuple[Group, ...] = ()
 
     @property
     def group(self) -> Group:
@@ -62,8 +67,29 @@ class Candidate:
 
     @property
     def is_ranked(self) -> bool:
-        """Whether the method can be ranked: it has an epsilon, and was chosen like the others."""
+        """Whether the method can be ranked: it has an epsilon, and was chosen like the others, for
+        this budget."""
         return self.fair and not isinstance(self.group.epsilon, str)
+
+    def side(self, metric: str) -> Side:
+        """The method as a side of comparisons by a metric."""
+        return self._side(self.group, metric)
+
+    def second_sides(self, metric: str) -> list[Side]:
+        """The method after other searches."""
+        return [self._side(group, metric) for group in self.again if not group.diverged]
+
+    def _side(self, group: Group, metric: str) -> Side:
+        known, place = parse_name(metric).metric, self.choice.place
+        factor = known.factor if known else 1
+        return Side(
+            self.method,
+            {seed: factor * value for seed, value in group.by_seed(metric).items()},
+            (side.Budget(group.epsilon),),
+            group.first.shared,
+            self.choice.tuning,
+            f"{place.table}, {place.row.condition}" if place and place.row.records else "",
+        )
 
     def by_seed(self, metric: str) -> dict[str, float]:
         """A metric by seed; none if a run diverged."""
@@ -109,6 +135,37 @@ class Contest:
         mean = estimate([*candidate.by_seed(self.metric).values()]) if self.metric else None
         value = -sign_of(str(self.metric)) * mean.mean if mean else 0.0
         return not candidate.is_ranked, mean is None, value, candidate.method
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """The methods with a rank that have a mean, the best first."""
+        ranked = {c.method: c for c in self.ranked}
+        return {method: ranked[method].side(str(self.metric)) for method in self.comparable}
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a search chose the settings of the baseline."""
+        return self.baseline is not None and bool(self.baseline.choice.tuning.trials)
+
+    @cached_property
+    def no_headroom(self) -> str:
+        """Why no method is shown to be able to win here; "" if one is."""
+        baseline = self.baseline
+        if baseline is None or baseline.method not in self.comparable:
+            return NOT_MEASURED
+        name = parse_name(str(self.metric))
+        free = [c for c in self.candidates if c.group.epsilon == NOT_PRIVATE]
+        others = [v for method, v in self.comparable.items() if method != baseline.method]
+        base = self.comparable[baseline.method]
+        margin = name.margin.in_records(name.metric.factor if name.metric else 1)
+        mean = estimate([*base.values()])
+        return why_none(
+            base,
+            [values for c in free if (values := c.by_seed(str(self.metric)))],
+            others,
+            sign_of(str(self.metric)),
+            margin.at(mean.mean if mean else 0.0),
+        )
 
     @cached_property
     def comparable(self) -> dict[str, Mapping[str, float]]:
@@ -178,19 +235,29 @@ def _clusters(
 def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
     """One candidate per method. What was chosen on the test set is compared only with its like."""
     tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
-    tables = ({group.table for group in same if group.table} for same in tested.values())
+    tables = ({p.table for group in same for p in group.first.places} for same in tested.values())
     shared = Counter(name for names in tables for name in names)
     choices = {method: choose(tested[method], tried[method], shared) for method in sorted(tested)}
-    strict = not all(choice.on_test for choice in choices.values())
+    strict = any(choice.is_honest for choice in choices.values())
     return [
         Candidate(
             method,
             choice,
             alike=tuple(g for g in tested[method] if g.first.setting == choice.group.first.setting),
-            fair=not (strict and choice.on_test),
+            fair=choice.is_honest or not strict,
+            again=tuple(g for g in tested[method] if _is_again(g, choice.place)),
         )
         for method, choice in choices.items()
     ]
+
+
+def _is_again(group: Group, place: Place | None) -> bool:
+    """Whether a group is the row of a table after another search."""
+    return place is not None and any(
+        (other.table, other.row.condition, other.row.again)
+        == (place.table, place.row.condition, place.row.method)
+        for other in group.first.places
+    )
 
 
 def _by_method(groups: Iterable[Group]) -> dict[str, list[Group]]:

@@ -18,12 +18,6 @@ from dpbench.system.grouping import grouped
 EXCLUDED = ("seed", "privacy", "diagnostics")
 MAX_SETTINGS = 3
 
-OWN_SETTINGS = ("method", "optimizer")
-"""The groups whose settings are chosen for each method."""
-
-OWN = (*EXCLUDED, *OWN_SETTINGS, "dataset", "model")
-"""The groups whose options compared methods need not share, or share in any case."""
-
 DEFAULTS = {
     **{f"method.{key}": value for key, value in ADDED_TO_METHODS.items()},
     **{key: setting.omitted[-1] for key, setting in SETTINGS.items() if any(setting.omitted)},
@@ -85,32 +79,6 @@ def differences(configs: Sequence[dict]) -> list[str]:
         _text(part | _select(settings, more[repr(part)]))
         for part, settings in zip(parts, flat, strict=True)
     ]
-
-
-def unequal_settings(configs: Sequence[dict]) -> dict[str, list[str]]:
-    """The settings that compared methods do not share, with their values.
-
-    Those of the methods themselves, of their optimisers and of their budgets are left out.
-    """
-    options = [with_current_options(config["choices"]) for config in configs]
-    groups = [
-        {key: one.get(key, "none") for key in SCIENTIFIC if key not in OWN} for one in options
-    ]
-    chosen = varying_keys(groups)
-    flat = [
-        {key: value for key, value in flatten(config).items() if _is_shared(key, chosen)}
-        for config in configs
-    ]
-    return {
-        key: [*dict.fromkeys(_text_of(value_of(part, key)) for part in parts)]
-        for parts in (groups, flat)
-        for key in varying_keys(parts)
-    }
-
-
-def _is_shared(key: str, groups: Sequence[str]) -> bool:
-    """Whether compared methods should share a setting; groups: those whose options differ."""
-    return key.partition(".")[0] not in (*EXCLUDED, *OWN_SETTINGS, *groups)
 
 
 def _select(settings: Mapping[str, object], keys: Sequence[str]) -> dict[str, object]:

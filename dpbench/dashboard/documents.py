@@ -56,8 +56,8 @@ def pictures(folder: Path) -> dict[str, str]:
     return found
 
 
-AUDIT = "audit"
-"""The page of the table of audits."""
+AUDIT, FINDINGS = "audit", "findings"
+"""The pages of the table of audits, and of what all tables say."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +85,16 @@ class Published:
         studies = {name: study_of(name) for name in named}
         checks = {name: self.documents[name] for name in self.documents if not studies[name]}
         audits = [checks.pop(AUDIT)] if AUDIT in checks else []
+        found = [checks.pop(FINDINGS)] if FINDINGS in checks else []
         of_study: dict[str, list[Card]] = {}
         for name, one in named.items():
             if studies[name] or name in tables:
                 of_study.setdefault(studies[name] or "", []).append(one)
         return {
-            "studies": [citation(name) | {"cards": of_study[name]} for name in sorted(of_study)],
+            "studies": [
+                *({"title": card["title"], "link": None, "cards": [card]} for card in found),
+                *(citation(name) | {"cards": of_study[name]} for name in sorted(of_study)),
+            ],
             "searches": [*self.searches],
             "audits": audits,
             "checks": [*checks.values()],

@@ -1,19 +1,17 @@
 """Chooses the setting that represents a method: the only one, by validation, by table, or best."""
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
-from dpbench.dashboard.run_row import ReportedRun
+from dpbench.compare.side import AT_EDGE, ELSEWHERE, Tuning
+from dpbench.dashboard.run_row import Place, ReportedRun
 from dpbench.metrics.registry import OFFERED, RANKED_BY, added_metrics, parse_name
 from dpbench.metrics.students_t import Estimate, estimate
 from dpbench.metrics.worst_group import WORST_GROUP, value_of
-
-TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")
-"""The records of a table, whose name has a mark if it is not at the paper's scale."""
+from dpbench.records.epsilon import NOT_PRIVATE
+from dpbench.tables.counts import counted
 
 
 @dataclass(frozen=True)
@@ -51,12 +49,6 @@ class Group:
         axis = self.first.row["axis"]
         return axis["rdp"] if axis["pld"] == "not computed" else axis["pld"]
 
-    @property
-    def table(self) -> str | None:
-        """The table that the records belong to, if any."""
-        match = TABLE.match(self.first.source)
-        return match[1] if match else None
-
 
 def groups_of(runs: Iterable[ReportedRun]) -> list[Group]:
     """The groups of runs, each seed once."""
@@ -86,13 +78,24 @@ def sign_of(metric: str) -> int:
     return known.sign
 
 
-class Choice(NamedTuple):
-    """The group that represents a method, in words how it was chosen, and whether it was for its
-    results on the test set, which makes its method look too good."""
+@dataclass(frozen=True)
+class Choice:
+    """The group that represents a method, in words how it was chosen, and how its setting was.
+
+    on_test: whether it was chosen for its results on the test set, which makes its method look too
+    good. place: the row of a table that says how its setting was chosen, None without one.
+    """
 
     group: Group
     how: str
+    tuning: Tuning
     on_test: bool = False
+    place: Place | None = None
+
+    @property
+    def is_honest(self) -> bool:
+        """Whether the method can be ranked by it: not what was chosen at another budget."""
+        return not self.on_test and self.tuning.flaw != ELSEWHERE
 
 
 def choose(
@@ -104,26 +107,46 @@ def choose(
     among those that are compared.
     """
     settings = {group.first.setting for group in candidates}
-    if len(settings) == 1:
+    tried = [group for group in validated if group.first.setting in settings]
+    trials = Tuning(len({group.first.setting for group in validated}))
+    placed = [(g, place) for g in candidates for place in g.first.places if not place.row.again]
+    if len(settings) == 1 and not placed:
         all_tried = {group.first.setting for group in validated}
         which = "of" if settings <= all_tried else "none of the"
         told = f"only one tested, {which} {len(all_tried)} tried on validation"
         how = "only setting" if all_tried <= settings else told
-        return Choice(_best(candidates, "test"), how)
-    tried = [group for group in validated if group.first.setting in settings]
+        return Choice(_best(candidates, "test"), how, trials)
     if tried:
         setting = _best(tried, "validation").first.setting
         chosen = [group for group in candidates if group.first.setting == setting]
-        return Choice(_best(chosen, "test"), _how(setting, tried, validated, len(settings)))
-    if tables := {group.table for group in candidates if group.table}:
-        unmarked_first = sorted(tables, key=lambda name: ("-" in name, name))
-        table = max(unmarked_first, key=lambda name: shared[name])
-        rows = [group for group in candidates if group.table == table]
-        plainest = min(rows, key=lambda group: (group.first.changes, group.name))
-        one_of = "" if len(rows) == 1 else f"plainest of {len(rows)} "
-        return Choice(plainest, f"{one_of}setting{'s' if one_of else ''} of {table}")
+        how = _how(setting, tried, validated, len(settings))
+        return Choice(_best(chosen, "test"), how, trials)
+    if placed:
+        group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
+        return Choice(group, _of_table(place), place.row.tuning, place=place)
     how = f"best of {len(candidates)} on the test set"
-    return Choice(_best(candidates, "test"), how, on_test=True)
+    return Choice(_best(candidates, "test"), how, trials, on_test=True)
+
+
+def _order(group: Group, place: Place, shared: Mapping[str, int]) -> tuple:
+    """The first of the rows that a method has in tables: one without a flaw, which does not matter
+    for training without privacy; then one that a search chose; then of the table with the most
+    methods, the method's own row, with the fewest changes to its file."""
+    tuning, is_private = place.row.tuning, group.epsilon != NOT_PRIVATE
+    return (
+        [is_private and ("", AT_EDGE, ELSEWHERE).index(tuning.flaw), not tuning.trials],
+        [-shared[place.table], "-" in place.table, "_fig" in place.table, place.table],
+        [group.first.row["method"] != place.row.method, group.first.changes, place.row.method],
+    )
+
+
+def _of_table(place: Place) -> str:
+    """`frontier_table6, dpsgd: 64 trials, by accuracy of the worst group`."""
+    row = place.row
+    if row.tuning.trials is None:
+        return f"{place.table}, {row.method}"
+    told = f"{counted(row.tuning.trials, 'trial')}, by {row.chosen_by}"
+    return ", ".join(filter(None, (f"{place.table}, {row.method}: {told}", row.tuning.flaw)))
 
 
 def _how(

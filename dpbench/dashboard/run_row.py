@@ -1,8 +1,12 @@
 """A run on the page: its row, and what the statistics need beside it."""
 
 import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+from dpbench.compare.side import GIVEN
 from dpbench.config.chosen_options import option_node
 from dpbench.config.names import method_name, with_variant
 from dpbench.config.settings import variant_of
@@ -14,9 +18,28 @@ from dpbench.records.data_name import data_name
 from dpbench.records.epsilon import OF_ITS_SEARCH
 from dpbench.records.record import CANARIES, OLDER_TERMS, Record
 from dpbench.records.trial import is_trial
+from dpbench.tables.data import RowData
 
 SHOWN_NAMES = ("group", "series", "protocol")
 """The names of runs by which the page groups them."""
+
+
+class Place(NamedTuple):
+    """A row of a table of the results folder, by the name of its files."""
+
+    table: str
+    row: RowData
+
+
+TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")
+"""The records of a table, whose name has a mark if it is not at the paper's scale."""
+
+
+def places_of(stored: StoredRecord) -> list[Place]:
+    """The place of a run in a table that says nothing of its rows, such as published runs."""
+    if not (match := TABLE.match(stored.source)):
+        return []
+    return [Place(match[1], RowData("", stored.record.config["choices"]["method"], "", [], GIVEN))]
 
 
 @dataclass(frozen=True)
@@ -28,7 +51,8 @@ class ReportedRun:
     settings, for any seed, split and budget. changes: the number of the method's settings that are
     not those of its file. validated: whether a validation split was evaluated. source: the record's
     file. delta, adjacency: of its epsilons. budget: the target epsilon or the noise multiplier.
-    intervals: those of metrics over the test examples.
+    intervals: those of metrics over the test examples. shared: the settings that compared runs must
+    share; places: the rows of tables that it is in.
     """
 
     row: dict
@@ -41,13 +65,17 @@ class ReportedRun:
     adjacency: str
     budget: str
     intervals: dict[str, tuple[float, float]]
+    shared: Mapping[str, object]
+    places: Sequence[Place]
 
 
-def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> ReportedRun:
+def reported_run(
+    stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[Place]
+) -> ReportedRun:
     """The run of a record.
 
-    names: its group, series, protocol, setting and budget. command: the command that reruns it, or
-    why there is none.
+    names: its group, series, protocol, setting and budget, and its shared settings. command: the
+    one that reruns it, or why there is none. places: the rows of tables that it is in.
     """
     record, config = stored.record, stored.record.config
     statement = privacy.statement(record.statement)
@@ -64,6 +92,8 @@ def reported_run(stored: StoredRecord, names: dict[str, str], command: dict) -> 
         adjacency=statement["adjacency"],
         budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
+        shared=names["shared"],
+        places=places,
     )
 
 

@@ -3,18 +3,28 @@
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
+from typing import Any
 
+from dpbench.compare.side import shared_settings
 from dpbench.dashboard import controls, metrics, privacy
 from dpbench.dashboard.across import across, studies
 from dpbench.dashboard.across_view import across_view
 from dpbench.dashboard.board_view import board_view
 from dpbench.dashboard.boards import board
 from dpbench.dashboard.contests import Contest, contests
-from dpbench.dashboard.differing_settings import differences, unequal_settings
+from dpbench.dashboard.differing_settings import differences
 from dpbench.dashboard.documents import NOTHING, Published
-from dpbench.dashboard.run_row import ReportedRun, display_name, reported_run, seven_digits
+from dpbench.dashboard.run_row import (
+    Place,
+    ReportedRun,
+    display_name,
+    places_of,
+    reported_run,
+    seven_digits,
+)
 from dpbench.dashboard.sweeps import all_settings, swept_settings
 from dpbench.dashboard.table_view import reproduced, table_view
 from dpbench.metrics.students_t import quantiles
@@ -30,13 +40,18 @@ class Summary:
     """The data of the page except for the texts of the records.
 
     Records are added one by one and not stored, as there may be more than fit into memory.
-    command: see `CommandBuilder`.
+    command: see `CommandBuilder`. places: the rows of tables by the digest of a run.
     """
 
-    def __init__(self, command: Callable[[dict], str]):
+    def __init__(
+        self,
+        command: Callable[[dict], str],
+        places: Mapping[str, Sequence[Place]] = MappingProxyType({}),
+    ):
         self._command = command
+        self._places = places
         self._runs: list[ReportedRun] = []
-        self._names: dict[str, dict[str, str]] = {}
+        self._names: dict[str, dict[str, Any]] = {}
         self._methods: dict[str, str] = {}
         # By facet and method: one configuration of each series.
         self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
@@ -48,7 +63,9 @@ class Summary:
     def add(self, stored: StoredRecord) -> None:
         """Add the run of a record."""
         config = stored.record.config
-        run = reported_run(stored, self._names_of(config), _command(config, self._command))
+        places = self._places.get(stored.digest) or places_of(stored)
+        command = _command(config, self._command)
+        run = reported_run(stored, self._names_of(config), command, places)
         facet, method = run.row["facet"], run.row["method"]
         self._series[facet, method].setdefault(run.row["series"], config)
         self._groups.setdefault(run.row["group"], config)
@@ -56,7 +73,7 @@ class Summary:
             self._methods[method] = display_name(config)
         self._runs.append(run)
 
-    def _names_of(self, config: dict) -> dict[str, str]:
+    def _names_of(self, config: dict) -> dict[str, Any]:
         """The names of a run; cached, since they are the same for all seeds."""
         key = json.dumps({**config, "seed": None}, sort_keys=True)
         if key not in self._names:
@@ -66,6 +83,7 @@ class Summary:
                 "setting": setting_of(config),
                 "protocol": protocol_of(config),
                 "budget": json.dumps(config.get("privacy"), sort_keys=True),
+                "shared": shared_settings(config),
             }
         return self._names[key]
 
@@ -106,19 +124,10 @@ class Summary:
     def _boards(self) -> Iterator[dict]:
         """Methods over several tasks, then on each, by each metric."""
         for study in studies(self.contests):
-            yield across_view(across(study), self._methods, self._unequal(study.contests))
+            yield across_view(across(study), self._methods)
         for one in self.contests:
             for contest in map(one.by, one.metrics) if one.metrics else [one]:
-                yield board_view(board(contest), self._methods, self._unequal([contest]))
-
-    def _unequal(self, compared: Iterable[Contest]) -> list[str]:
-        """The settings that the methods of contests do not share, as `epochs (20, 40)`."""
-        found: dict[str, dict[str, None]] = defaultdict(dict)
-        for one in compared:
-            configs = [self._groups[candidate.group.name] for candidate in one.candidates]
-            for key, values in unequal_settings(configs).items():
-                found[key] |= dict.fromkeys(values)
-        return [f"{key} ({', '.join(values)})" for key, values in found.items()]
+                yield board_view(board(contest), self._methods)
 
     def _best(self) -> set[str]:
         """The names of all groups with the setting of a method on one of the boards."""

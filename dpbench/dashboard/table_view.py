@@ -30,7 +30,7 @@ def table_view(table: dict, names: Mapping[str, str]) -> Card:
         command=table["command"],
         run=NOT_RUN not in table["verdicts"],
         tally=[(n, look_of(v).kind, counted_verdict(n, v)) for v, n in verdicts.items()],
-        claims=[(*_marked(one["verdict"]), one["statement"]) for one in table["claims"]],
+        claims=[(*_marked(one["verdict"]), _claim(one)) for one in table["claims"]],
         notes=() if table["command"] else (WITHOUT_COMMAND,),
         head=["", *table["columns"]],
         rows=[
@@ -49,6 +49,11 @@ def reproduced(tables: list[dict]) -> tuple[int, int]:
     judged = (REPRODUCED, DIFFERS, UNDECIDED)
     done, *others = (sum(one.get(verdict, 0) for one in counts) for verdict in judged)
     return done, done + sum(others)
+
+
+def _claim(claim: dict) -> str:
+    """The statement, with the reason why it is undecided."""
+    return f"{claim['statement']} ({claim['reason']})" if claim["reason"] else claim["statement"]
 
 
 def _marked(verdict: str) -> tuple[str, str]:

@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dpbench.dashboard.documents import text_in
+from dpbench.dashboard.run_row import Place
 from dpbench.records.folder import TABLES
 from dpbench.records.reading import Unreadable, text_of
 from dpbench.system.errors import UserError
 from dpbench.system.files import files_in
+from dpbench.system.grouping import grouped
 from dpbench.system.paths import benchmarks_folder, conf_folder
 from dpbench.tables.conditions import row_name
+from dpbench.tables.data import TableData, read_table_json
 from dpbench.tables.header import HEAD
 from dpbench.tables.page import command_of
 from dpbench.tables.published import read_published, without_comments
@@ -33,6 +36,22 @@ def tables(folder: Path) -> tuple[list[dict], list[Unreadable]]:
             ours.append(table)
     compared = {table["name"] for table in ours}
     return ours + [t for t in _published_tables() if t["name"] not in compared], unreadable
+
+
+def typed_tables(folder: Path) -> dict[str, TableData]:
+    """The tables of `tables/*.json` by the names of their files."""
+    texts = ((path.stem, text_in(path)) for path in files_in(folder / TABLES, "*.json"))
+    return {stem: table for stem, text in texts if (table := read_table_json(text))}
+
+
+def places(folder: Path) -> dict[str, list[Place]]:
+    """The rows of tables, as `tables/*.json` say, by the digest of a run."""
+    return grouped(
+        (digest, Place(stem, row))
+        for stem, table in typed_tables(folder).items()
+        for row in table.rows
+        for digest in row.records
+    )
 
 
 def _compared_table(path: Path) -> dict | Unreadable | None:
@@ -66,10 +85,11 @@ def _claims(path: Path) -> list[dict]:
     """The claims of a table with their verdicts, if there are any."""
     try:
         lines = list(_lines(text_in(path)))
-        claims = {line["claim"]: (line["statement"], line["claim_verdict"]) for line in lines}
+        keys = {"statement": "statement", "verdict": "claim_verdict", "reason": "claim_reason"}
+        found = {one["claim"]: {k: one[name] for k, name in keys.items()} for one in lines}
     except (csv.Error, KeyError):
         return []
-    return [{"statement": statement, "verdict": verdict} for statement, verdict in claims.values()]
+    return [*found.values()]
 
 
 def _cell(line: dict[str, str]) -> dict:

@@ -160,7 +160,7 @@ class Method:
 
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
         """Everything that one step releases from its batch, for the ledger."""
-        if memory := self.clip.memory:
+        if (memory := self.clip.memory) and memory.share:
             if self.failure or self.excess != 1 or self.clip.query:
                 raise UserError(
                     f"{self.name} keeps an error from step to step, which is not accounted for "

@@ -6,10 +6,11 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.clipping import Abadi, ByNorm, DelegatingClip
+from dpbench.clipping import Abadi, ByNorm, DelegatingClip, Sensitivity
 from dpbench.clipping.clip import Memory, checked_bound
+from dpbench.config.settings import CORRECTED
 from dpbench.gradients import Gradients
-from dpbench.mechanism.method import Method
+from dpbench.mechanism.method import Method, as_published
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.system.validate import Fraction
 
@@ -20,11 +21,21 @@ GUARANTEE = Guarantee(
 )
 
 
-def dicesgd(bound: float, error_bound: float, account_share: Fraction) -> Method:
+NOT_ACCOUNTED = Guarantee(
+    "none",
+    "As published: an example moves the error of all later steps by up to twice its bound, and the "
+    "authors' code accounts for the gradients of each step alone.",
+)
+
+
+def dicesgd(
+    bound: float, error_bound: float, account_share: Fraction, variant: str = CORRECTED
+) -> Method:
     """Clipped gradients plus the clipped error of earlier steps (Zhang et al. 2024).
 
     bound is C1 and error_bound C2, both of sums. account_share: the share s of the noise's variance
-    that accounting assigns to the error; it affects only epsilon.
+    that accounting assigns to the error; it affects only epsilon. variant="paper" is the authors'
+    code, which has neither: C2 is C1, and the noise is scaled by 2 C1.
 
     Privacy: the noise is the sum of two, with the shares 1 - s and s of its variance; releasing the
     noisy gradients and the noisy error separately reveals no less. Let D have one example more than
@@ -40,6 +51,9 @@ def dicesgd(bound: float, error_bound: float, account_share: Fraction) -> Method
     mechanisms of sensitivity C1 and T others, without sampling, of sensitivity 2 C2; all
     f-divergences and so RDP and PLD are bounded, in both directions.
     """
+    if as_published(variant):
+        clip = AsPublished(Abadi(bound), error_bound=bound, share=0.0)
+        return Method("dicesgd", clip, NOT_ACCOUNTED, variant=variant)
     return Method("dicesgd", ErrorFeedback(Abadi(bound), error_bound, account_share), GUARANTEE)
 
 
@@ -62,7 +76,7 @@ class ErrorFeedback(DelegatingClip):
 
     @property
     def memory(self) -> Memory:  # type: ignore[override]
-        return Memory(2 * self.error_bound / float(self.clip.sensitivity.bound), self.share)
+        return Memory(2 * self.error_bound / float(self.sensitivity.bound), self.share)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         return clipped_and_plain(gradients, factors)
@@ -84,6 +98,15 @@ class ErrorFeedback(DelegatingClip):
             return torch.zeros_like(total[0], dtype=torch.float64)
         norm = torch.linalg.vector_norm(self.error).clamp(min=self.error_bound)
         return self.error * (self.error_bound / norm)
+
+
+@dataclass(frozen=True)
+class AsPublished(ErrorFeedback):
+    """Error feedback with the noise of the authors' code, which is scaled by 2 C1."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(2 * self.clip.sensitivity.bound)
 
 
 def clipped_and_plain(gradients: Gradients, factors: Tensor) -> Tensor:

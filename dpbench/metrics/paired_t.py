@@ -1,17 +1,10 @@
-"""The verdict on a difference that is paired by seed: better, worse, equivalent or undecided."""
+"""Student's t-tests on differences that are paired by seed, and Holm's correction for several."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
-
-Verdict = Literal["better", "worse", "equivalent", "undecided"]
-BETTER: Verdict = "better"
-WORSE: Verdict = "worse"
-EQUIVALENT: Verdict = "equivalent"
-UNDECIDED: Verdict = "undecided"
 
 LEVEL = 0.05
 """The rate of wrong verdicts of each kind, over all comparisons that are judged together."""
@@ -133,29 +126,6 @@ def paired_test(differences: Sequence[float], margin: float) -> PairedTest:
     finite = np.isfinite(values).all()
     deviation = float(values.std(ddof=1)) if len(values) > 1 and finite else math.nan
     return PairedTest(float(values.mean()) if finite else math.nan, deviation, len(values), margin)
-
-
-def judge(tests: Sequence[PairedTest]) -> list[Verdict]:
-    """The verdicts on comparisons that are read together.
-
-    Better or worse where the p of a difference, and equivalent where that of equivalence, is at
-    most LEVEL after Holm's correction for as many comparisons. A difference that is shown, and
-    shown to be smaller than the margin, is no reason to prefer one method: equivalent.
-    """
-    different = holm([test.p_difference for test in tests])
-    equivalent = holm([test.p_equivalence for test in tests])
-    return [
-        _verdict(test, *adjusted)
-        for test, *adjusted in zip(tests, different, equivalent, strict=True)
-    ]
-
-
-def _verdict(test: PairedTest, p_difference: float, p_equivalence: float) -> Verdict:
-    if p_equivalence <= LEVEL:
-        return EQUIVALENT
-    if p_difference <= LEVEL:
-        return BETTER if test.mean > 0 else WORSE
-    return UNDECIDED
 
 
 def holm(p: Sequence[float]) -> list[float]:

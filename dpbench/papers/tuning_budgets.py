@@ -72,7 +72,7 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
 def _points(tuned: Target, setup: TuningBudgetSettings) -> Iterator[dict]:
     """For each row, metric and number of trials, the expected best with its interval."""
     for condition in tuned.conditions:
-        for arm in tuned.table.methods:
+        for arm in tuned.table.ready:
             found = trials_of(tuned.searches[condition.label, arm])
             trials = [trial for trial in found if NUMBER < int(trial["trial"]) <= setup.trials]
             for metric in setup.metrics:

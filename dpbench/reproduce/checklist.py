@@ -12,7 +12,6 @@ from dpbench.config.search_path import options
 from dpbench.metrics.registry import parse_name
 from dpbench.metrics.worst_group import WORST_GROUP
 from dpbench.records.record import Record
-from dpbench.reproduce.comparison import FEW_SEEDS, Comparison, has_metric
 from dpbench.reproduce.evidence import (
     Evidence,
     Search,
@@ -20,6 +19,7 @@ from dpbench.reproduce.evidence import (
     evidence_of_records,
     evidence_of_table,
 )
+from dpbench.reproduce.review import FEW_SEEDS, Review, compared, has_metric
 from dpbench.reproduce.target import Target
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, write_atomically
@@ -43,9 +43,8 @@ RULES = (
     "Yes and no, with what the answer is counted from. Data sets, architectures and budgets: those "
     "with runs of the method and of the baseline; one is not several. Seeds: the fewest that a "
     f"condition has of both; below {FEW_SEEDS} is no. Better: the conditions by verdict on "
-    "{metric} (margin {margin}; docs/verdicts.md), corrected for their number; yes if it is better "
-    "in some and worse in none, and undecided where the loser may want other settings or another "
-    "search of the baseline gives another verdict. Cohen's d: the median over conditions of the "
+    "{metric} (margin {margin}; docs/verdicts.md), corrected for the methods under each; yes if it "
+    "is better in some and worse in none. Cohen's d: the median over conditions of the "
     "mean difference over "
     "the pooled standard deviation, positive where the method is better. Conditions without this "
     "metric are not compared. Search in epsilon: whether a private search "
@@ -103,19 +102,18 @@ def _rules(metric: str, records: Iterable[Record]) -> str:
 def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     """A line for each method but the baseline and rows that are it after another search, or for the
     one that is asked for."""
-    entries, searches, undertuned, again, baseline = found
-    sides = grouped((entry.method, entry) for entry in entries)
-    for key, method in {"baseline": baseline, "method": given["method"]}.items():
+    sides = grouped((entry.method, entry) for entry in found.entries)
+    for key, method in {"baseline": found.baseline, "method": given["method"]}.items():
         if method and method not in sides:
             known = nearest(method, sides)
             raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
-    metric, other = given["metric"], again.get(baseline, "")
+    by_method, second = compared(found, given["metric"]), found.again.get(found.baseline)
     for method in [given["method"]] if given["method"] else sides:
-        if method not in (baseline, other):
-            ours, search = sides[method], searches.get(method, Search(0, False))
-            second = Comparison(ours, sides[other], metric, search, ()) if other in sides else None
-            compared = Comparison(ours, sides.get(baseline, []), metric, search, undertuned, second)
-            yield method_name(method), *compared.answers()
+        if method not in (found.baseline, second):
+            search = found.searches.get(method, Search(0, False))
+            ours, others = sides[method], sides.get(found.baseline, [])
+            review = Review(ours, others, by_method.get(method, {}), given["metric"], search)
+            yield method_name(method), *review.answers()
 
 
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:

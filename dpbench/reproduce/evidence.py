@@ -1,10 +1,11 @@
 """The runs, and searches of a table or a folder that a checklist is answered from."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from dpbench.compare.side import Task, Tuning, trials_by_task
 from dpbench.config.settings import CORRECTED
 from dpbench.config.table_file import USUAL_BASELINE
 from dpbench.config.tuned import trials_of
@@ -37,14 +38,19 @@ class Search(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The runs to answer from, the searches by method, the rows that may want others, by method the
-    row that is the same after another search, and the method that others are compared with."""
+    """The runs to answer from, the searches by method, and the method that others are compared
+    with.
+
+    tuning: of a table, by row; again: by method, the row that is it after another search; trials:
+    of a folder, the number by task, None for a table.
+    """
 
     entries: Sequence[Entry]
     searches: Mapping[str, Search]
-    undertuned: Collection[str]
-    again: Mapping[str, str]
     baseline: str
+    tuning: Mapping[str, Tuning] = {}
+    again: Mapping[str, str] = {}
+    trials: Mapping[Task, int] | None = None
 
 
 def evidence_of_table(stem: str, folder: Path) -> Evidence:
@@ -77,9 +83,8 @@ def evidence_of_records(target: Target, records: Iterable[Record], folder: Path)
     for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
         trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1
     searches = {method: Search(number, False) for method, number in trials.items()}
-    return Evidence(
-        entries, searches, target.undertuned, target.table.again, target.table.checklist
-    )
+    table = target.table
+    return Evidence(entries, searches, table.checklist, target.tuning, table.again)
 
 
 def _text_of(file: Path) -> str:
@@ -105,7 +110,7 @@ def evidence_of_folder(folder: Path) -> Evidence:
         method: Search(len(trials), all(map(is_trial, trials)))
         for method, trials in by_method.items()
     }
-    return Evidence(entries, searches, (), {}, USUAL_BASELINE)
+    return Evidence(entries, searches, USUAL_BASELINE, trials=trials_by_task(records))
 
 
 def _condition(record: Record) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dpbench.execution.run_config import run_config
-from dpbench.metrics.paired_t import LEVEL, MOST_SEEDS
+from dpbench.metrics.paired_t import LEVEL, MOST_SEEDS, paired_test
 from dpbench.records.collect import StoredRecord, collect
 from dpbench.records.record import Record
 from dpbench.reproduce.render import judged_claims
@@ -78,9 +78,11 @@ def _records(target: Target) -> list[Record]:
 
 def _plans(claims: Iterable[JudgedClaim], power: float) -> Iterator[Plan]:
     for judged in claims:
-        undecided = (c for c in judged.comparisons if c.verdict == UNDECIDED and not c.excused)
+        undecided = (c for c in judged.comparisons if c.verdict == UNDECIDED and not c.reason)
         for comparison in undecided:
-            seeds = comparison.claimed.seeds_needed(power, LEVEL / len(judged.comparisons))
+            seeds = paired_test(
+                [*comparison.in_favour(comparison.gaps).values()], 1.0
+            ).seeds_needed(power, LEVEL / len(judged.comparisons))
             yield Plan(judged.claim.name, comparison, seeds)
 
 

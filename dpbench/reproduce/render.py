@@ -22,6 +22,7 @@ from dpbench.records.epsilon import legend
 from dpbench.records.frames import frame
 from dpbench.records.record import Record
 from dpbench.reproduce.checklist import table_checklist
+from dpbench.reproduce.data import table_json
 from dpbench.reproduce.figure import Picture, picture, remarks
 from dpbench.reproduce.figure_claims import claims_blocks, judge_figure
 from dpbench.reproduce.page import NOT_PRIVATE, image, page
@@ -38,8 +39,8 @@ from dpbench.tables.runs import Row
 from dpbench.tables.table import Table, build_table
 from dpbench.tables.tidy import claims_file, to_csv
 
-TEXTS = ("csv", "claims.csv", "md", "tex")
-"""The suffixes of files that are text: numbers, verdicts, the page, and LaTeX."""
+TEXTS = ("csv", "claims.csv", "json", "md", "tex")
+"""The suffixes of files that are text: numbers, verdicts, both as data, the page, and LaTeX."""
 
 
 def render(
@@ -87,7 +88,8 @@ def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim
 
 def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, bytes]:
     table = _built(target, records, not_run)
-    return table.files(to_csv(table)) | claims_file(table.claims)
+    files = table.files(to_csv(table)) | claims_file(table.claims)
+    return {**files, "json": table_json(target, records, table.rows, table.claims, table.printed)}
 
 
 def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
@@ -134,8 +136,8 @@ def _figure(
     target: Target, drawn: Picture, records: list[Record], not_run: NotRun
 ) -> dict[str, bytes]:
     """The page of a figure, its numbers and its verdicts."""
-    table = target.table
-    judged = judge_figure(target, _runs(target, records), records)
+    table, runs = target.table, _runs(target, records)
+    judged = judge_figure(target, runs, records)
     before, after = claims_blocks(judged)
     text = page(
         target,
@@ -153,7 +155,16 @@ def _figure(
         *target.notes,
     )
     numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
-    return {"md": text, "csv": numbers.encode(), **claims_file(judged)}
+    made = {"md": text, "csv": numbers.encode(), **claims_file(judged)}
+    return {**made, "json": table_json(target, records, _figure_rows(target, runs), judged)}
+
+
+def _figure_rows(target: Target, runs: pd.DataFrame) -> list[Row]:
+    return [
+        Row(label, arm, CORRECTED, runs[(runs["condition"] == label) & (runs["method"] == arm)])
+        for label in target.labels
+        for arm in target.table.methods
+    ]
 
 
 def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[str]:
@@ -176,12 +187,7 @@ def _privacy(
     """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
     if target.table.epsilon is UNSET:
         return []
-    runs = _runs(target, records)
-    rows = [
-        Row(label, arm, CORRECTED, runs[(runs["condition"] == label) & (runs["method"] == arm)])
-        for label in target.labels
-        for arm in target.table.methods
-    ]
+    rows = _figure_rows(target, _runs(target, records))
     printed, file = _printed_epsilons(target), target.table
     grid = privacy_grid(rows, printed, file.baseline, planned, file.claimed_by)
     return [grid, *_terms(records, planned)]

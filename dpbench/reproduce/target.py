@@ -3,27 +3,30 @@
 import itertools
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from dpbench.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.config import buildable
 from dpbench.config.buildable import check_settings, settings_of
 from dpbench.config.plugins import published_files
 from dpbench.config.search_path import options
 from dpbench.config.settings import CORRECTED, is_scientific, key_of, path_settings, variant_of
+from dpbench.config.special_case import has_special_case, special_case
 from dpbench.config.table_file import Scale, TableFile
 from dpbench.config.table_rules import ARM, search_of, table_of
-from dpbench.config.tuned import chose_an_edge, settings_of_search
+from dpbench.config.tuned import chose_an_edge, chosen_text, settings_of_search, trials_of
 from dpbench.execution.prepare import run_of
 from dpbench.execution.run_config import RunConfig, run_config
 from dpbench.records.digest import digest
+from dpbench.records.folder import SEARCH
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of
 from dpbench.tables.claims.claim import Claim, claims_of
 from dpbench.tables.conditions import Condition, conditions_of, restricted_to, row_name, setting
-from dpbench.tables.edition import AT_EDGE, ELSEWHERE, PAPER_SCALE, Edition
+from dpbench.tables.edition import PAPER_SCALE, Edition
 
 T = TypeVar("T")
 
@@ -136,7 +139,7 @@ class Target:
     @property
     def notes(self) -> list[str]:
         """Notes on the data of the runs, such as on statistics that no epsilon covers."""
-        methods = self.table.methods if self.table.has_arms else self.table.methods[:1]
+        methods = self.table.ready if self.table.has_arms else self.table.methods[:1]
         cells = itertools.product(self.labels, methods)
         runs = [run_of(self._first[cell]) for cell in cells]
         notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
@@ -149,7 +152,7 @@ class Target:
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        return claims_of(self.table.claims or {}, self.conditions)
+        return claims_of(self.table, self.conditions)
 
     @property
     def edition(self) -> Edition:
@@ -161,20 +164,29 @@ class Target:
             conditions=tuple(self.labels),
             scale_label=self.scale_label,
             claims=self.claims,
-            undertuned=self.undertuned,
+            tuning=self.tuning,
         )
 
-    @property
-    def undertuned(self) -> dict[str, str]:
-        """What is said of the rows that may want other settings, by name: those whose search chose
-        an end of the values it tried, or was made under another condition."""
-        found = {}
-        for cell, search in self.searches.items():
-            if chose_an_edge(search):
-                found[row_name(*cell)] = AT_EDGE
-            elif not self._is_searched(cell):
-                found[row_name(*cell)] = ELSEWHERE
-        return found
+    @cached_property
+    def tuning(self) -> dict[str, Tuning]:
+        """How the settings of rows that a search chose were chosen, by name."""
+        return {row_name(*cell): self._tuning(cell, name) for cell, name in self.searches.items()}
+
+    def _tuning(self, cell: Cell, search: str) -> Tuning:
+        """Another setting may serve a row better whose search chose an end of the values it tried,
+        or was made under another condition, or did not try the special case of its method."""
+        flaw = AT_EDGE if chose_an_edge(search) else "" if self._is_searched(cell) else ELSEWHERE
+        method = self._first[cell]["choices"]["method"]
+        case = special_case(method)
+        found = Tuning(len(trials_of(search)), flaw)
+        if case is None:
+            return found
+        chosen = chosen_text(search, Path(self.config["results_dir"]) / SEARCH)
+        return replace(
+            found,
+            unsearched="" if has_special_case(search, method) else case.special_case,
+            equals=case.special_case if case.is_that_of(chosen) else "",
+        )
 
     def _is_searched(self, cell: Cell) -> bool:
         """Whether a row has the settings that its search was made at; a budget of privacy is none
@@ -204,13 +216,13 @@ class Target:
         """The first run of each row, by the row's cell."""
         return {
             (condition.label, arm): run_config(next(self.cells_of(condition, arm)))
-            for arm, condition in itertools.product(self.table.methods, self.conditions)
+            for arm, condition in itertools.product(self.table.ready, self.conditions)
         }
 
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
         for condition in self.conditions:
-            for method in self.table.methods:
+            for method in self.table.ready:
                 yield from self.cells_of(condition, method)
 
     def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
@@ -295,6 +307,8 @@ def _check_names(table: TableFile) -> None:
     if table.baseline:
         arms = {rule.when["arm"] for rule in table.settings if "arm" in rule.when}
         one_of("table.baseline", table.baseline, {*table.methods, *options("method"), *arms})
+    for row in table.planned:
+        one_of("table.planned", row, table.methods)
     files = {*published_files()}
     if table.published is not None:
         one_of("table.published", table.published, files)

@@ -39,7 +39,7 @@ def plan_runs(target: Target) -> TargetRuns:
     rows = {
         tuple(overrides): row_name(condition.label, method)
         for condition in target.conditions
-        for method in target.table.methods
+        for method in target.table.ready
         for overrides in target.cells_of(condition, method)
     }
     sweep = plan_sweep(target.stem, rows)

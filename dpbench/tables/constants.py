@@ -1,9 +1,11 @@
 """How many cells a constant table would pass: a baseline for the verdicts."""
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
+from dpbench.tables.cells import Cell
 from dpbench.tables.columns import Column
 from dpbench.tables.conditions import row_name
 from dpbench.tables.edition import Edition
@@ -64,10 +66,46 @@ def _printed(
 def _baseline(
     edition: Edition, condition: str, column: Column, numbers: list[Published]
 ) -> ConstantBaseline:
+    passed = _passed(edition, column, numbers)
+    return ConstantBaseline(condition, column, len(numbers), *map(len, passed))
+
+
+def _passed(
+    edition: Edition, column: Column, numbers: list[Published]
+) -> tuple[list[Published], list[Published]]:
+    """The printed numbers of a column that 0, and that their mean would reproduce."""
     mean = statistics.fmean(float(number.value) for number in numbers)
     runs = max(2, edition.published_runs)
-    counts = [
-        sum(judge(edition, column, [constant] * runs, n)[0] == REPRODUCED for n in numbers)
+    zeros, means = (
+        [n for n in numbers if judge(edition, column, [constant] * runs, n)[0] == REPRODUCED]
         for constant in (0.0, mean)
-    ]
-    return ConstantBaseline(condition, column, len(numbers), *counts)
+    )
+    return zeros, means
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """How many different numbers are printed and judged, how many of them are reproduced, and how
+    many of these no constant would reproduce."""
+
+    printed: int
+    reproduced: int
+    beyond_constants: int
+
+
+def reproduced(edition: Edition, published: PublishedTable, cells: Iterable[Cell]) -> Reproduced:
+    """The counts of a table; of several rows beside one printed number, the first counts."""
+    by_constant = {
+        id(number)
+        for condition in edition.conditions
+        for column in edition.columns
+        if column.judged and (numbers := list(_printed(edition, published, condition, column)))
+        for passed in _passed(edition, column, numbers)
+        for number in passed
+    }
+    first: dict[int, str] = {}
+    for cell in cells:
+        if cell.published and cell.n and cell.column.judged:
+            first.setdefault(id(cell.published), cell.verdict)
+    found = [number for number, verdict in first.items() if verdict == REPRODUCED]
+    return Reproduced(len(first), len(found), sum(n not in by_constant for n in found))

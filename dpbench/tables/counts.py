@@ -14,7 +14,7 @@ def tally(
     words: Mapping[str, tuple[str, str]],
     remarks: Mapping[str, str] | None = None,
 ) -> str:
-    """The counts of verdicts: `5 hold, 1 does not hold (ece), 2 undecided`.
+    """The counts of verdicts: `5 hold, 1 fails (ece), 2 undecided`.
 
     words: each verdict as it reads for one and for several, in the order to list them. remarks: by
     verdict, what to add in brackets.

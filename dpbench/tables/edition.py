@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from dpbench.compare.side import Tuning
 from dpbench.config.table_file import TableFile
 from dpbench.metrics.paired import is_paired
 from dpbench.system.errors import UserError
@@ -16,8 +17,6 @@ from dpbench.tables.conditions import row_name
 STANDARD_ERROR = "standard error"
 STANDARD_DEVIATION = "standard deviation"
 PAPER_SCALE = "paper"
-AT_EDGE = "was tuned at the edge of its range"
-ELSEWHERE = "was tuned under another condition"
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class Edition:
     """A table's file at a scale.
 
     title: with what differs from the paper; conditions: labels, "" for a table that varies only its
-    methods; scale_label: "paper", or what differs from the paper's runs; undertuned: what is
-    said of rows that may want other settings, by name.
+    methods; scale_label: "paper", or what differs from the paper's runs; tuning: how the
+    settings of rows were chosen, by name.
     """
 
     file: TableFile
@@ -35,7 +34,7 @@ class Edition:
     conditions: tuple[str, ...]
     scale_label: str
     claims: tuple[Claim, ...]
-    undertuned: Mapping[str, str]
+    tuning: Mapping[str, Tuning]
 
     def __post_init__(self) -> None:
         needed = {"spread": self.file.spread, "published_runs": self.file.published_runs}

@@ -2,16 +2,19 @@
 
 import functools
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pandas as pd
 
+from dpbench.compare.side import Budget
 from dpbench.config.names import with_variant
 from dpbench.config.settings import CORRECTED
 from dpbench.metrics.paired import is_paired, pair_with_baseline
 from dpbench.metrics.worst_group import WORST_GROUP, with_worst_group
-from dpbench.privacy.statement import ACCOUNTANTS
+from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.records.divergence import DIVERGED
+from dpbench.records.epsilon import largest_epsilon
 from dpbench.system.errors import UserError
 from dpbench.tables.conditions import row_name
 from dpbench.tables.edition import Edition
@@ -53,6 +56,17 @@ class Row:
         if "nonfinite" not in self.runs.columns:
             return []
         return list(zip(self.runs["seed"].tolist(), self.runs["nonfinite"].tolist(), strict=True))
+
+    @functools.cached_property
+    def budgets(self) -> tuple[Budget, ...]:
+        """The largest epsilon of its runs; none where they have no statement of privacy. The terms
+        of all rows are those of the table."""
+        columns = [f"privacy/{name}" for name in ("pld", "guarantee")]
+        if self.runs.empty or not {*columns} <= {*self.runs.columns}:
+            return ()
+        pairs = self.runs[columns].itertuples(index=False)
+        statements = [cast(Statement, {"pld": pld, "guarantee": level}) for pld, level in pairs]
+        return (Budget(largest_epsilon(statements, "pld")),)
 
     def values(self, metric: str) -> dict[int, float]:
         """A metric by seed, NaN for a diverged run; runs without an optional metric are omitted."""

@@ -21,13 +21,12 @@ from dpbench.tables.verdict_words import (
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:
-    """`6 claims: 5 hold, 1 does not hold (ece).`, with the names of those that do not."""
+    """`6 claims: 5 hold, 1 fails (ece).`, with the names of those that fail."""
     if not judged:
         return ""
-    failed = [j.claim.name for j in judged if j.verdict == FAILS]
-    return (
-        f"{counted(len(judged), 'claim')}: {count_verdicts((j.verdict for j in judged), failed)}."
-    )
+    failed = [j.claim.name for j in judged if j.ruling.word == FAILS]
+    counts = count_verdicts((j.ruling.word for j in judged), failed)
+    return f"{counted(len(judged), 'claim')}: {counts}."
 
 
 def opening(cells: Sequence[Cell]) -> str:

@@ -1,19 +1,22 @@
 """Builds a table, ready to be rendered."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
+from dpbench.compare.side import AT_EDGE, ELSEWHERE
 from dpbench.metrics.paired import is_paired
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.records.divergence import note
+from dpbench.system.grouping import grouped
 from dpbench.tables import constants, grid, ordering
 from dpbench.tables.cells import Cell, cells_of
 from dpbench.tables.claims import grids as claim_grids
 from dpbench.tables.claims.comparisons import Evidence, JudgedClaim, evidence
 from dpbench.tables.claims.quantities import printed_table, quantity
-from dpbench.tables.edition import AT_EDGE, ELSEWHERE, PAPER_SCALE, Edition
+from dpbench.tables.conditions import row_name
+from dpbench.tables.edition import PAPER_SCALE, Edition
 from dpbench.tables.grid import NO_VALUE, Grid, mean_and_spread
 from dpbench.tables.not_run import EVERYTHING_WAS_RUN, NotRun
 from dpbench.tables.page import Block, Page
@@ -28,8 +31,9 @@ from dpbench.tables.verdict import rule, scores_line
 class Table:
     """A table of runs or measurements, and what its files say of it.
 
-    summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts;
-    command: the one that makes the table; foot: grids of the page alone, after the notes.
+    summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts; rows:
+    with their runs; printed: counts of printed numbers at the paper's scale; command: the one that
+    makes the table; foot: grids of the page alone, after the notes.
     """
 
     name: str
@@ -41,6 +45,8 @@ class Table:
     notes: tuple[str, ...]
     cells: tuple[Cell, ...]
     claims: tuple[JudgedClaim, ...] = ()
+    rows: tuple[Row, ...] = field(default=(), compare=False)
+    printed: constants.Reproduced | None = None
     command: str = ""
     foot: tuple[Grid, ...] = ()
 
@@ -96,16 +102,17 @@ def build_table(
     file, rows = edition.file, rows_of(edition, runs)
     cells = cells_of(edition, rows, published, not_run.reasons)
     privacy = privacy_grid(rows, epsilon, file.baseline, not_run.statements, paper_accountant)
+    reasons = _why_no_runs(edition, not_run.reasons)
     at_paper_scale = edition.scale_label == PAPER_SCALE
     found = evidence(edition.conditions, rows, printed_table(edition, published))
-    data = replace(found, undertuned=edition.undertuned, again=edition.again)
+    data = replace(found, tuning=edition.tuning, again=edition.again)
     judged = judge(edition, data)
     order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
     lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
     grids = [
         claim_grids.claims_grid(judged),
-        _main(edition, rows, cells, not_run.reasons, privacy),
+        _main(edition, rows, cells, reasons, privacy),
         grid.grid_of("Ours and published", COMPARED, cells if published else []),
         ordering.order_grid(order),
         constants.constants_grid(judged_constants),
@@ -119,9 +126,11 @@ def build_table(
         summary=tuple(filter(None, lines)),
         grids=tuple(block for block in grids if block.rows),
         rules=tuple(_rules(edition, bool(published))),
-        notes=tuple(_all_notes(edition, rows, notes, not_run.reasons)),
+        notes=tuple(_all_notes(edition, rows, notes, reasons)),
         cells=tuple(cells),
         claims=tuple(judged),
+        rows=tuple(rows),
+        printed=constants.reproduced(edition, published, cells) if at_paper_scale else None,
     )
 
 
@@ -157,6 +166,16 @@ def _introduction(edition: Edition) -> Iterable[str]:
         yield "Groups: a = {}, b = {}.".format(*edition.groups)
 
 
+def _why_no_runs(edition: Edition, impossible: Mapping[str, str]) -> dict[str, str]:
+    """Why rows have no runs, by name: they wait for something, or are not possible."""
+    waiting = {
+        row_name(condition, method): f"not run: {what}"
+        for condition in edition.conditions
+        for method, what in edition.file.planned.items()
+    }
+    return waiting | {name: f"not possible: {reason}" for name, reason in impossible.items()}
+
+
 def _main(
     edition: Edition,
     rows: Sequence[Row],
@@ -169,7 +188,7 @@ def _main(
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
     names = [column.name for column in edition.columns]
     lines = [
-        (row.label, f"not possible: {reasons[row.name]}")
+        (row.label, reasons[row.name])
         if row.name in reasons and row.runs.empty
         else (
             row.label,
@@ -191,24 +210,25 @@ def _all_notes(
 
 
 def _notes_on_tuning(edition: Edition) -> Iterable[str]:
-    if at_edge := [row for row, why in edition.undertuned.items() if why == AT_EDGE]:
+    flaws = grouped((t.flaw, row) for row, t in edition.tuning.items() if t.flaw)
+    searched = " and ".join(f"{key}={value}" for key, value in edition.file.tuned_at.items())
+    if at_edge := flaws.get(AT_EDGE):
         yield (
             "Tuned at an edge of the range that was searched: "
-            f"{'; '.join(at_edge)}. Another range might serve them better, so a comparison "
-            "that one of them loses is undecided."
+            f"{'; '.join(at_edge)}. Another range might serve them better, so no verdict counts "
+            "against them."
         )
-    if ELSEWHERE in edition.undertuned.values():
-        searched = " and ".join(f"{key}={value}" for key, value in edition.file.tuned_at.items())
+    if ELSEWHERE in flaws:
         yield (
             f"The searches were made at {searched}. Other settings might serve a row better under "
-            "other conditions, so a comparison that it loses there is undecided."
+            "other conditions, so no verdict counts against it there."
         )
     for method, again in edition.again.items():
         yield (
-            f"A difference from {method} is decided only if it is shown beside {again}, too: what "
+            f"A verdict on {method} is decided only if it is shown beside {again}, too: what "
             "is not may be the luck of a search."
         )
-    if edition.claims and (edition.undertuned or edition.again):
+    if edition.claims and (flaws or edition.again):
         yield "A claim is undecided, too, where tuning leaves most of its comparisons undecided."
 
 

@@ -22,18 +22,18 @@ def to_csv(table: Table) -> str:
 
 
 CLAIMS_HEAD = (
-    *("claim", "statement", "source", "claim_verdict"),
+    *("claim", "statement", "source", "claim_verdict", "claim_reason"),
     *("condition", "row", "than", "in"),
-    *("gap", "low", "high", "n", "margin", "printed_gap", "verdict"),
+    *("gap", "low", "high", "n", "margin", "printed_gap", "verdict", "reason"),
 )
 
 
 def claims_csv(judged: Sequence[JudgedClaim]) -> str:
     """One line for each comparison of each claim, or one line for a claim without comparisons."""
     lines = (
-        (j.claim.name, j.claim.statement, j.claim.source, j.verdict, *numbers)
+        (j.claim.name, j.claim.statement, j.claim.source, j.verdict, j.ruling.reason, *numbers)
         for j in judged
-        for numbers in [_numbers(c) for c in j.comparisons] or [(*[""] * 10, j.verdict)]
+        for numbers in [_numbers(c) for c in j.comparisons] or [(*[""] * 10, j.verdict, "")]
     )
     return csv_text(CLAIMS_HEAD, lines)
 
@@ -55,6 +55,7 @@ def _numbers(c: Comparison) -> tuple[str, ...]:
         _text(c.margin),
         _text(c.printed.value) if c.printed else "",
         c.verdict,
+        c.reason,
     )
 
 

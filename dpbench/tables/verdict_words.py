@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dpbench.metrics.paired_t import UNDECIDED
+from dpbench.compare.claims import FAILS, HOLDS, NO_DIFFERENCE, NOT_RUN, ON_AVERAGE, WITHIN
+from dpbench.compare.verdict import UNDECIDED
 
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
@@ -13,11 +14,6 @@ IMPOSSIBLE = "not possible"
 NO_NUMBER = "no number"
 OTHER_SCALE = "other scale"
 NOT_JUDGED = "not judged"
-
-HOLDS = "holds"
-ON_AVERAGE = "holds on average"
-FAILS = "does not hold"
-NOT_RUN = "not run"
 
 
 class Look(NamedTuple):
@@ -32,8 +28,9 @@ LOOKS = {
     REPRODUCED: Look(REPRODUCED, "good", "✓"),
     DIFFERS: Look("differ", "bad", "✗"),
     HOLDS: Look("hold", "good", "✓"),
-    ON_AVERAGE: Look("hold on average", "near", "✓"),
-    FAILS: Look("do not hold", "bad", "✗"),
+    WITHIN: Look("hold within a margin", "near", "✓"),
+    NO_DIFFERENCE: Look(NO_DIFFERENCE, "near", "="),
+    FAILS: Look("fail", "bad", "✗"),
     UNDECIDED: Look(UNDECIDED, "near", "?"),
     NOT_RUN: Look(NOT_RUN),
 }
@@ -44,8 +41,8 @@ FORMS: Mapping[str, tuple[str, str]] = {word: (word, look.several) for word, loo
 
 
 def look_of(verdict: str) -> Look:
-    """How a verdict is shown; plainly, if it is none of LOOKS."""
-    return LOOKS.get(verdict, Look(verdict))
+    """How a verdict is shown, on average or not; plainly, if it is none of LOOKS."""
+    return LOOKS.get(verdict.removesuffix(ON_AVERAGE), Look(verdict))
 
 
 def counted_verdict(number: int, verdict: str) -> str:

@@ -49,7 +49,10 @@ except PermissionError:
 REPORTED = ("report", "publish", "verify")
 CASES = {
     **{
-        f"{name} of closed results": ([name, "results_dir=closed"], "closed/runs")
+        f"{name} of closed results": (
+            [name, "results_dir=closed"],
+            "closed/tables" if name == "report" else "closed/runs",
+        )
         for name in REPORTED
     },
     **{

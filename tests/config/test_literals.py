@@ -1,5 +1,6 @@
 """Any text as a value, in a list, and as a key: written, and read back as the same."""
 
+import re
 import shlex
 import warnings
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from dpbench.config.compose import compose
 from dpbench.config.literals import literal
 from dpbench.config.overrides import expand, parse
+from dpbench.data.custom.table import CONTROL
 from dpbench.execution.python_api import as_overrides
 from dpbench.execution.rerun import CommandBuilder
 from dpbench.records.digest import digest, scientific
@@ -82,7 +84,8 @@ def test_columns_and_groups_of_any_name_are_found_in_a_file(names, tmp_path_fact
     names = [*dict.fromkeys(" ".join(name.split()) for name in names)]
     names = [n for n in names if n and not n.startswith(("Unnamed", "\ufeff"))]
     # Among numbers a word is missing or wrong: so no name is a number here.
-    groups = [f"{name}!" for name in names]
+    # A value with a control character is refused.
+    groups = [f"{re.sub(CONTROL, '?', name)}!" for name in names]
     target, number, *others = [*names, "other", "more", "last"]
     folder = tmp_path_factory.mktemp("odd names")
     rows = range(6 * len(names) + 12)

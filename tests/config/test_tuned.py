@@ -2,12 +2,12 @@
 
 import pytest
 
+from dpbench.compare.side import AT_EDGE, ELSEWHERE
 from dpbench.config import compose as composing
 from dpbench.config import tuned
 from dpbench.config.compose import compose
 from dpbench.reproduce.target import target_of
 from dpbench.system.errors import UserError
-from dpbench.tables.edition import AT_EDGE, ELSEWHERE
 
 LINES = """\
 trial,method.bound,method.bands,optimizer.lr,n,validation/accuracy
@@ -76,11 +76,12 @@ def test_a_place_holder_that_is_no_option_is_refused():
 
 
 def test_rows_at_an_edge_are_named_by_the_table():
-    assert target_of("frontier_table1", []).undertuned["dutch, epsilon 3, dpsgd"] == AT_EDGE
+    assert target_of("frontier_table1", []).tuning["dutch, epsilon 3, dpsgd"].flaw == AT_EDGE
 
 
 def test_rows_tuned_under_another_condition_are_named_by_the_table():
-    found = target_of("frontier_table1", ["table.methods=[sgd,bam]"]).undertuned
+    tuning = target_of("frontier_table1", ["table.methods=[sgd,bam]"]).tuning
+    found = {row: one.flaw for row, one in tuning.items()}
     assert {row for row, why in found.items() if why == ELSEWHERE} >= {
         f"dutch, epsilon {epsilon}, bam" for epsilon in (1, 8)
     }
@@ -88,4 +89,4 @@ def test_rows_tuned_under_another_condition_are_named_by_the_table():
     assert found.get("dutch, epsilon 1, sgd") != ELSEWHERE, "it has no epsilon"
     made_up = "table.tuned_at={rate:1}"
     with pytest.raises(UserError, match=r"table.tuned_at: its runs have no setting 'rate'"):
-        _ = target_of("frontier_table1", ["table.methods=[dpsgd]", made_up]).undertuned
+        _ = target_of("frontier_table1", ["table.methods=[dpsgd]", made_up]).tuning

@@ -110,7 +110,7 @@ def test_the_critical_difference_is_that_of_demsar():
 
 
 def test_it_is_saved_as_csv_and_latex(records, tmp_path):
-    view = across_view(studied(records)[0], NAMES, [])
+    view = across_view(studied(records)[0], NAMES)
     first, *_ = csv.DictReader(io.StringIO(view["files"]["csv"]))
     assert (first["method"], first["first_rank"], first["verdict"]) == ("dpsgd_f", "1", "better")
     assert float(first["digits · mlp, difference"]) == pytest.approx(0.1)

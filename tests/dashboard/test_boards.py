@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpbench.compare.pairs import ranks
+from dpbench.compare.side import Side
 from dpbench.dashboard.answer import answer
 from dpbench.dashboard.boards import board
-from dpbench.dashboard.compared import Compared
 from dpbench.dashboard.contests import contests
 from dpbench.dashboard.summarise import Summary
 from dpbench.metrics.students_t import estimate, paired
@@ -224,9 +225,11 @@ def test_equal_methods_are_seldom_behind():
     numbers = np.random.default_rng(0).normal(0.8, 0.01, (100, 13, 5))
     behind = 0
     for methods in numbers:
-        values = {str(m): dict(zip("abcde", seen, strict=True)) for m, seen in enumerate(methods)}
-        ranks = Compared("test/accuracy", values, dict.fromkeys(values, (1.0,))).ranks()
-        behind += any(first > 1 for first, _ in ranks.values())
+        sides = {
+            str(m): Side(str(m), dict(zip("abcde", 100 * seen, strict=True)))
+            for m, seen in enumerate(methods)
+        }
+        behind += any(first > 1 for first, _ in ranks(sides, "test/accuracy").values())
     assert behind <= 10
 
 
@@ -303,8 +306,8 @@ def test_of_two_tables_that_of_more_methods_stands_for_a_method(record_of):
         summary.add(StoredRecord(record, source, record.json()))
     (found,) = map(board, summary.contests)
     assert [(row["chosen"], row["ranks"]) for row in found["rows"]] == [
-        ("setting of bam_table1", (1, 2)),
-        ("only setting", (1, 2)),
+        ("bam_table1, dpsgd", (1, 2)),
+        ("bam_table1, dpsgd_f", (1, 2)),
     ]
 
 
@@ -318,8 +321,8 @@ def test_of_several_rows_of_a_table_the_plainest_stands_for_a_method(record_of):
         summary.add(StoredRecord(record, source, record.json()))
     (found,) = map(board, summary.contests)
     assert [(row["method"], row["chosen"], row["ranks"]) for row in found["rows"]] == [
-        ("dpsgd_f", "only setting", (1, 2)),
-        ("dpsgd", "plainest of 2 settings of bam_table1", (1, 2)),
+        ("dpsgd_f", "bam_table1, dpsgd_f", (1, 2)),
+        ("dpsgd", "bam_table1, dpsgd", (1, 2)),
     ]
 
 
@@ -332,7 +335,7 @@ def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):
     ):
         summary.add(StoredRecord(record, source, record.json()))
     (found,) = map(board, summary.contests)
-    assert found["rows"][0]["chosen"] == "setting of misalignment_table4"
+    assert found["rows"][0]["chosen"] == "misalignment_table4, dpsgd"
 
 
 def test_a_method_that_was_only_validated_is_shown_with_all_settings(record_of):

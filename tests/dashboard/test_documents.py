@@ -74,6 +74,13 @@ def test_cards_are_grouped_by_paper_with_citation_and_link(folder):
     assert len(cards["audits"][0]["rows"]) == len(rows)
 
 
+def test_the_findings_come_first(folder):
+    (folder / "findings.md").write_text("# Findings\n\nWhat all say.\n")
+    first = published(folder, set()).cards({})["studies"][0]
+    assert first["title"] == "Findings"
+    assert [card["title"] for card in first["cards"]] == ["Findings"]
+
+
 def test_audits_are_drawn_by_their_first_bound_and_refuted_ones_say_by_what(folder):
     rows = {row["name"]: row for row in audited(folder)}
     assert rows["dpsgd, run"]["audit"] == {"epsilon": 2.19, "refuted": None}

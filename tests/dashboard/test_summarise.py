@@ -101,16 +101,14 @@ def test_runs_on_other_examples_are_not_compared(summary, record_of):
     assert all(len(board["rows"]) == 1 for board in found["boards"])
 
 
-def test_a_board_names_the_settings_that_its_methods_do_not_share(summary, record_of):
+def test_a_verdict_names_the_settings_that_two_methods_do_not_share(summary, record_of):
     other = record_of("dpsgd_f", epochs=7)
-    other.config["choices"]["features"] = "scatter"
+    other.config["features"] = {"order": 2}
     other.config["optimizer"]["lr"] = 9.0
-    board = summary(record_of(), other)["boards"][0]
-    assert board["notes"][-1] == (
-        "Beside their own settings, methods differ in features (none, scatter), epochs (20, 7)."
-    )
-    board = summary(record_of(), record_of("dpsgd_f"))["boards"][0]
-    assert "differ" not in board["notes"][-1]
+    shown = str(summary(record_of(), other)["boards"][0]["rows"])
+    assert "undecided: other epochs, features" in shown
+    shown = str(summary(record_of(), record_of("dpsgd_f"))["boards"][0]["rows"])
+    assert "other " not in shown
 
 
 def test_columns_and_files_of_ones_own_are_compared_only_with_themselves(summary, record_of):

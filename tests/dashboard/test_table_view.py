@@ -10,7 +10,8 @@ EMPTY = {"row": "dpsgd", "column": "a", "ours": "", "spread": "", "n": "", "publ
 
 def viewed(**cell):
     table = {
-        "title": "t", "command": None, "claims": [{"statement": "s", "verdict": "holds"}],
+        "title": "t", "command": None,
+        "claims": [{"statement": "s", "verdict": "holds", "reason": ""}],
         "rows": ["dpsgd"], "columns": ["a"], "cells": [EMPTY | cell],
         "verdicts": {"differs": 2, "-": 3, "undecided": 1},
     }  # fmt: skip

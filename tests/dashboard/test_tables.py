@@ -37,8 +37,9 @@ def test_a_table_has_ours_beside_the_published_numbers(folder):
 def test_a_table_has_the_paper_s_claims_with_their_verdicts(folder):
     table = tables(folder)[0][0]
     found = {claim["statement"]: claim["verdict"] for claim in table["claims"]}
-    assert found["fairlens has a smaller privacy cost gap than dpsgd."] == "holds"
-    assert len(found) == 18
+    said = "dpsgd_global_adapt has a smaller loss than dpsgd, on the mean of both groups."
+    assert found[said] == "holds within a margin"
+    assert len(found) == 20
     (folder / "tables/misalignment_table5.claims.csv").write_text("claim,statement\n")
     assert tables(folder)[0][0]["claims"] == []
 

@@ -278,7 +278,7 @@ def test_trackers_that_were_interrupted_after_the_record_are_completed(asked, st
     def stop(*_):
         raise KeyboardInterrupt
 
-    tracked = [*asked, "tracker=csv"]
+    tracked = [*asked, "tracker=csv", "tracker_curves=false"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Tracking, "finish", stop)
         with pytest.raises(KeyboardInterrupt):

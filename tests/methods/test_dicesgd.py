@@ -189,3 +189,25 @@ def test_without_the_error_in_the_ledger_brute_force_would_spend_more():
 def test_an_error_without_a_bound_is_refused():
     with pytest.raises(UserError, match="bound of the error"):
         dicesgd(1.0, error_bound=0.0, account_share=0.5)
+
+
+# The authors' code.
+
+
+def test_as_published_the_error_has_the_bound_of_the_gradients(step_of, batch_of):
+    method = dataclasses.replace(dicesgd(0.5, 9.0, 0.5, "paper"), noise=NoNoise())
+    other = dataclasses.replace(dicesgd(0.5, 0.5, 0.5), noise=NoNoise())
+    steps = [step_of(one, expected=4.0, lr=0.3, multiplier=0.0) for one in (method, other)]
+    for seed in range(3):
+        for step in steps:
+            step(batch_of(5, seed=seed))
+    assert torch.equal(theta(steps[0]), theta(steps[1]))
+    assert float(steps[0].clip.error.norm()) > 0
+
+
+def test_as_published_noise_is_doubled_and_nothing_is_proven():
+    paper = dicesgd(0.5, 0.01, 0.5, "paper")
+    assert paper.clip.sensitivity.bound == 2 * 0.5
+    assert paper.releases(1.7) == dpsgd(0.5, "corrected").releases(1.7)
+    assert paper.guarantee.level == "none"
+    assert dicesgd(0.5, 0.01, 0.5).guarantee.level == "proven"

@@ -112,7 +112,7 @@ def test_every_query_of_the_clip_is_in_the_ledger(name, variant):
         assert Exact() in mechanisms
     else:
         expected = [MULTIPLIER / method.excess]
-        if method.clip.memory:
+        if method.clip.memory and method.clip.memory.share:
             expected = [*method.clip.memory.multipliers(MULTIPLIER)]
         if method.clip.query and not method.clip.query.joint:
             expected.append(method.clip.query.multiplier(MULTIPLIER))

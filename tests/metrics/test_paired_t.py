@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.metrics.paired_t import holm, judge, paired_test
+from dpbench.compare.verdict import judge
+from dpbench.metrics.paired_t import holm, paired_test
 
 GAINS = (0.4, 1.1, -0.2, 0.9, 0.7)
+
+
+def verdicts(*tests):
+    """The verdicts on comparisons that are read together."""
+    return [judged.verdict for judged in judge(tests)]
 
 
 def test_the_p_of_a_difference_is_that_of_the_paired_t_test():
@@ -28,8 +34,8 @@ def test_the_p_of_equivalence_is_the_larger_of_two_one_sided_t_tests(shift):
 def test_equivalent_just_when_the_90_percent_interval_lies_within_the_margin():
     low, high = paired_test(GAINS, 1).interval(0.9)
     assert 0 < low < high
-    assert judge([paired_test(GAINS, high + 1e-9)]) == ["equivalent"]
-    assert judge([paired_test(GAINS, high - 1e-9)]) != ["equivalent"]
+    assert verdicts(paired_test(GAINS, high + 1e-9)) == ["equivalent"]
+    assert verdicts(paired_test(GAINS, high - 1e-9)) != ["equivalent"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +55,7 @@ def test_equivalent_just_when_the_90_percent_interval_lies_within_the_margin():
     ],
 )
 def test_the_four_verdicts(gains, verdict):
-    assert judge([paired_test(gains, 1.0)]) == [verdict]
+    assert verdicts(paired_test(gains, 1.0)) == [verdict]
 
 
 def test_equal_differences_are_judged_by_the_sign_test():
@@ -73,8 +79,8 @@ def test_verdicts_that_are_read_together_are_corrected():
     """A p that is low enough for one comparison, and not for the only such one of five."""
     alone = paired_test(2 + 1.5 * np.array([-1, -0.5, 0, 0.5, 1]), 0.1)
     assert 0.01 < alone.p_difference < 0.05
-    assert judge([alone]) == ["better"]
-    assert judge([alone, *[paired_test((1.0, -1.0), 0.1)] * 4])[0] == "undecided"
+    assert verdicts(alone) == ["better"]
+    assert verdicts(alone, *[paired_test((1.0, -1.0), 0.1)] * 4)[0] == "undecided"
 
 
 def test_a_sign_turns_better_into_worse_and_nothing_else():

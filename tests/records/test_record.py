@@ -17,6 +17,7 @@ CARRIED_OUT = {
     "jobs=2",
     "launcher=slurm",
     "tracker=[csv,wandb]",
+    "tracker_curves=true",
     "data_dir=elsewhere",
     "results_dir=elsewhere",
     "checkpoint_minutes=3",

@@ -154,6 +154,7 @@ def test_a_table_is_printed_and_written_with_its_records(finished):
     assert sorted(path.name for path in tables.iterdir()) == [
         "tiny.claims.csv",
         "tiny.csv",
+        "tiny.json",
         "tiny.md",
         "tiny.records.jsonl",
         "tiny.tex",
@@ -313,7 +314,7 @@ def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     text = reproduce("tiny_fig", [f"results_dir={tmp_path}", *small, *groups])
     made = {path.name: path.read_bytes() for path in (tmp_path / "tables").iterdir()}
     name = "tiny_fig-changed"
-    suffixes = ("md", "csv", "claims.csv", "png", "svg", "pdf", "records.jsonl")
+    suffixes = ("md", "csv", "claims.csv", "json", "png", "svg", "pdf", "records.jsonl")
     assert set(made) == {f"{name}.{s}" for s in suffixes}
     assert made[f"{name}.png"].startswith(b"\x89PNG")
     assert made[f"{name}.csv"].startswith(b"panel,method,line,x,mean,deviation,low,high,runs\n")

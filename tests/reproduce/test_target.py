@@ -1,5 +1,7 @@
 """What is asked of a table, before any run."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from dpbench.config.compose import compose
@@ -82,6 +84,14 @@ def test_every_cell_is_there_once():
     assert len(set(cells)) == len(cells) == 7 * 3 * 3
 
 
+def test_a_row_that_is_only_planned_has_no_runs_and_needs_no_search():
+    wanted = target_of("bam_table1", ["+table.planned={bam: later}"])
+    assert len([*wanted.cells()]) == 7 * 2 * 3
+    assert "method=bam" not in {override for cell in wanted.cells() for override in cell}
+    with pytest.raises(UserError, match=r"table\.planned=bma is unknown"):
+        target_of("bam_table1", ["+table.planned={bma: later}"])
+
+
 @pytest.mark.parametrize("asked", ["method=bam", "seed=1", "+table=demo"])
 def test_overriding_settings_of_the_table_is_refused(asked):
     with pytest.raises(UserError, match="is set by the table"):
@@ -115,8 +125,10 @@ def test_a_claim_about_some_conditions_names_those_that_are_there():
 def test_a_condition_that_a_table_does_not_vary_is_refused_in_a_claim():
     words = {"statement": "So.", "source": "page 1", "than": ["b"], "quantities": ["acc"]}
     claim = ClaimEntry(**words, better=["a"], under={"datset": ["mnist"]})
+    table = SimpleNamespace(claims={"ece": claim}, regime="", read=None)
+    conditions = target_of("calibration_table2", []).conditions
     with pytest.raises(UserError, match="under in claim ece=datset is unknown: did you mean datas"):
-        claims_of({"ece": claim}, target_of("calibration_table2", []).conditions)
+        claims_of(table, conditions)
 
 
 @pytest.mark.slow

@@ -3,10 +3,11 @@
 import pandas as pd
 import pytest
 
+from dpbench.compare.side import AT_EDGE, Tuning
 from dpbench.config.table_file import table_file
 from dpbench.tables.claims.claim import claims_of
 from dpbench.tables.conditions import Condition
-from dpbench.tables.edition import AT_EDGE, Edition
+from dpbench.tables.edition import Edition
 from dpbench.tables.not_run import NotRun
 from dpbench.tables.table import build_table
 
@@ -50,10 +51,10 @@ PLAIN = {
 def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
     """The toy table at a scale, with changes to its file."""
     file = table_file({**PLAIN, **changes})
-    claims = claims_of(file.claims, [Condition((("under", c),)) for c in conditions])
+    claims = claims_of(file, [Condition((("under", c),)) for c in conditions])
     settings = {"conditions": tuple(conditions), "scale_label": scale_label, "claims": claims}
-    undertuned = dict.fromkeys(at_edge, AT_EDGE)
-    return Edition(file, "toy_table1", file.title, **settings, undertuned=undertuned)
+    tuning = {row: Tuning(20, AT_EDGE) for row in at_edge}
+    return Edition(file, "toy_table1", file.title, **settings, tuning=tuning)
 
 
 def toy_run(method, seed, accuracy, **changes):

@@ -106,9 +106,9 @@ def test_csv(build):
 
 
 CLAIMS = """\
-claim,statement,source,claim_verdict,condition,row,than,in,gap,low,high,n,margin,printed_gap,verdict
-fair,fair is more accurate than dpsgd.,section 5,holds,,fair,dpsgd,acc_a,5,5,5,2,1,,holds
-away,Elsewhere.,section 6,not run,,,,,,,,,,,not run
+claim,statement,source,claim_verdict,claim_reason,condition,row,than,in,gap,low,high,n,margin,printed_gap,verdict,reason
+fair,fair is more accurate than dpsgd.,section 5,holds,,,fair,dpsgd,acc_a,5,5,5,2,1,,holds,
+away,Elsewhere.,section 6,not run,,,,,,,,,,,,not run,
 """
 
 

@@ -16,6 +16,6 @@ def test_a_row_under_a_condition_is_named_once(toy):
 
 
 def test_claims_that_fail_are_named_beside_their_count():
-    verdicts = ["holds", "does not hold", "undecided"]
-    said = "1 holds, 1 does not hold (ece), 1 undecided"
+    verdicts = ["holds", "fails", "undecided"]
+    said = "1 holds, 1 fails (ece), 1 undecided"
     assert count_verdicts(verdicts, ["ece"]) == said

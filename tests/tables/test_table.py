@@ -72,6 +72,12 @@ def test_an_impossible_method_shows_its_reason(build):
     assert r"\multicolumn{3}{l}{not possible: it needs two classes.}" in table.latex
 
 
+def test_a_row_that_is_only_planned_says_what_it_waits_for(build):
+    table = build(planned={"fair": "its search is still to be made"})
+    assert line(table, "Ours", "fair") == ("fair", "not run: its search is still to be made")
+    assert not any("fair" in note for note in table.notes)
+
+
 def test_a_diverged_run_makes_the_mean_nan_and_is_named(build, run, runs):
     diverged = run("dpsgd", 1, 0.5, status="diverged")
     table = build([*runs[:3], diverged], published=PRINTED)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from dpbench.config.table_file import ClaimEntry, Statistic
+from dpbench.config.table_file import ClaimEntry, Statistic, TableFile
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 from dpbench.tables.conditions import Condition
@@ -17,13 +17,15 @@ RELATIONS: tuple[Relation, ...] = get_args(Relation)
 class Claim:
     """Each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
 
-    statement: the claim in a sentence; source: where the paper makes it. than: rows under the same
+    statement: the claim in a sentence, with its regime; source: where the paper makes it, or OURS;
+    method: the source's method that it is about; regime: where the source claims it; read: what of
+    the source was read, "" of none. than: rows under the same
     condition, rows under another one by their full name (`batch_size 256, dpsgd`), or a number.
     quantities: columns of a table, series of a figure, the difference of two (`loss_b - loss_a`,
     where the first defines which way is better), or the mean of columns (`mean(loss_a, loss_b)`).
     under: labels of the conditions that the claim is about, None for all. by: the least difference,
     in the quantity's unit; below 0, how far a row may fall behind. over: the statistic of a series
-    along a run.
+    along a run. unequal_budgets: whether it is about what a larger epsilon is worth.
     """
 
     name: str
@@ -36,16 +38,29 @@ class Claim:
     under: tuple[str, ...] | None = None
     by: float = 0.0
     over: Statistic = "mean"
+    unequal_budgets: bool = False
+    method: str = ""
+    regime: str = ""
+    read: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is no claim of a paper."""
+        return self.source.startswith(OURS)
 
 
-def claims_of(
-    entries: Mapping[str, ClaimEntry], conditions: Sequence[Condition]
-) -> tuple[Claim, ...]:
-    """The claims by name, in order; UserError for one that compares nothing."""
-    return tuple(_claim(name, entry, conditions) for name, entry in entries.items())
+OURS = "ours"
+"""The source of a claim that no paper makes, as it stands or before `, after PAPER`."""
 
 
-def _claim(name: str, entry: ClaimEntry, conditions: Sequence[Condition]) -> Claim:
+def claims_of(table: TableFile, conditions: Sequence[Condition]) -> tuple[Claim, ...]:
+    """The claims of a table, in order; UserError for one that compares nothing."""
+    return tuple(_claim(n, entry, table, conditions) for n, entry in (table.claims or {}).items())
+
+
+def _claim(
+    name: str, entry: ClaimEntry, table: TableFile, conditions: Sequence[Condition]
+) -> Claim:
     given = {relation: rows for relation in RELATIONS if (rows := getattr(entry, relation))}
     if len(given) != 1:
         raise UserError(f"Claim {name} must have one of {', '.join(RELATIONS)}, with rows.")
@@ -55,7 +70,7 @@ def _claim(name: str, entry: ClaimEntry, conditions: Sequence[Condition]) -> Cla
             raise UserError(f"{key} in claim {name} must name at least one, and none twice.")
     return Claim(
         name=name,
-        statement=entry.statement,
+        statement=f"{entry.regime}: {entry.statement}" if entry.regime else entry.statement,
         source=entry.source,
         relation=relation,
         rows=tuple(rows),
@@ -64,6 +79,10 @@ def _claim(name: str, entry: ClaimEntry, conditions: Sequence[Condition]) -> Cla
         under=None if entry.under is None else _labels(name, entry.under, conditions),
         by=entry.by,
         over=entry.over,
+        unequal_budgets=entry.unequal_budgets,
+        method=entry.method or (rows[0] if len(rows) == 1 else ""),
+        regime=entry.regime or table.regime,
+        read=entry.read or table.read or "",
     )
 
 

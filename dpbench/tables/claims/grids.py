@@ -14,20 +14,20 @@ from dpbench.tables.verdict_words import FAILS, FORMS, NOT_RUN
 
 RULE = (
     "Claims: a gap is the row's value minus the other's, paired by seed, with its 95% interval by "
-    "Student's t. A comparison holds if the gap is shown to lie on the claimed side; it does not "
-    "hold if it is shown to lie on the other side, or to be smaller than the margin (two one-sided "
-    "tests); otherwise it is undecided. All tests are at 5%, with Holm's correction for the "
-    "comparisons of the claim. A claim of several comparisons is judged by its effect: the mean of "
-    "their gaps, each in margins and positive where it supports the claim, over the seeds that "
-    "they share. It holds if the 95% interval of the effect lies above 0, but only on average if "
-    "no comparison holds by itself, or some does not hold or is more than a margin on the other "
-    "side; it does not hold if the effect is shown to lie below 0 or to be smaller than a margin. "
-    "docs/verdicts.md explains the rule."
+    "Student's t. A claim is judged by its effect, the mean of its gaps, each in margins and "
+    "positive where it supports the claim, over the seeds that all share. It holds if a gain is "
+    "shown; holds within a margin if the gain is also shown to be smaller than the margin (two "
+    "one-sided tests); makes no difference if the effect is shown to lie within the margin, and no "
+    "gain is; and fails if a loss is shown. On average: some comparison is shown to point the "
+    "other way, or lies a margin beyond. Else it is undecided, as where a reason stands in the "
+    "way that holds whatever the results are: a row was tuned at an edge of its range, or there "
+    "was nothing to win. All tests are at 5%, with Holm's correction for the comparisons of the "
+    "claim. docs/verdicts.md explains the rules."
 )
 
 RULE_OF_BY = (
     "A claim of a gap of at least some size, or that a row falls behind by at most some size, is "
-    "judged by the gap less that size; it is not refuted by a gap that is smaller than the margin."
+    "judged by the gap less that size: it holds or fails, whatever the margin is."
 )
 
 
@@ -39,7 +39,16 @@ def rules_of(claims: Iterable[Claim]) -> list[str]:
 def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
     """A line for each claim: whether the paper's own numbers support it, ours, and the verdict."""
     head = ("claim", "source", "in print", "ours", "verdict")
-    lines = [(j.claim.statement, j.claim.source, _in_print(j), _ours(j), j.verdict) for j in judged]
+    lines = [
+        (
+            j.claim.statement,
+            _source(j.claim),
+            _in_print(j),
+            _ours(j),
+            _reasoned(j.verdict, j.ruling.reason),
+        )
+        for j in judged
+    ]
     return _without_print(Grid("Claims", head, tuple(lines)), head.index("in print"))
 
 
@@ -56,7 +65,7 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
             gap_text(c),
             number(c.margin, None),
             _printed_text(c),
-            ": ".join(filter(None, (c.verdict, c.excused))),
+            _reasoned(c.verdict, c.reason),
         )
         for j in judged
         for c in j.comparisons
@@ -64,6 +73,17 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     ]
     grid = Grid("Every comparison of a claim", head, tuple(lines))
     return _without_print(grid, head.index("printed gap"))
+
+
+def _source(claim: Claim) -> str:
+    """`Xia et al. 2023 (abstract read)`; a paper that was read in full is not said to be."""
+    in_part = claim.read and claim.read != "full text"
+    return f"{claim.source} ({claim.read} read)" if in_part else claim.source
+
+
+def _reasoned(verdict: str, reason: str) -> str:
+    """`undecided: nothing to win`."""
+    return ": ".join(filter(None, (verdict, reason)))
 
 
 def _without_print(grid: Grid, column: int) -> Grid:
@@ -75,7 +95,7 @@ def _without_print(grid: Grid, column: int) -> Grid:
 
 
 def count_verdicts(verdicts: Iterable[str], failed: Sequence[str] = ()) -> str:
-    """The counts of verdicts: `5 hold, 1 does not hold (ece), 2 undecided`. failed: their names."""
+    """The counts of verdicts: `5 hold, 1 fails (ece), 2 undecided`. failed: their names."""
     return tally(verdicts, FORMS, {FAILS: ", ".join(failed)})
 
 
@@ -137,9 +157,9 @@ def _ours(judged: JudgedClaim) -> str:
     if len(judged.comparisons) == 1:
         return gap_text(judged.comparisons[0])
     counts = count_verdicts(c.verdict for c in judged.comparisons) or NO_VALUE
-    if judged.effect is None:
+    if (effect := judged.ruling.effect) is None:
         return counts
-    return f"{interval_text(judged.effect, 1)} margins ({judged.effect.n}); {counts}"
+    return f"{interval_text(effect, 1)} margins ({effect.n}); {counts}"
 
 
 def _printed_text(c: Comparison) -> str:

@@ -1,19 +1,17 @@
 """A table of a sweep: means over seeds of the runs that each cell has, and their epsilons."""
 
 import json
-import math
 import re
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from dpbench.compare.side import Task, value_in
 from dpbench.config.literals import literal
 from dpbench.config.settings import OFF_VALUES, leaves, varying_keys
-from dpbench.metrics.registry import parse_name
 from dpbench.privacy.guarantee import weakest
-from dpbench.records.divergence import DIVERGED
 from dpbench.records.epsilon import OF_ITS_SEARCH, Terms, largest_epsilon
 from dpbench.records.other_seeds import settings_but_seed
 from dpbench.records.record import Record
@@ -45,13 +43,13 @@ MOST_VALUES, LONG = 3, 40
 @dataclass(frozen=True)
 class SweepLayout:
     """The settings whose values are rows and columns, the names of the metrics, the method that
-    others are compared with, if any, and the methods whose settings no search chose."""
+    others are compared with, if any, and the trials of searches by task."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     metrics: tuple[str, ...]
     baseline: str = ""
-    untuned: tuple[str, ...] = ()
+    trials: Mapping[Task, int] = field(default_factory=dict)
 
     def cell_of(self, config: Mapping[str, Any]) -> Cell:
         """The row and the column of a run."""
@@ -105,12 +103,7 @@ class Runs:
 
     def by_seed(self, name: str) -> dict[Any, float]:
         """A metric in its unit by seed; NaN where a run diverged or has no such metric."""
-        metric = parse_name(name).metric
-        factor = metric.factor if metric else 1
-        return {
-            r.seed: math.nan if r.status == DIVERGED else factor * r.measured.get(name, math.nan)
-            for r in self.records
-        }
+        return {record.seed: value_in(record, name) for record in self.records}
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dpbench.compare.side import trials_by_task
 from dpbench.metrics.registry import RANKED_BY
 from dpbench.records.collect import readable_records
 from dpbench.records.other_seeds import left_out
@@ -23,7 +24,7 @@ from dpbench.tables.sweep.cells import (
     varied_settings,
 )
 from dpbench.tables.sweep.chosen import best_on_validation, on_the_test_set
-from dpbench.tables.sweep.differences import check_baseline, untuned
+from dpbench.tables.sweep.differences import check_baseline
 from dpbench.tables.sweep.equal_seconds import within
 from dpbench.tables.sweep.page import CELLS, SweepTable, metric_label
 
@@ -84,7 +85,7 @@ def table(arguments: Sequence[str]) -> str:
     metrics = _metrics(values["metrics"] if "metrics" in filtered else _usual(records), records)
     if values["baseline"]:
         check_baseline(values["baseline"], (*rows, *columns), records)
-    layout = SweepLayout(rows, columns, metrics, values["baseline"], untuned(records, trials))
+    layout = SweepLayout(rows, columns, metrics, values["baseline"], trials_by_task(runs))
     tried: Mapping[Cell, int] = {}
     not_best: Sequence[Cell] = ()
     if values["best"]:

@@ -5,34 +5,26 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpbench.config.names import method_name
-from dpbench.metrics.paired_t import BETTER, WORSE, PairedTest, judge, paired_test
+from dpbench.compare.pairs import compare, difference
+from dpbench.compare.side import CHOSEN, Side, task_of, tuning_of
+from dpbench.compare.verdict import Judged
+from dpbench.metrics.paired_t import PairedTest
 from dpbench.metrics.registry import parse_name
-from dpbench.records.epsilon import EQUAL_BUDGETS, NOT_PRIVATE
 from dpbench.records.record import Record
 from dpbench.system.errors import UserError, nearest
+from dpbench.system.grouping import grouped
 from dpbench.tables.grid import NO_VALUE, interval_text
-from dpbench.tables.sweep.cells import Cell, Key, Runs, SweepLayout, differing_settings, value_of
+from dpbench.tables.sweep.cells import Cell, Key, Runs, SweepLayout, value_of
 
 METHOD = "method"
-
-CHOSEN = (METHOD, "optimizer", "schedule")
-"""The groups whose settings are chosen for each method."""
-
-TERMS = {"delta": "delta", "unit": "unit of privacy", "zero_out": "adjacency"}
-"""The terms that epsilons must share to be compared, in words."""
-
-UNTUNED = ", untuned"
-"""After the verdict on a comparison that a method lost whose settings no search chose."""
 
 
 @dataclass(frozen=True)
 class Differences:
     """The runs of a sweep, compared with those of the layout's baseline method.
 
-    A cell is compared with the one cell of the baseline on the same terms: settings that are chosen
-    for each method, such as a bound or a learning rate, may differ, and no others, whether or not
-    the table shows them; and epsilons are those of one budget.
+    A cell is compared with the one cell of the baseline that has its values of the settings which
+    the table shows and which are not chosen for each method.
     """
 
     layout: SweepLayout
@@ -46,128 +38,81 @@ class Differences:
         """The columns with a method that is compared."""
         return {column for _, column in self._compared()}
 
-    def of(self, row: Key, column: Key, metric: str) -> PairedTest | None:
+    def of(self, cell: Cell, metric: str) -> PairedTest | None:
         """The differences over common seeds in the metric's unit, row minus baseline, against the
         metric's margin; None without one baseline to compare with, or without common seeds."""
-        ours, base = self.runs.get((row, column)), self._base(row, column)
-        if ours is None or base is None:
-            return None
-        values, others = ours.by_seed(metric), base.by_seed(metric)
-        gaps = [values[seed] - others[seed] for seed in values if seed in others]
-        if not all(map(math.isfinite, gaps)) or not gaps:
-            return None
-        largest = max(abs(ours.mean(metric).value), abs(base.mean(metric).value))
-        return paired_test(gaps, parse_name(metric).margin.at(largest))
+        base = self._base(cell)
+        return difference(*self._sides(cell, base, metric), metric) if base else None
 
     @cached_property
-    def verdicts(self) -> Mapping[tuple[Key, Key, str], str]:
-        """By row, column and metric: better, worse, equivalent or undecided, corrected for the
-        number of comparisons. What loses by settings that no search chose says so."""
-        tests = {
-            (row, column, metric): test.scaled(known.sign)
-            for row, column in self._compared()
-            for metric in self.layout.metrics
-            if (known := parse_name(metric).metric) and known.better
-            if (test := self.of(row, column, metric))
-        }
-        verdicts = dict(zip(tests, judge([*tests.values()]), strict=True))
+    def judged(self) -> Mapping[tuple[Cell, str], Judged]:
+        """By cell and metric; the cells that have one baseline are read together."""
+        bases = grouped((base, cell) for cell in self._compared() if (base := self._base(cell)))
         return {
-            cell: f"{verdict}{self._excuse(*cell[:2], verdict)}"
-            for cell, verdict in verdicts.items()
+            (cell, metric): found
+            for metric in self.layout.metrics
+            for base, cells in bases.items()
+            for cell, found in compare(
+                {cell: self._sides(cell, base, metric) for cell in cells}, metric
+            ).items()
         }
 
-    def text(self, row: Key, column: Key, metric: str) -> str:
+    def text(self, cell: Cell, metric: str) -> str:
         """`+0.52 [+0.10, +0.94] (5), better`: difference, interval, common seeds, and verdict."""
-        found, known = self.of(row, column, metric), parse_name(metric).metric
+        found, known = self.of(cell, metric), parse_name(metric).metric
         if found is None:
             return NO_VALUE
         shown = f"{interval_text(found, known.digits if known else None)} ({found.n})"
-        return ", ".join(filter(None, [shown, self.verdicts.get((row, column, metric), "")]))
+        shown = shown if math.isfinite(found.mean) else NO_VALUE
+        judged = self.judged.get((cell, metric))
+        return f"{shown}, {judged.words}" if judged else shown
 
-    def _excuse(self, row: Key, column: Key, verdict: str) -> str:
-        """Why a loser may have lost: by settings that no search chose."""
-        if verdict not in (BETTER, WORSE):
-            return ""
-        loser = self.layout.baseline if verdict == BETTER else self._method(row, column)
-        return UNTUNED if loser in self.layout.untuned else ""
+    def _sides(self, cell: Cell, base: Cell, metric: str) -> tuple[Side, Side]:
+        one, other = (
+            Side.of(
+                str(self._values(place)[METHOD]),
+                self.runs[place].records,
+                metric,
+                tuning_of(self.runs[place].records[0], self.layout.trials),
+            )
+            for place in (cell, base)
+        )
+        return one, other
 
-    def on_other_terms(self) -> Iterator[str]:
-        """For each method with cells that are not compared, what they and the baseline differ in,
-        such as: DP-SGD-Global (epochs, epsilon)."""
-        found: dict[object, list[str]] = {}
-        for cell in self._compared():
-            if base := self._same_cell(*cell):
-                differing = found.setdefault(self._method(*cell), [])
-                differing += _differing_terms(self.runs[cell], base)
-        for method, differing in found.items():
-            if differing:
-                yield f"{method_name(str(method))} ({', '.join(dict.fromkeys(differing))})"
-
-    def _base(self, row: Key, column: Key) -> Runs | None:
-        """The runs of the baseline on the same terms as a cell."""
-        ours, base = self.runs.get((row, column)), self._same_cell(row, column)
-        return base if ours and base and not _differing_terms(ours, base) else None
-
-    def _same_cell(self, row: Key, column: Key) -> Runs | None:
-        """The runs of the baseline with a cell's values of the table's settings; None for its own,
-        and unless one cell has them."""
-        if self._method(row, column) == self.layout.baseline:
+    def _base(self, cell: Cell) -> Cell | None:
+        """The cell of the baseline with a cell's values of the table's settings; None for its own,
+        and unless one has them."""
+        if self._is_baseline(cell):
             return None
         bases = [
-            runs
-            for cell, runs in self.runs.items()
-            if self._method(*cell) == self.layout.baseline
-            and self._shared(*cell) == self._shared(row, column)
+            place
+            for place in self.runs
+            if self._is_baseline(place) and self._shared(place) == self._shared(cell)
         ]
         return bases[0] if len(bases) == 1 else None
 
     def _compared(self) -> Iterator[Cell]:
-        yield from (cell for cell in self.runs if self._method(*cell) != self.layout.baseline)
+        yield from (cell for cell in self.runs if not self._is_baseline(cell))
 
-    def _method(self, row: Key, column: Key) -> object:
-        return self._values(row, column)[METHOD]
+    def _is_baseline(self, cell: Cell) -> bool:
+        return self._values(cell)[METHOD] == self.layout.baseline
 
-    def _shared(self, row: Key, column: Key) -> dict[str, object]:
+    def _shared(self, cell: Cell) -> dict[str, object]:
         """The values of the settings that are not chosen for each method."""
-        values = self._values(row, column).items()
+        values = self._values(cell).items()
         return {key: value for key, value in values if key.partition(".")[0] not in CHOSEN}
 
-    def _values(self, row: Key, column: Key) -> dict[str, object]:
+    def _values(self, cell: Cell) -> dict[str, object]:
+        row, column = cell
         return dict(zip((*self.layout.rows, *self.layout.columns), (*row, *column), strict=True))
 
 
-def _differing_terms(ours: Runs, base: Runs) -> list[str]:
-    """The settings that differ, but for those that are chosen for each method, and what differs of
-    the epsilons."""
-    configs = [side.records[0].config for side in (ours, base)]
-    groups = (*CHOSEN, "privacy")  # what differs of privacy is said in the words of epsilons
-    settings = sorted(k for k in differing_settings(configs) if k.partition(".")[0] not in groups)
-    if NOT_PRIVATE in (ours.epsilon, base.epsilon):
-        return settings
-    terms, others = ours.terms, base.terms
-    if terms is None or others is None:
-        budgets = [config.get("privacy") for config in configs]
-        return settings if budgets[0] == budgets[1] else [*settings, "privacy"]
-    differing = [
-        word for name, word in TERMS.items() if getattr(terms, name) != getattr(others, name)
-    ]
-    low, high = sorted((float(ours.epsilon), float(base.epsilon)))
-    return [*settings, *differing, *(["epsilon"] if high > EQUAL_BUDGETS * low else [])]
+def untuned(records: Sequence[Record], trials: Mapping[tuple, int]) -> tuple[str, ...]:
+    """The methods among the records of which no search chose the settings on their data and model.
 
-
-def untuned(records: Sequence[Record], trials: Sequence[Record]) -> tuple[str, ...]:
-    """The methods among the records of which there is no trial of a search, on the same data set
-    and model.
-
-    trials: the runs in the same folder that have a validation split.
+    trials: from `trials_by_task`.
     """
-    tried = {_task(trial) for trial in trials}
-    return tuple(dict.fromkeys(_task(r)[0] for r in records if _task(r) not in tried))
-
-
-def _task(record: Record) -> tuple[str, str, str]:
-    method, dataset, model = (record.config["choices"][g] for g in (METHOD, "dataset", "model"))
-    return method, dataset, model
+    return tuple(dict.fromkeys(task_of(r)[0] for r in records if not trials.get(task_of(r))))
 
 
 def check_baseline(baseline: str, keys: Collection[str], records: Sequence[Record]) -> None:

@@ -19,7 +19,7 @@ from dpbench.tables.grid import NO_VALUE, Grid, csv_text, number
 from dpbench.tables.latex import tabular
 from dpbench.tables.page import Page
 from dpbench.tables.sweep.cells import Cell, Key, Mean, Runs, SweepLayout, value_of
-from dpbench.tables.sweep.differences import Differences
+from dpbench.tables.sweep.differences import Differences, untuned
 
 CELLS = "Cells: mean ± standard deviation (number of seeds)."
 
@@ -34,14 +34,10 @@ DIFFERENCES = (
     "Differences: mean over common seeds of the row's value minus the baseline's, with its 95% "
     "interval by Student's t (number of seeds). Better and worse: a paired t-test at 5%; "
     "equivalent: shown to differ by less than the margin ({margins}); both with Holm's correction "
-    "for all comparisons of this page. A dash: the baseline has no row with the same settings "
-    "(those of method, optimizer and schedule may differ), or several; or the two have no seed in "
-    "common, or a run without the value, such as one that diverged."
-)
-
-OTHER_TERMS = (
-    "Not compared, since they differ from the baseline by more than the table shows: {methods}. "
-    "Runs with equal settings can be compared; `SETTING=VALUE` selects them."
+    "for all rows beside one of the baseline. Undecided with a reason: the two differ in settings "
+    "other than those of method, optimizer and schedule, or in what their epsilons are for, or a "
+    "run diverged. A dash: the baseline has no row, or several, with the values shown, or the two "
+    "have no seed in common."
 )
 
 NOT_TUNED = (
@@ -93,9 +89,9 @@ class SweepTable:
     @property
     def _note(self) -> str:
         note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
-        if self.layout.untuned and self._compares_methods:
-            methods = ", ".join(map(method_name, self.layout.untuned))
-            note = f"{note} {NOT_TUNED.format(methods=methods)}"
+        if (methods := untuned(self._records, self.layout.trials)) and self._compares_methods:
+            names = ", ".join(map(method_name, methods))
+            note = f"{note} {NOT_TUNED.format(methods=names)}"
         if self.tried:
             note = f"{note} {CHOSEN.format(metric=self.metric_labels[0])}"
         if self.not_best:
@@ -116,10 +112,7 @@ class SweepTable:
             f"{label} {parse_name(name).margin}"
             for label, name in zip(self.metric_labels, self.layout.metrics, strict=True)
         )
-        said = DIFFERENCES.format(margins=", ".join(margins))
-        if others := ", ".join(self._differences.on_other_terms()):
-            said = f"{said} {OTHER_TERMS.format(methods=others)}"
-        return said
+        return DIFFERENCES.format(margins=", ".join(margins))
 
     @property
     def _compares_methods(self) -> bool:
@@ -171,7 +164,7 @@ class SweepTable:
         cells = [*itertools.product(columns, self.layout.metrics)]
         heads = itertools.product(columns, self.metric_labels)
         rows = (
-            (*self._labels(row), *(self._differences.text(row, *cell) for cell in cells))
+            (*self._labels(row), *(self._differences.text((row, at), name) for at, name in cells))
             for row in sorted(self._differences.rows(), key=_order)
         )
         head = (*self._keys, *(", ".join([*self._named(at), label]) for at, label in heads))
@@ -268,12 +261,12 @@ class SweepTable:
         """Difference, interval, number of pairs and verdict, empty where there are none."""
         if not self.layout.baseline:
             return ()
-        found = self._differences.of(row, column, name)
+        found = self._differences.of((row, column), name)
         if found is None:
             return ("",) * 5
         low, high = ("" if math.isinf(end) else f"{end:.6g}" for end in found.interval())
-        verdict = self._differences.verdicts.get((row, column, name), "")
-        return (f"{found.mean:.6g}", low, high, str(found.n), verdict)
+        judged = self._differences.judged.get(((row, column), name))
+        return (f"{found.mean:.6g}", low, high, str(found.n), judged.words if judged else "")
 
 
 def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:

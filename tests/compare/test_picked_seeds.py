@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.metrics.paired_t import judge, paired_test
+from dpbench.compare.verdict import judge
+from dpbench.metrics.paired_t import paired_test
 from dpbench.system.paths import conf_folder
 
 REPETITIONS, RUN, SHOWN, MARGIN = 2000, 10, 3, 0.5
@@ -31,7 +32,8 @@ def rates(seeds):
     ours, others = OURS[rows, seeds], BASELINE[rows, seeds]
     apart = ours.mean(1) - ours.std(1, ddof=1) > others.mean(1) + others.std(1, ddof=1)
     t_test = (stats.ttest_rel(ours, others, axis=1).pvalue < 0.05) & (ours.mean(1) > others.mean(1))
-    verdicts = [judge([paired_test(gains, MARGIN)])[0] == "better" for gains in ours - others]
+    judged = [judge([paired_test(gains, MARGIN)])[0] for gains in ours - others]
+    verdicts = [found.verdict == "better" for found in judged]
     return [f"{100 * np.mean(found):.1f}%" for found in (apart, t_test, verdicts)]
 
 
