@@ -9,15 +9,20 @@ dpbench takes no time.
 
 from typing import TYPE_CHECKING, Any
 
-from dpbench import audit, reproduce
+from dpbench.system import public_names
 from dpbench.system.version import __version__ as __version__
 
+public_names.install()
+
+from dpbench import audit  # noqa: E402  # the names in it may be public ones
+from dpbench.comparison import reproduce  # noqa: E402
+
 if TYPE_CHECKING:
-    from dpbench.data.custom.preparation import load_preparation
-    from dpbench.execution.python_api import run
-    from dpbench.records.adapters import save_adapter
-    from dpbench.records.frames import frame
-    from dpbench.records.trained_model import load_model, model_file
+    from dpbench.learning.data.custom.preparation import load_preparation
+    from dpbench.runs.execution.python_api import run
+    from dpbench.runs.records.adapters import save_adapter
+    from dpbench.runs.records.frames import frame
+    from dpbench.runs.records.trained_model import load_model, model_file
 
 __all__ = [
     "audit",
@@ -37,23 +42,23 @@ def __dir__() -> list[str]:
 
 def __getattr__(name: str) -> Any:
     if name == "run":
-        from dpbench.execution import python_api
+        from dpbench.runs.execution import python_api
 
         return python_api.run
     if name == "frame":
-        from dpbench.records import frames
+        from dpbench.runs.records import frames
 
         return frames.frame
     if name in ("load_model", "model_file"):
-        from dpbench.records import trained_model
+        from dpbench.runs.records import trained_model
 
         return getattr(trained_model, name)
     if name == "save_adapter":
-        from dpbench.records import adapters
+        from dpbench.runs.records import adapters
 
         return adapters.save_adapter
     if name == "load_preparation":
-        from dpbench.data.custom import preparation
+        from dpbench.learning.data.custom import preparation
 
         return preparation.load_preparation
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,18 +22,18 @@ from rich.console import Console
 from scipy import special, stats
 from torch import nn
 
-from dpbench.data import adult, california, cifar, dutch, mnist, snli, wine
-from dpbench.data.dataset import Batch
-from dpbench.data.fetch.download import Source
-from dpbench.figures import formats
-from dpbench.gradients import choice, make_engine
-from dpbench.gradients.engine import Engine
-from dpbench.mechanism.method import Method
-from dpbench.mechanism.physical_batches import PhysicalBatches
-from dpbench.mechanism.step import PrivateStep
-from dpbench.mechanism.streams import Stream, seeded
-from dpbench.models.architecture import cross_entropy
+from dpbench.learning.data import adult, california, cifar, dutch, mnist, snli, wine
+from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.fetch.download import Source
+from dpbench.learning.models.architecture import cross_entropy
 from dpbench.privacy.ledger import to_plain
+from dpbench.runs.figures import formats
+from dpbench.step.gradients import choice, make_engine
+from dpbench.step.gradients.engine import Engine
+from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism.physical_batches import PhysicalBatches
+from dpbench.step.mechanism.step import PrivateStep
+from dpbench.step.mechanism.streams import Stream, seeded
 from dpbench.system import progress
 from dpbench.system.seeds import seed_torch
 from tests.endless import LimitedProcess, hear_signals

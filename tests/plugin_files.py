@@ -31,9 +31,9 @@ def undeclared(width):
 CLIP = '''
 from dataclasses import dataclass
 
-from dpbench.clipping import ByNorm
-from dpbench.mechanism.method import Method
-from dpbench.methods.dpsgd import fixed_clip
+from dpbench.step.clipping import ByNorm
+from dpbench.step.mechanism.method import Method
+from dpbench.step.methods.dpsgd import fixed_clip
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from dpbench.clipping import Problem
-from dpbench.data.derive.users import Users, units_of
-from dpbench.mechanism.gradient import ReleasedState
+from dpbench.learning.data.derive.users import Users, units_of
+from dpbench.step.clipping import Problem
+from dpbench.step.mechanism.gradient import ReleasedState
 
 START = ReleasedState(0, 1, None)
 

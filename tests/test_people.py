@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY
-from dpbench.records.reading import load
+from dpbench.runs.records.code import CHECKSUM_KEY, PLUGIN_PARTS_KEY
+from dpbench.runs.records.reading import load
 from tests.cli.conftest import command
 from tests.plugin_files import write
 
@@ -120,9 +120,12 @@ def test_a_student_sweeps_a_clip_of_her_own(plugin, work, command):
 
 
 @pytest.mark.slow
-def test_a_reviewer_reruns_one_table_and_finds_every_number_in_it(plugin, work, command):
-    write(plugin / "clipworks", {"conf/table/clips_table1.yaml": TABLE})
-    write(plugin / "clipworks", {"benchmarks/clips/table1.csv": PRINTED})
+@pytest.mark.parametrize("study", ["benchmarks/clips", "."])
+def test_a_reviewer_reruns_one_table_and_finds_every_number_in_it(study, plugin, work, command):
+    """Of one of several studies in a package, and of a package that is one."""
+    folder = plugin / "clipworks" / study
+    table = TABLE.replace("clips/table1.csv", f"{folder.resolve().name}/table1.csv")
+    write(folder, {"table/clips_table1.yaml": table, "table1.csv": PRINTED})
     assert "table=clips_table1" in command("list", "table").out
     done = command("reproduce", "clips_table1")
     assert done.code == 0, done.err

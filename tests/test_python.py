@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import dpbench
-from dpbench.execution.load_or_run import load_or_run
-from dpbench.execution.python_api import as_overrides
-from dpbench.execution.run_config import run_config
-from dpbench.records.reading import Unreadable, load, read
-from dpbench.reproduce import Page, command
+from dpbench.comparison.reproduce import Page, command
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.python_api import as_overrides
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.reading import Unreadable, load, read
 from dpbench.system.errors import UserError
-from tests.records.plain_record import record
+from tests.runs.records.plain_record import record
 
 SMALL = {"epochs": 1, "model": "logistic", "batch_size": 512}
 

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from dpbench.audit.request import DEFAULTS, prepare_audit
-from dpbench.config.overrides import expand
-from dpbench.config.search_path import groups, options
-from dpbench.config.settings import split_settings
-from dpbench.dashboard.command import parse as parse_report
-from dpbench.execution.prepare import prepare
-from dpbench.execution.run_config import run_config
-from dpbench.reproduce.published import records_of
-from dpbench.reproduce.render import for_paper
-from dpbench.reproduce.target import target_of
-from dpbench.search.request import parse
-from dpbench.tables.not_run import EVERYTHING_WAS_RUN
+from dpbench.comparison.dashboard.command import parse as parse_report
+from dpbench.comparison.reproduce.published import records_of
+from dpbench.comparison.reproduce.render import for_paper
+from dpbench.comparison.reproduce.target import target_of
+from dpbench.comparison.search.request import parse
+from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN
+from dpbench.runs.config.overrides import expand
+from dpbench.runs.config.search_path import groups, options
+from dpbench.runs.config.settings import split_settings
+from dpbench.runs.execution.prepare import prepare
+from dpbench.runs.execution.run_config import run_config
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "results/tables"
@@ -63,7 +63,10 @@ def test_the_overview_of_what_was_run_is_true(row):
         assert name in pages or any(page.startswith(f"{name}-") for page in pages)
     for number in none:
         assert not any(re.split("[_-]", page)[1] == number for page in pages)
-    tables = {path.stem.partition("_")[2] for path in (ROOT / "conf/table").glob(f"{paper}_*.yaml")}
+    tables = {
+        path.stem.partition("_")[2]
+        for path in (ROOT / "benchmarks" / paper / "table").glob("*.yaml")
+    }
     numbered = {name for name in tables if re.fullmatch(r"(table|fig|lemma|theorem)\d+", name)}
     assert {*full, *part, *none} == numbered
 

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from dpbench.data.dataset import Data, Split
-from dpbench.methods.dpsgd import dpsgd
-from dpbench.models.bert import Bert
-from dpbench.models.mlp import Mlp
+from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.models.bert import Bert
+from dpbench.learning.models.mlp import Mlp
+from dpbench.runs.training.budget import Privacy
+from dpbench.runs.training.plan import plan
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.trainer import fit
+from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
-from dpbench.training.budget import Privacy
-from dpbench.training.plan import plan
-from dpbench.training.run import Run
-from dpbench.training.trainer import fit
 
 NOWHERE = Path("/nowhere")
 

@@ -21,15 +21,15 @@ from dpbench.audit.network import play_network
 from dpbench.audit.releases import play_normalization, play_search, play_temperature
 from dpbench.audit.steps import play_steps
 from dpbench.audit.tradeoff import Search
-from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.guarantee import BOUNDS
-from dpbench.records.epsilon import REFUTED, rounded_down, rounded_up
-from dpbench.records.record import CANARIES, COVERED, Record
+from dpbench.runs.records.epsilon import REFUTED, rounded_down, rounded_up
+from dpbench.runs.records.record import CANARIES, COVERED, Record
+from dpbench.runs.training.plan import privacy_statement
+from dpbench.runs.training.provenance import provenance
+from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
-from dpbench.training.plan import privacy_statement
-from dpbench.training.provenance import provenance
-from dpbench.training.run import Run
 
 NOT_REFUTED = "not refuted"
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpbench.clipping import Clip, DelegatingClip, Layerwise
-from dpbench.data.dataset import Data, Split
-from dpbench.data.derive.users import Population, Users
+from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.derive.users import Population, Users
+from dpbench.step.clipping import Clip, DelegatingClip, Layerwise
 from dpbench.system.seeds import generator
 
 MAX_NORM, POINTS = 1e15, 4001

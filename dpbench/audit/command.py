@@ -9,11 +9,11 @@ from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
 from dpbench.audit.request import DEFAULTS, FOR_CONTENDERS, contender_audit, prepare_audit
 from dpbench.audit.row import audit_grid
-from dpbench.config.settings import split_settings
-from dpbench.records.epsilon import REFUTED
+from dpbench.comparison.tables.page import Block, Page
+from dpbench.runs.config.settings import split_settings
+from dpbench.runs.records.epsilon import REFUTED
 from dpbench.system.files import check_writable
 from dpbench.system.validate import fraction, number, one_of, spelled_number
-from dpbench.tables.page import Block, Page
 
 
 def run_audit(arguments: list[str]) -> tuple[str, bool]:

@@ -21,18 +21,18 @@ from dpbench.audit.canaries import (
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import AllocationScores, MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.audit.tradeoff import Account
-from dpbench.config.names import with_variant
-from dpbench.mechanism.step import PrivateStep, Recorder
-from dpbench.methods.closed_form import ClosedForm
-from dpbench.methods.dpzero import AlongDirection
-from dpbench.methods.raco import Lagrangian
 from dpbench.privacy.ledger import Allocation, Ledger, Mechanism, Poisson, Step, TruncatedPoisson
+from dpbench.runs.config.names import with_variant
+from dpbench.runs.training.plan import Plan, plan
+from dpbench.runs.training.progress import Progress
+from dpbench.runs.training.provenance import ResourceUsage
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.start import start_training
+from dpbench.step.mechanism.step import PrivateStep, Recorder
+from dpbench.step.methods.closed_form import ClosedForm
+from dpbench.step.methods.dpzero import AlongDirection
+from dpbench.step.methods.raco import Lagrangian
 from dpbench.system.errors import UserError
-from dpbench.training.plan import Plan, plan
-from dpbench.training.progress import Progress
-from dpbench.training.provenance import ResourceUsage
-from dpbench.training.run import Run
-from dpbench.training.start import start_training
 
 COPIES = 3
 """Examples per canary, for methods in which a canary is a user."""

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from dpbench.audit.tradeoff import Account, least_fnr, least_spent, scaled_noise
-from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.privacy.gaussian import exact_epsilon
 
 THRESHOLDS = 200

@@ -14,14 +14,14 @@ import torch
 from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import RunGame, attacked, last_release, on_canaries
 from dpbench.audit.inference import Scores
-from dpbench.data.dataset import Batch
-from dpbench.mechanism.step import PrivateStep, Recorder
+from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.ledger import Ledger
+from dpbench.runs.training.plan import plan
+from dpbench.runs.training.provenance import ResourceUsage
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.start import private_step
+from dpbench.step.mechanism.step import PrivateStep, Recorder
 from dpbench.system.errors import UserError
-from dpbench.training.plan import plan
-from dpbench.training.provenance import ResourceUsage
-from dpbench.training.run import Run
-from dpbench.training.start import private_step
 
 COORDINATES = 8
 

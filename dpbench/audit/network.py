@@ -16,16 +16,16 @@ from dpbench.audit.canaries import coins
 from dpbench.audit.game import RunGame, attacked, last_release
 from dpbench.audit.inference import Scores
 from dpbench.audit.steps import check_single_steps
-from dpbench.data.dataset import Batch
-from dpbench.data.digits import Digits
-from dpbench.mechanism.step import PrivateStep, Recorder
-from dpbench.models.mlp import Mlp
+from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.digits import Digits
+from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
+from dpbench.runs.training.plan import plan
+from dpbench.runs.training.provenance import ResourceUsage
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.start import private_step
+from dpbench.step.mechanism.step import PrivateStep, Recorder
 from dpbench.system.errors import UserError
-from dpbench.training.plan import plan
-from dpbench.training.provenance import ResourceUsage
-from dpbench.training.run import Run
-from dpbench.training.start import private_step
 
 DATA, NETWORK = Digits(test_share=0.2), Mlp(widths=(32,), activation="tanh")
 

@@ -12,16 +12,16 @@ from dpbench.audit.canaries import coins
 from dpbench.audit.game import Game, parts_of
 from dpbench.audit.inference import Scores
 from dpbench.audit.tradeoff import Account, Search
-from dpbench.data.dataset import Split
-from dpbench.mechanism.streams import Stream
+from dpbench.comparison.search.private import best_of, draw_trials
+from dpbench.learning.data.dataset import Split
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.privacy.private_selection import Repetitions
-from dpbench.search.private import best_of, draw_trials
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.score import noisy_accuracy
+from dpbench.runs.training.statistics import PrivateNormalization
+from dpbench.runs.training.temperature import PrivateTemperature
+from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
-from dpbench.training.run import Run
-from dpbench.training.score import noisy_accuracy
-from dpbench.training.statistics import PrivateNormalization
-from dpbench.training.temperature import PrivateTemperature
 
 COMPANIONS = 2000
 """Images of one pixel of -1 or 1, so many that they alone decide the medians of norms: 1."""

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping
 from dpbench.audit.audit import Audit
 from dpbench.audit.game import check_auditable
 from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
-from dpbench.config.settings import SETTINGS, key_of
-from dpbench.execution.prepare import run_of
-from dpbench.execution.run_config import run_config
-from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.learning.metrics.students_t import CONFIDENCE
+from dpbench.runs.config.settings import SETTINGS, key_of
+from dpbench.runs.execution.prepare import run_of
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, one_of, spelled_integer
-from dpbench.training.run import Run
 
 DEFAULTS = {
     "canaries": "",

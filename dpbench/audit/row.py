@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 
 from dpbench.audit.audit import Audit
-from dpbench.records.epsilon import rounded_down, rounded_up
-from dpbench.tables.grid import Grid, grid_of
+from dpbench.comparison.tables.grid import Grid, grid_of
+from dpbench.runs.records.epsilon import rounded_down, rounded_up
 
 DIGITS = 3
 """Decimals of epsilons: fewer would hide by how much an audit falls short of its claim."""

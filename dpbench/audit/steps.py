@@ -17,16 +17,16 @@ from dpbench.audit.canaries import MAX_NORM, Canaries, OneHotPatterns, Patterns,
 from dpbench.audit.game import RunGame, attacked, last_release, on_canaries, parts_of
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
-from dpbench.data.dataset import Split
-from dpbench.mechanism.method import COUNTS
-from dpbench.mechanism.step import PrivateStep, Recorder, exact_counts
+from dpbench.learning.data.dataset import Split
 from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.runs.training.plan import plan
+from dpbench.runs.training.provenance import ResourceUsage
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.start import private_step
+from dpbench.step.mechanism.method import COUNTS
+from dpbench.step.mechanism.step import PrivateStep, Recorder, exact_counts
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import generator
-from dpbench.training.plan import plan
-from dpbench.training.provenance import ResourceUsage
-from dpbench.training.run import Run
-from dpbench.training.start import private_step
 
 CANARY, COMPANION, COORDINATES = 0, 1, 64
 """The coordinates of canary and companion, and the number of coordinates: the others have only

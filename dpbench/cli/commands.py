@@ -9,12 +9,12 @@ from textwrap import indent
 from typing import TYPE_CHECKING, TextIO
 
 from dpbench.cli.terminal import on_terminal, output_kept, show
-from dpbench.config.settings import key_of
+from dpbench.runs.config.settings import key_of
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.validate import one_of
 
 if TYPE_CHECKING:
-    from dpbench.execution.run_config import RunConfig
+    from dpbench.runs.execution.run_config import RunConfig
 
 OWN_DATA = ("csv", "hub", "hub_images", "images")
 """The data sets that read the user's own data, so that a name is not enough to download them."""
@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> None:
     With --cfg or --info it prints what would be run.
     """
     from dpbench.cli import show_config
-    from dpbench.execution.run_config import run_config
+    from dpbench.runs.execution.run_config import run_config
 
     flags, overrides = show_config.split_flags(arguments)
     overrides = _with_record(overrides)
@@ -47,8 +47,8 @@ def _with_record(overrides: list[str]) -> list[str]:
     names = [override.partition("=")[2] for override in overrides if key_of(override) == "record"]
     if not names:
         return overrides
-    from dpbench.config.compose import compose
-    from dpbench.execution.rerun import overrides_of, record_named
+    from dpbench.runs.config.compose import compose
+    from dpbench.runs.execution.rerun import overrides_of, record_named
 
     if len(names) > 1:
         raise UserError("run takes one record: rerun each by itself.")
@@ -59,10 +59,10 @@ def _with_record(overrides: list[str]) -> list[str]:
 
 def _run(config: "RunConfig", output: TextIO | None) -> None:
     from dpbench.cli.run_summary import summary
-    from dpbench.records.code import STALE_RECORD, is_stale
-    from dpbench.records.divergence import remarks
-    from dpbench.records.reading import load
-    from dpbench.records.trained_model import model_file
+    from dpbench.runs.records.code import STALE_RECORD, is_stale
+    from dpbench.runs.records.divergence import remarks
+    from dpbench.runs.records.reading import load
+    from dpbench.runs.records.trained_model import model_file
 
     if (launcher := config["choices"]["launcher"]) != "local":
         raise UserError(
@@ -70,7 +70,7 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
             "-m."
         )
     if unfinished := config.is_unfinished():
-        from dpbench.execution.load_or_run import load_or_run  # which imports torch
+        from dpbench.runs.execution.load_or_run import load_or_run  # which imports torch
 
         load_or_run(config)
     record = load(path := config.path)
@@ -90,12 +90,12 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
 
 
 def _sweep(overrides: list[str], output: TextIO | None) -> None:
-    from dpbench.config.experiments import with_experiment
-    from dpbench.config.overrides import expand
-    from dpbench.execution import sweep as sweeps
-    from dpbench.records.digest import scientific
-    from dpbench.records.sweep_list import write_list
-    from dpbench.tables.sweep.command import command_for
+    from dpbench.comparison.tables.sweep.command import command_for
+    from dpbench.runs.config.experiments import with_experiment
+    from dpbench.runs.config.overrides import expand
+    from dpbench.runs.execution import sweep as sweeps
+    from dpbench.runs.records.digest import scientific
+    from dpbench.runs.records.sweep_list import write_list
 
     runs = [with_experiment(run) for run in expand(overrides)]
     sweep = sweeps.plan_sweep(sweeps.name_of(overrides), runs)
@@ -121,19 +121,19 @@ def epsilon(arguments: list[str]) -> None:
     The object has more than a record: the epsilons of other adjacencies, and `attacks`, upper
     bounds of what attacks achieve.
     """
-    from dpbench.config.experiments import with_experiment
-    from dpbench.config.overrides import expand, swept_keys
-    from dpbench.execution.run_config import run_config
+    from dpbench.runs.config.experiments import with_experiment
+    from dpbench.runs.config.overrides import expand, swept_keys
+    from dpbench.runs.execution.run_config import run_config
 
     keys, runs = swept_keys(arguments), expand(arguments)
     configs = [run_config(with_experiment(run)) for run in runs]  # refused before torch is imported
 
     from dpbench.cli.epsilon_card import card
     from dpbench.cli.planned_runs import planned_runs
-    from dpbench.execution.prepare import prepare
     from dpbench.privacy.adjacency import other_adjacencies
     from dpbench.privacy.attacks import attack_bounds
-    from dpbench.training.plan import privacy_statement
+    from dpbench.runs.execution.prepare import prepare
+    from dpbench.runs.training.plan import privacy_statement
 
     if keys:
         show(planned_runs(keys, runs, configs))
@@ -152,7 +152,7 @@ def epsilon(arguments: list[str]) -> None:
 
 def reproduce(arguments: list[str]) -> str:
     """Run what is missing for a paper's table or figure, then write it."""
-    from dpbench.reproduce.command import reproduce as rerun
+    from dpbench.comparison.reproduce.command import reproduce as rerun
 
     if not arguments:
         raise UserError(
@@ -167,7 +167,7 @@ def reproduce(arguments: list[str]) -> str:
 def search(arguments: list[str]) -> None:
     """Run the missing trials of a search, then write and print all of them, best first; exit code 1
     if some of its runs failed."""
-    from dpbench.search.command import search as run_trials
+    from dpbench.comparison.search.command import search as run_trials
 
     failures: list[str] = []
     show(run_trials(arguments, failures.append))
@@ -180,7 +180,7 @@ def search(arguments: list[str]) -> None:
 def challenge(arguments: list[str]) -> None:
     """Enter a method into a challenge, and print its page; exit code 1 if a recount finds that
     records are wrong."""
-    from dpbench.challenge.command import challenge as enter
+    from dpbench.benchmarks.challenge.command import challenge as enter
 
     page, problems = enter(arguments)
     if page:
@@ -193,10 +193,10 @@ def challenge(arguments: list[str]) -> None:
 
 def data(arguments: list[str]) -> None:
     """Download and check the named data sets, or all."""
-    from dpbench.config.search_path import options
-    from dpbench.config.settings import split_settings
-    from dpbench.execution.prepare import run_of
-    from dpbench.execution.run_config import run_config
+    from dpbench.runs.config.search_path import options
+    from dpbench.runs.config.settings import split_settings
+    from dpbench.runs.execution.prepare import run_of
+    from dpbench.runs.execution.run_config import run_config
 
     settings, names = split_settings("data", {"data_dir": ""}, arguments)
     known = options("dataset")
@@ -224,7 +224,7 @@ def data(arguments: list[str]) -> None:
 def listing(arguments: list[str]) -> None:
     """Print the configuration groups with their options, or what each option of some groups is, or
     some of these."""
-    from dpbench.config.search_path import EXPERIMENTS, SPACES, description, groups, options
+    from dpbench.runs.config.search_path import EXPERIMENTS, SPACES, description, groups, options
 
     everything = sorted([*groups(), SPACES, EXPERIMENTS])
     chosen = [word for word in arguments if word in everything]
@@ -253,7 +253,7 @@ def audit(arguments: list[str]) -> None:
 
 def verify(arguments: list[str]) -> None:
     """Check a results folder and print what is wrong; exit code 1 if anything is."""
-    from dpbench.verify.command import verify as check
+    from dpbench.comparison.verify.command import verify as check
 
     done, problems = check(arguments)
     for problem in problems:

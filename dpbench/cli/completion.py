@@ -8,8 +8,8 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from dpbench.cli.registry import COMMANDS
-from dpbench.config.compose import compose
-from dpbench.config.search_path import EXPERIMENTS, groups, options
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.search_path import EXPERIMENTS, groups, options
 from dpbench.system.validate import one_of
 
 CONFIG_DIR = "--config-dir"

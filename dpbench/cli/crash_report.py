@@ -113,7 +113,7 @@ def report(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None = None
 ) -> None:
     """The `sys.excepthook` of commands, after which Python exits with code 1."""
-    from dpbench.config.plugins import plugins
+    from dpbench.runs.config.plugins import plugins
     from dpbench.system.memory import is_out_of_memory
 
     if isinstance(error, KeyboardInterrupt):
@@ -136,7 +136,7 @@ def report(
 
 def plugin_in(error: BaseException) -> str:
     """The plug-in whose code an error came through, or ""."""
-    from dpbench.config.plugins import plugins
+    from dpbench.runs.config.plugins import plugins
 
     files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
     if isinstance(error, SyntaxError):

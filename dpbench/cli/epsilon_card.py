@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dpbench.config.names import method_name
+from dpbench.comparison.tables.grid import Grid, epsilon_text
+from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
-from dpbench.records.epsilon import Terms, epsilon_or_reason, percent_rounded_up
-from dpbench.tables.grid import Grid, epsilon_text
-from dpbench.tables.page import Block, Page
+from dpbench.runs.config.names import method_name
+from dpbench.runs.records.epsilon import Terms, epsilon_or_reason, percent_rounded_up
 
 ATTACKS = {
     "membership_advantage": "advantage of telling whether an example was trained on",

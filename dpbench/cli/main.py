@@ -79,9 +79,9 @@ def _run(command: Command, arguments: list[str]) -> None:
     """Run a command, which also finds the options in its `--config-dir`, and print what it gives:
     a page, which a terminal lays out, or a path."""
     from dpbench.cli.terminal import show
-    from dpbench.config.experiments import with_experiment
-    from dpbench.config.search_path import as_overrides, searching, split_folders
-    from dpbench.config.spelling import check_spelling
+    from dpbench.runs.config.experiments import with_experiment
+    from dpbench.runs.config.search_path import as_overrides, searching, split_folders
+    from dpbench.runs.config.spelling import check_spelling
 
     folders, others = split_folders(arguments)
     if folders and not command.takes:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from dpbench.execution.prepare import prepare
-from dpbench.execution.run_config import RunConfig
-from dpbench.mechanism.method import Inapplicable
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text
+from dpbench.comparison.tables.page import Page
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
-from dpbench.records.epsilon import Terms, epsilon_or_reason, legend
-from dpbench.tables.grid import NO_VALUE, Grid, epsilon_text
-from dpbench.tables.page import Page
-from dpbench.training.plan import privacy_statement
+from dpbench.runs.execution.prepare import prepare
+from dpbench.runs.execution.run_config import RunConfig
+from dpbench.runs.records.epsilon import Terms, epsilon_or_reason, legend
+from dpbench.runs.training.plan import privacy_statement
+from dpbench.step.mechanism.method import Inapplicable
 
 EPSILONS = tuple(f"epsilon ({ACCOUNTANTS[name].label})" for name in UPPER_BOUNDS)
 HEAD = ("steps", "sampling rate", "noise multiplier", *EPSILONS, "delta")

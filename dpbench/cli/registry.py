@@ -144,7 +144,7 @@ _ALL = (
         "measure time and memory of a step, ours and other libraries', or with suite=table "
         "of whole commands; keys are suite=step|parts|depth|table, case, contender, repeats, "
         "device, out",
-        "dpbench.bench.command:bench",
+        "dpbench.benchmarks.step_cost.command:bench",
         settings=(
             *("suite=step", "suite=parts", "suite=depth", "suite=table"),
             *("case=", "contender=", "repeats=", "device=", "out="),
@@ -158,7 +158,7 @@ _ALL = (
         "table (Markdown, CSV, LaTeX): means over seeds, epsilons, and with baseline= "
         "differences paired by seed; best=validation chooses among the settings of each "
         "row, and seconds=60 leaves out those that take longer",
-        "dpbench.tables.sweep.command:table",
+        "dpbench.comparison.tables.sweep.command:table",
         settings=(
             *("sweep=", "rows=", "columns=", "metrics=", "baseline=", "best=validation"),
             *("seconds=", "out="),
@@ -169,7 +169,7 @@ _ALL = (
         "report",
         "[results_dir=] [out=]",
         "write one HTML page that compares all records; works offline",
-        "dpbench.dashboard.command:report",
+        "dpbench.comparison.dashboard.command:report",
         settings=("results_dir=", "out="),
     ),
     Command(
@@ -177,7 +177,7 @@ _ALL = (
         "[results_dir=] [out=]",
         "write one page on what all tables and runs say: what to use at epsilon 1, 3 and 8, and "
         "a line for each method and each claim of a paper",
-        "dpbench.dashboard.findings:findings",
+        "dpbench.comparison.dashboard.findings:findings",
         settings=("results_dir=", "out="),
     ),
     Command(
@@ -185,7 +185,7 @@ _ALL = (
         "tracker=NAME [results_dir=] [KEY=VALUE ...]",
         "log finished records with these settings to wandb or another of `list tracker`; those "
         "that W&B already has are logged only with again=true",
-        "dpbench.dashboard.track:track",
+        "dpbench.comparison.dashboard.track:track",
         "overrides",
     ),
     Command(
@@ -193,7 +193,7 @@ _ALL = (
         "[record=DIGEST] [results_dir=] [out=]",
         "write the records without their seeds and without anything computed from training "
         "data that epsilon does not cover; test metrics are kept",
-        "dpbench.records.publish:publish",
+        "dpbench.runs.records.publish:publish",
         settings=("record=", "results_dir=", "out="),
     ),
     Command(
@@ -201,7 +201,7 @@ _ALL = (
         "TABLE|RESULTS [method=] [baseline=dpsgd] [metric=test/accuracy] [out=checklist]",
         "answer what a reviewer asks of a comparison (data sets, seeds, significance, "
         "search, ablation, ...) from the records",
-        "dpbench.reproduce.checklist:checklist",
+        "dpbench.comparison.reproduce.checklist:checklist",
         settings=("method=", "baseline=", "metric=", "results_dir=", "out="),
         names="table",
     ),

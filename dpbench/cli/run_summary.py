@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator
 
-from dpbench.metrics.registry import metrics, parse_name
-from dpbench.records.epsilon import EXACT, epsilon_in_words, rounded_up
-from dpbench.records.record import Record
+from dpbench.learning.metrics.registry import metrics, parse_name
+from dpbench.runs.records.epsilon import EXACT, epsilon_in_words, rounded_up
+from dpbench.runs.records.record import Record
 
 SUMMARY_METRICS = ("accuracy", "ece", "r2", "rmse")
 """The metrics in the line, if the task has them."""

@@ -7,7 +7,7 @@ from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, shown
 
 if TYPE_CHECKING:
-    from dpbench.execution.run_config import RunConfig
+    from dpbench.runs.execution.run_config import RunConfig
 
 MULTIRUN = ("-m", "--multirun")
 CONFIG = ("-c", "--cfg")
@@ -81,7 +81,7 @@ def configuration(overrides: list[str], flags: set[str]) -> str:
 
 def information(overrides: list[str]) -> str:
     """The option chosen in each group and its file, and the name that the record would have."""
-    from dpbench.config.search_path import folders
+    from dpbench.runs.config.search_path import folders
 
     config = _of_one_run(overrides)
     chosen = {group: _source(group, option) for group, option in config["choices"].items()}
@@ -93,8 +93,8 @@ def information(overrides: list[str]) -> str:
 
 def _of_one_run(overrides: list[str]) -> "RunConfig":
     """The configuration; UserError for overrides of several runs, even with -m."""
-    from dpbench.config.overrides import parse
-    from dpbench.execution.run_config import RunConfig
+    from dpbench.runs.config.overrides import parse
+    from dpbench.runs.execution.run_config import RunConfig
 
     for override in parse(overrides):
         if override.is_sweep_override():
@@ -108,6 +108,6 @@ def _of_one_run(overrides: list[str]) -> "RunConfig":
 
 def _source(group: str, option: str) -> str:
     """The file of an option, or the name of the target that replaces an option."""
-    from dpbench.config.search_path import file_of
+    from dpbench.runs.config.search_path import file_of
 
     return f"{group}/{option}.yaml" if file_of(group, option) else option

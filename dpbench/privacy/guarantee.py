@@ -26,6 +26,9 @@ VOUCHED: Level = "claimed"
 BOUNDS: tuple[Level, ...] = ("proven", VOUCHED)
 """The levels whose epsilons are, or are said to be, upper bounds."""
 
+CORRECTED = "corrected"
+"""The default variant of a method; "paper" is the method as its paper printed it."""
+
 DEFAULT_PAPER_ACCOUNTANT = "rdp"
 """The accountant of a paper that names none."""
 

@@ -4,11 +4,13 @@ whose choices tables take (results/search/).
 A wheel contains them in the package; in a checkout they are beside it.
 """
 
+import functools
 from pathlib import Path
 
 from dpbench.system.errors import UserError
 
 PACKAGE = Path(__file__).resolve().parents[1]
+BENCHMARKS = "benchmarks"
 
 
 def check_working_folder() -> None:
@@ -27,8 +29,15 @@ def conf_folder() -> Path:
 
 
 def benchmarks_folder() -> Path:
-    """The folder with one folder per paper: its published numbers and what we found."""
-    return _folder("benchmarks")
+    """The folder with one folder per study: its page, tables, published numbers and code."""
+    return _folder(BENCHMARKS)
+
+
+@functools.cache
+def option_folders() -> tuple[Path, ...]:
+    """The folders of our own options: conf/, and the studies, which have options of their own."""
+    studies = (path for path in sorted(benchmarks_folder().iterdir()) if path.is_dir())
+    return (conf_folder(), *(path for path in studies if any(path.glob("*/*.yaml"))))
 
 
 def searches_folder() -> Path:

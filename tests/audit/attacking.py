@@ -4,7 +4,7 @@ from dpbench.audit.audit import GAMES, NominalEpsilon, refuted_parts
 from dpbench.audit.game import Game
 from dpbench.audit.inference import strongest_attack
 from dpbench.audit.request import prepare_audit
-from dpbench.mechanism.noise import Gaussian
+from dpbench.step.mechanism.noise import Gaussian
 
 SHORT = ["privacy.noise_multiplier=1", "privacy.delta=0.001", "seed=1"]
 

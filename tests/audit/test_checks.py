@@ -14,7 +14,7 @@ from dpbench.audit.code.checks.dependence import RARE_PAIRS, _dependent, _excess
 from dpbench.audit.code.checks.participation import Participation, as_claimed, uneven_sizes
 from dpbench.audit.code.finding import NOTHING, Finding
 from dpbench.audit.code.task import Claim
-from dpbench.records.epsilon import REFUTED
+from dpbench.runs.records.epsilon import REFUTED
 from tests.audit.loops.planted import audited
 
 Chances = Callable[..., float | np.ndarray]

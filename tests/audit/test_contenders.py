@@ -13,9 +13,9 @@ from dpbench.audit.peers.opacus_peer import Opacus
 from dpbench.audit.peers.peer import Task
 from dpbench.audit.request import contender_audit
 from dpbench.cli.main import main
-from dpbench.clipping.functions import Abadi
+from dpbench.comparison.reproduce.command import reproduce
 from dpbench.privacy.accountants import pld
-from dpbench.reproduce.command import reproduce
+from dpbench.step.clipping.functions import Abadi
 from dpbench.system.errors import UserError
 
 # So few canaries are no data set: attacks are sharper at a large delta. jax_privacy calls optax by
@@ -230,7 +230,9 @@ def test_a_library_that_is_not_installed_is_a_note_of_the_table(tmp_path):
 
 
 def test_a_table_refuses_what_libraries_do_not_have_before_it_attacks_anything(monkeypatch):
-    monkeypatch.setattr("dpbench.audit.table._in_processes", lambda *_: pytest.fail("attacked"))
+    monkeypatch.setattr(
+        "dpbench.benchmarks.exposure.audit_table._in_processes", lambda *_: pytest.fail("attacked")
+    )
     with pytest.raises(UserError, match=r"optimizer\.lr=2 is for methods of dpbench"):
         reproduce("audit", ["optimizer.lr=2"])
 

@@ -15,15 +15,15 @@ from dpbench.audit.request import prepare_audit
 from dpbench.audit.scores import AllocationScores
 from dpbench.audit.tradeoff import profiles
 from dpbench.cli.main import main
-from dpbench.clipping import Coordinates
-from dpbench.clipping.clip import Memory
-from dpbench.mechanism import sampling
-from dpbench.methods.dp_mf import BandedGaussian
-from dpbench.methods.dp_mf_blt import BufferedGaussian
 from dpbench.privacy.ledger import Allocation, GaussianMechanism
-from dpbench.records.reading import read
-from dpbench.records.record import Record
-from dpbench.training.plan import privacy_statement
+from dpbench.runs.records.reading import read
+from dpbench.runs.records.record import Record
+from dpbench.runs.training.plan import privacy_statement
+from dpbench.step.clipping import Coordinates
+from dpbench.step.clipping.clip import Memory
+from dpbench.step.mechanism import sampling
+from dpbench.step.methods.dp_mf import BandedGaussian
+from dpbench.step.methods.dp_mf_blt import BufferedGaussian
 from tests.audit.attacking import SHORT, is_refuted, less_noise, run_of
 
 # So few canaries are no data set: attacks are sharper at a large delta.

@@ -21,7 +21,7 @@ from dpbench.audit.code.examples import MadeUp, given
 from dpbench.audit.code.finding import FLAGGED, PASSED, SKIPPED, Finding
 from dpbench.audit.code.task import Claim
 from dpbench.cli.main import main
-from dpbench.records.epsilon import REFUTED
+from dpbench.runs.records.epsilon import REFUTED
 from dpbench.system.errors import UserError
 from tests.audit.loops.planted import FAULTS, LOOPS, audited, factory_of, kind_of
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from dpbench.gradients.ghost import Ghost
-from dpbench.mechanism import sampling
-from dpbench.mechanism.noise import Gaussian
+from dpbench.step.gradients.ghost import Ghost
+from dpbench.step.mechanism import sampling
+from dpbench.step.mechanism.noise import Gaussian
 from tests.audit.attacking import is_refuted, less_noise
 
 # So few canaries are no data set: attacks are sharper at a large delta.
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
 
 
 def small_sensitivity(patch):
-    from dpbench.clipping.functions import Abadi
+    from dpbench.step.clipping.functions import Abadi
 
     patch.setattr(Abadi, "factors", lambda self, norms, groups: 1.25 * self.bound / norms)
 

@@ -9,13 +9,13 @@ from dpbench.audit.audit import GAMES, NominalEpsilon, audit, refuted_parts
 from dpbench.audit.game import Game, parts_of
 from dpbench.audit.inference import Scores, refutation_level, refutes
 from dpbench.audit.request import prepare_audit
-from dpbench.config.search_path import options
-from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.step import PrivateStep
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
-from dpbench.training import statistics
+from dpbench.runs.config.search_path import options
+from dpbench.runs.training import statistics
+from dpbench.step.mechanism.noise import Gaussian
+from dpbench.step.mechanism.step import PrivateStep
 from tests.audit.attacking import what_is_refuted
-from tests.methods.every_method import method_of
+from tests.step.methods.every_method import method_of
 
 COUNTED = ("dpsgd_bounded", "dpsgd_f", "dpsgd_global_adapt", "dpsgd_quantile", "raco", "slaclip")
 """The methods that release counts."""

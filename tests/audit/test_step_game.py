@@ -4,8 +4,8 @@ import pytest
 
 from dpbench.audit.audit import audit
 from dpbench.audit.request import prepare_audit
-from dpbench.mechanism.noise import Gaussian
-from dpbench.mechanism.step import PrivateStep
+from dpbench.step.mechanism.noise import Gaussian
+from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system.errors import UserError
 from tests.audit.attacking import is_refuted, less_noise
 
@@ -47,7 +47,7 @@ def test_counts_without_noise_are_refuted(monkeypatch):
 
 @pytest.mark.slow
 def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
-    from dpbench.mechanism.method import Method
+    from dpbench.step.mechanism.method import Method
 
     releases = Method.releases
     monkeypatch.setattr(Method, "releases", lambda self, multiplier: releases(self, multiplier)[:1])

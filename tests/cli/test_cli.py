@@ -74,7 +74,7 @@ def test_list_says_what_single_options_are(command):
 
 
 def test_every_option_says_what_it_is():
-    from dpbench.config.search_path import description, groups, options
+    from dpbench.runs.config.search_path import description, groups, options
 
     assert all(description(group, option) for group in groups() for option in options(group))
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dpbench.config.search_path import file_of
+from dpbench.runs.config.search_path import file_of
 from tests.plugin_files import SHARP, write
 
 

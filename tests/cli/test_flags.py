@@ -7,20 +7,20 @@ import subprocess
 
 import pytest
 import yaml
+from dpbench.benchmarks.challenge import command as of_challenge
+from dpbench.benchmarks.step_cost.command import SUITES, BenchRequest
 
 from dpbench import __version__
 from dpbench.audit import request as of_audit
 from dpbench.audit.code import door as of_code
-from dpbench.bench.command import SUITES, BenchRequest
-from dpbench.challenge import command as of_challenge
 from dpbench.cli.completion import completion, words
 from dpbench.cli.main import COMMANDS, main
 from dpbench.cli.show_config import split_flags
-from dpbench.config.compose import compose
-from dpbench.config.search_path import groups
-from dpbench.records.digest import digest
-from dpbench.reproduce import command as of_reproduce
-from dpbench.search import request as of_search
+from dpbench.comparison.reproduce import command as of_reproduce
+from dpbench.comparison.search import request as of_search
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.search_path import groups
+from dpbench.runs.records.digest import digest
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.execution.load_or_run import load_or_run
-from dpbench.execution.run_config import run_config
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.run_config import run_config
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["run", "model=logistic", "epochs=1"]

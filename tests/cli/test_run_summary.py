@@ -7,7 +7,7 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.cli.run_summary import summary
-from dpbench.records.record import Record
+from dpbench.runs.records.record import Record
 
 
 def record(metrics, privacy, seconds=12.4):

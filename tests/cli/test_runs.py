@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 import dpbench
-from dpbench.records.record import SCHEMA
+from dpbench.runs.records.record import SCHEMA
 from tests.cli.processes import ROOT, process
 from tests.plugin_files import NET, write
 

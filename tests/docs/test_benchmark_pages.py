@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli.main import main
-from dpbench.config.compose import compose
-from dpbench.execution.prepare import build
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
-from dpbench.records.epsilon import rounded_up
+from dpbench.runs.config.compose import compose
+from dpbench.runs.execution.prepare import build
+from dpbench.runs.records.epsilon import rounded_up
 from tests.docs.page_numbers import Block, Shown, blocks, results
 from tests.docs.record_numbers import Given, given, names
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.config.compose import compose
-from dpbench.config.search_path import options
-from dpbench.execution.prepare import build
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.search_path import options
+from dpbench.runs.execution.prepare import build
 
 CARDS = Path(__file__).parents[2] / "docs" / "methods"
 NAMES = options("method")

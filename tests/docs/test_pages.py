@@ -22,20 +22,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from dpbench.benchmarks.challenge import command as challenge
+from dpbench.benchmarks.challenge.entry import check_entry
 
 from dpbench.audit.request import DEFAULTS, prepare_audit
-from dpbench.challenge import command as challenge
-from dpbench.challenge.entry import check_entry
 from dpbench.cli.main import main
-from dpbench.config.overrides import expand
-from dpbench.config.search_path import groups, options
-from dpbench.config.settings import split_settings
-from dpbench.execution.prepare import prepare
-from dpbench.execution.run_config import run_config
-from dpbench.reproduce.target import target_of
-from dpbench.search.request import parse
+from dpbench.comparison.reproduce.target import target_of
+from dpbench.comparison.search.request import parse
+from dpbench.comparison.verify import command as verify
+from dpbench.runs.config.overrides import expand
+from dpbench.runs.config.search_path import groups, options
+from dpbench.runs.config.settings import split_settings
+from dpbench.runs.execution.prepare import prepare
+from dpbench.runs.execution.run_config import run_config
 from dpbench.system.validate import key_values
-from dpbench.verify import command as verify
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from dpbench.config.compose import compose
-from dpbench.config.search_path import options
-from dpbench.execution.prepare import build
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.search_path import options
+from dpbench.runs.execution.prepare import build
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "privacy.md").read_text()

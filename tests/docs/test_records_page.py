@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.config.compose import compose
-from dpbench.config.settings import SCIENTIFIC
-from dpbench.execution.prepare import build
-from dpbench.records.record import Record
-from dpbench.training.trainer import fit
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.settings import SCIENTIFIC
+from dpbench.runs.execution.prepare import build
+from dpbench.runs.records.record import Record
+from dpbench.runs.training.trainer import fit
 
 PAGE = (Path(__file__).parents[2] / "docs" / "records.md").read_text()
 

@@ -18,11 +18,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from dpbench.execution.load_or_run import load_or_run
-from dpbench.execution.prepare import prepare
-from dpbench.execution.run_config import run_config
-from dpbench.training import plan
-from dpbench.training.loop import Training
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.prepare import prepare
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.training import plan
+from dpbench.runs.training.loop import Training
 
 
 def started(overrides: list[str], log: str, prepare: Callable[[], None] = lambda: None) -> int:

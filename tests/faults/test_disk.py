@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.execution.load_or_run import load_or_run
-from dpbench.execution.run_config import run_config
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.training import plan
+from dpbench.runs.training.loop import Training
 from dpbench.system.errors import UserError
-from dpbench.training import plan
-from dpbench.training.loop import Training
 
 ROUNDS = int(os.environ.get("FAULT_ROUNDS", "1"))
 USUAL = ["batch_size=720", "epochs=2", "model.widths=[8]", "tracker=csv"]  # 4 steps on digits

@@ -20,32 +20,32 @@ from unittest import mock
 import pandas as pd
 import pytest
 import torch
+from dpbench.benchmarks.exposure.audit_table import finished_rows
 
 from dpbench import load_model, load_preparation
-from dpbench.audit.table import finished_rows
-from dpbench.config.compose import compose
-from dpbench.config.search_path import as_overrides
-from dpbench.dashboard.command import report
-from dpbench.dashboard.tables import tables
-from dpbench.dashboard.track import track
-from dpbench.execution.load_or_run import load_or_run
-from dpbench.execution.prepare import prepare
-from dpbench.execution.run_config import run_config
-from dpbench.records.collect import collect
-from dpbench.records.digest import digest_of_scientific, scientific
-from dpbench.records.frames import frame
-from dpbench.records.publish import publish
-from dpbench.records.record import checksum
-from dpbench.records.sweep_list import read_list
-from dpbench.records.trackers import wandb
-from dpbench.search import private
+from dpbench.comparison.dashboard.command import report
+from dpbench.comparison.dashboard.tables import tables
+from dpbench.comparison.dashboard.track import track
+from dpbench.comparison.search import private
+from dpbench.comparison.tables.published import read_epsilon, read_published
+from dpbench.comparison.tables.sweep.command import table
+from dpbench.comparison.verify.command import verify
+from dpbench.comparison.verify.tables import unsupported_lines
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.search_path import as_overrides
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.prepare import prepare
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.collect import collect
+from dpbench.runs.records.digest import digest_of_scientific, scientific
+from dpbench.runs.records.frames import frame
+from dpbench.runs.records.publish import publish
+from dpbench.runs.records.record import checksum
+from dpbench.runs.records.sweep_list import read_list
+from dpbench.runs.records.trackers import wandb
+from dpbench.runs.training import steps_file
+from dpbench.runs.training.checkpoints import Checkpoints, serialise
 from dpbench.system.errors import UserError, file_errors_told
-from dpbench.tables.published import read_epsilon, read_published
-from dpbench.tables.sweep.command import table
-from dpbench.training import steps_file
-from dpbench.training.checkpoints import Checkpoints, serialise
-from dpbench.verify.command import verify
-from dpbench.verify.tables import unsupported_lines
 from tests.plugin_files import SHARP
 
 SECONDS = 20
@@ -266,7 +266,7 @@ def read_table(path):
 def read_csv(path):
     with contextlib.chdir(path.parent):
         config = compose(["dataset=csv", f"dataset.file={path}", "dataset.target=rich"])
-    from dpbench.config.buildable import build
+    from dpbench.runs.config.buildable import build
 
     build("dataset", config["dataset"]).load(path.parent, 0)
 
@@ -307,7 +307,7 @@ AUDIT = [{"cells": ["a", "b"], "label": "x", "claimed": 1.0, "audited": 0.5, "re
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """A results folder with a record, its model, and a table with its records."""
-    from dpbench.reproduce.command import reproduce
+    from dpbench.comparison.reproduce.command import reproduce
 
     folder = tmp_path_factory.mktemp("whole")
     load_or_run(run_config([*SMALL, f"results_dir={folder}", "save_model=true"]), quiet=True)

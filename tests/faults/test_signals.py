@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.execution.attempt import attempt
-from dpbench.execution.run_config import run_config
-from dpbench.records.reading import load
+from dpbench.runs.execution.attempt import attempt
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.reading import load
 from dpbench.system.interrupts import RESUME_HINT
 
 pytestmark = pytest.mark.slow

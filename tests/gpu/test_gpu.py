@@ -11,21 +11,21 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.data.dataset import Batch
-from dpbench.data.derive.scattering import Scattering
-from dpbench.data.digits import Digits
-from dpbench.gradients import ForwardOptions, make_engine
-from dpbench.gradients.precision import PRECISIONS, Precision, full_precision_products
-from dpbench.mechanism.noise import GRID, Gaussian
-from dpbench.mechanism.step import PrivateStep
-from dpbench.mechanism.streams import seeded
-from dpbench.methods.dpsgd import dpsgd
-from dpbench.models.architecture import cross_entropy
-from dpbench.models.resnet9 import ResNet9
-from dpbench.training import trainer
-from dpbench.training.budget import Privacy
-from dpbench.training.checkpoints import Checkpoints
-from dpbench.training.run import Run
+from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.derive.scattering import Scattering
+from dpbench.learning.data.digits import Digits
+from dpbench.learning.models.architecture import cross_entropy
+from dpbench.learning.models.resnet9 import ResNet9
+from dpbench.runs.training import trainer
+from dpbench.runs.training.budget import Privacy
+from dpbench.runs.training.checkpoints import Checkpoints
+from dpbench.runs.training.run import Run
+from dpbench.step.gradients import ForwardOptions, make_engine
+from dpbench.step.gradients.precision import PRECISIONS, Precision, full_precision_products
+from dpbench.step.mechanism.noise import GRID, Gaussian
+from dpbench.step.mechanism.step import PrivateStep
+from dpbench.step.mechanism.streams import seeded
+from dpbench.step.methods.dpsgd import dpsgd
 
 pytestmark = pytest.mark.gpu
 

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dpbench.benchmarks.step_cost.command import parse
 
-from dpbench.bench.command import parse
-from dpbench.config.compose import compose
-from dpbench.execution.prepare import build
-from dpbench.reproduce.target import target_of
+from dpbench.comparison.reproduce.target import target_of
+from dpbench.runs.config.compose import compose
+from dpbench.runs.execution.prepare import build
 
 ROOT = Path(__file__).parents[2]
 QUEUE = (ROOT / "benchmarks" / "gpu.queue").read_text(encoding="utf-8")

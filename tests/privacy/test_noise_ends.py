@@ -5,7 +5,6 @@ import math
 import pytest
 from scipy import stats
 
-from dpbench.methods.dicesgd import dicesgd
 from dpbench.privacy.accountants import claimed, pld, pld_of_reals, rdp, rdp_of_reals
 from dpbench.privacy.entries import cut_probability
 from dpbench.privacy.ledger import (
@@ -19,6 +18,7 @@ from dpbench.privacy.ledger import (
     TruncatedPoisson,
 )
 from dpbench.privacy.noise_ends import GAUSSIAN_END, LOGISTIC_END, unhidden
+from dpbench.step.methods.dicesgd import dicesgd
 
 DELTA = 1e-5
 RATE, STEPS = 0.02, 300

@@ -9,7 +9,6 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 from scipy.stats import binom, chisquare, geom, logser, nbinom, poisson
 
-from dpbench.mechanism.streams import CipherStream, uniforms
 from dpbench.privacy.accountants import ORDERS, epsilon_of, pld, rdp, renyi_divergences
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
@@ -23,7 +22,8 @@ from dpbench.privacy.ledger import (
 )
 from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.private_selection import Repetitions, selection_costs
-from dpbench.records.epsilon import rounded_up
+from dpbench.runs.records.epsilon import rounded_up
+from dpbench.step.mechanism.streams import CipherStream, uniforms
 from dpbench.system.errors import UserError
 from dpbench.system.paths import PACKAGE
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.runs.training.tracking import guarded
 from dpbench.system.interrupts import (
     RESUME_HINT,
     Listener,
@@ -18,7 +19,6 @@ from dpbench.system.interrupts import (
     hung_up,
     listening,
 )
-from dpbench.training.tracking import guarded
 
 ROOT = Path(__file__).resolve().parents[2]
 

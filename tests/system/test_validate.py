@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from dpbench.data.dataset import Dataset
-from dpbench.data.digits import Digits
-from dpbench.mechanism.schedules import Constant, Linear
+from dpbench.learning.data.dataset import Dataset
+from dpbench.learning.data.digits import Digits
+from dpbench.step.mechanism.schedules import Constant, Linear
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import (
     LARGEST,

@@ -19,9 +19,9 @@ from dpbench.audit.code.finding import NOTHING, Finding, refuted
 from dpbench.audit.code.raised import errors_told
 from dpbench.audit.code.report import Report
 from dpbench.audit.code.task import Claim
-from dpbench.metrics.students_t import CONFIDENCE
+from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
-from dpbench.records.epsilon import rounded_up
+from dpbench.runs.records.epsilon import rounded_up
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.system.progress import counting

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dpbench.records.epsilon import REFUTED
+from dpbench.runs.records.epsilon import REFUTED
 
 PASSED, FLAGGED, SKIPPED = "passed", "flagged", "not checked"
 

@@ -7,10 +7,10 @@ from dpbench.audit.audit import NOT_REFUTED, Audit
 from dpbench.audit.code.finding import FLAGGED, Finding
 from dpbench.audit.code.task import Claim
 from dpbench.audit.row import audit_grid
+from dpbench.comparison.tables.grid import Grid
+from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.accountants import pld
-from dpbench.records.epsilon import REFUTED, delta_text, rounded_up
-from dpbench.tables.grid import Grid
-from dpbench.tables.page import Block, Page
+from dpbench.runs.records.epsilon import REFUTED, delta_text, rounded_up
 
 RULES = (
     "Refuted: what is claimed is false. Flagged: something is wrong or wasteful, but the claim may "

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.step.mechanism.method import GRADIENT_SUM
 
 
 class Batch(NamedTuple):

@@ -15,13 +15,13 @@ from dpbench.audit.peers.jax_peer import JaxPrivacy
 from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, Settings
 from dpbench.audit.peers.peer import Peer, Task
 from dpbench.audit.scores import ScoreAccumulator
-from dpbench.mechanism.method import GRADIENT_SUM
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.runs.training.plan import plan
+from dpbench.runs.training.run import Run
+from dpbench.step.mechanism.method import GRADIENT_SUM
 from dpbench.system.errors import Unavailable
 from dpbench.system.progress import counting
 from dpbench.system.seeds import derived, torch_state_kept
-from dpbench.training.plan import plan
-from dpbench.training.run import Run
 
 Make = Callable[[Task], Peer]
 """Builds the training of a task by another library; Unavailable if it is not installed."""

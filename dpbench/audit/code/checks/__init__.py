@@ -17,7 +17,7 @@ from dpbench.audit.code.checks.sensitivity import (
     sensitivity,
 )
 from dpbench.audit.code.finding import Finding, skipped
-from dpbench.records.epsilon import REFUTED
+from dpbench.runs.records.epsilon import REFUTED
 
 
 class Check(NamedTuple):

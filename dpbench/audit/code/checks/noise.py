@@ -18,7 +18,7 @@ from dpbench.audit.code.checks.participation import (
 )
 from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
 from dpbench.audit.code.task import Batch
-from dpbench.records.epsilon import REFUTED
+from dpbench.runs.records.epsilon import REFUTED
 
 STEPS = 16
 """Steps of a run under another condition than the claim, whose runs have all steps."""

@@ -1,0 +1,138 @@
+"""`dpbench challenge method=NAME`: the search and the tested runs of an entry, or their recount."""
+
+import math
+import statistics
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+from dpbench.comparison.search.command import run_finals, run_trials
+from dpbench.comparison.search.report import render as search_files
+from dpbench.comparison.search.request import SearchRequest
+from dpbench.comparison.search.samplers import SAMPLERS
+from dpbench.comparison.search.selection import RULES, check_any, ranked
+from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.verify.records import contradictions
+from dpbench.runs.config.settings import key_of, split_settings
+from dpbench.runs.execution.run_config import RunConfig
+from dpbench.runs.execution.sweep import plan_sweep, run_and_report
+from dpbench.runs.records.collect import RECORDS, StoredRecord
+from dpbench.runs.records.folder import CHALLENGES, RUNS, SEARCH
+from dpbench.runs.records.reading import load
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError, print_message
+from dpbench.system.files import check_writable, write_atomically
+from dpbench.system.validate import one_of
+
+from .entry import Entry, Outcome, check_entry, entry_of, read_submission
+from .page import render
+from .protocol import protocol_of, versions
+
+DEFAULTS = {"version": "", "name": "", "recount": "", "plan": "false"}
+"""The settings of a challenge itself: without one the latest version, and the method's name."""
+
+
+def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The page of an entry as Markdown, and what is wrong with the records of a recount.
+
+    After a message with the cost, runs what is missing; with `plan=true` nothing. Writes
+    `results/challenges/NAME.md`, and NAME.records.jsonl with all of its runs, which others can
+    submit and recount: with `recount=FILE`, choices and numbers are those of the file's records,
+    and what it lacks is run again. Raises UserError for what the protocol does not leave open.
+    """
+    settings, overrides = split_settings("challenge", DEFAULTS, arguments)
+    one_of("plan", settings["plan"], ("true", "false"))
+    check_entry(overrides)
+    protocol = protocol_of(settings["version"] or versions()[-1])
+    if settings["recount"]:
+        if settings["plan"] == "true":
+            raise UserError("a recount has no plan=true: without it, it trains what is missing.")
+        stored = read_submission(Path(settings["recount"]))
+        with tempfile.TemporaryDirectory() as folder:
+            for one in stored:
+                write_atomically(Path(folder) / RUNS / f"{one.digest}.json", one.text.encode())
+            kept = [o for o in overrides if key_of(o) != "results_dir"]
+            entry = entry_of(protocol, settings["name"], [*kept, f"results_dir='{folder}'"])
+            _check_trials(entry, {one.digest for one in stored}, settings["recount"])
+            page, records = _compared(entry)
+        return page, list(_problems(stored, {record.digest for record in records}))
+    entry = entry_of(protocol, settings["name"], overrides)
+    print_message(cost(entry))
+    if settings["plan"] == "true":
+        return "", []
+    check_writable(entry.results / CHALLENGES)
+    page, records = _compared(entry)
+    lines = sorted(record.json() for record in records)
+    for suffix, text in (("md", page), (RECORDS, "".join(f"{line}\n" for line in lines))):
+        write_atomically(entry.results / CHALLENGES / f"{entry.stem}.{suffix}", text.encode())
+    print_message(f"written: {entry.results / CHALLENGES / entry.stem}.{{md,{RECORDS}}}")
+    return page, []
+
+
+def cost(entry: Entry) -> str:
+    """The runs of an entry, and the time that they take if they are as fast as the baselines'."""
+    rules, seeds = entry.protocol.rules, len(entry.protocol.seeds)
+    trials = sum(request.count for request in entry.searches)
+    finals = rules.final_seeds * sum(min(rules.finalists, r.count) for r in entry.searches)
+    tested = seeds * len(entry.searches)
+    baselines = entry.protocol.baselines().values()
+    records = [record for by_method in baselines for each in by_method.values() for record in each]
+    seconds = statistics.fmean(record.provenance["seconds"] for record in records)
+    runs = trials + finals + tested
+    minutes = math.ceil(runs * seconds / 60)
+    return (
+        f"{entry.protocol.target.name} takes {counted(runs, 'run')} of {entry.name}: "
+        f"{trials} trials, {finals} of finalists and {tested} that are tested; about "
+        f"{counted(minutes, 'minute')} one after another, if they take as long as the baselines' "
+        "(jobs=N: in N processes). Those that have a record are not repeated."
+    )
+
+
+def _check_trials(entry: Entry, digests: Collection[str], file: str) -> None:
+    """UserError for a file without a trial of the entry, which would be trained from its start."""
+    for request in entry.searches:
+        first = SAMPLERS[request.by](request.space, request.count, request.draw, {})
+        runs = (run for c in first for run in request.runs(request.space.values(c)))
+        if any(isinstance(run, RunConfig) and run.digest in digests for run in runs):
+            return
+    raise UserError(
+        f"recount={file} has no trial of {entry.name} with these settings and this search space: "
+        "give those of the command on its page."
+    )
+
+
+def _compared(entry: Entry) -> tuple[str, list[Record]]:
+    """The page, and all records behind it."""
+    outcomes = [_outcome(entry, request) for request in entry.searches]
+    return render(entry, outcomes), [r for outcome in outcomes for r in outcome.records]
+
+
+def _outcome(entry: Entry, request: SearchRequest) -> Outcome:
+    """The search under a condition and the tested runs of what it chose; UserError if none has
+    numbers for every seed, or one cannot be run."""
+    trials = run_trials(request)
+    check_any(trials)
+    finals = run_finals(request, trials)
+    for suffix, text in search_files(request, trials, finals).items():
+        write_atomically(entry.results / SEARCH / f"{request.name}.{suffix}", text.encode())
+    best = ranked(finals, RULES[request.rule])
+    if not best:
+        raise UserError(f"no trial of {request.name} has numbers for every seed: none is chosen.")
+    sweep = plan_sweep(request.name, entry.protocol.tested(request, best[0].values))
+    if failures := run_and_report(sweep):
+        raise UserError(failures)
+    tested = tuple(record for path in sweep.runs if (record := load(path)))
+    return Outcome(request, tuple(trials), tuple(finals), best[0], tested)
+
+
+def _problems(stored: Sequence[StoredRecord], used: Collection[str]) -> Iterator[str]:
+    """What is wrong with submitted records, as sentences."""
+    digests = [one.digest for one in stored]
+    if missing := len({*used} - {*digests}):
+        yield f"The file lacks {counted(missing, 'run')} of the protocol: made here again."
+    if others := len({*digests} - {*used}):
+        yield f"The file has {counted(others, 'record')} of other runs, which count for nothing."
+    if again := len(digests) - len({*digests}):
+        yield f"The file has {counted(again, 'record')} of runs it has already; the last counts."
+    for one in stored:
+        yield from (f"{one.source} {said}" for said in contradictions(one.record))

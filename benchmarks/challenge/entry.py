@@ -1,0 +1,101 @@
+"""An entry to a challenge: a method with its own settings, and what its search has found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from dpbench.comparison.search.request import SearchRequest
+from dpbench.comparison.search.selection import Trial
+from dpbench.runs.config.settings import is_scientific, key_of
+from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
+from dpbench.runs.records.folder import TABLES
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError
+
+from .protocol import Protocol
+
+FREE = ("method", "optimizer", "schedule", "ema_decay")
+"""The groups and settings that are an entry's own; the protocol sets all others."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method with its own settings, entered under a name, and its search for each condition."""
+
+    protocol: Protocol
+    name: str
+    overrides: tuple[str, ...]
+    searches: tuple[SearchRequest, ...]
+
+    @property
+    def results(self) -> Path:
+        return self.searches[0].config.results
+
+    @property
+    def stem(self) -> str:
+        """The name of its files."""
+        return f"{self.protocol.target.name}-{self.name}"
+
+    @property
+    def words(self) -> list[str]:
+        """The command that made it, without how it is executed."""
+        own = [o for o in self.overrides if is_scientific(o)]
+        return [
+            "dpbench",
+            "challenge",
+            f"version={self.protocol.version}",
+            f"name={self.name}",
+            *own,
+        ]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an entry under a condition: its trials, its finalists, the trial chosen among
+    these, and the records of the runs that are tested."""
+
+    request: SearchRequest
+    trials: tuple[Trial, ...]
+    finals: tuple[Trial, ...]
+    chosen: Trial
+    tested: tuple[Record, ...]
+
+    @property
+    def records(self) -> list[Record]:
+        """All records, tested or not."""
+        searched = [record for trial in (*self.trials, *self.finals) for record in trial.records]
+        return [*searched, *self.tested]
+
+
+def entry_of(protocol: Protocol, name: str, overrides: Sequence[str]) -> Entry:
+    """The entry of a method, by default under its name; UserError for an invalid one."""
+    methods = [o.partition("=")[2] for o in overrides if key_of(o) == "method"]
+    named = name or methods[-1]
+    searches = (protocol.search(c, named, overrides) for c in protocol.target.conditions)
+    return Entry(protocol, named, tuple(overrides), tuple(searches))
+
+
+def check_entry(overrides: Sequence[str]) -> None:
+    """UserError for an override of what the protocol sets, and without a method."""
+    for override in overrides:
+        key = key_of(override).split(".")[0]
+        if key == "table" or (is_scientific(override) and key not in FREE):
+            raise UserError(
+                f"{override} is for the protocol to set: an entry may set {', '.join(FREE)}, and "
+                "how it is executed."
+            )
+    if "method" not in map(key_of, overrides):
+        raise UserError("challenge needs a method: dpbench challenge method=NAME.")
+
+
+def read_submission(path: Path) -> list[StoredRecord]:
+    """The records of a submitted file; UserError where one cannot be read."""
+    if not path.is_file():
+        raise UserError(f"recount={path} is not a file: a challenge writes NAME.{RECORDS}.")
+    stored = []
+    for entry in records_in(path):
+        source = entry.source.replace(f"{TABLES}/{path.name}", str(path), 1)
+        if not isinstance(entry, StoredRecord):
+            raise UserError(f"{source} {entry.reason}.")
+        stored.append(replace(entry, source=source))
+    return stored

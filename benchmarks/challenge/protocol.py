@@ -1,0 +1,96 @@
+"""The protocol of a challenge: a table's baselines, and how an entry is searched and tested."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dpbench.comparison.reproduce.target import Target, target_of
+from dpbench.comparison.search.request import SearchRequest, parse
+from dpbench.comparison.search.start import NONE
+from dpbench.comparison.tables.conditions import Condition
+from dpbench.runs.config.search_path import options
+from dpbench.runs.config.settings import key_of
+from dpbench.runs.config.space import override_texts
+from dpbench.runs.config.table_file import Challenge
+from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
+from dpbench.runs.records.folder import TABLES
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError
+from dpbench.system.paths import searches_folder
+from dpbench.system.validate import one_of
+
+PREFIX = "challenge_v"
+"""What the names of the tables of baselines begin with, before the version."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A version of the challenge."""
+
+    version: str
+    target: Target
+
+    @property
+    def rules(self) -> Challenge:
+        """How an entry is tuned."""
+        if self.target.table.challenge is None:
+            raise UserError(f"{self.target.name} has no table.challenge: it is no challenge.")
+        return self.target.table.challenge
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those of the runs that are tested."""
+        return self.target.table.seeds
+
+    def search(self, condition: Condition, name: str, entry: Sequence[str]) -> SearchRequest:
+        """The search of an entry under a condition; UserError for an invalid one."""
+        rules = self.rules
+        words = [self.target.name, *(str(value) for _, value in condition.values), name]
+        search = {
+            **{"name": "-".join(words), "space": "method", "by": "random", "draw": 0},
+            **{"start": NONE, "extend": 0},
+            **{"rule": rules.rule, "N": rules.trials},
+            **{"finalists": rules.finalists, "final_seeds": rules.final_seeds},
+        }
+        run = {"seed": rules.trial_seed, "validation": rules.validation}
+        return parse(
+            [
+                *(f"{key}={value}" for key, value in {**search, **run}.items()),
+                *(f"+table={self.target.name}", *condition.overrides(), *entry),
+            ]
+        )
+
+    def tested(self, request: SearchRequest, chosen: Mapping[str, str]) -> list[list[str]]:
+        """The overrides of the runs that are tested, of chosen values by key, seed by seed."""
+        fixed = [o for o in request.fixed if key_of(o) != "validation"]
+        return [[*fixed, *override_texts(chosen), f"seed={seed}"] for seed in self.seeds]
+
+    def baselines(self) -> dict[str, dict[str, list[Record]]]:
+        """The committed records by condition and baseline; UserError if some are missing."""
+        path = searches_folder().parent / TABLES / f"{self.target.name}.{RECORDS}"
+        found: dict[str, dict[str, list[Record]]] = {
+            label: {method: [] for method in self.target.table.methods}
+            for label in self.target.labels
+        }
+        for entry in records_in(path):
+            if isinstance(entry, StoredRecord):
+                config = entry.record.config
+                under = found[self.target.condition_of(config)]
+                under[self.target.method_of(config)].append(entry.record)
+        if any(len(r) < len(self.seeds) for rows in found.values() for r in rows.values()):
+            raise UserError(
+                f"{path} lacks runs of the baselines: install dpbench-suite again, or use a full "
+                "checkout."
+            )
+        return found
+
+
+def protocol_of(version: str) -> Protocol:
+    """The protocol of a version, such as 1; UserError for an unknown one."""
+    one_of("version", version, versions())
+    return Protocol(version, target_of(f"{PREFIX}{version}", []))
+
+
+def versions() -> list[str]:
+    """All versions, the latest last."""
+    tables = [name for name in options("table") if name.startswith(PREFIX)]
+    return sorted((name.removeprefix(PREFIX) for name in tables), key=lambda v: (len(v), v))

@@ -1,0 +1,172 @@
+"""`dpbench bench [KEY=VALUE ...]`: measures steps, and writes CSV, table and picture."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+import torch
+
+from dpbench.comparison.reproduce.target import Target
+from dpbench.runs.config.buildable import settings_of
+from dpbench.runs.records.folder import TABLES
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, key_values, one_of, path_of, spelled_integer
+
+from . import cases, contenders, picture, report, whole_commands
+from .cases import Case
+from .contenders import BASELINE, CONTENDERS, Contender
+from .environment import environment, load_per_core, processor_name
+from .timing import measure
+from .whole_commands import COMMANDS, Command
+
+MAX_REPEATS = 10_000
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """The arguments of the command. Without cases or contenders, those of the suite are measured.
+
+    suite: "step" (models), "parts" (what is trained of a pre-trained network), "depth" (methods
+    over the depth of a perceptron), or "table" (whole commands, where a case is a command).
+    repeats: 0 measures nothing and only writes table and picture again.
+    """
+
+    device: str
+    suite: str = "step"
+    case: tuple[str, ...] = ()
+    contender: tuple[str, ...] = ()
+    repeats: int = 20
+    out: Path = Path("results/step_cost")
+
+    @property
+    def file(self) -> Path:
+        """The CSV file of all measurements of the suite on this kind of processor."""
+        return self.out / f"{self.suite}_{processor_name(self.device)}.csv"
+
+    def cases(self) -> list[Case]:
+        """The cases, in their order; UserError for an unknown one."""
+        suites = {"step": cases.STEP[self.device], "parts": cases.PARTS, "depth": cases.DEPTH}
+        by_name = {case.name: case for case in suites[self.suite]}
+        return [by_name[one_of("case", name, by_name)] for name in self.case or by_name]
+
+    def commands(self) -> list[Command]:
+        """The commands to time, the baseline first; UserError for an unknown one."""
+        by_name = {command.name: command for command in COMMANDS}
+        if self.contender:
+            raise UserError("suite=table has no contenders: choose commands by case=NAME.")
+        names = dict.fromkeys((whole_commands.BASELINE, *(self.case or by_name)))
+        return [by_name[one_of("case", name, by_name)] for name in names]
+
+    def contenders(self, case: Case) -> dict[str, Contender]:
+        """Contenders by name, the baseline first; UserError for an unknown one."""
+        suites = {"parts": contenders.PARTS, "depth": contenders.DEPTH}
+        suite = suites.get(self.suite, contenders.STEP)
+        names = self.contender or [n for n, c in suite.items() if case.compiled or not c.compiled]
+        return {
+            name: CONTENDERS[one_of("contender", name, CONTENDERS)]
+            for name in dict.fromkeys((BASELINE, *names))
+        }
+
+
+def bench(arguments: list[str]) -> None:
+    """Measure, add to the CSV file after each case, and write table and picture from it."""
+    request = parse(arguments)
+    suite = SUITES[request.suite]
+    for rows in suite.measure(request):
+        report.add(request.file, rows)
+    if not request.file.exists():
+        raise UserError(f"{request.file} does not exist; measure with repeats=20.")
+    print(report.render(request.file, suite.markdown, suite.picture))
+
+
+def step_times(target: Target) -> dict[str, bytes]:
+    """The page of a figure of times, always measured again: the settings of `table.compute` are
+    those of `dpbench bench`. Table, numbers and picture are in a folder of the figure's name."""
+    out = target.config.results / TABLES / target.stem
+    settings = {
+        **settings_of(target.table.compute or {}),
+        "device": target.config["device"],
+        "out": out,
+    }
+    bench([f"{key}={value}" for key, value in settings.items()])
+    return {"md": f"{target.title}: table, numbers and picture are in {out}.\n".encode()}
+
+
+def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
+    measurements = [(case, request.contenders(case)) for case in request.cases()]
+    for case, by_name in measurements:  # before any work: a contender's process would say less
+        cases.settings_of("model", case.model)
+        for method in dict.fromkeys(contender.method for contender in by_name.values()):
+            cases.settings_of("method", method)
+    if request.repeats:
+        report.check_replaced(
+            request.file, {case.name: [*by_name] for case, by_name in measurements}
+        )
+    for case, by_name in measurements if request.repeats else ():
+        load = load_per_core()
+        timed = measure(case, by_name, request.repeats, request.device)
+        yield report.rows(case, timed, environment(request.device), load)
+
+
+def _measure_commands(request: BenchRequest) -> Iterator[pd.DataFrame]:
+    commands = request.commands()
+    if request.repeats:
+        timed = whole_commands.measure(commands, request.repeats)
+        yield whole_commands.rows(timed, environment(request.device))
+
+
+class Suite(NamedTuple):
+    """What a suite measures, as rows of the CSV file, and how it shows them."""
+
+    measure: Callable[[BenchRequest], Iterator[pd.DataFrame]]
+    markdown: Callable[[pd.DataFrame], str]
+    picture: Callable[[pd.DataFrame], bytes]
+
+
+SUITES = {
+    "step": Suite(_measure_steps, report.markdown, picture.draw),
+    "parts": Suite(_measure_steps, report.markdown, picture.draw),
+    "depth": Suite(_measure_steps, report.markdown, picture.draw_depth),
+    "table": Suite(_measure_commands, whole_commands.markdown, picture.draw_commands),
+}
+
+
+def parse(arguments: list[str]) -> BenchRequest:
+    """The request of KEY=VALUE arguments; UserError for invalid ones."""
+    values = key_values("bench", {"device": "auto"}, arguments, READERS)
+    return BenchRequest(**{key: READERS[key](value) for key, value in values.items()})
+
+
+def _suite(value: str) -> str:
+    return one_of("suite", value, SUITES)
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(value.split(","))
+
+
+def _repeats(value: str) -> int:
+    return integer("repeats", spelled_integer(value), least=0, most=MAX_REPEATS)
+
+
+def _device(value: str) -> str:
+    """cpu or cuda."""
+    available = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+    if value == "auto":
+        return available[-1]
+    if value not in available:
+        raise UserError(f"device={value} is not available here; try device=auto.")
+    return value
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "suite": _suite,
+    "case": _names,
+    "contender": _names,
+    "repeats": _repeats,
+    "device": _device,
+    "out": partial(path_of, "out"),
+}

@@ -1,0 +1,57 @@
+"""Opacus, in each of its four modes of per-example gradients."""
+
+import torch
+from torch import nn
+
+from dpbench.learning.data.dataset import Batch
+
+from .cases import CannotBeTimed, Case
+from .stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
+
+
+class Opacus(TorchStepper):
+    """Opacus' wrapped module and optimiser; mode "ghost" takes two backward passes."""
+
+    def __init__(self, model: nn.Module, batch: Batch, mode: str):
+        from opacus.grad_sample.utils import wrap_model
+        from opacus.optimizers import get_optimizer_class
+        from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
+
+        super().__init__(model, batch)
+        ghost = mode == "ghost"
+        more = {"max_grad_norm": BOUND} if ghost else {}
+        self.wrapped = wrap_model(model, grad_sample_mode=mode, loss_reduction="mean", **more)
+        self.optimizer = get_optimizer_class("flat", distributed=False, grad_sample_mode=mode)(
+            torch.optim.SGD(self.trained, lr=LR),
+            noise_multiplier=NOISE_MULTIPLIER,
+            max_grad_norm=BOUND,
+            expected_batch_size=len(batch),
+        )
+        self.criterion = nn.CrossEntropyLoss()
+        if ghost:
+            self.criterion = DPLossFastGradientClipping(
+                self.wrapped, self.optimizer, self.criterion
+            )
+
+    def __call__(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = self.criterion(self.wrapped(self.batch.inputs), self.batch.targets)
+        loss.backward()
+        self.optimizer.step()
+
+    def configure(self, lr: float, noise_multiplier: float) -> None:
+        self.optimizer.param_groups[0]["lr"] = lr
+        self.optimizer.noise_multiplier = noise_multiplier
+
+
+def opacus(case: Case, device: torch.device, mode: str) -> Opacus:
+    """Opacus on a case; CannotBeTimed if it is not installed or refuses the model."""
+    try:
+        return Opacus(case.build(device), case.batch(device), mode)
+    except ImportError as error:
+        raise CannotBeTimed(f"not installed ({error})") from error
+    except NotImplementedError as error:
+        reasons = (
+            error.args[0] if isinstance(error.args[0], list) else [error]
+        )  # one for each layer
+        raise CannotBeTimed(f"Opacus refuses the model: {reasons[0]}") from error

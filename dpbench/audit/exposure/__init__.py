@@ -1,1 +1,0 @@
-"""What realistic attackers learn from a real run: by inserted canaries, and by its final losses."""

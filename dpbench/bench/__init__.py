@@ -1,1 +1,0 @@
-"""The cost of private steps, in dpbench and in other libraries, relative to a plain step."""

@@ -1,1 +1,0 @@
-"""A method against committed baselines, by a frozen protocol: `dpbench challenge`."""

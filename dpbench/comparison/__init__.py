@@ -1,0 +1,1 @@
+"""How runs are compared: the judge, tables, searches, reproduction, verification, the report."""

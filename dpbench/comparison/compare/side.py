@@ -1,0 +1,141 @@
+"""A side of a comparison: the runs of one method in one setting, and how the setting was chosen."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.worst_group import value_of
+from dpbench.privacy.statement import Statement
+from dpbench.runs.config.settings import OFF_VALUES, leaves
+from dpbench.runs.records.divergence import DIVERGED
+from dpbench.runs.records.epsilon import NOT_PRIVATE, Terms, largest_epsilon
+from dpbench.runs.records.identity import setting_of
+from dpbench.runs.records.other_seeds import settings_but_seed
+from dpbench.runs.records.record import Record
+
+BySeed = Mapping[Any, float]
+"""Values by seed."""
+
+CHOSEN = ("method", "optimizer", "schedule")
+"""The groups whose settings are chosen for each method."""
+
+AT_EDGE = "was tuned at the edge of its range"
+ELSEWHERE = "was tuned under another condition"
+ON_TEST = "was chosen on the test set"
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a setting was chosen.
+
+    trials: of its search, 0 for none; None where a paper or a table's file gives the setting. flaw:
+    why another setting may be better; "" if nothing says so. unsearched: the special case of the
+    method, such as `dpsgd`, whose setting the search did not try. equals: the special case that the
+    setting amounts to.
+    """
+
+    trials: int | None = None
+    flaw: str = ""
+    unsearched: str = ""
+    equals: str = ""
+
+
+GIVEN = Tuning()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An epsilon, or why there is none, and the terms that it is stated for."""
+
+    epsilon: float | str
+    terms: tuple[object, ...] = ()
+
+    @classmethod
+    def of(cls, statements: list[Statement]) -> "Budget":
+        """The budget of runs of one setting, by PLD."""
+        epsilon = largest_epsilon(statements, "pld")
+        is_bound = not isinstance(epsilon, str)
+        return cls(epsilon, Terms.of(statements[0]).comparable if is_bound else ())
+
+    @property
+    def is_private(self) -> bool:
+        return self.epsilon != NOT_PRIVATE
+
+
+@dataclass(frozen=True)
+class Side:
+    """The runs of one method in one setting under one condition.
+
+    values: the metric by seed in its unit, NaN for a run that diverged; budgets: one for each task,
+    none where they differ by design; settings: what the other side must share, unless both are of
+    one design, such as the rows of a table, whose file says what they differ in.
+    """
+
+    name: str
+    values: BySeed
+    budgets: tuple[Budget, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+    tuning: Tuning = GIVEN
+    design: str = ""
+
+    @classmethod
+    def of(
+        cls, name: str, records: Sequence[Record], metric: str, tuning: Tuning = GIVEN
+    ) -> "Side":
+        """The side of runs that differ by their seeds alone, compared by a metric.
+
+        Beside what is chosen for each method, all of their settings must be shared, but for the
+        budget of privacy, in place of which epsilons are compared.
+        """
+        values = {record.seed: value_in(record, metric) for record in records}
+        budgets = (Budget.of([record.statement for record in records]),)
+        return cls(name, values, budgets, shared_settings(records[0].config), tuning)
+
+
+Task = tuple[str, str, str]
+"""A method, a data set and a model."""
+
+
+def task_of(record: Record) -> Task:
+    """The method of a run, its data set and its model."""
+    choices = record.config["choices"]
+    return choices["method"], choices["dataset"], choices["model"]
+
+
+def trials_by_task(records: Iterable[Record]) -> Counter[Task]:
+    """The number of settings by task that searches among the runs tried on a validation split."""
+    trials = [r for r in records if r.config.get("validation") is not None]
+    return Counter(task for task, _ in {(task_of(r), setting_of(r.config)) for r in trials})
+
+
+def tuning_of(record: Record, trials: Mapping[Task, int]) -> Tuning:
+    """How the setting of a run was chosen, as far as the trials in its folder tell."""
+    return Tuning(trials.get(task_of(record), 0))
+
+
+def value_in(record: Record, metric: str) -> float:
+    """A metric in its unit; NaN where the run diverged or has no such metric."""
+    if record.status == DIVERGED:
+        return math.nan
+    known = parse_name(metric).metric
+    return (known.factor if known else 1) * value_of(record.measured, metric)
+
+
+def shared_settings(config: Mapping[str, Any]) -> dict[str, object]:
+    """What runs must share to be compared, by name: an option by its group; settings that are off
+    are none."""
+    plain = json.loads(settings_but_seed(config))
+    options = plain.pop("choices")
+    of_groups = (*CHOSEN, "privacy")
+    settings = {
+        k: v for k, v in leaves(plain) if v not in OFF_VALUES and not k.endswith("_target_")
+    }
+    return {
+        key: value
+        for key, value in {**settings, **options}.items()
+        if key.partition(".")[0] not in of_groups
+    }

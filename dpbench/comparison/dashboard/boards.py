@@ -1,0 +1,190 @@
+"""A contest as a board: one ranked row per method, with intervals, standings and verdicts."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dpbench.comparison.compare.pairs import against, difference, ranks
+from dpbench.comparison.compare.side import Side
+from dpbench.comparison.dashboard.contests import Candidate, Contest
+from dpbench.comparison.dashboard.metrics import metric_entry
+from dpbench.comparison.dashboard.representative import Group
+from dpbench.comparison.dashboard.run_row import seven_digits
+from dpbench.learning.metrics.students_t import Estimate, estimate, paired
+from dpbench.learning.metrics.worst_group import WORST_GROUP
+
+ECE = "test/ece"
+
+
+def board(contest: Contest) -> dict:
+    """The rows of a contest as plain data, best first."""
+    ranked, baseline, metric = contest.ranked, contest.baseline, contest.metric
+    budget = contest.budget
+    columns = [metric] if metric else []
+    beside = [name for name in (WORST_GROUP, ECE) if name != metric]
+    columns += [name for name in beside if any(c.by_seed(name) for c in ranked)]
+    rows = [_row(c, columns, baseline) for c in ranked]
+    _rank(rows, contest)
+    return {
+        "facet": contest.facet,
+        "where": contest.facet,
+        "low": budget and budget.low,
+        "high": budget and budget.high,
+        "delta": budget and budget.delta,
+        "columns": [column_of(name) for name in columns],
+        "baseline": baseline and baseline.method,
+        "no_headroom": contest.no_headroom,
+        "span": span([row["forest"] for row in rows if row["forest"]]),
+        "rows": rows,
+    }
+
+
+def column_of(name: str) -> dict:
+    """A metric as the column of a board."""
+    return metric_entry(name) | ({"label": "worst group"} if name == WORST_GROUP else {})
+
+
+def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -> dict:
+    row, group = candidate.group.first.row, candidate.group
+    means = {name: estimate([*candidate.by_seed(name).values()]) for name in columns}
+    cells = [_cell(candidate, name, means[name], baseline) for name in columns]
+    return {
+        "method": candidate.method,
+        "id": row["id"],
+        "series": row["series"],
+        "chosen": candidate.choice.how,
+        "on_test": candidate.choice.on_test,
+        "seeds": len(group.runs),
+        "diverged": group.diverged,
+        "epsilon": group.epsilon,
+        "guarantee": row["guarantee"],
+        "cells": cells,
+        "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
+        "gap": cells[0]["gap"] if cells and cells[0] else None,
+        "verdict": None,
+        "reason": "",
+        "standing": "unranked",
+        "ranks": None,
+        "ms": _milliseconds(group),
+        "machine": row["machine"],
+        "audit": _audit(group),
+    }
+
+
+def _cell(
+    candidate: Candidate, name: str, mean: Estimate | None, baseline: Candidate | None
+) -> dict | None:
+    """A mean with its interval, and its difference to the baseline, paired by seed."""
+    if mean is None:
+        return None
+    gap = None
+    if baseline is not None and baseline is not candidate:
+        gap = paired(candidate.by_seed(name), baseline.by_seed(name))
+    return {
+        "mean": seven_digits(mean.mean),
+        "n": mean.n,
+        **_interval(candidate, name, mean),
+        "gap": rounded(gap),
+    }
+
+
+def _forest(cell: dict, candidate: Candidate, baseline: Candidate | None) -> dict | None:
+    """The difference to the baseline with the ends of its interval, for a forest plot; the mean and
+    its interval on a board without one."""
+    if baseline is None:
+        return {key: cell[key] for key in ("mean", "low", "high")}
+    return gap_forest((0.0, None, 0) if candidate is baseline else cell["gap"])
+
+
+def gap_forest(gap: Sequence | None) -> dict | None:
+    """A difference, as `rounded` gives it, with the ends of its interval."""
+    if gap is None:
+        return None
+    mean, half, _ = gap
+    low, high = (None, None) if half is None else (mean - half, mean + half)
+    return {"mean": mean, "low": low, "high": high}
+
+
+def _rank(rows: Sequence[dict], contest: Contest) -> None:
+    """Put the ranks of methods, and the verdicts on them against the baseline, into their rows."""
+    sides, metric, baseline = contest.sides, str(contest.metric), contest.baseline
+    by_rank, judged = ranks(sides, metric), {}
+    if baseline and baseline.method in sides:
+        judged = against(sides, baseline.method, metric, baseline.second_sides(metric))
+    places = [row for row in rows if row["method"] in sides]
+    for row in places:
+        row["ranks"] = by_rank[row["method"]]
+        if found := judged.get(row["method"]):
+            row["verdict"], row["reason"] = found.verdict, ", ".join(filter(None, found[2:]))
+        row["standing"] = _standing(row, places[0], sides, metric)
+
+
+def _standing(row: dict, best: dict, sides: Mapping[str, Side], metric: str) -> str:
+    """Whether a method with ranks is the first, or may be, or is shown to be behind another."""
+    if row is best:
+        return "first"
+    if row["ranks"][0] > 1:
+        return "behind"
+    test = difference(sides[row["method"]], sides[best["method"]], metric)
+    return "tied" if test and test.is_possible else "unknown"
+
+
+def _interval(candidate: Candidate, name: str, mean: Estimate) -> dict:
+    """The ends of the interval, and whether it is over seeds or the test examples of one run."""
+    if mean.half is not None:
+        low, high, over = mean.mean - mean.half, mean.mean + mean.half, "seeds"
+    else:
+        ends = candidate.group.first.intervals.get(name.partition("/")[2])
+        if not isinstance(ends, list | tuple):
+            return {"low": None, "high": None, "over": None}
+        low, high, over = *ends, "test examples"
+    if column_of(name)["percent"]:
+        low, high = max(low, 0.0), min(high, 1.0)
+    return {"low": seven_digits(low), "high": seven_digits(high), "over": over}
+
+
+def rounded(mean: Estimate | None) -> list | None:
+    """Mean, half width and number, for the page."""
+    if mean is None:
+        return None
+    half = None if mean.half is None else seven_digits(mean.half)
+    return [seven_digits(mean.mean), half, mean.n]
+
+
+def _milliseconds(group: Group) -> list[float] | None:
+    """Milliseconds per step, mean, least and most, over the runs on the machine of the first run.
+
+    An interval of the mean would say little: the times of a few runs are not near a normal law.
+    """
+    machine = group.first.row["machine"]
+    times = [r.row["ms"] for r in group.runs if r.row["ms"] and r.row["machine"] == machine]
+    numbers = [math.fsum(times) / len(times), min(times), max(times)] if times else []
+    return [seven_digits(time) for time in numbers] or None
+
+
+FENCE = 5.0
+"""Means that are further from their median than this many times the usual distance, or the usual
+interval, do not set the scale."""
+
+
+def span(cells: Sequence[dict]) -> list[float]:
+    """The ends of the axis for means and intervals, which a few outliers do not stretch."""
+    if not cells:
+        return [0.0, 0.0]
+    means = np.array([cell["mean"] for cell in cells])
+    widths = [cell["high"] - cell["low"] for cell in cells if cell["low"] is not None]
+    middle = np.median(means)
+    usual = max(np.median(np.abs(means - middle)), np.median(widths) if widths else 0.0)
+    low, high = middle - FENCE * usual, middle + FENCE * usual
+    inside = [cell for cell in cells if low <= cell["mean"] <= high]
+    parts = ("mean", "low", "high")
+    ends = [cell[part] for cell in inside for part in parts if cell[part] is not None]
+    clipped = np.clip(ends, low, high)
+    return [seven_digits(clipped.min()), seven_digits(clipped.max())]
+
+
+def _audit(group: Group) -> dict | None:
+    """The largest lower bound of epsilon that audits of the runs have found."""
+    audits = [run.row["audit"] for run in group.runs if run.row["audit"]]
+    return max(audits, key=lambda audit: audit["epsilon"], default=None)

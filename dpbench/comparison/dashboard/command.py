@@ -1,0 +1,83 @@
+"""`dpbench report [results_dir=...] [out=report.html]`: writes the page that compares records."""
+
+import warnings
+from collections.abc import Iterable, Set
+from pathlib import Path
+
+from dpbench.comparison.dashboard.audits import audited
+from dpbench.comparison.dashboard.documents import Published, documents, pictures
+from dpbench.comparison.dashboard.page import page
+from dpbench.comparison.dashboard.record_texts import RecordTexts
+from dpbench.comparison.dashboard.searches import searches
+from dpbench.comparison.dashboard.summarise import Summary
+from dpbench.comparison.dashboard.tables import places, tables
+from dpbench.runs.execution.rerun import CommandBuilder
+from dpbench.runs.records.collect import StoredRecord, collect, no_records
+from dpbench.runs.records.reading import Unreadable
+from dpbench.system.errors import UserError
+from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.validate import key_values, path_of
+
+DEFAULTS = {"results_dir": "results", "out": "report.html"}
+
+
+def report(arguments: list[str]) -> Path:
+    """Write the page and return its path; one warning for all files that could not be read.
+
+    Raises UserError for an unknown argument, if there is no record, or if the page cannot be
+    written.
+    """
+    folder, out = parse(arguments)
+    summary, texts, unreadable = Summary(CommandBuilder(), places(folder)), RecordTexts(), []
+    for entry in collect(folder):
+        if isinstance(entry, Unreadable):
+            unreadable.append(entry)
+        else:
+            summary.add(entry)
+            texts.add(entry.digest, entry.text)
+    if not len(summary):
+        raise no_records(folder, unreadable)
+    compared, unreadable_tables = tables(folder)
+    unreadable += unreadable_tables
+    _warn(unreadable)
+    others = published(folder, {table["name"] for table in compared})
+    data = summary.data(compared, unreadable, others)
+    html = page(data, texts.finish(), texts.contained(), others.drawings)
+    write_atomically(out, html.encode(), setting="out")
+    return out
+
+
+def report_of(records: Iterable[StoredRecord]) -> str:
+    """The page that compares these records, without tables of papers."""
+    summary, texts = Summary(CommandBuilder()), RecordTexts()
+    for record in records:
+        summary.add(record)
+        texts.add(record.digest, record.text)
+    return page(summary.data([], []), texts.finish(), texts.contained(), {})
+
+
+def published(folder: Path, tables: Set[str]) -> Published:
+    """What the folder publishes beside records and the tables of these names."""
+    drawings = pictures(folder)
+    return Published(
+        documents(folder, tables, drawings), searches(folder), audited(folder), drawings
+    )
+
+
+def parse(arguments: list[str]) -> tuple[Path, Path]:
+    """The folder of the records and the path of the page; UserError for invalid arguments."""
+    values = key_values("report", DEFAULTS, arguments)
+    folder = path_of("results_dir", values["results_dir"])
+    out = path_of("out", values["out"], "file")
+    if out.is_dir():
+        raise UserError(f"out={out} is a folder: name a file in it, e.g. report.html.")
+    check_replaceable(out)
+    return folder, out
+
+
+def _warn(unreadable: list[Unreadable]) -> None:
+    if not unreadable:
+        return
+    first, *others = unreadable
+    more = f", and {len(others)} more, which the page lists" if others else ""
+    warnings.warn(f"left out {first.source}, which {first.reason}{more}.", stacklevel=3)

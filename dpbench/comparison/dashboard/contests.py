@@ -1,0 +1,264 @@
+"""Who is compared: the methods tested on one data set and model at about the same budget."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+from dpbench.comparison.compare import side
+from dpbench.comparison.compare.headroom import NOT_MEASURED, why_none
+from dpbench.comparison.compare.side import Side
+from dpbench.comparison.dashboard.representative import (
+    Choice,
+    Group,
+    choose,
+    groups_of,
+    offered,
+    ranked_by,
+    sign_of,
+)
+from dpbench.comparison.dashboard.run_row import Place, ReportedRun
+from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.students_t import estimate
+from dpbench.runs.config.names import data_kind
+from dpbench.runs.records.epsilon import NOT_PRIVATE
+from dpbench.system.grouping import grouped
+
+SAME_BUDGET = 1.15
+"""Epsilons that are compared differ by at most this factor: with equal noise multipliers, methods
+with noisy counts have slightly larger ones."""
+
+BASELINES = ("dpsgd", "sgd")
+"""Methods to compare the others with: the first of these in a contest."""
+
+
+class Budget(NamedTuple):
+    """The lowest and the highest epsilon in a contest, and the delta and adjacency of all."""
+
+    low: float
+    high: float
+    delta: float | None
+    adjacency: str
+
+    @property
+    def terms(self) -> tuple[float | None, str]:
+        """What the epsilons of two contests must share for the contests to be compared."""
+        return self.delta, self.adjacency
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The group of runs that represents a method, and how it was chosen.
+
+    alike: all groups with the same setting, whose budgets may differ slightly. fair: whether the
+    others were not chosen by a stricter rule. again: the method after other searches.
+    """
+
+    method: str
+    choice: Choice
+    alike: tuple[Group, ...]
+    fair: bool
+    again: tuple[Group, ...] = ()
+
+    @property
+    def group(self) -> Group:
+        return self.choice.group
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the method can be ranked: it has an epsilon, and was chosen like the others, for
+        this budget."""
+        return self.fair and not isinstance(self.group.epsilon, str)
+
+    def side(self, metric: str) -> Side:
+        """The method as a side of comparisons by a metric."""
+        return self._side(self.group, metric)
+
+    def second_sides(self, metric: str) -> list[Side]:
+        """The method after other searches."""
+        return [self._side(group, metric) for group in self.again if not group.diverged]
+
+    def _side(self, group: Group, metric: str) -> Side:
+        known, place = parse_name(metric).metric, self.choice.place
+        factor = known.factor if known else 1
+        return Side(
+            self.method,
+            {seed: factor * value for seed, value in group.by_seed(metric).items()},
+            (side.Budget(group.epsilon),),
+            group.first.shared,
+            self.choice.tuning,
+            f"{place.table}, {place.row.condition}" if place and place.row.records else "",
+        )
+
+    def by_seed(self, metric: str) -> dict[str, float]:
+        """A metric by seed; none if a run diverged."""
+        return {} if self.group.diverged else self.group.by_seed(metric)
+
+
+@dataclass(frozen=True)
+class Contest:
+    """The candidates on one data set and model, at one budget or without any epsilon.
+
+    task: the data set and the model. kind: of the data. metric: the one that ranks.
+    """
+
+    facet: str
+    task: tuple[str, str]
+    kind: str
+    budget: Budget | None
+    candidates: tuple[Candidate, ...]
+    metric: str | None
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """The metrics to compare by: the one that ranks, then those that two have measured."""
+        counts = Counter(name for c in self.candidates for name in offered() if c.by_seed(name))
+        others = [name for name in offered() if counts[name] > 1 and name != self.metric]
+        return [*([self.metric] if self.metric else []), *others]
+
+    def by(self, metric: str) -> "Contest":
+        """The same candidates, whatever they were chosen by, compared by another metric."""
+        return replace(self, metric=metric)
+
+    @property
+    def baseline(self) -> Candidate | None:
+        by_method = {candidate.method: candidate for candidate in self.candidates}
+        return next((by_method[name] for name in BASELINES if name in by_method), None)
+
+    @property
+    def ranked(self) -> list[Candidate]:
+        """Methods with a rank first, the best mean first, those without a mean last."""
+        return sorted(self.candidates, key=self._place)
+
+    def _place(self, candidate: Candidate) -> tuple:
+        mean = estimate([*candidate.by_seed(self.metric).values()]) if self.metric else None
+        value = -sign_of(str(self.metric)) * mean.mean if mean else 0.0
+        return not candidate.is_ranked, mean is None, value, candidate.method
+
+    @property
+    def sides(self) -> dict[str, Side]:
+        """The methods with a rank that have a mean, the best first."""
+        ranked = {c.method: c for c in self.ranked}
+        return {method: ranked[method].side(str(self.metric)) for method in self.comparable}
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether a search chose the settings of the baseline."""
+        return self.baseline is not None and bool(self.baseline.choice.tuning.trials)
+
+    @cached_property
+    def no_headroom(self) -> str:
+        """Why no method is shown to be able to win here; "" if one is."""
+        baseline = self.baseline
+        if baseline is None or baseline.method not in self.comparable:
+            return NOT_MEASURED
+        name = parse_name(str(self.metric))
+        free = [c for c in self.candidates if c.group.epsilon == NOT_PRIVATE]
+        others = [v for method, v in self.comparable.items() if method != baseline.method]
+        base = self.comparable[baseline.method]
+        margin = name.margin.in_records(name.metric.factor if name.metric else 1)
+        mean = estimate([*base.values()])
+        return why_none(
+            base,
+            [values for c in free if (values := c.by_seed(str(self.metric)))],
+            others,
+            sign_of(str(self.metric)),
+            margin.at(mean.mean if mean else 0.0),
+        )
+
+    @cached_property
+    def comparable(self) -> dict[str, Mapping[str, float]]:
+        """The metric by seed of each method with a rank that has a mean, the best first."""
+        values = {c.method: c.by_seed(self.metric or "") for c in self.ranked if c.is_ranked}
+        return {
+            method: by_seed for method, by_seed in values.items() if estimate([*by_seed.values()])
+        }
+
+
+def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
+    """The contests by data set and model, then by budget."""
+    by_facet = grouped((run.row["facet"], run) for run in runs if run.row["dataset"] is not None)
+    return [
+        _contest(by_facet[facet], budget, tuple(candidates))
+        for facet in sorted(by_facet)
+        for budget, candidates in _budgets(by_facet[facet])
+    ]
+
+
+def _contest(
+    runs: list[ReportedRun], budget: Budget | None, candidates: tuple[Candidate, ...]
+) -> Contest:
+    row, metric = runs[0].row, ranked_by([candidate.group for candidate in candidates])
+    task, kind = (row["dataset"], row["model"]), data_kind(row["dataset"])
+    return Contest(row["facet"], task, kind, budget, candidates, metric)
+
+
+def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Candidate]]]:
+    """The budget of each contest, and its candidates."""
+    tested = groups_of(run for run in runs if not run.validated)
+    validated = groups_of(run for run in runs if run.validated)
+    private = sorted(
+        (float(group.epsilon), place)
+        for place, group in enumerate(tested)
+        if not isinstance(group.epsilon, str)
+    )
+    others = [group for group in tested if isinstance(group.epsilon, str)]
+    if not private and others:
+        yield None, _candidates(others, validated)
+    for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
+        budgets = {group.first.budget for group in groups}
+        protocols = {group.first.row["protocol"] for group in groups}
+        beside = [
+            other
+            for other in others
+            if other.first.budget in budgets
+            or (other.epsilon == NOT_PRIVATE and other.first.row["protocol"] in protocols)
+        ]
+        yield budget, _candidates([*groups, *beside], validated)
+
+
+def _clusters(
+    private: list[tuple[float, int]], groups: Sequence[Group]
+) -> Iterator[tuple[Budget, list[Group]]]:
+    """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
+    by_delta = grouped((groups[place].first.delta, (epsilon, place)) for epsilon, place in private)
+    for delta, pairs in by_delta.items():
+        while pairs:
+            most = pairs[0][0] * SAME_BUDGET
+            inside = [pair for pair in pairs if pair[0] <= most]
+            pairs = pairs[len(inside) :]
+            found = [groups[place] for _, place in inside]
+            yield Budget(inside[0][0], inside[-1][0], delta, found[0].first.adjacency), found
+
+
+def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
+    """One candidate per method. What was chosen on the test set is compared only with its like."""
+    tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
+    tables = ({p.table for group in same for p in group.first.places} for same in tested.values())
+    shared = Counter(name for names in tables for name in names)
+    choices = {method: choose(tested[method], tried[method], shared) for method in sorted(tested)}
+    strict = any(choice.is_honest for choice in choices.values())
+    return [
+        Candidate(
+            method,
+            choice,
+            alike=tuple(g for g in tested[method] if g.first.setting == choice.group.first.setting),
+            fair=choice.is_honest or not strict,
+            again=tuple(g for g in tested[method] if _is_again(g, choice.place)),
+        )
+        for method, choice in choices.items()
+    ]
+
+
+def _is_again(group: Group, place: Place | None) -> bool:
+    """Whether a group is the row of a table after another search."""
+    return place is not None and any(
+        (other.table, other.row.condition, other.row.again)
+        == (place.table, place.row.condition, place.row.method)
+        for other in group.first.places
+    )
+
+
+def _by_method(groups: Iterable[Group]) -> dict[str, list[Group]]:
+    return grouped((group.first.row["method"], group) for group in groups)

@@ -1,0 +1,278 @@
+"""`dpbench findings [results_dir=] [out=]`: what all tables and runs of a folder say together."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from dpbench.comparison.compare.claims import NOT_RUN, ON_AVERAGE
+from dpbench.comparison.compare.pairs import against
+from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
+from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
+from dpbench.comparison.dashboard.summarise import Summary
+from dpbench.comparison.dashboard.tables import places, typed_tables
+from dpbench.comparison.tables.claims.claim import OURS
+from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.counts import counted, tally
+from dpbench.comparison.tables.data import ClaimData, RowData, TableData
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, number, signed
+from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.verdict_words import FAILS, FORMS
+from dpbench.learning.metrics.worst_group import WORST_GROUP
+from dpbench.runs.config.names import method_name
+from dpbench.runs.config.search_path import options
+from dpbench.runs.records.collect import StoredRecord, collect, no_records
+from dpbench.system.errors import print_message
+from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.grouping import grouped
+from dpbench.system.validate import key_values, path_of
+
+DEFAULTS = {"results_dir": "results", "out": "results/findings.md"}
+
+EPSILONS = (1.0, 3.0, 8.0)
+
+FEATURES = "public features"
+KINDS = {"tabular data": "tables", "images": "images", FEATURES: FEATURES, "texts": "text"}
+"""The kinds of data as they are named here."""
+
+BY_WORST_GROUP = "accuracy of the worst group"
+"""What a table says of a search by the rule `best_worst_group`."""
+
+NO_EVIDENCE = "no evidence"
+
+INTRODUCTION = (
+    "A cell names the methods that are shown to be better than DP-SGD on some task, and worse on "
+    "none, beside a DP-SGD whose settings a search chose. A task counts if training without "
+    "privacy, or another method, is shown to be more than a margin ahead of DP-SGD there: "
+    "elsewhere nobody can win. Rules: docs/verdicts.md."
+)
+ON_METHODS = (
+    "Beside DP-SGD at one budget, on the tasks that count; and the claims of papers on the method."
+)
+ON_CLAIMS = (
+    "The claims of papers, without those of ours. Effect: in margins of the metric, positive where "
+    "it supports the claim, with its 95% interval (seeds). Tuning: the trials of the searches "
+    "behind the rows; none where a paper gives the settings. To decide: the seeds that would, in "
+    "four of five repetitions, if effect and spread are the true ones, and the hours of the "
+    "missing runs."
+)
+ON_PRINT = (
+    "Printed numbers at the paper's scale, each counted once; and how many of those reproduced "
+    "neither 0 nor the mean of their column would reproduce: only these say something."
+)
+
+
+def findings(arguments: Sequence[str]) -> str:
+    """Write the page; returns it as Markdown.
+
+    Raises UserError for an unknown argument, and for a folder without records.
+    """
+    values = key_values("findings", DEFAULTS, arguments)
+    folder = path_of("results_dir", values["results_dir"])
+    out = path_of("out", values["out"], "file")
+    check_replaceable(out)
+    tables, contests = typed_tables(folder), contests_of(folder)
+    text = page(tables, contests).markdown
+    write_atomically(out, text.encode(), setting="out")
+    print_message(f"written: {out}")
+    return text
+
+
+def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
+    """What tables and contests say together. tables: by the names of their files."""
+    private = [_as_chosen(one) for one in contests if one.budget and one.is_searched]
+    blocks: list[Block] = [
+        _answers(private),
+        INTRODUCTION,
+        _methods(tables, private),
+        ON_METHODS,
+        _claims(tables),
+        ON_CLAIMS,
+        _printed(tables),
+        ON_PRINT,
+    ]
+    return Page("Findings", blocks, "dpbench findings")
+
+
+def contests_of(folder: Path) -> list[Contest]:
+    """The contests of the runs of a folder; UserError where there is none."""
+    summary, unreadable = Summary(lambda config: "", places(folder)), []
+    for entry in collect(folder):
+        if isinstance(entry, StoredRecord):
+            summary.add(entry)
+        else:
+            unreadable.append(entry)
+    if not len(summary):
+        raise no_records(folder, unreadable)
+    return summary.contests
+
+
+def _answers(contests: Sequence[Contest]) -> Grid:
+    """What to use for a kind of data at a budget."""
+    at = {
+        (kind, epsilon): [one for one in of_kind if _is_at(one, epsilon)]
+        for kind, of_kind in grouped((_kind(one), one) for one in contests).items()
+        for epsilon in EPSILONS
+    }
+    rows = [
+        (name, *(_answer(at.get((kind, e), [])) for e in EPSILONS)) for kind, name in KINDS.items()
+    ]
+    return Grid("What to use", ("data", *(f"ε {e:g}" for e in EPSILONS)), tuple(rows))
+
+
+def _kind(contest: Contest) -> str:
+    shared = contest.candidates[0].group.first.shared
+    return FEATURES if "features.backbone" in shared else contest.kind
+
+
+def _as_chosen(contest: Contest) -> Contest:
+    """The contest by the metric that the settings of its baseline were chosen by."""
+    place = contest.baseline.choice.place if contest.baseline else None
+    by_worst = place is not None and place.row.chosen_by == BY_WORST_GROUP
+    return contest.by(WORST_GROUP) if by_worst else contest
+
+
+def _is_at(contest: Contest, epsilon: float) -> bool:
+    assert contest.budget
+    low, high = contest.budget.low, contest.budget.high
+    return max(high, epsilon) <= SAME_BUDGET * min(low, epsilon)
+
+
+def _answer(contests: Sequence[Contest]) -> str:
+    """`BAM (1 of 2 tasks)`; else that none is better than DP-SGD, or that nothing was to be won."""
+    contests = [one for one in contests if judged(one)]
+    if not contests:
+        return NO_EVIDENCE
+    open_ = [one for one in contests if not one.no_headroom]
+    if not open_:
+        return f"DP-SGD; nothing to win was shown on {counted(len(contests), 'task')}"
+    found = grouped(pair for one in open_ for pair in judged(one).items())
+    better = {
+        method: sum(j.verdict == BETTER for j in verdicts)
+        for method, verdicts in found.items()
+        if WORSE not in [j.verdict for j in verdicts]
+    }
+    winners = [
+        f"{method_name(method)} ({wins} of {counted(len(found[method]), 'task')})"
+        for method, wins in sorted(better.items(), key=lambda pair: -pair[1])
+        if wins
+    ]
+    tasks = counted(len(open_), "task")
+    none = f"DP-SGD; none of {counted(len(found), 'method')} is shown to be better on {tasks}"
+    return ", ".join(winners) or none
+
+
+def judged(contest: Contest) -> dict[str, Judged]:
+    """The verdicts on the methods of a contest beside its baseline."""
+    baseline, metric = contest.baseline, str(contest.metric)
+    if baseline is None or baseline.method not in contest.sides:
+        return {}
+    return against(contest.sides, baseline.method, metric, baseline.second_sides(metric))
+
+
+def _methods(tables: Mapping[str, TableData], contests: Iterable[Contest]) -> Grid:
+    """A line for each method: its verdicts beside the baseline, and those on claims about it."""
+    open_ = [one for one in contests if not one.no_headroom]
+    verdicts = grouped((m, j.verdict) for one in open_ for m, j in judged(one).items())
+    about = grouped((c.method, _word(c)) for _, c in _of_papers(tables))
+    lines = [
+        (
+            method_name(method),
+            *(str(Counter(verdicts.get(method, ()))[word]) for word in WORDS),
+            tally(about.get(method, ()), FORMS) or NO_VALUE,
+        )
+        for method in sorted({*verdicts, *about} & {*options("method")})
+    ]
+    return Grid("Methods", ("method", *WORDS, "claims"), tuple(lines))
+
+
+WORDS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+def _of_papers(tables: Mapping[str, TableData]) -> Iterator[tuple[TableData, ClaimData]]:
+    for table in tables.values():
+        yield from ((table, c) for c in table.claims if not c.source.startswith(OURS))
+
+
+def _word(claim: ClaimData) -> str:
+    """The verdict as it is counted, on average or not."""
+    return claim.verdict.removesuffix(ON_AVERAGE)
+
+
+def _claims(tables: Mapping[str, TableData]) -> Grid:
+    lines = [
+        (
+            f"{claim.source}, {table.name}",
+            claim.method or NO_VALUE,
+            claim.statement,
+            _effect(claim),
+            _headroom(claim),
+            _tuning(table, claim),
+            ": ".join(filter(None, (claim.verdict, claim.reason))),
+            _cost(table, claim),
+        )
+        for table, claim in sorted(_of_papers(tables), key=lambda pair: _place(pair[1]))
+    ]
+    head = ("source", "method", "claim", "effect", "headroom", "tuning", "verdict", "to decide")
+    return Grid("Claims of papers", head, tuple(lines))
+
+
+def _place(claim: ClaimData) -> tuple:
+    """What fails first, then in the order of the verdicts, what was not run last."""
+    order = [FAILS, *(word for word in FORMS if word != FAILS)]
+    return order.index(_word(claim)), claim.source
+
+
+def _effect(claim: ClaimData) -> str:
+    found = claim.effect
+    if found is None or found.mean is None:
+        return NO_VALUE
+    ends = (NO_VALUE if end is None else signed(end, 1) for end in (found.low, found.high))
+    return f"{signed(found.mean, 1)} [{', '.join(ends)}] ({found.n})"
+
+
+def _headroom(claim: ClaimData) -> str:
+    """`shown`, or in how many comparisons there was nothing to win."""
+    reasons = Counter(c.headroom for c in claim.comparisons if c.verdict != NOT_RUN)
+    without = {reason: n for reason, n in reasons.items() if reason}
+    if not reasons:
+        return NO_VALUE
+    total = reasons.total()
+    return ", ".join(f"{reason} ({n} of {total})" for reason, n in without.items()) or "shown"
+
+
+def _rows(table: TableData, claim: ClaimData) -> list[RowData]:
+    names = {
+        name
+        for c in claim.comparisons
+        for name in (row_name(c.condition, c.row), row_name(c.condition, c.than), c.than)
+    }
+    return [row for row in table.rows if row_name(row.condition, row.method) in names]
+
+
+def _tuning(table: TableData, claim: ClaimData) -> str:
+    rows = _rows(table, claim)
+    trials = {row.tuning.trials for row in rows if row.tuning.trials is not None}
+    flaws = Counter(row.tuning.flaw for row in rows if row.tuning.flaw)
+    told = [f"{' to '.join(map(str, sorted({min(trials), max(trials)})))} trials"] if trials else []
+    return "; ".join([*told, *(f"{n} {flaw}" for flaw, n in flaws.items())]) or NO_VALUE
+
+
+def _cost(table: TableData, claim: ClaimData) -> str:
+    """`14 seeds, 0.3 h`."""
+    if claim.seeds is None or claim.effect is None:
+        return NO_VALUE
+    missing = max(0, claim.seeds - claim.effect.n)
+    hours = missing * sum(row.seconds or 0.0 for row in _rows(table, claim)) / 3600
+    return f"{claim.seeds} seeds, {number(hours, None)} h"
+
+
+def _printed(tables: Mapping[str, TableData]) -> Grid:
+    counts = {name: table.printed for name, table in tables.items() if table.printed}
+    lines = [
+        (name, str(c.printed), str(c.reproduced), str(c.beyond_constants))
+        for name, c in counts.items()
+        if c.printed
+    ]
+    head = ("table", "printed", "reproduced", "beyond constants")
+    return Grid("Reproduced", head, tuple(lines))

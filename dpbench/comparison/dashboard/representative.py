@@ -1,0 +1,169 @@
+"""Chooses the setting that represents a method: the only one, by validation, by table, or best."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
+from dpbench.comparison.dashboard.run_row import Place, ReportedRun
+from dpbench.comparison.tables.counts import counted
+from dpbench.learning.metrics.registry import OFFERED, RANKED_BY, added_metrics, parse_name
+from dpbench.learning.metrics.students_t import Estimate, estimate
+from dpbench.learning.metrics.worst_group import WORST_GROUP, value_of
+from dpbench.runs.records.epsilon import NOT_PRIVATE
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ only in their seed; of several with the same seed, the first."""
+
+    runs: tuple[ReportedRun, ...]
+
+    @property
+    def first(self) -> ReportedRun:
+        return self.runs[0]
+
+    @property
+    def name(self) -> str:
+        return self.first.row["group"]
+
+    @property
+    def diverged(self) -> int:
+        return sum(run.row["status"] != "complete" for run in self.runs)
+
+    def by_seed(self, metric: str) -> dict[str, float]:
+        """The metric of each run that measured it, by seed."""
+        if metric == WORST_GROUP:
+            worst = {run.row["seed"]: value_of(run.metrics, metric) for run in self.runs}
+            return {seed: value for seed, value in worst.items() if not math.isnan(value)}
+        return {r.row["seed"]: r.metrics[metric] for r in self.runs if metric in r.metrics}
+
+    def mean(self, metric: str) -> Estimate | None:
+        """The metric's mean over seeds; None if a run diverged, or none has measured it."""
+        return None if self.diverged else estimate([*self.by_seed(metric).values()])
+
+    @cached_property
+    def epsilon(self) -> float | str:
+        """The epsilon by PLD, else by RDP, or the reason why there is none."""
+        axis = self.first.row["axis"]
+        return axis["rdp"] if axis["pld"] == "not computed" else axis["pld"]
+
+
+def groups_of(runs: Iterable[ReportedRun]) -> list[Group]:
+    """The groups of runs, each seed once."""
+    by_group: dict[str, dict[str, ReportedRun]] = {}
+    for run in runs:
+        by_group.setdefault(run.row["group"], {}).setdefault(run.row["seed"], run)
+    return [Group(tuple(by_seed.values())) for by_seed in by_group.values()]
+
+
+def ranked_by(groups: Sequence[Group], split: str = "test") -> str | None:
+    """The metric that ranks groups: the first of RANKED_BY that any has measured."""
+    measured = {name for group in groups for run in group.runs for name in run.metrics}
+    return next((f"{split}/{m}" for m in RANKED_BY if f"{split}/{m}" in measured), None)
+
+
+def offered() -> list[str]:
+    """The metrics of the test split that methods may be compared by, in their order."""
+    added = (name for name, metric in added_metrics().items() if metric.better)
+    return [f"test/{name}" for name in (*OFFERED, *added)]
+
+
+def sign_of(metric: str) -> int:
+    """1 if a larger value of the metric is better, else -1."""
+    known = parse_name(metric).metric
+    if known is None:
+        raise KeyError(metric)
+    return known.sign
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The group that represents a method, in words how it was chosen, and how its setting was.
+
+    on_test: whether it was chosen for its results on the test set, which makes its method look too
+    good. place: the row of a table that says how its setting was chosen, None without one.
+    """
+
+    group: Group
+    how: str
+    tuning: Tuning
+    on_test: bool = False
+    place: Place | None = None
+
+    @property
+    def is_honest(self) -> bool:
+        """Whether the method can be ranked by it: not what was chosen at another budget."""
+        return not self.on_test and self.tuning.flaw != ELSEWHERE
+
+
+def choose(
+    candidates: Sequence[Group], validated: Sequence[Group], shared: Mapping[str, int]
+) -> Choice:
+    """Choose among the groups of a method.
+
+    validated: those that evaluated a validation split. shared: how many methods each table has
+    among those that are compared.
+    """
+    settings = {group.first.setting for group in candidates}
+    tried = [group for group in validated if group.first.setting in settings]
+    trials = Tuning(len({group.first.setting for group in validated}))
+    placed = [(g, place) for g in candidates for place in g.first.places if not place.row.again]
+    if len(settings) == 1 and not placed:
+        all_tried = {group.first.setting for group in validated}
+        which = "of" if settings <= all_tried else "none of the"
+        told = f"only one tested, {which} {len(all_tried)} tried on validation"
+        how = "only setting" if all_tried <= settings else told
+        return Choice(_best(candidates, "test"), how, trials)
+    if tried:
+        setting = _best(tried, "validation").first.setting
+        chosen = [group for group in candidates if group.first.setting == setting]
+        how = _how(setting, tried, validated, len(settings))
+        return Choice(_best(chosen, "test"), how, trials)
+    if placed:
+        group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
+        return Choice(group, _of_table(place), place.row.tuning, place=place)
+    how = f"best of {len(candidates)} on the test set"
+    return Choice(_best(candidates, "test"), how, trials, on_test=True)
+
+
+def _order(group: Group, place: Place, shared: Mapping[str, int]) -> tuple:
+    """The first of the rows that a method has in tables: one without a flaw, which does not matter
+    for training without privacy; then one that a search chose; then of the table with the most
+    methods, the method's own row, with the fewest changes to its file."""
+    tuning, is_private = place.row.tuning, group.epsilon != NOT_PRIVATE
+    return (
+        [is_private and ("", AT_EDGE, ELSEWHERE).index(tuning.flaw), not tuning.trials],
+        [-shared[place.table], "-" in place.table, "_fig" in place.table, place.table],
+        [group.first.row["method"] != place.row.method, group.first.changes, place.row.method],
+    )
+
+
+def _of_table(place: Place) -> str:
+    """`frontier_table6, dpsgd: 64 trials, by accuracy of the worst group`."""
+    row = place.row
+    if row.tuning.trials is None:
+        return f"{place.table}, {row.method}"
+    told = f"{counted(row.tuning.trials, 'trial')}, by {row.chosen_by}"
+    return ", ".join(filter(None, (f"{place.table}, {row.method}: {told}", row.tuning.flaw)))
+
+
+def _how(
+    setting: str, tried: Sequence[Group], validated: Sequence[Group], number_tested: int
+) -> str:
+    """How a setting was chosen on validation. tried: of the validated ones, those also tested."""
+    both, all_tried = ({group.first.setting for group in groups} for groups in (tried, validated))
+    if _best(validated, "validation").first.setting != setting:
+        return f"best on validation of {len(both)} tested, of {len(all_tried)} tried"
+    if len(all_tried) == 1:
+        return f"only one tried on validation, of {number_tested} tested"
+    return f"best of {len(all_tried)} on validation"
+
+
+def _best(groups: Sequence[Group], split: str) -> Group:
+    """The group with the best mean; those without a mean come last."""
+    metric = ranked_by(groups, split)
+    means = [(group.mean(metric) if metric else None, group) for group in groups]
+    ranked = [(sign_of(str(metric)) * m.mean, -i, g) for i, (m, g) in enumerate(means) if m]
+    return max(ranked)[2] if ranked else groups[0]

@@ -1,0 +1,192 @@
+"""A run on the page: its row, and what the statistics need beside it."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dpbench.comparison.compare.side import GIVEN
+from dpbench.comparison.dashboard import privacy
+from dpbench.comparison.dashboard.facts import epsilon_texts, facts
+from dpbench.comparison.dashboard.values import delta_text
+from dpbench.comparison.tables.data import RowData
+from dpbench.runs.config.chosen_options import option_node
+from dpbench.runs.config.names import method_name, with_variant
+from dpbench.runs.config.settings import variant_of
+from dpbench.runs.records.collect import StoredRecord
+from dpbench.runs.records.data_name import data_name
+from dpbench.runs.records.epsilon import OF_ITS_SEARCH
+from dpbench.runs.records.record import CANARIES, OLDER_TERMS, Record
+from dpbench.runs.records.trial import is_trial
+
+SHOWN_NAMES = ("group", "series", "protocol")
+"""The names of runs by which the page groups them."""
+
+
+class Place(NamedTuple):
+    """A row of a table of the results folder, by the name of its files."""
+
+    table: str
+    row: RowData
+
+
+TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")
+"""The records of a table, whose name has a mark if it is not at the paper's scale."""
+
+
+def places_of(stored: StoredRecord) -> list[Place]:
+    """The place of a run in a table that says nothing of its rows, such as published runs."""
+    if not (match := TABLE.match(stored.source)):
+        return []
+    return [Place(match[1], RowData("", stored.record.config["choices"]["method"], "", [], GIVEN))]
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """A run and its row.
+
+    row: the page's JSON except the metrics; data set and model are None for an audit, which has
+    canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
+    settings, for any seed, split and budget. changes: the number of the method's settings that are
+    not those of its file. validated: whether a validation split was evaluated. source: the record's
+    file. delta, adjacency: of its epsilons. budget: the target epsilon or the noise multiplier.
+    intervals: those of metrics over the test examples. shared: the settings that compared runs must
+    share; places: the rows of tables that it is in.
+    """
+
+    row: dict
+    metrics: dict[str, float]
+    setting: str
+    changes: int
+    validated: bool
+    source: str
+    delta: float | None
+    adjacency: str
+    budget: str
+    intervals: dict[str, tuple[float, float]]
+    shared: Mapping[str, object]
+    places: Sequence[Place]
+
+
+def reported_run(
+    stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[Place]
+) -> ReportedRun:
+    """The run of a record.
+
+    names: its group, series, protocol, setting and budget, and its shared settings. command: the
+    one that reruns it, or why there is none. places: the rows of tables that it is in.
+    """
+    record, config = stored.record, stored.record.config
+    statement = privacy.statement(record.statement)
+    if is_trial(record):
+        statement["axis"] = dict.fromkeys(statement["axis"], OF_ITS_SEARCH)
+    return ReportedRun(
+        row=_row(stored, statement) | {key: names[key] for key in SHOWN_NAMES} | command,
+        metrics=record.measured,
+        setting=names["setting"],
+        changes=_changes(config),
+        validated=config.get("validation") is not None,
+        source=stored.source,
+        delta=statement["delta"],
+        adjacency=statement["adjacency"],
+        budget=names["budget"],
+        intervals=record.calibration.get("interval", {}),
+        shared=names["shared"],
+        places=places,
+    )
+
+
+def _changes(config: dict) -> int:
+    """The number of the method's settings that are not those of its file."""
+    own, default = config["method"], option_node("method", config["choices"]["method"]) or {}
+    return sum(value != default.get(name, value) for name, value in own.items())
+
+
+def _row(stored: StoredRecord, statement: dict) -> dict:
+    record, config = stored.record, stored.record.config
+    choices = config["choices"]
+    cost = _cost(record, statement["steps"] if record.status == "complete" else None)
+    on_canaries = choices["dataset"] == CANARIES
+    return {
+        "id": stored.digest,
+        **{name: None if on_canaries else choices[name] for name in ("dataset", "model")},
+        "method": with_variant(choices["method"], variant_of(config)),
+        "seed": str(record.seed),
+        "status": record.status,
+        "facet": _facet(config, statement["adjacency"]),
+        "axis": statement["axis"],
+        "epsilon": epsilon_texts(statement),
+        "guarantee": statement["guarantee"],
+        "delta": delta_text(statement["delta"]),
+        "audit": statement["audit"],
+        **cost,
+        "bins": _bins(record.calibration),
+        "losses": _losses(record.history.get("train/loss", [])),
+        "facts": facts(stored, statement, cost),
+    }
+
+
+def display_name(config: dict) -> str:
+    """The display name of a configuration's method and variant."""
+    return with_variant(method_name(config["choices"]["method"]), variant_of(config))
+
+
+def _facet(config: dict, adjacency: str) -> str:
+    """The name of the plot for a run: the runs of one plot have the same data and model, and their
+    epsilons are for the same adjacency."""
+    names = [data_name(config), config["choices"]["model"]]
+    if adjacency != OLDER_TERMS["adjacency"]:
+        names.append(adjacency)
+    return " · ".join(names)
+
+
+def _cost(record: Record, steps: float | None) -> dict:
+    """Milliseconds per step over the whole run, the machine, and the settings of execution."""
+    seconds = record.provenance.get("seconds")
+    has_time = isinstance(seconds, int | float) and math.isfinite(seconds)
+    provenance, batch = record.provenance, record.config.get("batch_size")
+    at_once = provenance.get("physical_batch_size", "?") or "all"
+    settings = {
+        "engine {}": provenance.get("engine"),
+        "{} examples of a batch at once": at_once,
+        "{}": provenance.get("precision", "float32"),
+        "{} thread(s)": provenance.get("threads"),
+        "diagnostics: {}": record.config["choices"].get("diagnostics", "none"),
+    }
+    return {
+        "ms": 1000 * float(seconds or 0) / steps if has_time and steps else None,
+        "device": f"{provenance.get('device')}, {provenance.get('threads', '?')} thread(s)",
+        "machine": f"{provenance.get('device')} · batches of {batch}",
+        "execution": tuple(
+            text.format("?" if value is None else value) for text, value in settings.items()
+        ),
+    }
+
+
+def _bins(calibration: dict) -> tuple[tuple[float, ...], ...] | None:
+    """Sums of examples, confidences and correct answers by bin, which add up over runs."""
+    if not calibration:
+        return None
+    columns = (calibration["bins"][name] for name in ("count", "confidence", "accuracy"))
+    return tuple(
+        (count, seven_digits(count * confidence), seven_digits(count * accuracy))
+        if count
+        else (0, 0, 0)
+        for count, confidence, accuracy in zip(*columns, strict=True)
+    )
+
+
+MAX_LOSSES = 100
+
+
+def _losses(losses: list[float]) -> tuple[int, tuple[float | None, ...]]:
+    """The training loss after every k-th epoch, to four digits, and k; null where not finite."""
+    every = max(1, math.ceil(len(losses) / MAX_LOSSES))
+    kept = losses[every - 1 :: every]
+    return every, tuple(float(f"{loss:.4g}") if math.isfinite(loss) else None for loss in kept)
+
+
+def seven_digits(value: float) -> float:
+    """The value rounded to seven digits, the precision of float32 and more than a plot shows."""
+    return float(f"{value:.7g}")

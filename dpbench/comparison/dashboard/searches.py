@@ -1,0 +1,147 @@
+"""The searches of a results folder as cards: the cloud of all trials, and what each has chosen."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpbench.comparison.dashboard.documents import Card, card
+from dpbench.comparison.dashboard.metrics import metric_entry
+from dpbench.comparison.dashboard.values import DASH, finite_number, with_unit
+from dpbench.comparison.tables.counts import counted
+from dpbench.runs.records.folder import SEARCH
+from dpbench.runs.records.reading import text_of
+from dpbench.system.files import files_in
+from dpbench.system.grouping import grouped
+
+FIRST, LAST = "trial", "n"
+"""The columns around those of the settings."""
+
+USUAL = "optimizer.lr"
+"""The setting on the axis where the methods of a card search it."""
+
+METHOD = "method"
+
+TITLE = re.compile(r"^# Search: (.+)$", re.MULTILINE)
+CHOSEN = re.compile(r"^Chosen: trial (\w+)\.", re.MULTILINE)
+
+
+Point = tuple[float, float, str]
+"""Where a trial is, and what it tried."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search of one method: its trials as lines of a CSV file, and the number of the chosen one,
+    which may be another method's."""
+
+    study: str
+    method: str
+    trials: Sequence[dict[str, str]]
+    settings: Sequence[str]
+    chosen: str | None
+
+
+def searches(folder: Path) -> list[Card]:
+    """A card for each table and task that was searched."""
+    files = files_in(folder / SEARCH, "*.csv")
+    groups = grouped((one.study, one) for file in files for one in _searches(file))
+    return [_card(study, group) for study, group in groups.items()]
+
+
+def _searches(path: Path) -> Iterator[Search]:
+    """The searches of a file, one for each method that it tries; none for a private one, which
+    shows no trials, and for a damaged file."""
+    page, text = text_of(path.with_suffix(".md")), text_of(path)
+    if not (isinstance(page, str) and isinstance(text, str)):
+        return
+    title, chosen = TITLE.search(page), CHOSEN.search(page)
+    lines = [*csv.DictReader(io.StringIO(text))]
+    head = [*lines[0]] if lines else []
+    if not title or head[:1] != [FIRST] or LAST not in head:
+        return
+    settings = head[1 : head.index(LAST)]
+    task, _, method = (title[1], "", "") if METHOD in settings else title[1].rpartition(", ")
+    for name, trials in grouped((line.get(METHOD, method), line) for line in lines).items():
+        arm, study = _names(path.stem, task, name)
+        others = [setting for setting in settings if setting != METHOD]
+        yield Search(study, arm, trials, others, chosen and chosen[1])
+
+
+def _names(file: str, task: str, method: str) -> tuple[str, str]:
+    """The names of a search and of its study, by what its file and the page's title say."""
+    table, *parts = file.split("-")
+    arm = next((part for part in parts if part.startswith(method)), method)
+    marks = [part for part in parts if part not in (*task.split(", "), arm)]
+    return ", ".join([arm, *marks]), f"{table}: {task}"
+
+
+def _card(study: str, group: Sequence[Search]) -> Card:
+    metric = _metric(group[0])
+    entry = metric_entry(metric)
+    axis = _axis(group)
+    rows = [[one.method, str(len(one.trials)), *_best(one, metric)] for one in group]
+    count = sum(len(one.trials) for one in group)
+    return card(
+        f"{study}, {counted(count, 'trial')}",
+        cloud=_cloud(group, axis, metric) if axis else None,
+        head=["method", "trials", "chosen on validation", entry["label"]],
+        rows=rows,
+    )
+
+
+def _best(search: Search, metric: str) -> tuple[str, str]:
+    """The settings of the chosen trial, and its metric."""
+    chosen = next((one for one in search.trials if one[FIRST] == search.chosen), None)
+    if chosen is None:
+        return DASH, DASH
+    percent = metric_entry(metric)["percent"]
+    said = _settings(search, chosen) or f"trial {search.chosen}"
+    return said, with_unit(finite_number(chosen.get(metric, "")), percent)
+
+
+def _metric(search: Search) -> str:
+    """The metric of the validation split that is drawn: accuracy where there is one."""
+    names = [name for name in search.trials[0] if re.fullmatch(r"validation/\w+", name)]
+    return min(names, key=lambda name: (name != "validation/accuracy", names.index(name)))
+
+
+def _axis(group: Sequence[Search]) -> str | None:
+    """The setting that most of the methods search, of several the usual one."""
+    counts = Counter(
+        name
+        for one in group
+        for name in one.settings
+        if all(finite_number(trial.get(name, "")) is not None for trial in one.trials)
+    )
+    return max(counts, key=lambda name: (counts[name], name == USUAL), default=None)
+
+
+def _cloud(group: Sequence[Search], axis: str, metric: str) -> dict:
+    """The points of all trials that have the setting and a finite metric, by method."""
+    entry = metric_entry(metric)
+    factor = 100 if entry["percent"] else 1
+    clouds = {one.method: [*_points(one, axis, metric, factor)] for one in group}
+    values = [x for points in clouds.values() for x, _, _ in points]
+    log = bool(values) and 0 < 8 * min(values) < max(values)
+    y = f"{entry['label']}, %" if entry["percent"] else entry["label"]
+    series = [
+        {"method": name, "text": name, "points": points}
+        for name, points in clouds.items()
+        if points
+    ]
+    return {"x": axis, "y": y, "log": log, "series": series}
+
+
+def _points(search: Search, axis: str, metric: str, factor: int) -> Iterator[Point]:
+    for trial in search.trials:
+        x, y = (finite_number(trial.get(name, "")) for name in (axis, metric))
+        if x is not None and y is not None:
+            yield x, factor * y, f"trial {trial[FIRST]}: {_settings(search, trial)}"
+
+
+def _settings(search: Search, trial: dict[str, str]) -> str:
+    return ", ".join(f"{name.partition('.')[2] or name} {trial[name]}" for name in search.settings)

@@ -1,0 +1,200 @@
+"""From records to the data of the page: one row per run, with the group and series of the run."""
+
+import json
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+from dpbench.comparison.compare.side import shared_settings
+from dpbench.comparison.dashboard import controls, metrics, privacy
+from dpbench.comparison.dashboard.across import across, studies
+from dpbench.comparison.dashboard.across_view import across_view
+from dpbench.comparison.dashboard.board_view import board_view
+from dpbench.comparison.dashboard.boards import board
+from dpbench.comparison.dashboard.contests import Contest, contests
+from dpbench.comparison.dashboard.differing_settings import differences
+from dpbench.comparison.dashboard.documents import NOTHING, Published
+from dpbench.comparison.dashboard.run_row import (
+    Place,
+    ReportedRun,
+    display_name,
+    places_of,
+    reported_run,
+    seven_digits,
+)
+from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
+from dpbench.comparison.dashboard.table_view import reproduced, table_view
+from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.latex import ESCAPES
+from dpbench.learning.metrics.students_t import quantiles
+from dpbench.runs.records.collect import StoredRecord
+from dpbench.runs.records.identity import group_of, protocol_of, series_of, setting_of
+from dpbench.runs.records.reading import Unreadable
+from dpbench.system.errors import UserError
+
+
+class Summary:
+    """The data of the page except for the texts of the records.
+
+    Records are added one by one and not stored, as there may be more than fit into memory.
+    command: see `CommandBuilder`. places: the rows of tables by the digest of a run.
+    """
+
+    def __init__(
+        self,
+        command: Callable[[dict], str],
+        places: Mapping[str, Sequence[Place]] = MappingProxyType({}),
+    ):
+        self._command = command
+        self._places = places
+        self._runs: list[ReportedRun] = []
+        self._names: dict[str, dict[str, Any]] = {}
+        self._methods: dict[str, str] = {}
+        # By facet and method: one configuration of each series.
+        self._series: dict[tuple, dict[str, dict]] = defaultdict(dict)
+        self._groups: dict[str, dict] = {}  # one configuration of each group
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def add(self, stored: StoredRecord) -> None:
+        """Add the run of a record."""
+        config = stored.record.config
+        places = self._places.get(stored.digest) or places_of(stored)
+        command = _command(config, self._command)
+        run = reported_run(stored, self._names_of(config), command, places)
+        facet, method = run.row["facet"], run.row["method"]
+        self._series[facet, method].setdefault(run.row["series"], config)
+        self._groups.setdefault(run.row["group"], config)
+        if method not in self._methods:
+            self._methods[method] = display_name(config)
+        self._runs.append(run)
+
+    def _names_of(self, config: dict) -> dict[str, Any]:
+        """The names of a run; cached, since they are the same for all seeds."""
+        key = json.dumps({**config, "seed": None}, sort_keys=True)
+        if key not in self._names:
+            self._names[key] = {
+                "group": group_of(config),
+                "series": series_of(config),
+                "setting": setting_of(config),
+                "protocol": protocol_of(config),
+                "budget": json.dumps(config.get("privacy"), sort_keys=True),
+                "shared": shared_settings(config),
+            }
+        return self._names[key]
+
+    def data(
+        self, tables: list[dict], unreadable: Sequence[Unreadable], published: Published = NOTHING
+    ) -> dict:
+        """The data as plain JSON without NaN; to be called once, after the last record."""
+        best = self._best()
+        names = metrics.sorted_names({name for run in self._runs for name in run.metrics})
+        rows = sorted(self._rows(names, best), key=_sort_key)
+        entries = [metrics.metric_entry(name) for name in names]
+        swept = swept_settings(self._series)
+        others = sorted(published.methods - self._methods.keys())
+        boards = [*self._boards()]
+        longest = max(Counter(row["series"] for row in rows).values())
+        return {
+            "t": [seven_digits(t) for t in quantiles(max(1, longest - 1))],
+            "lead": self._lead(tables, unreadable),
+            "metrics": entries,
+            "accountants": privacy.SHOWN,
+            "reasons": controls.REASONS,
+            "methods": self._methods | dict(zip(others, others, strict=True)),
+            "looks": controls.page_looks([*self._methods, *others]),
+            "choices": controls.choices(entries, swept) | controls.of_boards(boards),
+            "filters": [
+                *controls.filters(rows, self._methods, swept),
+                controls.colours(self._methods),
+            ],
+            "settings": all_settings(self._groups),
+            "latex": ESCAPES,
+            "boards": boards,
+            "rows": rows,
+            "cards": published.cards({t["name"]: table_view(t, self._methods) for t in tables}),
+            "audits": published.audited,
+            "unreadable": [[entry.source, entry.reason] for entry in unreadable],
+        }
+
+    def _boards(self) -> Iterator[dict]:
+        """Methods over several tasks, then on each, by each metric."""
+        for study in studies(self.contests):
+            yield across_view(across(study), self._methods)
+        for one in self.contests:
+            for contest in map(one.by, one.metrics) if one.metrics else [one]:
+                yield board_view(board(contest), self._methods)
+
+    def _best(self) -> set[str]:
+        """The names of all groups with the setting of a method on one of the boards."""
+        return {g.name for one in self.contests for c in one.candidates for g in c.alike}
+
+    @cached_property
+    def contests(self) -> list[Contest]:
+        """The contests of all runs; to be asked for after the last record."""
+        return contests(self._runs)
+
+    def _lead(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> list[str]:
+        """What the page has, as counts."""
+        datasets = {run.row["dataset"] for run in self._runs} - {None}
+        methods = {run.row["method"] for run in self._runs}
+        done, judged = reproduced(tables)
+        return [
+            counted(len(self._runs), "run"),
+            counted(len(datasets), "data set"),
+            counted(len(methods), "method"),
+            *([f"{done} of {judged} published numbers reproduced"] if judged else []),
+            *([f"{counted(len(unreadable), 'file')} left out"] if unreadable else []),
+        ]
+
+    def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:
+        """The rows with their metrics, and the settings in which series of one method differ."""
+        described = self._described()
+        represented = {
+            (run.row["facet"], run.row["method"]) for run in self._runs if run.row["group"] in best
+        }
+        for run in self._runs:
+            row, key = run.row, (run.row["facet"], run.row["method"])
+            settings = described[(*key, row["series"])]
+            yield {
+                **row,
+                "metrics": [_metric(run.metrics.get(name)) for name in names],
+                "settings": settings,
+                "name": " · ".join(filter(None, (self._methods[row["method"]], settings))),
+                "best": row["group"] in best or key not in represented,
+            }
+
+    def _described(self) -> dict[tuple, str]:
+        return {
+            (*key, name): text
+            for key, series in self._series.items()
+            for name, text in zip(series, differences([*series.values()]), strict=True)
+        }
+
+
+def _metric(value: float | None) -> float | str | None:
+    """The metric as the page's JSON, which has no number for what is not finite."""
+    if value is None:
+        return None
+    return seven_digits(value) if math.isfinite(value) else "NaN"
+
+
+def _sort_key(row: dict) -> tuple:
+    """By facet, method and settings, then by budget, runs without one last."""
+    epsilon = row["axis"]["pld"]
+    budget = (1, 0.0) if isinstance(epsilon, str) else (0, epsilon)
+    names = (row[name] for name in ("facet", "method", "settings"))
+    seed = row["seed"]  # published records have none
+    return *names, budget, row["group"], int(seed) if seed.isdigit() else -1
+
+
+def _command(config: dict, command: Callable[[dict], str]) -> dict[str, str | None]:
+    """The command that reruns a record, or why there is none."""
+    try:
+        return {"command": command(config), "no_command": None}
+    except UserError as reason:
+        return {"command": None, "no_command": str(reason)}

@@ -1,0 +1,75 @@
+"""`dpbench track tracker=NAME [KEY=VALUE ...]`: finished records, sent to trackers afterwards."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dpbench.comparison.dashboard.command import report_of
+from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import Grid
+from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.sweep.cells import filter_records
+from dpbench.runs.config.settings import is_scientific, key_of
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.collect import StoredRecord, collect, readable_records
+from dpbench.runs.records.frames import frame
+from dpbench.runs.records.record import Record
+from dpbench.runs.records.sweep_list import sweeps_of
+from dpbench.runs.records.trackers import run_info
+from dpbench.runs.training.tracking import Tracking, log_table
+from dpbench.system.errors import UserError
+from dpbench.system.progress import counting
+
+COMPARISON = "comparison"
+"""The name at the trackers of what compares the records."""
+
+
+def track(arguments: list[str]) -> str:
+    """Log the records of a results folder as their runs would have; returns a sentence on how many.
+
+    What compares them follows as one table: a row for each, and the page of `dpbench report`.
+    Scientific settings among the arguments select records, as in `dpbench table`. What a tracker
+    has of a run is not logged again, unless again=true. Raises UserError without a tracker, without
+    a record, and for a setting or value of none.
+    """
+    config = run_config([a for a in arguments if not is_scientific(a)])
+    if not (trackers := config.trackers):
+        raise UserError(
+            "track needs a tracker: set tracker=wandb, in another mode than disabled, or another "
+            "of `dpbench list tracker`."
+        )
+    filters = {key_of(a): a.partition("=")[2] for a in arguments if is_scientific(a)}
+    records = filter_records(readable_records(config.results), filters)
+    logged, failed, repeat = 0, 0, config["again"] is True
+    with counting("records", len(records)) as count:
+        for record in records:
+            sweeps = sweeps_of(config.results, record.digest)
+            info = run_info(record.config, config.tracking, sweeps=sweeps)
+            missing = {
+                name: tracker
+                for name, tracker in trackers.items()
+                if repeat or not tracker.has(info)
+            }
+            if missing:
+                succeeded = Tracking(missing, info).finish(record, pictures=False)
+                logged, failed = logged + succeeded, failed + (not succeeded)
+            count()
+    if logged:
+        log_table(trackers, COMPARISON, _comparison(config.results, records), config.tracking)
+    before = len(records) - logged - failed
+    said = f"{counted(logged, 'run')} logged"
+    if failed:
+        said = f"{said}, and {failed} not or in part, as a tracker failed"
+    return f"{said}, and {before} before, which again=true repeats." if before else f"{said}."
+
+
+def _comparison(folder: Path, records: Sequence[Record]) -> Mapping[str, bytes]:
+    """The files that compare records of a folder, by suffix."""
+    rows = frame(records)
+    wanted = {record.digest for record in records}
+    stored = [e for e in collect(folder) if isinstance(e, StoredRecord) and e.digest in wanted]
+    cells = tuple(tuple(map(str, row)) for row in rows.itertuples(index=False))
+    return {
+        "csv": rows.to_csv(index=False).encode(),
+        "md": Page("", [Grid("", (*rows.columns,), cells)]).markdown.encode(),
+        "html": report_of(stored).encode(),
+    }

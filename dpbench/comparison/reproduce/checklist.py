@@ -1,0 +1,137 @@
+"""`dpbench checklist TABLE|FOLDER`: what a reviewer asks of a comparison, answered from records.
+
+The questions are those of Bao and Bindschaedler, R+R: Towards Reliable and Generalizable
+Differentially Private Machine Learning, ACSAC 2024.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from dpbench.comparison.reproduce.evidence import (
+    Evidence,
+    Search,
+    evidence_of_folder,
+    evidence_of_records,
+    evidence_of_table,
+)
+from dpbench.comparison.reproduce.review import FEW_SEEDS, Review, compared, has_metric
+from dpbench.comparison.reproduce.target import Target
+from dpbench.comparison.tables.grid import Grid
+from dpbench.comparison.tables.latex import tabular
+from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.sweep.page import metric_label
+from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.worst_group import WORST_GROUP
+from dpbench.runs.config.names import method_name
+from dpbench.runs.config.search_path import options
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError, nearest, print_message
+from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.grouping import grouped
+from dpbench.system.validate import key_values, path_of
+
+DEFAULTS = {
+    **{"method": "", "baseline": "", "metric": "test/accuracy"},
+    **{"results_dir": "results", "out": "checklist"},
+}
+SUFFIXES = (".md", ".csv", ".tex")
+HEAD = (
+    *("method", "data sets", "architectures", "budgets", "seeds"),
+    *("better than {}", "Cohen's d", "search in epsilon", "ablation", "combined", "commit"),
+)
+RULES = (
+    "Yes and no, with what the answer is counted from. Data sets, architectures and budgets: those "
+    "with runs of the method and of the baseline; one is not several. Seeds: the fewest that a "
+    f"condition has of both; below {FEW_SEEDS} is no. Better: the conditions by verdict on "
+    "{metric} (margin {margin}; docs/verdicts.md), corrected for the methods under each; yes if it "
+    "is better in some and worse in none. Cohen's d: the median over conditions of the "
+    "mean difference over "
+    "the pooled standard deviation, positive where the method is better. Conditions without this "
+    "metric are not compared. Search in epsilon: whether a private search "
+    "chose the settings; with the number of trials in the folder. Ablation: whether there is a run "
+    "of the baseline that differs by its method alone. Combined: the combinations with "
+    "augmentation, normalisation, features, schedule and temperature. Commit: whether all runs "
+    "name the commit of their code, without changes to it."
+)
+
+
+def checklist(arguments: Sequence[str]) -> str:
+    """Write OUT.md, OUT.csv and OUT.tex of the methods of a table or folder; returns the Markdown.
+
+    Raises UserError without a table or folder that has records, and for an unknown method.
+    """
+    name, *rest = arguments or [""]
+    if not name or "=" in name:
+        raise UserError("checklist needs a table or a folder first: dpbench checklist results.")
+    given = key_values("checklist", DEFAULTS, rest)
+    out = path_of("out", given["out"], "file")
+    is_table = name.partition("-")[0] in options("table")
+    folder = Path(given["results_dir"] if is_table else name)
+    found = evidence_of_table(name, folder) if is_table else evidence_of_folder(folder)
+    found = found._replace(baseline=given["baseline"] or found.baseline)
+    records = [entry.record for entry in found.entries]
+    _check_metric(name, given["metric"], records)
+    grid = _grid(name, found, given)
+    if not grid.rows:
+        raise UserError(f"{name} has runs of {found.baseline} alone: add those of a method.")
+    texts = (
+        Page(f"Checklist: {name}", [grid, _rules(given["metric"], records)]).markdown,
+        grid.csv,
+        tabular(f"Checklist: {name}", grid) + "\n",
+    )
+    for suffix, text in zip(SUFFIXES, texts, strict=True):
+        path = out.with_name(out.name + suffix)
+        check_replaceable(path)
+        write_atomically(path, text.encode(), setting="out")
+    print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
+    return texts[0]
+
+
+def _check_metric(name: str, metric: str, records: Iterable[Record]) -> None:
+    """UserError for a metric that no run has, such as the accuracy of a regression."""
+    measured = {key for record in records for key in record.measured}
+    if records and not any(has_metric(record, metric) for record in records):
+        raise UserError(f"no run in {name} has the metric {metric}: {nearest(metric, measured)}")
+
+
+def _rules(metric: str, records: Iterable[Record]) -> str:
+    """The rules in words, with the metric that methods are compared by and its margin."""
+    return RULES.format(metric=metric_label(metric, records), margin=parse_name(metric).margin)
+
+
+def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """A line for each method but the baseline and rows that are it after another search, or for the
+    one that is asked for."""
+    sides = grouped((entry.method, entry) for entry in found.entries)
+    for key, method in {"baseline": found.baseline, "method": given["method"]}.items():
+        if method and method not in sides:
+            known = nearest(method, sides)
+            raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
+    by_method, second = compared(found, given["metric"]), found.again.get(found.baseline)
+    for method in [given["method"]] if given["method"] else sides:
+        if method not in (found.baseline, second):
+            search = found.searches.get(method, Search(0, False))
+            ours, others = sides[method], sides.get(found.baseline, [])
+            review = Review(ours, others, by_method.get(method, {}), given["metric"], search)
+            yield method_name(method), *review.answers()
+
+
+def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
+    """The checklist at the foot of a table's page; by the accuracy of the worst group if all claims
+    are on it; none where nothing is compared with the table's baseline."""
+    columns = {column.name: column.metric for column in target.edition.columns}
+    claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
+    given = DEFAULTS | ({"metric": WORST_GROUP} if claimed == {WORST_GROUP} else {})
+    if not all(has_metric(record, given["metric"]) for record in records):
+        return ()
+    found = evidence_of_records(target, records, Path(target.config["results_dir"]))
+    if found.baseline not in {entry.method for entry in found.entries}:
+        return ()
+    by = f", by {metric_label(given['metric'], records)}" if given != DEFAULTS else ""
+    grid = _grid(f"Checklist{by}: docs/verdicts.md#what-a-reviewer-asks", found, given)
+    return (grid,) if grid.rows else ()
+
+
+def _grid(heading: str, found: Evidence, given: Mapping[str, str]) -> Grid:
+    head = tuple(text.format(method_name(found.baseline)) for text in HEAD)
+    return Grid(heading, head, tuple(_lines(heading, found, given)))

@@ -1,0 +1,87 @@
+"""`dpbench reproduce TABLE`: executes the missing runs of a paper's table, then renders it."""
+
+from collections.abc import Mapping
+
+from dpbench.comparison.reproduce.figure import check_figure
+from dpbench.comparison.reproduce.power import power_page
+from dpbench.comparison.reproduce.render import for_paper, render
+from dpbench.comparison.reproduce.target import Target, target_of
+from dpbench.comparison.reproduce.target_runs import execute, not_run, plan_runs
+from dpbench.runs.config.buildable import function
+from dpbench.runs.config.settings import split_settings
+from dpbench.runs.records.code import is_stale
+from dpbench.runs.records.folder import TABLES
+from dpbench.runs.training.tracking import log_table
+from dpbench.system.errors import UserError, print_message
+from dpbench.system.files import check_writable, write_atomically
+from dpbench.system.validate import fraction, one_of, spelled_number
+
+POWER, LAYOUT, COLUMNS = "power", "layout", "columns"
+OWN = (POWER, LAYOUT, COLUMNS)
+"""Settings of the command itself."""
+
+PAPER = "paper"
+"""The layout of one table as a paper prints it."""
+
+
+def reproduce(name: str, overrides: list[str]) -> str:
+    """Execute the missing runs, write `results/tables/NAME.*`, and return the table as Markdown.
+
+    At another scale, or with changed settings, NAME has a suffix. With `power=P` nothing is
+    executed or written: see `power_page`. With `layout=paper` also writes NAME.paper.*, and returns
+    that table.
+    """
+    own, others = split_settings("reproduce", dict.fromkeys(OWN, ""), overrides)
+    target = target_of(name, others)
+    paper = _is_for_paper(target, own)
+    if own[POWER]:
+        return power_page(target, fraction(POWER, spelled_number(own[POWER])))
+    if (compute := target.table.compute) is not None:
+        return _compute(target, compute)
+    if target.table.figure:
+        check_figure(target.table)
+    else:
+        _ = target.edition  # refuses an invalid table before its runs
+    runs = plan_runs(target)
+    check_writable(target.config.results / TABLES)
+    records, unavailable = execute(runs)
+    if stale := sum(map(is_stale, records)):
+        print_message(
+            f"{stale} of {len(records)} records were produced by a different version of the code; "
+            "rerun them with again=stale."
+        )
+    missing = not_run(runs, unavailable)
+    files = render(target, records, missing)
+    if paper:
+        columns = [column for column in own[COLUMNS].split(",") if column]
+        files |= for_paper(target, records, missing, columns)
+    _write(target, files)
+    log_table(target.config.trackers, target.stem, files, target.config.tracking)
+    return files["paper.md" if paper else "md"].decode()
+
+
+def _is_for_paper(target: Target, own: Mapping[str, str]) -> bool:
+    """Whether the table is to be laid out for a paper; UserError where there is none to lay out."""
+    if own[LAYOUT]:
+        one_of(LAYOUT, own[LAYOUT], [PAPER])
+    elif own[COLUMNS]:
+        raise UserError(f"columns={own[COLUMNS]} needs layout=paper.")
+    if own[LAYOUT] and not target.table.columns:
+        raise UserError(f"{target.name} is no table of runs, so it has no layout=paper.")
+    return bool(own[LAYOUT])
+
+
+def _compute(target: Target, node: dict) -> str:
+    """A table that needs no private training, computed by the function that its YAML names."""
+    compute = function("table", node)
+    check_writable(target.config.results / TABLES)
+    files = compute(target)
+    _write(target, files)
+    return files["md"].decode()
+
+
+def _write(target: Target, files: Mapping[str, bytes]) -> None:
+    stem = target.config.results / TABLES / target.stem
+    for suffix, content in files.items():
+        write_atomically(stem.with_name(f"{stem.name}.{suffix}"), content)
+    print_message(f"written: {stem}.{{{','.join(files)}}}")

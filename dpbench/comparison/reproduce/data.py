@@ -1,0 +1,85 @@
+"""Writes a table or figure as data: the values of `tables.data`, from runs and verdicts."""
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import json
+
+from dpbench.comparison.compare.claims import Ruling
+from dpbench.comparison.compare.side import GIVEN
+from dpbench.comparison.compare.verdict import UNDECIDED
+from dpbench.comparison.reproduce.target import Target
+from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
+from dpbench.comparison.tables.constants import Reproduced
+from dpbench.comparison.tables.data import ClaimData, ComparisonData, Interval, RowData, TableData
+from dpbench.comparison.tables.runs import Row
+from dpbench.learning.metrics.paired_t import POWER, PairedTest
+from dpbench.runs.records.record import Record
+
+
+def table_json(
+    target: Target,
+    records: Iterable[Record],
+    rows: Iterable[Row],
+    judged: Sequence[JudgedClaim],
+    printed: Reproduced | None = None,
+) -> bytes:
+    """The file of a table: the same runs give the same bytes."""
+    seconds = {record.digest: record.provenance.get("seconds") for record in records}
+    data = TableData(
+        target.name,
+        target.title,
+        target.scale_label,
+        printed,
+        [_row(target, row, seconds) for row in rows if len(row.runs)],
+        [_claim(one) for one in judged],
+    )
+    return json.format(json.encode(data), indent=1) + b"\n"
+
+
+def _row(target: Target, row: Row, seconds: Mapping[str, float | None]) -> RowData:
+    digests = sorted(row.runs["digest"])
+    taken = [found for digest in digests if (found := seconds[digest]) is not None]
+    again = {second: first for first, second in target.table.again.items()}
+    tuning = target.tuning.get(row.name, GIVEN)
+    return RowData(
+        *(row.condition, row.method, row.variant),
+        *(digests, tuning, _number(statistics.fmean(taken)) if taken else None),
+        again.get(row.method, ""),
+        target.table.chosen_by if tuning.trials else "",
+    )
+
+
+def _claim(judged: JudgedClaim) -> ClaimData:
+    claim, ruling = judged.claim, judged.ruling
+    effect = _interval(ruling.effect) if ruling.effect else None
+    comparisons = [_comparison(c) for c in judged.comparisons]
+    return ClaimData(
+        *(claim.name, claim.statement, claim.source, claim.method, claim.regime, claim.read),
+        *(ruling.verdict, ruling.reason, effect, _seeds(ruling), comparisons),
+    )
+
+
+def _seeds(ruling: Ruling) -> int | None:
+    if ruling.word != UNDECIDED or ruling.reason or ruling.effect is None:
+        return None
+    return ruling.effect.seeds_needed(POWER)
+
+
+def _comparison(c: Comparison) -> ComparisonData:
+    return ComparisonData(
+        *(c.condition, c.row, str(c.than), c.quantity.name),
+        *(_interval(c.test) if c.gaps else None, _number(c.margin), c.verdict, c.reason),
+        c.found.no_headroom if c.found else "",
+    )
+
+
+def _interval(test: PairedTest) -> Interval:
+    low, high = test.interval()
+    return Interval(_number(test.mean), _number(low), _number(high), test.n)
+
+
+def _number(value: float) -> float | None:
+    """Six significant digits, as sums depend on the order of records; None if it is not finite."""
+    return float(f"{round(value, 9) + 0.0:.6g}") if math.isfinite(value) else None

@@ -1,0 +1,181 @@
+"""Draws the figure of a target by its kind, and tabulates the numbers in it."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from dpbench.comparison.reproduce.target import Target
+from dpbench.comparison.tables.edition import PAPER_SCALE
+from dpbench.comparison.tables.figures.bands import band_grid, bands
+from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
+from dpbench.comparison.tables.figures.lines import LineFigure, NamedRecord, draw_lines, line_points
+from dpbench.comparison.tables.figures.scatter import (
+    ScatterFigure,
+    draw_scatter,
+    scatter_grid,
+    scatter_points,
+)
+from dpbench.comparison.tables.grid import Grid
+from dpbench.runs.config.buildable import TARGET, check
+from dpbench.runs.config.names import method_name
+from dpbench.runs.config.table_file import Drawing, Heat, Histogram, Lines, Scatter, TableFile
+from dpbench.runs.config.tuned import trials_of
+from dpbench.runs.figures.reliability import (
+    HISTOGRAMS,
+    draw_histograms,
+    draw_reliability,
+    histogram_points,
+    reliability_points,
+)
+from dpbench.runs.records.divergence import DIVERGED, nonfinite_gradients, note
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
+from dpbench.system.validate import one_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, the data drawn in it, and the grids for its page."""
+
+    figure: "Figure"
+    numbers: pd.DataFrame
+    grids: tuple[Grid, ...] = ()
+
+
+def picture(target: Target, records: list[Record]) -> Picture:
+    """The figure of a target, of the kind in its file."""
+    figure = target.table.figure
+    match figure:
+        case Lines():
+            return _lines(target, figure, records)
+        case Heat():
+            return _heat(target, figure, records)
+        case Scatter():
+            return _scatter(target, figure, records)
+        case Histogram():
+            return _histogram(target, figure.variable, records)
+    data = reliability_points(_runs(target, records))
+    return Picture(draw_reliability(data, _title(target)), data)
+
+
+def check_figure(table: TableFile) -> None:
+    """UserError, before any run, for a figure that cannot be drawn."""
+    figure = table.figure
+    if isinstance(figure, Drawing):
+        check("table", {TARGET: figure.target})
+    if isinstance(figure, Lines | Heat) and not figure.panels:
+        raise UserError("table.figure.panels is empty: there is nothing to draw.")
+    if isinstance(figure, Heat):
+        varied = {key for block in table.conditions for key in block}
+        one_of("table.figure.x", figure.x, varied)
+        one_of("table.figure.y", figure.y, varied)
+    if len(table.groups) != len(table.group_numbers):
+        raise UserError("table.groups and table.group_numbers must have the same length.")
+
+
+def remarks(target: Target, records: Iterable[Record]) -> list[str]:
+    """Sentences on runs that diverged, whose curves end early, and on non-finite gradients."""
+    runs = [(target.row_of(record.config), record.config["seed"], record) for record in records]
+    diverged = grouped((row, seed) for row, seed, run in runs if run.status == DIVERGED)
+    counts = grouped((row, (seed, nonfinite_gradients(run))) for row, seed, run in runs)
+    return [
+        *(
+            f"{row} diverged with seed {', '.join(map(str, sorted(seeds)))}."
+            for row, seeds in sorted(diverged.items())
+        ),
+        *filter(None, (note(row, by_seed) for row, by_seed in sorted(counts.items()))),
+    ]
+
+
+def _lines(target: Target, figure: Lines, records: list[Record]) -> Picture:
+    spec = LineFigure(
+        name=target.name,
+        title=_title(target),
+        file=figure,
+        arms=_labels(target, names=not figure.labels),
+        conditions=tuple(target.labels),
+        groups=target.table.numbers_of_groups,
+    )
+    # A group has no number at a step whose batch has none of its examples.
+    by_group = figure.columns == "method"
+    data = bands(line_points(spec, _named(target, records)), skip_nan=by_group)
+    return Picture(draw_lines(spec, data), data, (band_grid(data, spec.x_label),))
+
+
+def _heat(target: Target, figure: Heat, records: list[Record]) -> Picture:
+    data = heat_points(records, figure)
+    return Picture(draw_heat(data, _title(target), figure), data, heat_grids(data, figure))
+
+
+def _scatter(target: Target, figure: Scatter, records: list[Record]) -> Picture:
+    spec = ScatterFigure(
+        title=_title(target),
+        x=figure.x,
+        y=figure.y,
+        arms=_labels(target, names=True),
+        baseline=target.table.baseline,
+        columns=tuple(target.labels),
+    )
+    data = scatter_points(spec, _named(target, records), _trials(target, figure))
+    return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
+
+
+def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
+    """The figure's metrics, on validation examples, of the trials behind each of its rows."""
+    names = [f"validation/{metric.partition('/')[2]}" for metric in (figure.x, figure.y)]
+    points = [
+        (*cell, *(float(trial[name]) for name in names))
+        for cell, search in target.searches.items()
+        for trial in trials_of(search)
+        if not trial.get("failed") and all(trial.get(name) for name in names)
+    ]
+    return pd.DataFrame(points, columns=["condition", "arm", "x", "y"])
+
+
+def _named(target: Target, records: list[Record]) -> list[NamedRecord]:
+    return [
+        (target.condition_of(record.config), target.method_of(record.config), record)
+        for record in records
+    ]
+
+
+def _histogram(target: Target, variable: str, records: list[Record]) -> Picture:
+    """One panel for each condition that has runs."""
+    parts, labels = [], target.labels
+    for label in labels:
+        runs = _runs(target, [r for r in records if target.condition_of(r.config) == label])
+        parts.append(histogram_points(runs, variable).assign(panel=label))
+    # Concatenating an empty part, whose columns have no types, would change those of the others.
+    data = pd.concat([part for part in parts if len(part)] or parts, ignore_index=True)
+    panels = [label for label in labels if label in set(data["panel"])] or labels
+    return Picture(draw_histograms(data, _title(target), HISTOGRAMS[variable], panels), data)
+
+
+def _runs(target: Target, records: list[Record]) -> dict[str, list[Record]]:
+    """The runs that did not diverge, by the label of their arm, in the order of the table."""
+    labels = _labels(target)
+    runs: dict[str, list[Record]] = {label: [] for label in labels.values()}
+    for record in sorted(records, key=lambda record: record.config["seed"]):
+        if record.status != DIVERGED:
+            runs[labels[target.method_of(record.config)]].append(record)
+    return {label: records for label, records in runs.items() if records}
+
+
+def _labels(target: Target, names: bool = False) -> dict[str, str]:
+    """The label of each arm in the legend. names: whether arms without one have a method's display
+    name, and not their own."""
+    given = target.table.figure.labels if target.table.figure else {}
+    return {arm: given.get(arm, method_name(arm) if names else arm) for arm in target.table.methods}
+
+
+def _title(target: Target) -> str:
+    """The title, with a remark if the runs are not the paper's."""
+    if target.scale_label == PAPER_SCALE or target.scale_name != PAPER_SCALE:
+        return target.title
+    return f"{target.title} (not the paper's runs: {target.scale_label})"

@@ -1,0 +1,219 @@
+"""Renders the files of a target from its records: table or figure, numbers, records."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+from msgspec import UNSET
+
+from dpbench.comparison.reproduce.checklist import table_checklist
+from dpbench.comparison.reproduce.data import table_json
+from dpbench.comparison.reproduce.figure import Picture, picture, remarks
+from dpbench.comparison.reproduce.figure_claims import claims_blocks, judge_figure
+from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, page
+from dpbench.comparison.reproduce.target import BUDGET, Target
+from dpbench.comparison.tables.claims.comparisons import JudgedClaim
+from dpbench.comparison.tables.conditions import conditions_of, row_name
+from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN, NotRun
+from dpbench.comparison.tables.page import Block
+from dpbench.comparison.tables.paper_layout import paper_files
+from dpbench.comparison.tables.privacy import privacy_grid
+from dpbench.comparison.tables.published import PublishedTable, read_epsilon, read_published
+from dpbench.comparison.tables.runs import Row
+from dpbench.comparison.tables.table import Table, build_table
+from dpbench.comparison.tables.tidy import claims_file, to_csv
+from dpbench.learning.metrics.temperature import CAVEAT
+from dpbench.privacy.accountants import claimed
+from dpbench.privacy.guarantee import CORRECTED
+from dpbench.privacy.ledger import from_plain
+from dpbench.privacy.statement import Statement
+from dpbench.runs.config.buildable import TARGET, function
+from dpbench.runs.config.plugins import published_files
+from dpbench.runs.config.table_file import Drawing
+from dpbench.runs.figures.formats import images
+from dpbench.runs.records.collect import RECORDS
+from dpbench.runs.records.divergence import nonfinite_gradients
+from dpbench.runs.records.epsilon import legend
+from dpbench.runs.records.frames import frame
+from dpbench.runs.records.record import Record
+from dpbench.system.grouping import grouped
+
+TEXTS = ("csv", "claims.csv", "json", "md", "tex")
+"""The suffixes of files that are text: numbers, verdicts, both as data, the page, and LaTeX."""
+
+
+def render(
+    target: Target, records: list[Record], not_run: NotRun = EVERYTHING_WAS_RUN
+) -> dict[str, bytes]:
+    """The files by suffix, including the records: the same records give the same bytes."""
+    if isinstance(target.table.figure, Drawing):
+        draw = function("table", {TARGET: target.table.figure.target})
+        files = draw(target, records)
+    elif target.table.figure:
+        drawn = picture(target, records)
+        files = _figure(target, drawn, records, not_run) | images(drawn.figure)
+    else:
+        files = _table(target, records, not_run)
+    ordered = sorted(records, key=lambda record: record.digest)
+    files[RECORDS] = "".join(record.json() + "\n" for record in ordered).encode()
+    return files
+
+
+def for_paper(
+    target: Target, records: list[Record], not_run: NotRun, columns: Sequence[str] = ()
+) -> dict[str, bytes]:
+    """The files of a table as a paper prints it, by suffix; columns: by name, all if empty."""
+    return paper_files(_built(target, records, not_run), target.edition, columns)
+
+
+def texts(target: Target, records: list[Record]) -> dict[str, str]:
+    """The files of `render` that are text and no picture, by suffix; those of most figures without
+    drawing them, which takes long."""
+    if isinstance(target.table.figure, Drawing):
+        files = render(target, records)
+    elif target.table.figure:
+        files = _figure(target, picture(target, records), records, EVERYTHING_WAS_RUN)
+    else:
+        files = _table(target, records, EVERYTHING_WAS_RUN)
+    return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
+
+
+def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim]:
+    """The claims of a table or figure, judged by some of its runs."""
+    if target.table.figure:
+        return judge_figure(target, _runs(target, records), records)
+    return _built(target, records, EVERYTHING_WAS_RUN).claims
+
+
+def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, bytes]:
+    table = _built(target, records, not_run)
+    files = table.files(to_csv(table)) | claims_file(table.claims)
+    return {**files, "json": table_json(target, records, table.rows, table.claims, table.printed)}
+
+
+def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
+    edition = target.edition
+    fitted = any(column.metric == "test/ece_temperature" for column in edition.columns)
+    table = build_table(
+        edition,
+        _runs(target, records),
+        printed_numbers(target),
+        epsilon=_printed_epsilons(target),
+        notes=[*target.notes, *([CAVEAT] if fitted else []), *_terms(records, not_run.statements)],
+        not_run=not_run,
+        paper_accountant=target.table.claimed_by,
+    )
+    introduction = (*table.introduction, *target.part)
+    foot = table_checklist(target, records)
+    return replace(table, introduction=introduction, command=target.command, foot=foot)
+
+
+def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
+    """A row for each record, with its condition, its method or arm, and its variant."""
+    accountant = target.table.claimed_by
+    return frame(records, settings=()).assign(
+        condition=[target.condition_of(record.config) for record in records],
+        method=[target.method_of(record.config) for record in records],
+        nonfinite=[nonfinite_gradients(record) for record in records],
+        variant=[target.variant_of(record.config) for record in records],
+        **{"privacy/claimed": [_claimed(record.statement, accountant) for record in records]},
+    )
+
+
+def _claimed(privacy: Statement, accountant: str) -> float | None:
+    """The epsilon by the paper's accountant; the record may be from a table with another one."""
+    epsilon, recorded = privacy["claimed"], privacy["claimed_by"]
+    infinite = epsilon is not None and not math.isfinite(epsilon)
+    # The accountant of the note on DP-SignSGD belongs to the method, not to a table.
+    recorded_by_note = recorded == "note" and epsilon is not None
+    if accountant == recorded or infinite or recorded_by_note:
+        return epsilon
+    return claimed(from_plain(privacy["ledger"]), privacy["delta"], accountant)
+
+
+def _figure(
+    target: Target, drawn: Picture, records: list[Record], not_run: NotRun
+) -> dict[str, bytes]:
+    """The page of a figure, its numbers and its verdicts."""
+    table, runs = target.table, _runs(target, records)
+    judged = judge_figure(target, runs, records)
+    before, after = claims_blocks(judged)
+    text = page(
+        target,
+        f"{table.paper}. Scale: {target.scale_label}. Seeds: {table.seeds}.",
+        *target.part,
+        *before,
+        image(target),
+        NOT_PRIVATE,
+        *drawn.grids,
+        *_reasons(target, not_run.reasons),
+        *remarks(target, records),
+        *_privacy(target, records, not_run.statements),
+        *after,
+        *table.notes,
+        *target.notes,
+    )
+    numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
+    made = {"md": text, "csv": numbers.encode(), **claims_file(judged)}
+    return {**made, "json": table_json(target, records, _figure_rows(target, runs), judged)}
+
+
+def _figure_rows(target: Target, runs: pd.DataFrame) -> list[Row]:
+    return [
+        Row(label, arm, CORRECTED, runs[(runs["condition"] == label) & (runs["method"] == arm)])
+        for label in target.labels
+        for arm in target.table.methods
+    ]
+
+
+def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[str]:
+    """What the epsilons of a page are stated for, if it has any."""
+    stated = [*(record.statement for record in records), *planned.values()]
+    return [*filter(None, [legend(stated)])]
+
+
+def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
+    """Why rows have no runs; in a table with arms, each reason with the names of its rows."""
+    if not target.table.has_arms:
+        return list(reasons.values())
+    by_reason = grouped((reason, row) for row, reason in reasons.items())
+    return [f"No runs of {'; '.join(rows)}: {reason}" for reason, rows in by_reason.items()]
+
+
+def _privacy(
+    target: Target, records: list[Record], planned: Mapping[str, Statement]
+) -> list[Block]:
+    """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
+    if target.table.epsilon is UNSET:
+        return []
+    rows = _figure_rows(target, _runs(target, records))
+    printed, file = _printed_epsilons(target), target.table
+    grid = privacy_grid(rows, printed, file.baseline, planned, file.claimed_by)
+    return [grid, *_terms(records, planned)]
+
+
+def printed_numbers(target: Target) -> PublishedTable:
+    """The printed numbers of the methods and conditions that the table is restricted to; none on
+    other data than the paper's."""
+    if target.table.published is None or target.other_data:
+        return {}
+    printed = read_published(target.published, target.conditions[0].keys)
+    rows = {row_name(label, method) for label in target.labels for method in target.table.methods}
+    return {cell: number for cell, number in printed.items() if cell[0] in rows}
+
+
+def _printed_epsilons(target: Target) -> dict[str, str]:
+    """The printed epsilon by condition: from a file, or each condition's own budget where the
+    table's `epsilon` is "budget"."""
+    source, printed = target.table.epsilon, {}
+    declared = conditions_of(target.table.conditions)
+    replaced = any(change.startswith("dataset=") for change in target.changes)
+    for condition in target.conditions:
+        values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}
+        if source == BUDGET:
+            if condition in declared:
+                printed[condition.label] = f"{values['privacy.epsilon']}"
+        elif source and not replaced:
+            printed[condition.label] = read_epsilon(published_files()[source], values["dataset"])
+    return printed

@@ -1,0 +1,373 @@
+"""The target of `dpbench reproduce`: a table or figure at a scale, and all of its runs."""
+
+import itertools
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
+from dpbench.comparison.tables.claims.claim import Claim, claims_of
+from dpbench.comparison.tables.conditions import (
+    Condition,
+    conditions_of,
+    restricted_to,
+    row_name,
+    setting,
+)
+from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
+from dpbench.privacy.guarantee import CORRECTED
+from dpbench.runs.config import buildable
+from dpbench.runs.config.buildable import check_settings, settings_of
+from dpbench.runs.config.plugins import published_files
+from dpbench.runs.config.search_path import options
+from dpbench.runs.config.settings import is_scientific, key_of, path_settings, variant_of
+from dpbench.runs.config.special_case import has_special_case, special_case
+from dpbench.runs.config.table_file import Scale, TableFile
+from dpbench.runs.config.table_rules import ARM, search_of, table_of
+from dpbench.runs.config.tuned import chose_an_edge, chosen_text, settings_of_search, trials_of
+from dpbench.runs.execution.prepare import run_of
+from dpbench.runs.execution.run_config import RunConfig, run_config
+from dpbench.runs.records.digest import digest
+from dpbench.runs.records.folder import SEARCH
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import one_of
+
+T = TypeVar("T")
+
+Cell = tuple[str, str]
+"""The label of a condition, and a method or arm: a row of the table."""
+
+SELECTING = ("table.methods", "table.seeds")
+"""Settings of a table that select some of its runs without changing them."""
+
+BUDGET = "budget"
+"""In place of a file of printed epsilons: the printed epsilon is the condition's budget."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table to reproduce: its name, its scale, the user's overrides, its composed configuration,
+    and the conditions that its methods run under.
+
+    scale_name: "paper", or the name of a smaller scale; changes: the overrides by which runs differ
+    from those of the scale.
+    """
+
+    name: str
+    scale_name: str
+    scale: Scale
+    overrides: tuple[str, ...]
+    changes: tuple[str, ...]
+    config: RunConfig
+    conditions: tuple[Condition, ...]
+
+    @cached_property
+    def table(self) -> TableFile:
+        return table_of(self.config["table"])
+
+    @property
+    def title(self) -> str:
+        """The table's title, with the description of a smaller scale and the user's changes.
+
+        The title of a figure says if there is only one seed, since curves then have no spread.
+        """
+        title = self.table.title
+        if self.other_data:
+            title += f", here with dataset={self.other_data}"
+        if self.table.figure and len(self.table.seeds) == 1:
+            title += ", one seed"
+        if self.scale_name == PAPER_SCALE:
+            return title
+        changed = "".join(f", then {change}" for change in self.changes)
+        return f"{title}, at scale {self.scale_name}: {self.scale.description}{changed}"
+
+    @property
+    def other_data(self) -> str:
+        """The data set that the user has put in place of the table's only one; "" if none."""
+        replaced = any(key_of(change) == "dataset" for change in self.changes)
+        several = "dataset" in self.conditions[0].keys
+        return self.config["choices"]["dataset"] if replaced and not several else ""
+
+    @property
+    def scale_label(self) -> str:
+        """The scale and the changes in a few words: "paper" for the paper's own runs."""
+        if self.scale_name == PAPER_SCALE:
+            return ", ".join(self.changes) or PAPER_SCALE
+        return ", ".join([self.scale_name, *self.changes])
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, with a suffix for changed runs and for a part of the table."""
+        stem = self.name
+        if self.scale_name != PAPER_SCALE:
+            stem += f"-{self.scale_name}"
+        if self.changes:
+            return f"{stem}-changed"
+        return f"{stem}-part" if self.selection else stem
+
+    @property
+    def selection(self) -> tuple[str, ...]:
+        """The overrides that select some of the runs without changing them."""
+        selecting = {*SELECTING, *self.conditions[0].keys}
+        kept = (o for o in self.overrides if o not in self.changes)
+        return tuple(o for o in kept if key_of(o) in selecting)
+
+    @property
+    def part(self) -> tuple[str, ...]:
+        """A sentence on which runs were selected; none for the whole table."""
+        return (f"In part: {' '.join(self.selection)}.",) if self.selection else ()
+
+    @property
+    def command(self) -> str:
+        """The command that makes its files, without settings of execution, and with the checksum
+        of data of the user's own in place of their path."""
+        scale = [] if self.scale_name == PAPER_SCALE else [f"scale={self.scale_name}"]
+        words = ["dpbench", "reproduce", self.name, *scale, *self.changes, *self.selection]
+        return shlex.join(words)
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the conditions."""
+        return [condition.label for condition in self.conditions]
+
+    def computed_by(self, kind: type[T]) -> T:
+        """The settings in `table.compute` as an object of `kind`, a dataclass; targets are built.
+
+        Raises UserError for invalid settings.
+        """
+        node = {"compute": settings_of(self.table.compute or {})}
+        settings = buildable.build("table", node)["compute"]
+        check_settings(kind, settings, "table.compute.")
+        return kind(**settings)
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the data of the runs, such as on statistics that no epsilon covers."""
+        methods = self.table.ready if self.table.has_arms else self.table.methods[:1]
+        cells = itertools.product(self.labels, methods)
+        runs = [run_of(self._first[cell]) for cell in cells]
+        notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
+        return list(dict.fromkeys(notes))
+
+    @property
+    def published(self) -> Path:
+        """The file of the published numbers; UserError where there are none."""
+        return published_files()[one_of("table.published", self.table.published, published_files())]
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        return claims_of(self.table, self.conditions)
+
+    @property
+    def edition(self) -> Edition:
+        """The table as it is judged; UserError for an invalid one."""
+        return Edition(
+            file=self.table,
+            name=self.name,
+            title=self.title,
+            conditions=tuple(self.labels),
+            scale_label=self.scale_label,
+            claims=self.claims,
+            tuning=self.tuning,
+        )
+
+    @cached_property
+    def tuning(self) -> dict[str, Tuning]:
+        """How the settings of rows that a search chose were chosen, by name."""
+        return {row_name(*cell): self._tuning(cell, name) for cell, name in self.searches.items()}
+
+    def _tuning(self, cell: Cell, search: str) -> Tuning:
+        """Another setting may serve a row better whose search chose an end of the values it tried,
+        or was made under another condition, or did not try the special case of its method."""
+        flaw = AT_EDGE if chose_an_edge(search) else "" if self._is_searched(cell) else ELSEWHERE
+        method = self._first[cell]["choices"]["method"]
+        case = special_case(method)
+        found = Tuning(len(trials_of(search)), flaw)
+        if case is None:
+            return found
+        chosen = chosen_text(search, Path(self.config["results_dir"]) / SEARCH)
+        return replace(
+            found,
+            unsearched="" if has_special_case(search, method) else case.special_case,
+            equals=case.special_case if case.is_that_of(chosen) else "",
+        )
+
+    def _is_searched(self, cell: Cell) -> bool:
+        """Whether a row has the settings that its search was made at; a budget of privacy is none
+        for the baseline, which is not private."""
+        is_private = cell[1] != self.table.baseline
+        settings = self.table.tuned_at.items()
+        needed = ((k, v) for k, v in settings if is_private or not k.startswith("privacy"))
+        try:
+            return Condition(tuple(needed)).is_met_by(self._first[cell].plain)
+        except KeyError as error:
+            raise UserError(f"table.tuned_at: its runs have no setting {error}.") from error
+
+    @cached_property
+    def searches(self) -> dict[Cell, str]:
+        """The searches whose choices rows take, by the row's cell."""
+        rules = self.table.settings
+        if not self.table.seeds or not (self.table.tuned or any(rule.tuned for rule in rules)):
+            return {}
+        named = {
+            cell: search_of(table_of(config["table"]), config["choices"])
+            for cell, config in self._first.items()
+        }
+        return {cell: search for cell, search in named.items() if search}
+
+    @cached_property
+    def _first(self) -> dict[Cell, RunConfig]:
+        """The first run of each row, by the row's cell."""
+        return {
+            (condition.label, arm): run_config(next(self.cells_of(condition, arm)))
+            for arm, condition in itertools.product(self.table.ready, self.conditions)
+        }
+
+    def cells(self) -> Iterator[list[str]]:
+        """The overrides of every run of the table."""
+        for condition in self.conditions:
+            for method in self.table.ready:
+                yield from self.cells_of(condition, method)
+
+    def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
+        """The overrides of every run of one method, or arm, under one condition."""
+        common = [*self.scale.overrides, *self.overrides, *condition.overrides()]
+        row = f"{ARM}={method}" if self.table.has_arms else f"method={method}"
+        for seed, variant in itertools.product(self.table.seeds, self._variants(method)):
+            yield [f"+table={self.name}", row, f"seed={seed}", *common, *variant.overrides()]
+
+    def variant_of(self, config: Mapping[str, Any]) -> str:
+        """The variant of a run among those of its method."""
+        declared = reversed(self._variants(self.method_of(config)))
+        label = next((v.label for v in declared if v.is_met_by(config)), "")
+        names = dict.fromkeys([label, variant_of(config)])
+        return ", ".join(name for name in names if name not in ("", CORRECTED)) or CORRECTED
+
+    def _variants(self, method: str) -> list[Condition]:
+        """The variants of a method, each as the settings that it adds; the main one first."""
+        declared = self.table.variants.get(method, [{}])
+        settings = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
+        return [Condition(tuple(values.items())) for values in settings]
+
+    def condition_of(self, config: Mapping[str, Any]) -> str:
+        """The label of a run's condition; UserError for a run of another table."""
+        for condition in self.conditions:
+            if condition.is_met_by(config):
+                return condition.label
+        raise UserError(f"the run {digest(dict(config))} is under no condition of {self.name}.")
+
+    def row_of(self, config: Mapping[str, Any]) -> str:
+        """The name of a run's row."""
+        return row_name(self.condition_of(config), self.method_of(config))
+
+    def method_of(self, config: Mapping[str, Any]) -> str:
+        """The method of a run, or its arm where the table has arms."""
+        if not self.table.has_arms:
+            return config["choices"]["method"]
+        return self._arms[digest({**config, "seed": self.table.seeds[0]})]
+
+    @cached_property
+    def _arms(self) -> dict[str, str]:
+        """The arms by the digests of the runs with the first seed, which stand for all seeds."""
+        return {config.digest: arm for (_, arm), config in self._first.items()}
+
+
+def target_of(name: str, arguments: list[str]) -> Target:
+    """The table of that name at a scale (`scale=NAME`) and with the overrides in the arguments.
+
+    Raises UserError, with the nearest names, if there is no such table or scale.
+    """
+    one_of("table", name, options("table"))
+    overrides = tuple(o for o in arguments if key_of(o) != "scale")
+    fixed = [o for o in overrides if key_of(o) in ("method", "seed", "table", ARM)]
+    if fixed:
+        raise UserError(f"{fixed[0]} is set by the table: use table.methods or table.seeds.")
+    config = run_config([f"+table={name}", *overrides])
+    scale_name, scale = _scale(name, table_of(config["table"]), arguments)
+    conditions = _conditions(config)
+    if scale.overrides:
+        scaled = run_config([f"+table={name}", *scale.overrides])
+        config = run_config([f"+table={name}", *scale.overrides, *overrides])
+        conditions, _ = _narrow(_conditions(config), scale.overrides, scaled.plain)
+    conditions, undeclared = _narrow(conditions, overrides, config.plain)
+    changes = tuple(
+        _without_path(o, config.plain) for o in overrides if _is_change(o, conditions, undeclared)
+    )
+    target = Target(name, scale_name, scale, overrides, changes, config, tuple(conditions))
+    _check_names(target.table)
+    _check_searches(target)
+    return target
+
+
+def _conditions(config: RunConfig) -> list[Condition]:
+    return conditions_of(table_of(config["table"]).conditions)
+
+
+def _check_names(table: TableFile) -> None:
+    """UserError for an unknown baseline, for missing files of published numbers, and for variants,
+    which a figure would draw as one."""
+    if table.figure and table.variants:
+        raise UserError("a figure draws methods or arms: make table.variants arms (table.arm).")
+    if table.baseline:
+        arms = {rule.when["arm"] for rule in table.settings if "arm" in rule.when}
+        one_of("table.baseline", table.baseline, {*table.methods, *options("method"), *arms})
+    for row in table.planned:
+        one_of("table.planned", row, table.methods)
+    files = {*published_files()}
+    if table.published is not None:
+        one_of("table.published", table.published, files)
+    if isinstance(table.epsilon, str):
+        one_of("table.epsilon", table.epsilon, files | {BUDGET})
+
+
+def _check_searches(target: Target) -> None:
+    """UserError where a row would be trained with default settings, since its search is missing."""
+    for cell, search in target.searches.items():
+        if settings_of_search(search) is None:
+            raise UserError(
+                f"{target.name} takes the settings of {row_name(*cell)} from the search {search}, "
+                f"which is not in results/search/: make it by dpbench search name={search}, and "
+                "copy its CSV file there."
+            )
+
+
+def _scale(name: str, table: TableFile, arguments: Sequence[str]) -> tuple[str, Scale]:
+    """The name and the scale of the last `scale=NAME`, by default the paper's."""
+    scales = {PAPER_SCALE: Scale("", []), **table.scales}
+    chosen = [o.partition("=")[2] for o in arguments if key_of(o) == "scale"]
+    wanted = chosen[-1] if chosen else PAPER_SCALE
+    if wanted not in scales:
+        raise UserError(f"scale={wanted} is not declared by {name}: {nearest(wanted, scales)}")
+    return wanted, scales[wanted]
+
+
+def _narrow(
+    conditions: list[Condition], overrides: Sequence[str], config: dict
+) -> tuple[list[Condition], set[str]]:
+    """The conditions that match overrides, and the keys that they set to undeclared values."""
+    undeclared = set()
+    for key in {key_of(o) for o in overrides} & {*conditions[0].keys}:
+        value = setting(config, key)
+        if not any((key, value) in condition.values for condition in conditions):
+            undeclared.add(key)
+        conditions = restricted_to(conditions, key, value)
+    return conditions, undeclared
+
+
+def _is_change(override: str, conditions: list[Condition], undeclared: set[str]) -> bool:
+    """Whether an override changes the runs, rather than only selecting some of them."""
+    key = key_of(override)
+    if key in conditions[0].keys:
+        return key in undeclared
+    return is_scientific(override) or (key.startswith("table.") and key not in SELECTING)
+
+
+def _without_path(override: str, config: dict) -> str:
+    """The override with a file's checksum instead of its path, as pages show no paths."""
+    group, _, key = key_of(override).partition(".")
+    if key and key in path_settings(group, config[group]):
+        return f"{group}.checksum={config[group]['checksum']}"
+    return override

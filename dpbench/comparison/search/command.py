@@ -1,0 +1,101 @@
+"""`dpbench search [KEY=RANGE ...]`: trials on a validation split, and the choice of the best."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from dpbench.comparison.search import private_report
+from dpbench.comparison.search.extension import MOST, beyond
+from dpbench.comparison.search.private import select
+from dpbench.comparison.search.report import render
+from dpbench.comparison.search.request import SearchRequest, parse
+from dpbench.comparison.search.samplers import SAMPLERS
+from dpbench.comparison.search.selection import RULES, Trial, check_any, failures_of, ranked
+from dpbench.comparison.search.start import NUMBER
+from dpbench.runs.config.space import Configuration
+from dpbench.runs.execution.attempt import record_of
+from dpbench.runs.execution.sweep import Outcomes, launching
+from dpbench.runs.records.folder import SEARCH
+from dpbench.system.files import check_writable, write_atomically
+
+
+def search(arguments: list[str], on_failures: Callable[[str], None] = lambda said: None) -> str:
+    """Run the missing trials, write `results/search/NAME.*`, and return the report as Markdown.
+
+    on_failures: called with a sentence if runs have no record.
+    """
+    request = parse(arguments)
+    folder = request.config.results / SEARCH
+    check_writable(folder)
+    hint = failures = ""
+    if request.repetitions:  # only the best trial is released
+        selected = select(request)
+        files = private_report.render(selected)
+        hint = private_report.how_to_publish(selected)
+    else:
+        trials = run_trials(request)
+        check_any(trials)
+        finals = run_finals(request, trials) if request.finalists else []
+        failures = failures_of([*trials, *finals])
+        files = render(request, trials, finals)
+    for suffix, text in files.items():
+        write_atomically(folder / f"{request.name}.{suffix}", text.encode())
+    if failures:
+        on_failures(failures)
+    return files["md"] + hint
+
+
+def run_trials(request: SearchRequest) -> list[Trial]:
+    """All trials in their order, the start first; runs that have a record are not repeated."""
+    propose, scores = SAMPLERS[request.by], RULES[request.rule].scores
+    history: dict[Configuration, tuple[float, ...] | None] = {}
+    trials: list[Trial] = []
+    start = [request.start.values] if request.start else []
+    total = (request.count + len(start)) * len(request.seeds)
+    with launching(request.config, "runs", total) as outcomes:
+        if start:
+            trials += _run_batch(request, start, NUMBER - 1, outcomes)
+        while batch := propose(request.space, request.count, request.draw, history):
+            values = [request.space.values(configuration) for configuration in batch]
+            for configuration, trial in zip(
+                batch, _run_batch(request, values, len(history), outcomes), strict=True
+            ):
+                history[configuration] = None if trial.failures else scores(trial)
+                trials.append(trial)
+    return _extended(request, trials) if request.extend else trials
+
+
+def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
+    """The trials, and more of them beyond each end of a range at which the best one lies."""
+    extended, space = list(trials), request.space
+    for _ in range(MOST):
+        if (found := beyond(request, space, extended)) is None:
+            break
+        space, added = found
+        last = extended[-1].number  # that of the start counts for none
+        drawn = map(added.values, added.random(request.extend, request.draw, start=last))
+        tried = [trial.values for trial in extended]  # a piece of whole numbers has the old end
+        values = [each for each in drawn if each not in tried]
+        with launching(request.config, "added runs", len(values) * len(request.seeds)) as outcomes:
+            extended += _run_batch(request, values, last, outcomes)
+    return extended
+
+
+def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
+    """The best trials again, with the final seeds and the numbers that they had."""
+    best = ranked(trials, RULES[request.rule])[: request.finalists]
+    values = [trial.values for trial in best]
+    final = replace(request, seeds=request.final_seeds)
+    with launching(request.config, "final runs", len(best) * len(final.seeds)) as found:
+        again = list(_run_batch(final, values, 0, found))
+    return [replace(run, number=first.number) for run, first in zip(again, best, strict=True)]
+
+
+def _run_batch(
+    request: SearchRequest, trials: Sequence[Mapping[str, str]], previous: int, outcomes: Outcomes
+) -> Iterator[Trial]:
+    """The trials of several values by key. previous: the number of trials before them."""
+    runs = [run for values in trials for run in request.runs(values)]
+    found = {index: record_of(outcome) for index, outcome in outcomes(runs)}
+    results = (found[index] for index in sorted(found))
+    for number, values in enumerate(trials, previous + 1):
+        yield Trial(number, values, {seed: next(results) for seed in request.seeds})

@@ -1,0 +1,260 @@
+"""A search as Markdown and CSV: all trials, the best first, and the one chosen by the rule."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import pandas as pd
+
+from dpbench.comparison.search.expected_best import budgets, expected_best
+from dpbench.comparison.search.request import SearchRequest
+from dpbench.comparison.search.selection import (
+    ACCURACY,
+    BY_LOSS,
+    ECE,
+    LOSS,
+    RULES,
+    WORST_GROUP,
+    Trial,
+    is_regression,
+    ranked,
+)
+from dpbench.comparison.search.start import NUMBER
+from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import Grid, epsilon_text
+from dpbench.comparison.tables.page import Block, Page
+from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
+from dpbench.runs.config.settings import NAMED_GROUPS
+from dpbench.runs.config.space import Interval, Range
+from dpbench.runs.config.special_case import START
+from dpbench.runs.config.tuned import outer_end
+from dpbench.runs.records.epsilon import largest_epsilon, legend
+from dpbench.system.grouping import grouped
+from dpbench.system.validate import spelled_number
+
+NOTES = (
+    "Validation examples are drawn from the training set by the seed of a run; no test metric was "
+    "computed. Where a data set draws its test set by seed too, the examples that one seed tests "
+    "on are among those that another seed trains on and validates by.",
+    "The epsilon is that of one run of a trial. The chosen run trains on more examples, so its "
+    "sampling rate and steps, and with given noise its epsilon, are others.",
+)
+
+EPSILONS = {name: f"epsilon ({ACCOUNTANTS[name].label})" for name in UPPER_BOUNDS}
+"""The columns of epsilons by accountant: the tighter one last, which `dpbench run` prints, too."""
+
+FINAL = {"stage": "final"}
+"""The mark of a finalist's line in the CSV file."""
+
+FEWEST = 8
+"""The fewest trials from which the best of fewer is estimated."""
+
+NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
+
+
+def render(
+    request: SearchRequest, trials: Sequence[Trial], finals: Sequence[Trial] = ()
+) -> dict[str, str]:
+    """The texts by suffix: the same records give the same bytes.
+
+    finals: the finalists with their final seeds, from which the choice is made if there are any.
+    """
+    ordered, last = _ordered(request, trials), _ordered(request, finals)
+    chosen = [trial for trial in last or ordered if not trial.failures][:1]
+    rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
+    if start := request.start:
+        rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
+    return {
+        "md": _page(request, ordered, last, chosen).markdown,
+        "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"),
+    }
+
+
+def _ordered(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
+    """The best trials first, and those that failed last."""
+    best = ranked(trials, RULES[request.rule])
+    return [*best, *(trial for trial in trials if trial.failures)]
+
+
+def _page(
+    request: SearchRequest,
+    ordered: Sequence[Trial],
+    finals: Sequence[Trial],
+    chosen: Sequence[Trial],
+) -> Page:
+    choices = request.config["choices"]
+    keys = [range_.key for range_ in request.space.ranges]
+    fixed = [g for g in NAMED_GROUPS if g not in keys]
+    settings = " ".join(f"`{o}`" for o in request.settings)
+    count = counted(len(ordered), "trial")
+    blocks: list[Block] = [
+        f"{count} (by={request.by}, draw={request.draw}) of "
+        + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
+        + f", each with seed {', '.join(request.seeds)}"
+        + f" and {settings}.",
+        *([request.start.description] if request.start else []),
+        *_extended(request, ordered),
+        f"Rule `{request.rule}`: {_description(request, ordered)}. "
+        "Spread: standard deviation over seeds.",
+        *(_finals(request, keys, finals) if finals else ()),
+        _grid(request, keys, ordered),
+        _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
+        *(at_edge(chosen[0], ordered, request.space.ranges, request.special) if chosen else ()),
+        *_luck(request, ordered),
+        f"The privacy cost of this selection ({count}) is not in epsilon.",
+        *filter(None, [legend(r.statement for trial in ordered for r in trial.records)]),
+        *NOTES,
+    ]
+    return Page(f"Search: {', '.join(choices[group] for group in fixed)}", blocks)
+
+
+def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
+    """How far the ranges were extended, if they were."""
+    later = [trial for trial in trials if trial.number > request.count]
+    if not later:
+        return []
+    ends = []
+    for range_ in request.space.ranges:
+        if isinstance(range_, Interval):
+            tried = [float(trial.values[range_.key]) for trial in later]
+            if min(tried) < range_.low or max(tried) > range_.high:
+                ends.append(f"`{range_.key}` {min(tried):g} to {max(tried):g}")
+    return [
+        f"The trials after the first {request.count} were added beyond ends at which the best one "
+        f"lay, {request.extend} at a time: {', '.join(ends)}."
+    ]
+
+
+def _description(request: SearchRequest, trials: Sequence[Trial]) -> str:
+    return BY_LOSS if is_regression(trials) else RULES[request.rule].description
+
+
+def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) -> list[Block]:
+    seeds = ", ".join(request.final_seeds)
+    return [
+        f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
+        "the choice is made: the best of many trials with one seed is partly the luckiest.",
+        _grid(request, keys, finals),
+        "## All trials",
+    ]
+
+
+def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
+    """What fewer trials would have found, where trials are independent and have an accuracy."""
+    metric = WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
+    drawn = [trial for trial in trials if NUMBER < trial.number <= request.count]  # at random
+    values = [trial.mean(metric) for trial in drawn if not trial.failures]
+    if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
+        return []
+    cells = [(str(k), f"{100 * expected_best(values, k):.2f}") for k in budgets(len(values))]
+    name = "accuracy of the worst group" if metric == WORST_GROUP else "accuracy"
+    return [
+        Grid("Fewer trials", ("trials", f"expected best validation {name} (%)"), tuple(cells)),
+        "The mean over all ways to draw so many of these trials (Dodge et al. 2019): compare "
+        "methods at equal numbers.",
+    ]
+
+
+def _choice(request: SearchRequest, trial: Trial) -> str:
+    command = request.command(trial.values)
+    return f"Chosen: trial {trial.number}. On all training examples and the test set:\n\n" + (
+        f"```sh\n{command}\n```"
+    )
+
+
+def at_edge(
+    chosen: Trial,
+    trials: Sequence[Trial],
+    ranges: Sequence[Range],
+    special: Mapping[str, float] | None = None,
+) -> list[str]:
+    """A sentence for each number of the chosen trial that is the smallest or largest of its setting
+    that was tried, or of a range in the outer tenth of those, which tables excuse by.
+
+    special: the numbers that make the method its special case, which was tried, too.
+    """
+    outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
+    values = [trial.values for trial in (chosen, *trials)]
+    said = []
+    for key, text in chosen.values.items():
+        at, constant = spelled_number(text), (special or {}).get(key)
+        if at == constant:
+            continue
+        if key in outer and (end := outer_end([float(other[key]) for other in values], constant)):
+            said.append(
+                f"`{key}={text}` is at the {end} end of what was tried of `{outer[key].text}`: "
+                "extend the range there (extend=16), or make more trials."
+            )
+            continue
+        tried = {spelled_number(other[key]) for other in values} - {constant}
+        numbers = sorted(number for number in tried if not isinstance(number, str))
+        if len(numbers) < max(2, len(tried)) or at in numbers[1:-1]:
+            continue
+        lowest = at == numbers[0]
+        if constant is not None and (constant < numbers[0 if lowest else -1]) == lowest:
+            continue
+        end, beyond = ("smallest", "below") if lowest else ("largest", "above")
+        said.append(
+            f"`{key}={text}` is the {end} value of {len(tried)} that were tried: the best may be "
+            f"{beyond} it."
+        )
+    return said
+
+
+def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> Grid:
+    metrics = {} if is_regression(ordered) else {ACCURACY: "accuracy (%)"}
+    if metrics and RULES[request.rule].metric == WORST_GROUP:
+        metrics[WORST_GROUP] = "worst group (%)"
+    head = ["trial", *keys, *metrics.values(), "loss", "n", *EPSILONS.values(), "delta", "failed"]
+    rows = [
+        (
+            str(trial.number),
+            *trial.values.values(),
+            *(_number(trial, metric, lambda value: f"{100 * value:.2f}") for metric in metrics),
+            _number(trial, LOSS, lambda value: f"{value:.4f}"),
+            str(len(trial.outcomes) - len(trial.failures)),
+            *(shown_epsilon(trial, accountant) for accountant in EPSILONS),
+            trial.terms.text_of_delta if trial.terms else "",
+            _reasons(trial),
+        )
+        for trial in ordered
+    ]
+    return Grid("", tuple(head), tuple(rows))
+
+
+def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
+    if trial.failures or math.isnan(trial.mean(metric)):
+        return ""
+    spread = trial.spread(metric)
+    return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
+
+
+def shown_epsilon(trial: Trial, accountant: AccountantName) -> str:
+    """The largest epsilon of its runs by `rdp` or `pld`, or why they have none; "" without runs."""
+    if not trial.records:
+        return ""
+    shown = largest_epsilon((record.privacy for record in trial.records), accountant)
+    # Runs of a trial differ only in their seed, so one guarantee is that of all.
+    guarantee = trial.records[0].privacy["guarantee"]
+    return epsilon_text(shown, guarantee)
+
+
+def _reasons(trial: Trial) -> str:
+    """The reasons of a trial's failures, each once with its seeds."""
+    reasons = grouped((reason, seed) for seed, reason in trial.failures.items())
+    return "; ".join(f"seed {', '.join(seeds)}: {reason}" for reason, seeds in reasons.items())
+
+
+def _row(trial: Trial) -> dict:
+    """A trial as one row of the CSV file; fractions and nats."""
+    return {
+        "trial": trial.number,
+        **trial.values,
+        "n": len(trial.outcomes) - len(trial.failures),
+        **{name: trial.mean(name) for name in (ACCURACY, LOSS)},
+        **{f"{name}/spread": trial.spread(name) for name in (ACCURACY, LOSS)},
+        **{name: trial.mean(name) for name in (WORST_GROUP, ECE)},
+        **{f"privacy/{accountant}": trial.epsilon(accountant) for accountant in EPSILONS},
+        **(trial.terms._asdict() if trial.terms else {}),
+        "failed": _reasons(trial),
+        "records": " ".join(record.digest for record in trial.records),
+    }

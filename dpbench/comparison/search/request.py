@@ -1,0 +1,369 @@
+"""The request of a search, parsed from a command line and checked before anything runs."""
+
+import hashlib
+import itertools
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dpbench.comparison.search.samplers import SAMPLERS, check_installed
+from dpbench.comparison.search.selection import RULES
+from dpbench.comparison.search.space_files import method_of_space, with_space
+from dpbench.comparison.search.start import NONE, Start, started
+from dpbench.privacy.private_selection import Repetitions
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.overrides import split_ranges
+from dpbench.runs.config.search_path import groups
+from dpbench.runs.config.settings import is_scientific, key_of, leaves, split_settings
+from dpbench.runs.config.space import Choices, Configuration, Range, Space, override_texts
+from dpbench.runs.config.special_case import SpecialCase, special_case
+from dpbench.runs.config.tuned import numbers
+from dpbench.runs.execution.attempt import configured
+from dpbench.runs.execution.launcher import Failure
+from dpbench.runs.execution.run_config import RunConfig, check_execution, run_config
+from dpbench.runs.records.digest import digest
+from dpbench.runs.records.folder import SEARCH
+from dpbench.runs.records.publish import without_seed_and_checksum
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import (
+    integer,
+    number,
+    one_of,
+    positive,
+    quoted,
+    spelled_integer,
+    spelled_number,
+)
+
+PRIVATE = {"epsilon": "", "law": "negative_binomial", "trials": "10", "shape": "1"}
+"""The settings that only a private search has, for its epsilon and the number of its trials, and
+their defaults."""
+
+DEFAULTS = {
+    **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
+    **{"space": "", "start": "", "extend": "", "finalists": "0", "final_seeds": "5"},
+    **{"private": "false", **PRIVATE},
+}
+"""The settings of a search itself, and their defaults."""
+
+OPEN = {"by", "rule", "start", "extend", "finalists", "final_seeds"}
+"""The settings that only a search without privacy has."""
+
+PIECE = 0.25
+"""What is added to a range, as a share of its width; and the trials there, as a share of N, unless
+the user sets their number: the new part is searched as densely as the range."""
+
+MAX_TRIALS = 100_000
+"""More than anyone can afford; a search keeps all of its trials in memory."""
+
+DEFAULT_VALIDATION = "validation=0.2"
+"""The share of the training examples held out unless the user sets another."""
+
+SCORE_NOISE = "score_noise_multiplier=10"
+"""The noise of the scores of a private search unless the user sets another."""
+
+DROPPED = (
+    *("validation", "score_noise_multiplier", "save_model", "again", "jobs", "seed"),
+    *("results_dir", "data_dir"),
+)
+"""Settings of a search that the command of the chosen run leaves out; pages show no paths."""
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """A search: its space, the number of trials, the sampler (by), and the sampler's seed (draw).
+
+    fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
+    config: that of one of the runs; identity: a digest of all that determines the search.
+    repetitions: of a private search, whose trials are drawn from `count` candidates. epsilon: the
+    target of a whole private search, to which its trials are calibrated. start: the trial before
+    the others, if there is one. extend: the number of trials in each piece that is added to a range
+    (see `extension`). finalists: the number of trials, the best ones, that are run again with
+    final_seeds and chosen from.
+    """
+
+    space: Space
+    fixed: tuple[str, ...]
+    seeds: tuple[str, ...]
+    count: int
+    by: str
+    rule: str
+    draw: int
+    name: str
+    config: RunConfig
+    identity: str
+    repetitions: Repetitions | None = None
+    epsilon: float | None = None
+    start: Start | None = None
+    extend: int = 0
+    finalists: int = 0
+    final_seeds: tuple[str, ...] = ()
+
+    @property
+    def settings(self) -> list[str]:
+        """The scientific settings among `fixed`, and the table."""
+        return [o for o in self.fixed if is_scientific(o) or key_of(o) == "table"]
+
+    @property
+    def special(self) -> dict[str, float]:
+        """The numbers that make the method its special case, by key, if the search starts there."""
+        return numbers(self.start.own) if self.start else {}
+
+    def runs(self, values: Mapping[str, str]) -> list[RunConfig | Failure]:
+        """The runs of a trial, seed by seed."""
+        settings = [*self.fixed, *override_texts(values)]
+        return [configured([*settings, f"seed={seed}"]) for seed in self.seeds]
+
+    def trial_run(self, candidate: Configuration, token: str) -> RunConfig:
+        """A trial of a private search, whose token gives it its own noise; UserError for settings
+        that are refused."""
+        (seed,), values = self.seeds, self.space.values(candidate)
+        return run_config([*self.fixed, *override_texts(values), f"seed={seed}", f"trial={token}"])
+
+    def with_trial_epsilon(self, epsilon: float) -> "SearchRequest":
+        """The same search, with an epsilon for each trial."""
+        budget = ("privacy.noise_multiplier=null", f"privacy.epsilon={epsilon!r}")
+        return replace(self, fixed=(*self.fixed, *budget))
+
+    def command(self, values: Mapping[str, str], with_seeds: bool = True) -> str:
+        """The command for a trial's settings on all training examples and the test set."""
+        fixed = [o for o in self.fixed if key_of(o) not in DROPPED]
+        multirun = ["-m"] if len(self.seeds) > 1 else []
+        seeds = [f"seed={','.join(self.seeds)}"] if with_seeds else []
+        settings = [*fixed, *override_texts(values), *seeds]
+        return shlex.join(["dpbench", "run", *multirun, *settings])
+
+
+def parse(arguments: list[str]) -> SearchRequest:
+    """The request of a command line; UserError for all that can be refused before any run."""
+    settings, overrides = split_settings("search", DEFAULTS, arguments)
+    case = None
+    if settings["space"]:
+        method = method_of_space(settings["space"], overrides)
+        case = _special_case(settings, method, [*map(key_of, overrides)])
+        overrides = with_space(method, overrides)
+    elif settings["start"] not in ("", NONE):
+        raise UserError(f"start={settings['start']} needs a search space: space=method.")
+    ranges, fixed = split_ranges(overrides)
+    _check_search_settings(settings)
+    space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
+    _check_ranges(space.ranges)
+    if "validation" not in map(key_of, fixed):
+        fixed = [*fixed, DEFAULT_VALIDATION]
+    repetitions, epsilon = _repetitions(settings), _epsilon(settings)
+    if repetitions and "score_noise_multiplier" not in map(key_of, fixed):
+        fixed = [*fixed, SCORE_NOISE]
+    config = _compose_first(space.ranges, fixed)
+    if config["save_model"] and not repetitions:
+        raise UserError("search keeps no models: give save_model=true to the run that it chooses.")
+    seeds = _seeds(ranges, config)
+    if repetitions:
+        _check_private(arguments, space.ranges, seeds)
+    if epsilon is not None:
+        _check_calibrated(overrides, epsilon)
+    law = [] if repetitions is None else [settings["N"], repr(repetitions)]
+    law += [] if epsilon is None else [f"epsilon={epsilon!r}"]
+    identity, short = _identity_and_name(settings, space, seeds, config, law, case is not None)
+    name = settings["name"] or f"{config['choices']['dataset']}-{short}"
+    count = int(min(int(settings["N"]), space.size))
+    start = None
+    if case:
+        folder = config.results / SEARCH
+        start, space, fixed = started(case, settings["start"], space, fixed, name, folder)
+    return SearchRequest(
+        space=space,
+        fixed=tuple(o for o in fixed if key_of(o) != "seed"),
+        seeds=seeds,
+        count=count,
+        by=settings["by"],
+        rule=settings["rule"],
+        draw=int(settings["draw"]),
+        name=name,
+        config=config,
+        identity=identity,
+        repetitions=repetitions,
+        epsilon=epsilon,
+        start=start,
+        extend=int(settings["extend"] or math.ceil(PIECE * count)),
+        finalists=int(settings["finalists"]),
+        final_seeds=_next_seeds(seeds, int(settings["final_seeds"])),
+    )
+
+
+def _special_case(
+    settings: Mapping[str, str], method: str, given: Sequence[str]
+) -> SpecialCase | None:
+    """The special case that the search of a method starts at; None for none, and where the user
+    sets what makes the method that one. UserError if there is none to start at as asked."""
+    if settings["start"] == NONE or settings["private"] == "true":  # no trial follows from others
+        return None
+    case = special_case(method)
+    if case and not {*case.constants, *case.products}.isdisjoint(given):
+        case = None
+    if settings["start"] and not case:
+        raise UserError(
+            f"start={settings['start']} needs the whole search space of a method that contains "
+            f"another one, which that of {method} is not: leave start out."
+        )
+    return case
+
+
+def _identity_and_name(
+    settings: Mapping[str, str],
+    space: Space,
+    seeds: Sequence[str],
+    config: RunConfig,
+    law: list[str],
+    starts: bool,
+) -> tuple[str, str]:
+    """What tells a search from all others, and the end of its default name.
+
+    law: that of the trials of a private search, whose page's name must not depend on the seed or
+    the data. starts: whether there is a trial before the others.
+    """
+    choice = [settings["by"], settings["rule"], settings["draw"]]
+    ranges = [f"{range_.key}={range_.text}" for range_ in space.ranges]
+    parts = [*choice, *seeds, config.digest, *ranges]
+    if settings["finalists"] != DEFAULTS["finalists"]:
+        parts += [settings["finalists"], settings["final_seeds"]]
+    if not law:
+        parts += ["extend", settings["extend"]] if settings["extend"] != "0" else []
+        parts += ["start", settings["start"]] if starts else []
+        return _short(parts), _short(parts)
+    name = [*choice, digest(without_seed_and_checksum(config.plain)), *ranges, *law]
+    return _short([*parts, *law]), _short(name)
+
+
+def _short(parts: list[str]) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
+
+
+def _check_search_settings(settings: dict[str, str]) -> None:
+    integer("N", spelled_integer(settings["N"]), most=MAX_TRIALS)
+    integer("draw", spelled_integer(settings["draw"]), least=0)
+    integer("extend", spelled_integer(settings["extend"] or "0"), least=0, most=MAX_TRIALS)
+    integer("finalists", spelled_integer(settings["finalists"]), least=0, most=MAX_TRIALS)
+    integer("final_seeds", spelled_integer(settings["final_seeds"]), most=MAX_TRIALS)
+    one_of("by", settings["by"], SAMPLERS)
+    one_of("rule", settings["rule"], RULES)
+    if settings["name"] and not re.fullmatch(r"\w[\w.-]{,99}", settings["name"]):
+        raise UserError(
+            f"name must be up to 100 letters, digits, '.', '_' and '-', "
+            f"got {quoted(settings['name'])}."
+        )
+    check_installed(settings["by"])
+
+
+def _repetitions(settings: dict[str, str]) -> Repetitions | None:
+    """The law of the number of trials of a private search; None for any other search."""
+    one_of("private", settings["private"], ("true", "false"))
+    if settings["private"] == "false":
+        if changed := [key for key, value in PRIVATE.items() if settings[key] != value]:
+            raise UserError(f"{changed[0]} is a setting of private=true.")
+        return None
+    mean, shape = (number(key, spelled_number(settings[key])) for key in ("trials", "shape"))
+    return Repetitions(settings["law"], mean, shape)
+
+
+def _epsilon(settings: dict[str, str]) -> float | None:
+    """The target of a whole private search, if it has one."""
+    text = settings["epsilon"]
+    return positive("epsilon", spelled_number(text)) if text else None
+
+
+def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:
+    """UserError for settings that a private search does not support."""
+    if unsupported := {key_of(argument) for argument in arguments} & OPEN:
+        raise UserError(
+            f"{min(unsupported)} is not for private=true, which draws candidates at random and "
+            "chooses by the noisy accuracy."
+        )
+    if len(seeds) > 1:
+        raise UserError("private=true takes one seed: each trial is one run.")
+    private = ("score_noise_multiplier", "trial", "privacy.delta", "noise")
+    if searched := [range_.key for range_ in ranges if range_.key in private]:
+        raise UserError(f"{searched[0]} must be the same for all trials of private=true.")
+
+
+def _check_calibrated(overrides: list[str], epsilon: float) -> None:
+    """UserError for settings of a private search that also fix the noise of its trials."""
+    fixing = ("privacy", "privacy.epsilon", "privacy.noise_multiplier")
+    for override in overrides:
+        if key_of(override) in fixing:
+            raise UserError(
+                f"epsilon={epsilon:g} is that of the whole search, from which the noise of its "
+                f"trials follows: leave out {override} (privacy.delta sets delta)."
+            )
+
+
+def _check_ranges(ranges: tuple[Range, ...]) -> None:
+    if not ranges:
+        raise UserError(
+            "search needs a range: batch_size=64,256 or optimizer.lr=tag(log,interval(1e-3,1))."
+        )
+    for key in (range_.key for range_ in ranges):
+        if sum(range_.key == key for range_ in ranges) > 1:
+            raise UserError(f"{key} has two ranges: give one with all of its values.")
+        if key_of(key) == "validation":
+            raise UserError("validation must be one share for all trials; give a single number.")
+        if not is_scientific(key):
+            raise UserError(f"{key} cannot be searched: {nearest(key_of(key), _searchable())}")
+
+
+def _searchable() -> list[str]:
+    config = compose([])
+    keys = {*config, *(key for key, _ in leaves(config) if not key.endswith("_target_"))}
+    return [key for key in keys if is_scientific(key) and key != "validation"]
+
+
+def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> RunConfig:
+    """The configuration of the first valid combination; UserError if no trial could be valid.
+
+    Not every setting exists in every trial: method=sgd has no method.bound.
+    """
+    group_ranges = [range_ for range_ in ranges if range_.key in groups()]
+    values = [f"{range_.key}={range_.first}" for range_ in ranges if range_ not in group_ranges]
+    options = [[f"{range_.key}={name}" for name in _options(range_)] for range_ in group_ranges]
+    for option in itertools.chain(*options):
+        compose([option])
+    errors: list[UserError] = []
+    for combination in itertools.product(*options):
+        try:
+            config = RunConfig.composed([*fixed, *combination, *values])
+        except UserError as error:
+            errors.append(error)
+            continue
+        check_execution(config)
+        if config["validation"] is None:
+            raise UserError(
+                f"a search chooses by a validation split: set a share, e.g. {DEFAULT_VALIDATION}."
+            )
+        return config
+    raise errors[0]
+
+
+def _options(range_: Range) -> tuple[str, ...]:
+    """The options of a group; UserError for an interval."""
+    if isinstance(range_, Choices):
+        return range_.values
+    raise UserError(f"{range_.key} has no interval of options: write {range_.key}=A,B.")
+
+
+def _seeds(ranges: list[Range], config: RunConfig) -> tuple[str, ...]:
+    """The seeds of every trial, which are repetitions and not part of the space."""
+    for range_ in ranges:
+        if range_.key == "seed":
+            if not isinstance(range_, Choices) or not all(v.isdecimal() for v in range_.values):
+                raise UserError(
+                    f"seed={range_.text} must be whole numbers of at least 0: seed=0,1,2."
+                )
+            return tuple(sorted(range_.values, key=int))
+    return (str(config["seed"]),)
+
+
+def _next_seeds(seeds: tuple[str, ...], number: int) -> tuple[str, ...]:
+    """So many seeds after the largest of these."""
+    first = max(map(int, seeds)) + 1
+    return tuple(map(str, range(first, first + number)))

@@ -1,0 +1,50 @@
+"""The search spaces in conf/search: for each method, what its paper tunes and on which scale."""
+
+from dpbench.runs.config.compose import compose
+from dpbench.runs.config.overrides import split_ranges
+from dpbench.runs.config.search_path import SPACES, file_of, options
+from dpbench.runs.config.settings import key_of
+from dpbench.runs.config.special_case import START
+from dpbench.runs.config.yaml_files import read_settings
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
+
+OF_THE_METHOD = "method"
+"""The space that is named as the method of the runs."""
+
+
+def with_space(name: str, overrides: list[str]) -> list[str]:
+    """The overrides, after the ranges of a space for settings that they do not set themselves;
+    UserError for a broken space."""
+    given = {key_of(override) for override in overrides}
+    return [*(f"{k}={v}" for k, v in ranges_of(name).items() if k not in given), *overrides]
+
+
+def method_of_space(name: str, overrides: list[str]) -> str:
+    """The method that a space is named after, as a file or by OF_THE_METHOD; UserError for an
+    unknown space."""
+    if name == OF_THE_METHOD:
+        name = _method(overrides)
+        if file_of(SPACES, name) is None:
+            raise UserError(
+                f"method={name} has no search space: write {SPACES}/{name}.yaml into the folder of "
+                "its YAML file, or give ranges such as optimizer.lr=tag(log,interval(1e-3,1))."
+            )
+    return one_of("space", name, options(SPACES))
+
+
+def ranges_of(name: str) -> dict[str, str]:
+    """The ranges of a space by key, as on a command line; UserError for what is not a range."""
+    path = file_of(SPACES, name)
+    assert path is not None
+    return {key: str(value) for key, value in read_settings(path).items() if key != START}
+
+
+def _method(overrides: list[str]) -> str:
+    """The method of the runs; UserError where several are searched."""
+    ranges, fixed = split_ranges(overrides)
+    if searched := [r for r in ranges if r.key == OF_THE_METHOD]:
+        raise UserError(
+            f"space=method is that of one method, not of {searched[0].text}: search each by itself."
+        )
+    return compose(fixed)["choices"][OF_THE_METHOD]

@@ -1,0 +1,77 @@
+"""The cells of a table: our mean, its spread, how many runs, and the published number."""
+
+import math
+import statistics
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from dpbench.comparison.tables.columns import Column
+from dpbench.comparison.tables.edition import STANDARD_ERROR, Edition
+from dpbench.comparison.tables.published import Published, PublishedTable
+from dpbench.comparison.tables.runs import Row
+from dpbench.comparison.tables.verdict import Distance, judge
+from dpbench.comparison.tables.verdict_words import IMPOSSIBLE, MISSING
+from dpbench.learning.metrics.paired import is_paired
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, in the column's unit.
+
+    ours: the mean of n runs, NaN if any of them diverged; spread: the standard error or deviation,
+    as specified, NaN with fewer than two runs; distance: from the printed number.
+    """
+
+    condition: str
+    row: str
+    column: Column
+    ours: float
+    spread: float
+    n: int
+    published: Published | None
+    verdict: str
+    distance: Distance | None = None
+
+    @property
+    def difference(self) -> float:
+        """Ours - published, or NaN."""
+        return self.ours - float(self.published.value) if self.published else math.nan
+
+
+def cells_of(
+    edition: Edition, rows: Sequence[Row], published: PublishedTable, impossible: Collection[str]
+) -> list[Cell]:
+    """All cells, row by row; the baseline has none in columns that are relative to it."""
+    return [
+        _cell(edition, row, column, published, impossible)
+        for row in rows
+        for column in edition.columns
+        if not (row.method == edition.file.baseline and is_paired(column.metric))
+    ]
+
+
+def _cell(
+    edition: Edition,
+    row: Row,
+    column: Column,
+    published: PublishedTable,
+    impossible: Collection[str],
+) -> Cell:
+    printed = published.get((row.name, column.printed))
+    values = [column.factor * value for value in row.values(column.metric).values()]
+    if not values:
+        reason = IMPOSSIBLE if row.name in impossible else MISSING
+        return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
+    mean = statistics.fmean(values)
+    spread = standard_deviation(values)
+    if edition.file.spread == STANDARD_ERROR:
+        spread /= math.sqrt(len(values))
+    result = judge(edition, column, values, printed)
+    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """The sample standard deviation (n - 1); NaN for fewer than two or non-finite values."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return math.nan
+    return statistics.stdev(values)

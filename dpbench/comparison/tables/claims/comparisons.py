@@ -1,0 +1,245 @@
+"""Judges claims by runs: gaps between rows, paired by seed, against the difference that matters."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim, judge_gaps
+from dpbench.comparison.compare.headroom import why_none
+from dpbench.comparison.compare.pairs import doubts_of, margin_of
+from dpbench.comparison.compare.side import GIVEN, Side, Tuning
+from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
+from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.runs import Row
+from dpbench.learning.metrics.paired_t import PairedTest, paired_test
+from dpbench.learning.metrics.registry import parse_name
+
+BySeed = Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One row against another (or a number), in one quantity and under one condition.
+
+    gaps: the row's value - the other's by seed, for the seeds that both have; printed: the gap of
+    the printed numbers; margin: the largest gap that does not matter; all in the quantity's unit.
+    favour: 1 where the claim needs gaps above `by`, -1 where below -by. found: the gap as it is
+    judged; None without runs. reason: why the verdict is undecided; "" where more seeds may decide.
+    """
+
+    condition: str
+    row: str
+    than: str | float
+    quantity: Quantity
+    gaps: BySeed
+    printed: PrintedNumber | None
+    favour: int
+    by: float
+    margin: float
+    found: Gap | None = None
+    verdict: str = NOT_RUN
+    reason: str = ""
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the printed numbers support the claim; None where none were printed."""
+        return None if self.printed is None else self.favour * self.printed.value > self.by
+
+    @property
+    def printed_in_favour(self) -> float:
+        """What the printed gap has beyond what is claimed, in margins; NaN without one."""
+        return self._in_favour(self.printed.value if self.printed else math.nan)
+
+    def in_favour(self, gaps: BySeed) -> dict[int, float]:
+        """By seed, what gaps have beyond what is claimed, in margins; positive supports it."""
+        return {seed: self._in_favour(gap) for seed, gap in gaps.items()}
+
+    @property
+    def test(self) -> PairedTest:
+        """The test of the gaps, in the quantity's unit; there must be one at least."""
+        return paired_test([*self.gaps.values()], self.margin)
+
+    def _in_favour(self, gap: float) -> float:
+        return (self.favour * gap - self.by) / (self.margin or 1.0)
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim and its comparisons, judged together."""
+
+    claim: Claim
+    comparisons: tuple[Comparison, ...]
+    ruling: Ruling
+
+    @property
+    def verdict(self) -> str:
+        return self.ruling.verdict
+
+
+def judged_claim(claim: Claim, comparisons: Sequence[Comparison]) -> JudgedClaim:
+    """The claim with the verdicts on its comparisons, and on itself."""
+    gaps = [c.found for c in comparisons if c.found]
+    words = judge_gaps(gaps, claim.by)
+    ruling = judge_claim(
+        gaps, [word for word, _ in words], claim.by, complete=len(gaps) == len(comparisons)
+    )
+    told = iter(words)
+    judged = []
+    for comparison in comparisons:
+        word, reason = next(told) if comparison.found else (NOT_RUN, "")
+        judged.append(replace(comparison, verdict=word, reason=reason))
+    return JudgedClaim(claim, tuple(judged), ruling)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The data that claims are judged by: rows by name, and the printed numbers.
+
+    conditions: their labels; tuning: how the settings of rows were chosen, by name; again: by the
+    name of a method, that of the same one with the settings of another search.
+    """
+
+    conditions: Sequence[str]
+    rows: Mapping[str, Row]
+    published: PrintedTable
+    tuning: Mapping[str, Tuning] = field(default_factory=dict)
+    again: Mapping[str, str] = field(default_factory=dict)
+
+    def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
+        """The claim with the verdicts on its comparisons. quantities: those of the claim."""
+        return judged_claim(claim, tuple(self._comparisons(claim, quantities)))
+
+    def gaps(
+        self, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> dict[int, float]:
+        """The row's value - the other's by seed, for the seeds that both have."""
+        ours = self._values(condition, row, quantity)
+        theirs = self._others(condition, than, quantity, ours)
+        return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+
+    def printed_gap(
+        self, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> PrintedNumber | None:
+        """The gap of the printed numbers; None where one of them was not printed."""
+        ours = quantity.printed(self.published, row_name(condition, row))
+        if not isinstance(than, str):
+            return ours and ours - PrintedNumber(float(than), 0.0, 0.0)
+        theirs = quantity.printed(self.published, self._full_name(condition, than))
+        return ours - theirs if ours and theirs else None
+
+    def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[Comparison]:
+        for condition in self.conditions:
+            if claim.under is not None and condition not in claim.under:
+                continue
+            for row in claim.rows:
+                for than in claim.than:
+                    for quantity in quantities:
+                        yield self._compare(claim, condition, row, than, quantity)
+
+    def _compare(
+        self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> Comparison:
+        gaps = self.gaps(condition, row, than, quantity)
+        compared = Comparison(
+            condition=condition,
+            row=row,
+            than=than,
+            quantity=quantity,
+            gaps=gaps,
+            printed=self.printed_gap(condition, row, than, quantity),
+            favour={"better": quantity.sign, "larger": 1, "smaller": -1}[claim.relation],
+            by=claim.by,
+            margin=self._margin(condition, row, than, quantity),
+        )
+        return replace(compared, found=self._found(claim, compared)) if gaps else compared
+
+    def _found(self, claim: Claim, compared: Comparison) -> Gap:
+        """The gap of a comparison with all that may speak against a verdict on it."""
+        sides = [self._side(compared, name) for name in (compared.row, compared.than)]
+        if claim.unequal_budgets:
+            sides = [replace(side, budgets=()) for side in sides]
+        second = self._gaps_again(compared)
+        return Gap(
+            in_favour=compared.in_favour(compared.gaps),
+            doubts=doubts_of(sides[0], sides[1]),
+            beside=compared.in_favour(second),
+            no_headroom=self._no_headroom(compared),
+        )
+
+    def _side(self, compared: Comparison, name: str | float) -> Side:
+        """A row as a side of the comparison. Budgets differ by design between conditions."""
+        if not isinstance(name, str):
+            return Side(str(name), {})
+        full = self._full_name(compared.condition, name)
+        row = self.rows[full]
+        values = compared.quantity.values(row)
+        budgets = row.budgets if self._shares_condition(compared) else ()
+        return Side(name, values, budgets, tuning=self.tuning.get(full, GIVEN))
+
+    def _gaps_again(self, compared: Comparison) -> BySeed:
+        """The gaps where one of the two methods has the settings of another search; none else."""
+        row = self.again.get(compared.row, compared.row)
+        than = self.again.get(str(compared.than), compared.than)
+        if row == than or (row, than) == (compared.row, compared.than):
+            return {}
+        return self.gaps(compared.condition, row, than, compared.quantity)
+
+    def _no_headroom(self, compared: Comparison) -> str:
+        """Why nothing can be said of a row that does not win; "" where it is no private one that
+        is claimed to be better than another under the same condition."""
+        than, condition, quantity = compared.than, compared.condition, compared.quantity
+        is_gain = compared.favour == quantity.sign and parse_name(quantity.columns[0].metric).metric
+        is_row = isinstance(than, str) and self._shares_condition(compared)
+        if compared.by < 0 or not is_gain or not is_row:
+            return ""
+        rows = [row for row in self.rows.values() if row.condition == condition and len(row.runs)]
+        free = {row.method for row in rows if any(not b.is_private for b in row.budgets)}
+        if {compared.row, than} & free:
+            return ""
+        without = {compared.row, than, *self.again.values()}
+        values = {r.method: quantity.values(r) for r in rows if r.method not in without}
+        return why_none(
+            self._values(condition, str(than), quantity),
+            [by_seed for method, by_seed in values.items() if method in free],
+            [by_seed for method, by_seed in values.items() if method not in free],
+            compared.favour,
+            max(compared.margin, compared.by),
+        )
+
+    def _shares_condition(self, compared: Comparison) -> bool:
+        row = self.rows.get(str(compared.than))
+        return row is None or row.condition == compared.condition
+
+    def _margin(self, condition: str, row: str, than: str | float, quantity: Quantity) -> float:
+        """The margin of the quantity's first column, of which print has no part."""
+        ours = self._values(condition, row, quantity.first)
+        theirs = self._others(condition, than, quantity.first, ours)
+        return margin_of(Side(row, ours), Side(str(than), theirs), quantity.columns[0].margin)
+
+    def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
+        row = self.rows.get(self._full_name(condition, name))
+        return quantity.values(row) if row and len(row.runs) else {}
+
+    def _full_name(self, condition: str, name: str) -> str:
+        """The name of a row under the condition, unless it is that of one under another."""
+        return name if name in self.rows else row_name(condition, name)
+
+    def _others(
+        self, condition: str, than: str | float, quantity: Quantity, ours: Mapping[int, float]
+    ) -> dict[int, float]:
+        if isinstance(than, str):
+            return self._values(condition, than, quantity)
+        return dict.fromkeys(ours, float(than))
+
+
+def evidence(
+    conditions: Sequence[str],
+    rows: Sequence[Row],
+    published: PrintedTable,
+) -> Evidence:
+    """The evidence in rows; of several variants of a method, the first row counts."""
+    first_rows: dict[str, Row] = {}
+    for row in rows:
+        first_rows.setdefault(row.name, row)
+    return Evidence(conditions, first_rows, published)

@@ -1,0 +1,90 @@
+"""An edition of a table: its file, as its runs are judged at one scale."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dpbench.comparison.compare.side import Tuning
+from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.columns import Column, columns_of
+from dpbench.comparison.tables.conditions import row_name
+from dpbench.learning.metrics.paired import is_paired
+from dpbench.runs.config.table_file import TableFile
+from dpbench.system.errors import UserError
+from dpbench.system.validate import known_keys
+
+STANDARD_ERROR = "standard error"
+STANDARD_DEVIATION = "standard deviation"
+PAPER_SCALE = "paper"
+
+
+@dataclass(frozen=True)
+class Edition:
+    """A table's file at a scale.
+
+    title: with what differs from the paper; conditions: labels, "" for a table that varies only its
+    methods; scale_label: "paper", or what differs from the paper's runs; tuning: how the
+    settings of rows were chosen, by name.
+    """
+
+    file: TableFile
+    name: str
+    title: str
+    conditions: tuple[str, ...]
+    scale_label: str
+    claims: tuple[Claim, ...]
+    tuning: Mapping[str, Tuning]
+
+    def __post_init__(self) -> None:
+        needed = {"spread": self.file.spread, "published_runs": self.file.published_runs}
+        given = {key: value for key, value in needed.items() if value is not None}
+        known_keys("the table", given, needed, required=needed)
+        _distinct("methods", self.file.methods)
+        _distinct("seeds", self.file.seeds)
+        _distinct("conditions", self.conditions)
+        _distinct("columns", [column.name for column in self.columns])
+        if len(self.file.groups) not in (0, 2):
+            raise UserError(f"groups must name two groups or none, not {self.file.groups}.")
+        if any(is_paired(column.metric) for column in self.columns):
+            self._check_pairing()
+
+    @cached_property
+    def columns(self) -> tuple[Column, ...]:
+        return columns_of(self.file.columns)
+
+    @property
+    def again(self) -> dict[str, str]:
+        """By method, the row that is it after another search, if the table has that row."""
+        return {k: v for k, v in self.file.again.items() if v in self.file.methods}
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The two groups a and b, or none."""
+        return tuple(map(str, self.file.groups))
+
+    @property
+    def rows(self) -> list[str]:
+        """The names of all rows."""
+        return [row_name(c, method) for c in self.conditions for method in self.file.methods]
+
+    @property
+    def published_runs(self) -> int:
+        """How many runs the paper averaged."""
+        return self.file.published_runs or 1
+
+    def _check_pairing(self) -> None:
+        baseline = self.file.baseline
+        if baseline not in self.file.methods:
+            raise UserError(
+                f"table.methods must contain {baseline or 'table.baseline'}, the baseline that the "
+                "privacy cost of all others is measured against."
+            )
+        if not self.file.groups:
+            raise UserError(f"groups must name the two groups whose privacy cost {self.name} has.")
+
+
+def _distinct(what: str, values: Iterable[Any]) -> None:
+    values = list(values)
+    if not values or len(set(values)) < len(values):
+        raise UserError(f"{what} must name at least one, and none twice: {values}.")

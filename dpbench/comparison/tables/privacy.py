@@ -1,0 +1,102 @@
+"""The epsilons of each method, shown only as far as its guarantee supports them."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, number
+from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN
+from dpbench.comparison.tables.runs import PRIVACY, Row
+from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT, weakest
+from dpbench.privacy.statement import ACCOUNTANTS, Statement
+from dpbench.runs.records.epsilon import NO_PROOF, NOT_COMPUTED, delta_text, marked, rounded_up
+
+TIGHTEST_COLUMN = ACCOUNTANTS["pld"].label
+"""The column of the tightest upper bound."""
+
+HEAD = (
+    "method",
+    "epsilon printed in the paper",
+    "epsilon claimed by the paper's reasoning ({by})",
+    *(a.label if a.is_bound else f"{a.label} (approximation)" for a in ACCOUNTANTS.values()),
+    "delta",
+    "arithmetic",
+    "guarantee",
+    "why",
+)
+AS_PLANNED = "Not run: as planned."
+"""Said of the epsilons of a method that was not run."""
+
+
+def privacy_grid(
+    rows: Sequence[Row],
+    printed: Mapping[str, str],
+    baseline: str,
+    planned: Mapping[str, Statement] = EVERYTHING_WAS_RUN.statements,
+    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
+) -> Grid:
+    """One line per method that was run or planned.
+
+    printed: the paper's epsilon of private methods, by condition; planned: the statements of rows
+    that cannot be run on this machine, by name; paper_accountant: one of PAPER_ACCOUNTANTS. Where
+    the guarantee is `none`, RDP, PLD and GDP say so, and only the paper's shows a number. For
+    several runs the largest epsilon, the weakest guarantee and all reasons are shown.
+    """
+    completed = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
+    lines = [
+        _line(row, None if row.method == baseline else printed.get(row.condition))
+        for row in completed
+        if len(row.runs)
+    ]
+    head = tuple(name.format(by=PAPER_ACCOUNTANTS[paper_accountant][0]) for name in HEAD)
+    return Grid("Privacy", head, tuple(lines))
+
+
+def _as_planned(row: Row, statement: Statement | None) -> Row:
+    """The row with the statement of its plan, if there is one, in place of runs."""
+    if statement is None:
+        return row
+    stated = statement | {"why": f"{statement['why']} {AS_PLANNED}"}
+    plan = {f"privacy/{name}": value for name, value in stated.items() if name in PRIVACY}
+    return replace(row, runs=pd.DataFrame([plan]))
+
+
+def _line(row: Row, printed: str | None) -> tuple[str, ...]:
+    guarantee = weakest(row.runs["privacy/guarantee"])
+    claimed, delta = _largest(row, "claimed"), _largest(row, "delta")
+    return (
+        row.label,
+        printed or NO_VALUE,
+        _nearest(claimed) if math.isfinite(claimed) else NO_VALUE,
+        *(
+            _epsilon(_largest(row, name), guarantee, claimed, write)
+            for name, write in WRITTEN.items()
+        ),
+        NO_VALUE if math.isnan(delta) else delta_text(delta),
+        " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NO_VALUE)))),
+        guarantee,
+        " ".join(sorted(set(row.runs["privacy/why"]))),
+    )
+
+
+def _nearest(epsilon: float) -> str:
+    return number(epsilon, 2)
+
+
+WRITTEN = {name: rounded_up if a.is_bound else _nearest for name, a in ACCOUNTANTS.items()}
+"""How an epsilon is written: a bound may only be rounded up."""
+
+
+def _epsilon(epsilon: float, guarantee: str, claimed: float, write: Callable[[float], str]) -> str:
+    # The infinite epsilon of a method that claims no privacy is true, and needs no proof.
+    if guarantee == "none" and (math.isfinite(claimed) or not math.isinf(epsilon)):
+        return NO_PROOF
+    return NOT_COMPUTED if math.isnan(epsilon) else marked(write(epsilon), guarantee)
+
+
+def _largest(row: Row, name: str) -> float:
+    """The largest of the runs' values; NaN if one is missing."""
+    return float(row.runs[f"privacy/{name}"].astype(float).max(skipna=False))

@@ -1,0 +1,92 @@
+"""Of the settings in each cell of a table, the one that was the best on validation splits."""
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from dpbench.comparison.tables.sweep.cells import Cell, SweepLayout
+from dpbench.learning.metrics.registry import parse_name
+from dpbench.runs.records.divergence import DIVERGED
+from dpbench.runs.records.identity import setting_of
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError
+
+Settings = dict[str, list[Record]]
+"""Runs by the name of their settings, budget included, but for the seed and the split."""
+
+
+class Chosen(NamedTuple):
+    """The runs that are shown, how many settings were tried in each cell, and the cells in which
+    the setting shown is not the best of these."""
+
+    records: list[Record]
+    tried: dict[Cell, int]
+    not_best: tuple[Cell, ...]
+
+
+def on_the_test_set(records: Iterable[Record]) -> list[Record]:
+    """The runs without a validation split; UserError where there is none."""
+    if not (found := [r for r in records if r.config.get("validation") is None]):
+        raise UserError(
+            "best=validation chooses by runs with a validation split, and shows runs without one, "
+            "of which there are none: run the best settings again, without validation=."
+        )
+    return found
+
+
+def best_on_validation(
+    tested: Sequence[Record], trials: Sequence[Record], layout: SweepLayout
+) -> Chosen:
+    """The runs of the chosen settings, and how they were chosen.
+
+    tested: runs on the test set; trials: runs on validation splits. A setting counts by the mean
+    over its seeds of the table's first metric on validation; the only tested one of a cell is kept
+    whatever its trials. Raises UserError where there is nothing to choose by, and for a cell in
+    which no trial is of a tested setting.
+    """
+    metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
+    known = parse_name(metric).metric
+    if known is None or known.better is None:
+        raise UserError("best=validation needs a metric of which more, or less, is better.")
+    if not trials:
+        raise UserError("best=validation needs runs with a validation split: see dpbench search.")
+    tried, chosen, not_best = _by_cell(trials, layout), [], []
+    for cell, settings in _by_cell(tested, layout).items():
+        means = {name: _mean(runs, metric) for name, runs in tried.get(cell, {}).items()}
+        ranked = {name: known.sign * mean for name, mean in means.items() if not math.isnan(mean)}
+        both = [name for name in settings if name in ranked]
+        if not both and len(settings) > 1:
+            raise UserError(
+                f"none of the {len(settings)} tested settings of {_name(cell)} has a trial with "
+                f"{metric}: search it, or select one setting."
+            )
+        shown = max(both, key=ranked.__getitem__) if both else next(iter(settings))
+        chosen += settings[shown]
+        if shown not in ranked or ranked[shown] < max(ranked.values()):
+            not_best.append(cell)
+    return Chosen(chosen, {cell: len(names) for cell, names in tried.items()}, tuple(not_best))
+
+
+def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[Cell, Settings]:
+    cells: dict[Cell, Settings] = {}
+    for record in records:
+        settings = cells.setdefault(layout.cell_of(record.config), {})
+        settings.setdefault(_settings(record.config), []).append(record)
+    return cells
+
+
+def _settings(config: Mapping) -> str:
+    return setting_of(dict(config)) + json.dumps(config.get("privacy"), sort_keys=True)
+
+
+def _mean(records: Sequence[Record], metric: str) -> float:
+    """The mean of a metric over runs, NaN where one diverged or lacks it."""
+    return statistics.fmean(
+        math.nan if r.status == DIVERGED else r.measured.get(metric, math.nan) for r in records
+    )
+
+
+def _name(cell: Cell) -> str:
+    return ", ".join(str(value) for key in cell for value in key) or "the table"

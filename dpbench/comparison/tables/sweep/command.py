@@ -1,0 +1,215 @@
+"""`dpbench table RESULTS`: the table of a sweep as Markdown, CSV and LaTeX, without a YAML file."""
+
+import re
+import shlex
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpbench.comparison.compare.side import trials_by_task
+from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.sweep.cells import (
+    Cell,
+    SweepLayout,
+    filter_records,
+    group_runs,
+    varied_settings,
+)
+from dpbench.comparison.tables.sweep.chosen import best_on_validation, on_the_test_set
+from dpbench.comparison.tables.sweep.differences import check_baseline
+from dpbench.comparison.tables.sweep.equal_seconds import within
+from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
+from dpbench.learning.metrics.registry import RANKED_BY
+from dpbench.runs.records.collect import readable_records
+from dpbench.runs.records.other_seeds import left_out
+from dpbench.runs.records.record import Record
+from dpbench.runs.records.sweep_list import read_list
+from dpbench.system.errors import UserError, nearest, print_message
+from dpbench.system.files import check_replaceable, unwritable, write_atomically
+from dpbench.system.validate import key_values, one_of, path_of, positive, spelled_number
+
+DEFAULTS = {
+    "sweep": "",
+    "rows": "method",
+    "columns": "",
+    "metrics": "accuracy",
+    "baseline": "",
+    "best": "",
+    "seconds": "",
+    "out": "table",
+}
+
+SHARED = ("dataset", "model")
+"""The groups whose option the title gives if all runs share it."""
+
+VALIDATION = "validation"
+"""What may choose among the settings of a row."""
+
+SUFFIXES = (".md", ".csv", ".tex")
+
+
+def table(arguments: Sequence[str]) -> str:
+    """Write OUT.md, OUT.csv and OUT.tex of the records of a folder; returns the Markdown.
+
+    Raises UserError for a folder without records, for a sweep of another one, for settings and
+    metrics that no record has, and where a cell would mix runs that differ by more than their seed.
+    """
+    folder, *rest = arguments or [""]
+    if not folder or "=" in folder:
+        key, _, value = folder.partition("=")
+        given = value if key == "results_dir" else "results"
+        raise UserError(
+            f"table needs a folder first: dpbench table {given} rows=method columns=privacy."
+        )
+    filtered = {argument.partition("=")[0] for argument in rest}
+    values = key_values("table", DEFAULTS, rest, known=filtered)
+    out = path_of("out", values["out"], "file")
+    if out.suffix in SUFFIXES:
+        out = out.with_suffix("")
+    filters = {key: value for key, value in values.items() if key not in DEFAULTS}
+    runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
+    selected = _of_sweep(runs, Path(folder), values["sweep"]) if values["sweep"] else runs
+    trials = [record for record in runs if record.config.get("validation") is not None]
+    records = filter_records(selected, filters)
+    rows, columns = _names(values["rows"]), _names(values["columns"])
+    asked = (*filters, *rows, *columns, *re.findall(r"\w+", values["metrics"]))
+    if values["best"]:
+        one_of("best", values["best"], [VALIDATION])
+        records = on_the_test_set(records)
+    elif "validation" not in asked:
+        records = _without_trials(records)
+    limit = ""
+    if values["seconds"]:
+        seconds = positive("seconds", spelled_number(values["seconds"]))
+        records, limit = within(seconds, records), f", in at most {seconds:g} s a run"
+    metrics = _metrics(values["metrics"] if "metrics" in filtered else _usual(records), records)
+    if values["baseline"]:
+        check_baseline(values["baseline"], (*rows, *columns), records)
+    layout = SweepLayout(rows, columns, metrics, values["baseline"], trials_by_task(runs))
+    tried: Mapping[Cell, int] = {}
+    not_best: Sequence[Cell] = ()
+    if values["best"]:
+        of_cells = filter_records(trials, filters)
+        records, tried, not_best = best_on_validation(records, of_cells, layout)
+    others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
+    cells = group_runs(records, layout)
+    title = f"{_title(records, layout)}{limit}"
+    return _written(SweepTable(layout, cells, title, others, tried, not_best), out)
+
+
+def _written(made: SweepTable, out: Path) -> str:
+    """Write the files of a table; returns its Markdown."""
+    _check_own(out)
+    for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
+        write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")
+    print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
+    return made.markdown
+
+
+def _of_sweep(runs: Sequence[Record], folder: Path, name: str) -> list[Record]:
+    """The runs of one sweep; UserError where none of them has a record."""
+    digests = read_list(folder, name)
+    if not (found := [run for run in runs if run.digest in digests]):
+        raise UserError(
+            f"none of the {len(digests)} runs of sweep {name} has a record in {folder}."
+        )
+    return found
+
+
+def _without_trials(records: list[Record]) -> list[Record]:
+    """The runs without a validation split, if there are some: the others are trials of a search."""
+    tested = [record for record in records if record.config.get("validation") is None]
+    if not tested or len(tested) == len(records):
+        return records
+    print_message(
+        f"left out {counted(len(records) - len(tested), 'run')} with a validation split, such as "
+        "trials of a search: validation=SHARE selects them."
+    )
+    return tested
+
+
+def _check_own(out: Path) -> None:
+    """UserError if one of the files exists, and is not of a table that this command wrote."""
+    page, *_ = paths = [out.with_name(out.name + suffix) for suffix in SUFFIXES]
+    for path in paths:
+        check_replaceable(path)
+    try:
+        text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
+    except OSError as error:
+        raise unwritable(page, error, "out") from error
+    own = text.rstrip().rpartition("\n\n")[2].startswith(CELLS)
+    if not own and (found := [path for path in paths if path.exists()]):
+        raise UserError(
+            f"{found[0]} exists, and {page} is not a table of this command: give another out=NAME."
+        )
+
+
+def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) -> str:
+    """The command that makes a table of a sweep, whose rows are all that differ but seeds.
+
+    configs: those of its runs, as records keep them.
+    """
+    varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
+    rows = ",".join(varied) or DEFAULTS["rows"]
+    return shlex.join(["dpbench", "table", str(folder), f"sweep={sweep}", f"rows={rows}"])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return _once(text, filter(None, _without_brackets(text).split(",")))
+
+
+def _without_brackets(text: str) -> str:
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+
+
+def _once(text: str, names: Iterable[str]) -> tuple[str, ...]:
+    """The names; UserError for one that the text has twice."""
+    found = tuple(names)
+    if len({*found}) < len(found):
+        raise UserError(f"{text} names something twice.")
+    return found
+
+
+def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
+    """The recorded names of metrics, of the test set unless a name says more; or UserError.
+
+    The name of a group may have commas: of names that begin alike, the longest is meant.
+    """
+    known = {metric for record in records for metric in record.measured}
+    parts, names = _without_brackets(text).split(","), []
+    while parts:
+        ends = range(len(parts), 0, -1)
+        found = ((_recorded(",".join(parts[:end]), known), end) for end in ends)
+        name, end = next((pair for pair in found if pair[0]), ("", 1))
+        if not name and parts[0]:
+            raise UserError(f"no record has the metric {parts[0]}: {nearest(parts[0], known)}")
+        names.append(name)
+        parts = parts[end:]
+    return _once(text, filter(None, names))
+
+
+def _usual(records: Sequence[Record]) -> str:
+    """The metrics that rank methods, where none is given: of each run, the first that it has."""
+    found = {
+        next((name for name in RANKED_BY if _recorded(name, record.measured)), "")
+        for record in records
+    }
+    return ",".join(name for name in RANKED_BY if name in found) or DEFAULTS["metrics"]
+
+
+def _recorded(name: str, known: Collection[str]) -> str:
+    """The recorded name of a metric; "" if there is none."""
+    full_names = (name, f"test/{name}", f"validation/{name}")
+    return next((full for full in full_names if full in known), "")
+
+
+def _title(records: Sequence[Record], layout: SweepLayout) -> str:
+    """The metrics, what they are given by, and the data set and model if they are the same."""
+    labels = ", ".join(dict.fromkeys(metric_label(name, records) for name in layout.metrics))
+    keys = [key.rpartition(".")[2] for key in (*layout.rows, *layout.columns)]
+    by = " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))
+    given = f" by {by}" if by else ""
+    same = [{record.config["choices"][group] for record in records} for group in SHARED]
+    shared = ", ".join(values.pop() for values in same if len(values) == 1)
+    title = f"{labels[:1].upper()}{labels[1:]}{given}{f': {shared}' if shared else ''}"
+    return " ".join(title.split())  # a group's name may have a line break

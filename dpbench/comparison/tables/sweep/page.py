@@ -1,0 +1,332 @@
+"""The table of a sweep: means over seeds and epsilons, as Markdown, CSV and LaTeX."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
+from dpbench.comparison.tables.latex import tabular
+from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.sweep.cells import Cell, Key, Mean, Runs, SweepLayout, value_of
+from dpbench.comparison.tables.sweep.differences import Differences, untuned
+from dpbench.learning.metrics.metric import Metric
+from dpbench.learning.metrics.registry import parse_name
+from dpbench.privacy.statement import ACCOUNTANTS
+from dpbench.runs.config.names import method_name
+from dpbench.runs.records.data_name import data_name
+from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, marked, rounded_up
+from dpbench.runs.records.record import Record
+from dpbench.system.validate import is_number
+
+CELLS = "Cells: mean ± standard deviation (number of seeds)."
+
+NOTE = (
+    f"{CELLS} Bold: the best mean of the rows on the same data with an "
+    "epsilon, where their epsilons agree within 5%, for one delta and unit. An epsilon is that of "
+    "one run: it covers neither metrics nor a choice by them, nor statistics that data were "
+    "prepared by, such as z-scores."
+)
+
+DIFFERENCES = (
+    "Differences: mean over common seeds of the row's value minus the baseline's, with its 95% "
+    "interval by Student's t (number of seeds). Better and worse: a paired t-test at 5%; "
+    "equivalent: shown to differ by less than the margin ({margins}); both with Holm's correction "
+    "for all rows beside one of the baseline. Undecided with a reason: the two differ in settings "
+    "other than those of method, optimizer and schedule, or in what their epsilons are for, or a "
+    "run diverged. A dash: the baseline has no row, or several, with the values shown, or the two "
+    "have no seed in common."
+)
+
+NOT_TUNED = (
+    "Untuned: there is no search of {methods} in this folder. Where one of them is worse, its "
+    "settings may be the reason; `dpbench search` finds better ones."
+)
+
+OTHER_SEEDS = "Not all seeds are shown, and no test can tell whether some were picked."
+
+CHOSEN = (
+    "Of the settings of a row, the one shown has the best {metric} on validation splits, as a mean "
+    "over seeds; trials: the settings that were tried."
+)
+
+NOT_BEST = (
+    "This is not so for {cells}: what was best there has no run on the test set, or no setting was "
+    "tried."
+)
+
+ONE_SPLIT = (
+    "All seeds share one split into training and test rows, whose choice the deviations leave out; "
+    "dataset.split_seed=null draws one for each seed."
+)
+
+
+@dataclass(frozen=True)
+class SweepTable:
+    """The runs of a table by row and column, its title, sentences on runs of the same settings with
+    other seeds, and where validation chose a setting, how many were tried and the cells in which
+    the one shown is not the best of these."""
+
+    layout: SweepLayout
+    runs: Mapping[Cell, Runs]
+    title: str
+    left_out: tuple[str, ...] = ()
+    tried: Mapping[Cell, int] = field(default_factory=dict)
+    not_best: Sequence[Cell] = ()
+
+    @property
+    def markdown(self) -> str:
+        return Page(self.title, [self.grid, *self._compared, self._note]).markdown
+
+    @property
+    def latex(self) -> str:
+        tables = [Page(self.title, [self.grid]).latex(self._note)]
+        tables += [tabular(grid.heading, grid) for grid in self._compared]
+        return "\n\n".join(tables) + "\n"
+
+    @property
+    def _note(self) -> str:
+        note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
+        if (methods := untuned(self._records, self.layout.trials)) and self._compares_methods:
+            names = ", ".join(map(method_name, methods))
+            note = f"{note} {NOT_TUNED.format(methods=names)}"
+        if self.tried:
+            note = f"{note} {CHOSEN.format(metric=self.metric_labels[0])}"
+        if self.not_best:
+            note = f"{note} {NOT_BEST.format(cells='; '.join(map(self._title_of, self.not_best)))}"
+        if self.left_out:
+            note = f"{note} {OTHER_SEEDS} {' '.join(self.left_out)}"
+        if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
+            note = f"{note} {ONE_SPLIT}"
+        if not self._terms:
+            return note
+        terms = next(iter(self._terms))
+        named = {*Terms._fields} - {*self._differing}
+        return f"{note} All epsilons: {terms.text(named)}." if named else note
+
+    @property
+    def _on_differences(self) -> str:
+        margins = (
+            f"{label} {parse_name(name).margin}"
+            for label, name in zip(self.metric_labels, self.layout.metrics, strict=True)
+        )
+        return DIFFERENCES.format(margins=", ".join(margins))
+
+    @property
+    def _compares_methods(self) -> bool:
+        return len({value_of(record.config, "method") for record in self._records}) > 1
+
+    @property
+    def _records(self) -> list[Record]:
+        return [record for runs in self.runs.values() for record in runs.records]
+
+    @property
+    def metric_labels(self) -> list[str]:
+        return [metric_label(name, self._records) for name in self.layout.metrics]
+
+    @cached_property
+    def _terms(self) -> set[Terms]:
+        return {terms for runs in self.runs.values() if (terms := runs.terms)}
+
+    @cached_property
+    def _differing(self) -> list[str]:
+        """The names of the terms in which epsilons of the table differ."""
+        return [name for name in Terms._fields if len({getattr(t, name) for t in self._terms}) > 1]
+
+    @property
+    def _varying(self) -> list[str]:
+        """Those of them that cells name; what is only claimed is marked in any case."""
+        return [name for name in self._differing if name != "guarantee"]
+
+    @property
+    def csv(self) -> str:
+        """A line for each row, column and metric; epsilon is empty where none may be shown."""
+        numbers = ("metric", "mean", "sd", "n", "epsilon")
+        compared = ("difference", "low", "high", "pairs", "verdict") if self.layout.baseline else ()
+        head = (*self.layout.rows, *self.layout.columns, *numbers, *Terms._fields, *compared)
+        head += ("trials",) if self.tried else ()
+        return csv_text(head, self._lines())
+
+    @property
+    def grid(self) -> Grid:
+        """The table, its best means between **."""
+        rows = tuple(tuple(self._texts(row)) for row in self.rows)
+        return Grid("", tuple(self._head()), rows)
+
+    @property
+    def _compared(self) -> list[Grid]:
+        """The differences to the baseline, if there is one."""
+        if not self.layout.baseline:
+            return []
+        columns = sorted(self._differences.columns(), key=_order)
+        cells = [*itertools.product(columns, self.layout.metrics)]
+        heads = itertools.product(columns, self.metric_labels)
+        rows = (
+            (*self._labels(row), *(self._differences.text((row, at), name) for at, name in cells))
+            for row in sorted(self._differences.rows(), key=_order)
+        )
+        head = (*self._keys, *(", ".join([*self._named(at), label]) for at, label in heads))
+        return [Grid(f"Differences to {method_name(self.layout.baseline)}", head, tuple(rows))]
+
+    @cached_property
+    def _differences(self) -> Differences:
+        return Differences(self.layout, self.runs)
+
+    @property
+    def _keys(self) -> list[str]:
+        """The heads of the settings that are rows."""
+        return [key.rpartition(".")[2] for key in self.layout.rows]
+
+    def _labels(self, row: Key) -> list[str]:
+        return [_label(key, value) for key, value in zip(self.layout.rows, row, strict=True)]
+
+    def _named(self, column: Key) -> list[str]:
+        """The values of a column's settings, as its head has them."""
+        named = zip(self.layout.columns, column, strict=True)
+        return [_label(key, value, named=True) for key, value in named]
+
+    def _title_of(self, cell: Cell) -> str:
+        row, column = cell
+        return ", ".join([*self._labels(row), *self._named(column)]) or "the table"
+
+    def _texts(self, row: Key) -> Iterator[str]:
+        yield from self._labels(row)
+        for column in self.columns:
+            runs = self.runs.get((row, column))
+            for name in self.layout.metrics:
+                text = _text(runs.mean(name), name) if runs and runs.measure(name) else NO_VALUE
+                yield f"**{text}**" if row in self._best[column, name] else text
+            yield self._epsilon(runs) if runs else NO_VALUE
+            if self.tried:
+                yield str(self.tried.get((row, column), 0))
+
+    def _epsilon(self, runs: Runs) -> str:
+        """The epsilon, with the terms in which others in the table differ."""
+        epsilon, terms = runs.epsilon, runs.terms
+        if isinstance(epsilon, str) or terms is None:
+            return str(epsilon)
+        shown = marked(rounded_up(epsilon), runs.guarantee)
+        return f"{shown} ({terms.text(self._varying)})" if self._varying else shown
+
+    @cached_property
+    def _best(self) -> dict[tuple[Key, str], set[Key]]:
+        """By column and metric, the rows with the best mean."""
+        pairs = itertools.product(self.columns, self.layout.metrics)
+        return {(column, name): self._best_rows(column, name) for column, name in pairs}
+
+    @property
+    def rows(self) -> list[Key]:
+        return sorted({row for row, _ in self.runs}, key=_order)
+
+    @property
+    def columns(self) -> list[Key]:
+        return sorted({column for _, column in self.runs}, key=_order)
+
+    def _head(self) -> Iterator[str]:
+        yield from self._keys
+        for column in self.columns:
+            values = self._named(column)
+            trials = ["trials"] if self.tried else []
+            for name in (*self.metric_labels, f"epsilon ({ACCOUNTANTS['pld'].label})", *trials):
+                yield ", ".join([*values, name])
+
+    def _best_rows(self, column: Key, name: str) -> set[Key]:
+        """The rows with the best mean on their data, as it is shown."""
+        on_data: dict[str, dict[Key, Runs]] = {}
+        for (row, at), runs in self.runs.items():
+            if at == column:
+                on_data.setdefault(data_name(runs.records[0].config), {})[row] = runs
+        return {row for rows in on_data.values() for row in _best(rows, name)}
+
+    def _lines(self) -> Iterator[tuple[str, ...]]:
+        for row in self.rows:
+            for column in self.columns:
+                if runs := self.runs.get((row, column)):
+                    terms = ("",) * len(Terms._fields)
+                    if runs.terms:
+                        delta, *others, _ = runs.terms
+                        terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
+                    for name in filter(runs.measure, self.layout.metrics):
+                        mean, spread, n = runs.mean(name)
+                        metric = parse_name(name).metric
+                        bound = delta_text(mean) if metric and metric.is_bound else f"{mean:.6g}"
+                        numbers = (bound, f"{spread:.6g}", str(n))
+                        cell = (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
+                        tried = [str(self.tried.get((row, column), 0))] if self.tried else []
+                        yield (*cell, *self._compared_numbers(row, column, name), *tried)
+
+    def _compared_numbers(self, row: Key, column: Key, name: str) -> tuple[str, ...]:
+        """Difference, interval, number of pairs and verdict, empty where there are none."""
+        if not self.layout.baseline:
+            return ()
+        found = self._differences.of((row, column), name)
+        if found is None:
+            return ("",) * 5
+        low, high = ("" if math.isinf(end) else f"{end:.6g}" for end in found.interval())
+        judged = self._differences.judged.get(((row, column), name))
+        return (f"{found.mean:.6g}", low, high, str(found.n), judged.words if judged else "")
+
+
+def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:
+    """The rows with the best mean of a metric, of those with an epsilon on equal terms."""
+    terms = {runs.terms.comparable for runs in rows.values() if runs.terms}
+    metric = parse_name(name).metric
+    private = {row: runs for row, runs in rows.items() if not isinstance(runs.epsilon, str)}
+    means = {row: runs.mean(name).value for row, runs in private.items()}
+    means = {row: value for row, value in means.items() if not math.isnan(value)}
+    epsilons = [float(rows[row].epsilon) for row in means]
+    if epsilons and max(epsilons) > EQUAL_BUDGETS * min(epsilons):
+        return set()
+    if metric is None or metric.better is None or len(means) < 2 or len(terms) > 1:
+        return set()
+    best = max(means.values(), key=lambda mean: metric.sign * mean)
+    shown = _shown(best, metric)
+    return {row for row, value in means.items() if _shown(value, metric) == shown}
+
+
+def metric_label(name: str, records: Iterable[Record]) -> str:
+    """`accuracy (%)`, with the group and the split unless it is the test set.
+
+    The losses of regression are squares of the target's unit, and not in nats.
+    """
+    parts = parse_name(name)
+    metric = parts.metric
+    split = parts.split if parts.split != "test" else ""
+    words = [metric.label if metric else parts.base, parts.group, split]
+    unit = {"percent": " (%)", "nats": " (nats)"}.get(metric.unit if metric else "", "")
+    if metric and metric.unit == "nats" and any("test/rmse" in r.metrics for r in records):
+        unit = ""
+    return f"{', '.join(filter(None, words))}{unit}"
+
+
+def _label(key: str, value: Any, named: bool = False) -> str:
+    """A value of a setting; named: a number with the name of the setting."""
+    if key == "method":
+        return method_name(str(value))
+    if value is None:
+        return NO_VALUE
+    if not is_number(value):
+        return str(value)
+    return f"{key.rpartition('.')[2]} {value:g}" if named else f"{value:g}"
+
+
+def _text(mean: Mean, name: str) -> str:
+    metric = parse_name(name).metric
+    digits = metric.digits if metric else None
+    spread = "" if math.isnan(mean.spread) else f" ± {number(mean.spread, digits)}"
+    return f"{_shown(mean.value, metric)}{spread} ({mean.n})"
+
+
+def _shown(value: float, metric: Metric | None) -> str:
+    """A mean as text: one of upper bounds may only be rounded up."""
+    digits = metric.digits if metric else None
+    if metric and metric.is_bound and digits is not None and not math.isnan(value):
+        return rounded_up(value, digits)
+    return number(value, digits)
+
+
+def _order(key: Key) -> list[tuple[bool, float, str]]:
+    """Numbers by size, then texts by name."""
+    return [(not is_number(v), float(v) if is_number(v) else 0.0, str(v)) for v in key]

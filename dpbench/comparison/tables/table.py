@@ -1,0 +1,258 @@
+"""Builds a table, ready to be rendered."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pandas as pd
+
+from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE
+from dpbench.comparison.tables import constants, grid, ordering
+from dpbench.comparison.tables.cells import Cell, cells_of
+from dpbench.comparison.tables.claims import grids as claim_grids
+from dpbench.comparison.tables.claims.comparisons import Evidence, JudgedClaim, evidence
+from dpbench.comparison.tables.claims.quantities import printed_table, quantity
+from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, mean_and_spread
+from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN, NotRun
+from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.privacy import TIGHTEST_COLUMN, privacy_grid
+from dpbench.comparison.tables.published import PublishedTable, check_covered
+from dpbench.comparison.tables.runs import Row, rows_of
+from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line
+from dpbench.comparison.tables.verdict import rule, scores_line
+from dpbench.learning.metrics.paired import is_paired
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
+from dpbench.runs.records.divergence import note
+from dpbench.system.grouping import grouped
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of runs or measurements, and what its files say of it.
+
+    summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts; rows:
+    with their runs; printed: counts of printed numbers at the paper's scale; command: the one that
+    makes the table; foot: grids of the page alone, after the notes.
+    """
+
+    name: str
+    title: str
+    introduction: tuple[str, ...]
+    summary: tuple[str, ...]
+    grids: tuple[Grid, ...]
+    rules: tuple[str, ...]
+    notes: tuple[str, ...]
+    cells: tuple[Cell, ...]
+    claims: tuple[JudgedClaim, ...] = ()
+    rows: tuple[Row, ...] = field(default=(), compare=False)
+    printed: constants.Reproduced | None = None
+    command: str = ""
+    foot: tuple[Grid, ...] = ()
+
+    @property
+    def page(self) -> Page:
+        rules = ["## Rules and notes", *self.rules, self.notes] if self.rules or self.notes else []
+        blocks: list[Block] = [*self.introduction, self.summary, *self.grids, *rules, *self.foot]
+        return Page(self.title, blocks, self.command)
+
+    @property
+    def latex(self) -> str:
+        """The page for a paper: the introduction is in the captions."""
+        page = Page(self.title, [self.summary, *self.grids, self.rules, self.notes])
+        return page.latex(" ".join(self.introduction)) + "\n"
+
+    def files(self, csv: str) -> dict[str, bytes]:
+        """By suffix. csv: the text of the CSV file, whose columns differ between tables."""
+        texts = {"md": self.page.markdown, "csv": csv, "tex": self.latex}
+        return {suffix: text.encode() for suffix, text in texts.items()}
+
+
+COMPARED: dict[str, Callable[[Cell], str]] = {
+    "method": lambda cell: cell.row,
+    "column": lambda cell: cell.column.name,
+    "ours": mean_and_spread,
+    "published": grid.published_text,
+    "difference": grid.difference,
+    "verdict": lambda cell: cell.verdict,
+}
+
+
+def build_table(
+    edition: Edition,
+    runs: pd.DataFrame,
+    published: PublishedTable,
+    *,
+    epsilon: Mapping[str, str],
+    notes: Sequence[str],
+    not_run: NotRun = EVERYTHING_WAS_RUN,
+    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
+) -> Table:
+    """The table of an edition, from runs and the paper's printed numbers.
+
+    runs: one row per run, with the columns dataset, model, method, variant, seed, status
+    (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
+    `test/...` in the units of the records, `condition` where the table has conditions, and
+    `nonfinite`, the number of non-finite gradients, where they were counted. epsilon: as printed
+    for the private methods, by condition; notes: sentences to add to those of the specification;
+    paper_accountant: the paper's accountant.
+    Raises UserError where runs, specification and published numbers do not match.
+    """
+    check_covered(edition, published)
+    file, rows = edition.file, rows_of(edition, runs)
+    cells = cells_of(edition, rows, published, not_run.reasons)
+    privacy = privacy_grid(rows, epsilon, file.baseline, not_run.statements, paper_accountant)
+    reasons = _why_no_runs(edition, not_run.reasons)
+    at_paper_scale = edition.scale_label == PAPER_SCALE
+    found = evidence(edition.conditions, rows, printed_table(edition, published))
+    data = replace(found, tuning=edition.tuning, again=edition.again)
+    judged = judge(edition, data)
+    order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
+    judged_constants = baselines if at_paper_scale else []
+    lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
+    grids = [
+        claim_grids.claims_grid(judged),
+        _main(edition, rows, cells, reasons, privacy),
+        grid.grid_of("Ours and published", COMPARED, cells if published else []),
+        ordering.order_grid(order),
+        constants.constants_grid(judged_constants),
+        claim_grids.comparisons_grid(judged),
+        privacy,
+    ]
+    return Table(
+        name=edition.name,
+        title=edition.title if at_paper_scale else f"{edition.title} (not at the paper's scale)",
+        introduction=tuple(filter(None, (opening(cells), *_introduction(edition)))),
+        summary=tuple(filter(None, lines)),
+        grids=tuple(block for block in grids if block.rows),
+        rules=tuple(_rules(edition, bool(published))),
+        notes=tuple(_all_notes(edition, rows, notes, reasons)),
+        cells=tuple(cells),
+        claims=tuple(judged),
+        rows=tuple(rows),
+        printed=constants.reproduced(edition, published, cells) if at_paper_scale else None,
+    )
+
+
+def _lines_on_claims(judged: Sequence[JudgedClaim], cells: Sequence[Cell]) -> Iterable[str]:
+    yield claims_line(judged)
+    yield claim_grids.chance_line(judged)
+    yield claim_grids.power_line(judged)
+    yield scores_line(cell.distance for cell in cells if cell.distance)
+
+
+def judge(edition: Edition, data: Evidence) -> list[JudgedClaim]:
+    """The claims of a table, in their order."""
+    return [
+        data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
+        for claim in edition.claims
+    ]
+
+
+def _rules(edition: Edition, published: bool) -> Iterable[str]:
+    if edition.claims:
+        yield from claim_grids.rules_of(edition.claims)
+    if published:
+        yield rule(edition)
+        yield ordering.RULE
+        if edition.scale_label == PAPER_SCALE:
+            yield constants.RULE
+
+
+def _introduction(edition: Edition) -> Iterable[str]:
+    cells = f"Cells: mean ± {edition.file.spread} (number of runs)"
+    yield f"{edition.file.paper}. {cells}. Scale: {edition.scale_label}."
+    if edition.groups:
+        yield "Groups: a = {}, b = {}.".format(*edition.groups)
+
+
+def _why_no_runs(edition: Edition, impossible: Mapping[str, str]) -> dict[str, str]:
+    """Why rows have no runs, by name: they wait for something, or are not possible."""
+    waiting = {
+        row_name(condition, method): f"not run: {what}"
+        for condition in edition.conditions
+        for method, what in edition.file.planned.items()
+    }
+    return waiting | {name: f"not possible: {reason}" for name, reason in impossible.items()}
+
+
+def _main(
+    edition: Edition,
+    rows: Sequence[Row],
+    cells: Sequence[Cell],
+    reasons: Mapping[str, str],
+    privacy: Grid,
+) -> Grid:
+    """The table in the paper's layout, with the upper bound of each method's epsilon."""
+    epsilons = {line[0]: line[privacy.head.index(TIGHTEST_COLUMN)] for line in privacy.rows}
+    texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
+    names = [column.name for column in edition.columns]
+    lines = [
+        (row.label, reasons[row.name])
+        if row.name in reasons and row.runs.empty
+        else (
+            row.label,
+            *(texts.get((row.label, name), NO_VALUE) for name in names),
+            epsilons.get(row.label, NO_VALUE),
+        )
+        for row in rows
+    ]
+    return Grid("Ours", ("method", *names, f"epsilon ({TIGHTEST_COLUMN})"), tuple(lines))
+
+
+def _all_notes(
+    edition: Edition, rows: Sequence[Row], added: Iterable[str], reasons: Mapping[str, str]
+) -> Iterable[str]:
+    yield from edition.file.notes
+    yield from _notes_on_tuning(edition)
+    yield from added
+    yield from _notes_on_runs(edition, rows, reasons)
+
+
+def _notes_on_tuning(edition: Edition) -> Iterable[str]:
+    flaws = grouped((t.flaw, row) for row, t in edition.tuning.items() if t.flaw)
+    searched = " and ".join(f"{key}={value}" for key, value in edition.file.tuned_at.items())
+    if at_edge := flaws.get(AT_EDGE):
+        yield (
+            "Tuned at an edge of the range that was searched: "
+            f"{'; '.join(at_edge)}. Another range might serve them better, so no verdict counts "
+            "against them."
+        )
+    if ELSEWHERE in flaws:
+        yield (
+            f"The searches were made at {searched}. Other settings might serve a row better under "
+            "other conditions, so no verdict counts against it there."
+        )
+    for method, again in edition.again.items():
+        yield (
+            f"A verdict on {method} is decided only if it is shown beside {again}, too: what "
+            "is not may be the luck of a search."
+        )
+    if edition.claims and (flaws or edition.again):
+        yield "A claim is undecided, too, where tuning leaves most of its comparisons undecided."
+
+
+def _notes_on_runs(
+    edition: Edition, rows: Sequence[Row], reasons: Mapping[str, str]
+) -> Iterable[str]:
+    """Notes on runs that are missing, diverged, or had non-finite gradients."""
+    baseline = edition.file.baseline
+    seeds_of_baseline = {
+        (row.condition, seed) for row in rows if row.method == baseline for seed in row.runs["seed"]
+    }
+    paired = any(is_paired(column.metric) for column in edition.columns)
+    for row in rows:
+        seeds = set(row.runs["seed"])
+        if row.diverged:
+            yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
+        if sentence := note(row.label, row.nonfinite):
+            yield sentence
+        if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
+            yield f"{row.label} has no run with seed {_list(missing)}."
+        unpaired = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}
+        if paired and unpaired:
+            yield f"{row.label} has no {baseline} run to pair with for seed {_list(unpaired)}."
+
+
+def _list(seeds: Iterable[int]) -> str:
+    return ", ".join(str(seed) for seed in sorted(seeds))

@@ -1,0 +1,154 @@
+"""`dpbench verify [TABLE|RECORD ...] [results_dir=] [rerun=N] [save=true]`: do settings, ledgers,
+epsilons and tables agree?
+
+Nothing is trained unless `rerun` asks for it.
+"""
+
+import re
+import shlex
+from collections.abc import Sequence, Set
+from pathlib import Path
+
+from dpbench.comparison.reproduce.published import readable_records_of
+from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.page import Page
+from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
+from dpbench.comparison.verify.tables import Problem, conflicting_records, unsupported_lines
+from dpbench.runs.config.search_path import options
+from dpbench.runs.records.collect import RECORDS, StoredRecord, collect, no_records, records_in
+from dpbench.runs.records.folder import TABLES
+from dpbench.runs.records.reading import Unreadable
+from dpbench.system.errors import UserError, nearest, print_message
+from dpbench.system.files import files_in, write_atomically
+from dpbench.system.progress import counting
+from dpbench.system.validate import integer, key_values, one_of, spelled_integer
+
+DEFAULTS = {"results_dir": "results", "rerun": "0", "save": "false"}
+
+SAVED = "verified.md"
+"""The page in the results folder, which the report shows."""
+
+DIGEST = re.compile("[0-9a-f]{16}")
+
+WITHOUT_DATA = (
+    "records do not have the path of your own data, so its runs are not retrained: run the same "
+    "command again with another results_dir, and compare the metrics."
+)
+
+
+def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
+    """What was verified, as a sentence, and the problems; UserError where there is no record."""
+    names = [argument for argument in arguments if "=" not in argument]
+    settings = key_values("verify", DEFAULTS, [a for a in arguments if a not in names])
+    folder = Path(settings["results_dir"])
+    one_of("save", settings["save"], ("true", "false"))
+    reruns = integer("rerun", spelled_integer(settings["rerun"]), least=0)
+    entries = list(collect(folder))
+    problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
+    stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
+    tables = files_in(folder / TABLES, f"*.{RECORDS}")
+    if not (names or entries or tables):
+        raise no_records(folder, [])
+    if names:
+        problems = [problem for problem in problems if Path(problem.source).stem in names]
+        stored, tables = _named(
+            folder, names, stored, tables, {Path(p.source).stem for p in problems}
+        )
+    stored += _others(tables, stored)
+    unread = {Path(problem.source).name for problem in problems}
+    tables = [path for path in tables if path.name not in unread]
+    with counting("verified", len(stored) + len(tables)) as count:
+        for entry in stored:
+            problems += [Problem(entry.source, text) for text in contradictions(entry.record)]
+            count()
+        for path in tables:
+            problems += [Problem(path.name, text) for text in unsupported_lines(path)]
+            count()
+    problems += conflicting_records(tables)
+    retrained = _quickest([entry for entry in stored if has_data(entry.record)], reruns)
+    if len(retrained) < min(reruns, len(stored)):
+        print_message(WITHOUT_DATA)
+    trained = 0
+    for entry in retrained:
+        try:
+            different = [*differences_of_rerun(entry.record)]
+            trained += 1
+        except UserError as error:
+            different = [f"cannot be retrained: {error}"]
+        problems += [Problem(entry.source, text) for text in different]
+    done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
+    done += f", and trained {trained} again: {counted(len(problems), 'problem')}."
+    if settings["save"] == "true":
+        _save(folder, arguments, done, problems)
+    return done, problems
+
+
+def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[Problem]) -> None:
+    """Write what was verified as a page into the results folder."""
+    found = [f"{problem.source}: {problem.description}" for problem in problems]
+    sentences = [f"{done[0].upper()}{done[1:]}", *found]
+    page = Page(
+        "What dpbench verify found", [sentences], shlex.join(["dpbench", "verify", *arguments])
+    )
+    write_atomically(folder / SAVED, page.markdown.encode())
+
+
+def _others(tables: Sequence[Path], stored: Sequence[StoredRecord]) -> list[StoredRecord]:
+    """The records in tables that are not as those of the same runs which were read first."""
+    texts = {entry.text.strip() for entry in stored}
+    found = (entry for path in tables for entry in records_in(path))
+    return [e for e in found if isinstance(e, StoredRecord) and e.text.strip() not in texts]
+
+
+def _named(
+    folder: Path,
+    names: Sequence[str],
+    stored: Sequence[StoredRecord],
+    tables: Sequence[Path],
+    unreadable: Set[str],
+) -> tuple[list[StoredRecord], list[Path]]:
+    """The records and the tables that the names select; the tables at every scale.
+
+    A name is that of a table, which selects its records too, or the digest or path of a record.
+    Raises UserError for any other name, except for that of an unreadable record.
+    """
+    stems = {path: path.name.removesuffix(f".{RECORDS}") for path in tables}
+    chosen = [path for path, stem in stems.items() if {stem, stem.partition("-")[0]} & {*names}]
+    digests = {Path(name).stem for name in names}
+    known = {*stems.values(), *(s.partition("-")[0] for s in stems.values())}
+    records = {entry.digest for entry in stored} | unreadable
+    for name in names:
+        if name not in known and Path(name).stem not in records:
+            raise UserError(
+                _without_records(name, folder / TABLES)
+                or _without_digest(name, folder)
+                or f"{name} is neither a table nor a record here: {nearest(name, known)}"
+            )
+    digests |= {record.digest for path in chosen for record in readable_records_of(path)}
+    return [entry for entry in stored if entry.digest in digests], chosen
+
+
+def _without_records(name: str, tables: Path) -> str:
+    """Why a table has no records to be verified by, as a sentence; "" if it is not a table."""
+    if name not in options("table"):
+        return ""
+    if (tables / f"{name}.md").exists() or [*tables.glob(f"{name}-*.md")]:
+        return (
+            f"{name} has no records in {tables} to be verified by; one that is computed without "
+            f"runs has none, and `dpbench reproduce {name} results_dir=DIR` computes it again."
+        )
+    return f"{name} is not in {tables}: `dpbench reproduce {name}` makes it first."
+
+
+def _without_digest(name: str, folder: Path) -> str:
+    """That a digest has no record here, as a sentence; "" if the name is not that of a record."""
+    if not DIGEST.fullmatch(digest := Path(name).stem):
+        return ""
+    return (
+        f"no record {digest} is in {folder / 'runs'} or in a table beside it: run its command "
+        "first, or name the results_dir of the run."
+    )
+
+
+def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]:
+    return sorted(stored, key=lambda s: s.record.provenance.get("seconds", 0.0))[:number]

@@ -1,5 +1,0 @@
-"""Optional diagnostics of a run, which read private data outside of any accounting."""
-
-from dpbench.diagnostics.observer import Diagnostics, Observer
-
-__all__ = ["Diagnostics", "Observer"]

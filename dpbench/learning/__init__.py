@@ -1,0 +1,1 @@
+"""What is trained: data sets, models, and the metrics of a result."""

@@ -1,0 +1,66 @@
+"""Files derived from a publisher's files, verified by a checksum that is written with them.
+
+The checksum of NAME is in NAME.sha256, one line in the format of `sha256sum`.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from dpbench.learning.data.fetch.download import writing
+from dpbench.system.errors import UserError
+from dpbench.system.files import cached_digest_of, digest_of, replace_file
+
+
+def ensure_cached(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None:
+    """Create the files if one of them has no checksum, and verify them in any case.
+
+    make: writes all of them, at the given paths. Raises UserError for a wrong checksum, for missing
+    input of `make`, and if the files cannot be written.
+    """
+    if not all(map(_has_checksum, paths)):
+        with writing(paths[0]):
+            if not all(map(_has_checksum, paths)):  # another process may have created them
+                _make(paths, make)
+    for path in paths:
+        _verify(path)
+
+
+def _has_checksum(path: Path) -> bool:
+    return path.exists() and _checksum_of(path).exists()
+
+
+def _checksum_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def _make(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None:
+    parts = [path.with_name(f"{path.name}.part") for path in paths]
+    try:
+        make(parts)
+        for part, path in zip(parts, paths, strict=True):
+            line = f"{digest_of(part)}  {path.name}\n"
+            replace_file(_checksum_of(path), line.encode())
+            part.replace(path)
+    except UserError as error:
+        unverified = [path for path in paths if path.exists() and not _has_checksum(path)]
+        if not unverified:
+            raise
+        raise UserError(
+            f"{unverified[0]} has no {_checksum_of(unverified[0]).name} and has to be created "
+            f"again, but {error}"
+        ) from error
+    finally:
+        for part in parts:
+            with suppress(OSError):
+                part.unlink()
+
+
+def _verify(path: Path) -> None:
+    # Cached, as the runs of a sweep share gigabytes.
+    if cached_digest_of(path) != _expected_digest(path):
+        raise UserError(f"{path} is truncated or altered: delete it to have it created again.")
+
+
+def _expected_digest(path: Path) -> str:
+    return _checksum_of(path).read_text(encoding="utf-8", errors="replace").partition(" ")[0]

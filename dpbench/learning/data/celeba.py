@@ -1,0 +1,142 @@
+"""CelebA: is the person in a photograph a man? The groups are with and without eyeglasses."""
+
+import re
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from PIL import Image, ImageOps, UnidentifiedImageError
+from torch import Tensor
+
+from dpbench.learning.data.caches import ensure_cached
+from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.fetch.download import Source, altered_file, fetch, missing_file
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import integer
+
+PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
+ATTRIBUTES = Source(
+    path="celeba/list_attr_celeba.txt",
+    checksum="md5:75e246fa4810816ffd6ee81facbd244c",
+    page=PAGE,
+    urls=(),
+)
+PARTITION = Source(
+    path="celeba/list_eval_partition.txt",
+    checksum="md5:d32c9cbf5e040fd4025c592c306e6668",
+    page=PAGE,
+    urls=(),
+)
+MAX_PIXELS = 1_024
+"""The largest side of an image; the published photographs have 178 x 218."""
+
+TRAIN, TEST = 0, 2  # the publishers' numbers for the parts; 1 is their validation part
+
+
+@dataclass(frozen=True)
+class CelebA:
+    """202,599 colour photographs of faces in the publishers' split.
+
+    size: side of the square images, in pixels. target, group: names of two of the forty
+    attributes. The images cannot be downloaded by a program. Source: Liu et al., ICCV 2015.
+    """
+
+    size: int
+    target: str
+    group: str
+
+    def __post_init__(self) -> None:
+        integer("dataset.size", self.size, most=MAX_PIXELS)
+        for name in ("target", "group"):
+            if not re.fullmatch(r"\w+", getattr(self, name)):
+                raise UserError(f"dataset.{name} must be the name of an attribute, such as Male.")
+
+    name = "celeba"
+    task = "classification"
+    classes = 2
+    train_size = 162_770
+    notes = ("The 19,867 photographs of the publishers' validation part are left out.",)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (3, self.size, self.size)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return (f"no_{self.group.lower()}", self.group.lower())
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the photographs, packed into one array on first use; the seed is not used.
+
+        Raises a UserError that names the first missing file of the publishers.
+        """
+        labels = read_attributes(fetch(ATTRIBUTES, folder), [self.target, self.group])
+        parts = read_partition(fetch(PARTITION, folder))
+        return Data(
+            train=self._split(folder, labels[parts == TRAIN], "train"),
+            test=self._split(folder, labels[parts == TEST], "test"),
+        )
+
+    def _split(self, folder: Path, labels: pd.DataFrame, part: str) -> Split:
+        photographs = [folder / "celeba" / "img_align_celeba" / name for name in labels.index]
+        return Split(
+            pack(photographs, self.size, folder / "celeba" / f"{part}_{self.size}.npy"),
+            torch.from_numpy(labels[self.target].to_numpy("int64")),
+            torch.from_numpy(labels[self.group].to_numpy("int64")),
+        )
+
+
+def read_attributes(path: Path, names: list[str]) -> pd.DataFrame:
+    """Whether each photograph has the attributes `names`, indexed by the photograph's name."""
+    table = pd.read_csv(path, sep=r"\s+", skiprows=1)  # the first line is the number of rows
+    for name in names:
+        if name not in table:
+            raise UserError(f"CelebA has no attribute {name!r}: {nearest(name, table)}")
+    return table[names] == 1
+
+
+def read_partition(path: Path) -> pd.Series:
+    """The partition number of each photograph, indexed by its name."""
+    return pd.read_csv(path, sep=r"\s+", header=None, index_col=0)[1]
+
+
+def pack(photographs: Iterable[Path], size: int, path: Path) -> Tensor:
+    """The photographs as uint8 [n, 3, size, size], memory-mapped from a file at `path`."""
+    paths = list(photographs)
+    ensure_cached([path], lambda parts: _pack(paths, size, parts[0]))
+    packed = np.load(path, mmap_mode="c")
+    if len(packed) != len(paths):
+        raise UserError(
+            f"{path} has {len(packed)} photographs instead of {len(paths)}: "
+            "delete it to have it created again."
+        )
+    return torch.from_numpy(packed)
+
+
+def _pack(photographs: list[Path], size: int, path: Path) -> None:
+    shape = (len(photographs), 3, size, size)
+    packed = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+
+    def fill(row: int) -> None:
+        packed[row] = read_photograph(photographs[row], size)
+
+    with ThreadPoolExecutor() as pool:
+        for _ in pool.map(fill, range(len(photographs))):
+            pass  # iterating raises the first error
+    packed.flush()
+
+
+def read_photograph(path: Path, size: int) -> np.ndarray:
+    """The largest centred square of a photograph, scaled: uint8 [3, size, size]."""
+    try:
+        with Image.open(path) as image:
+            square = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
+    except FileNotFoundError as error:
+        raise missing_file(path, PAGE, "its publisher does not let programs download it") from error
+    except (UnidentifiedImageError, OSError) as error:
+        raise altered_file(path, PAGE) from error
+    return np.asarray(square).transpose(2, 0, 1)

@@ -1,0 +1,148 @@
+"""The role of each column of the user's own tables."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from dpbench.learning.data.custom.column_types import plain
+from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import (
+    as_text,
+    is_integer,
+    is_number,
+    one_of,
+    quoted,
+    quotes_hint,
+    typed,
+)
+
+TRAIN, NONE = "train", "none"
+REGRESSION = "regression"
+TASKS = ("classification", REGRESSION)
+REFUSE, IMPUTE, INDICATOR = "refuse", "impute", "indicator"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table by their role.
+
+    target: the column to predict. group: the columns whose values, or intersections of values, are
+    the groups that metrics are reported for; features too, unless they are in drop. categorical:
+    columns of numbers that are categories; columns of text always are. drop: columns to leave out.
+    missing: what a feature without a value is: refused; imputed, that is the mean of a number and
+    none of the categories; or imputed beside a feature that says so, an indicator.
+    """
+
+    target: str
+    group: tuple[str, ...]
+    categorical: tuple[str, ...]
+    drop: tuple[str, ...]
+    task: str
+    missing: str = REFUSE
+
+    def plain(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The columns in use, with numbers, truth values and texts only, where they can be."""
+        used = [*dict.fromkeys((*self.features(frame), *self.needed))]
+        return pd.DataFrame({name: plain(frame[name], name in self.categorical) for name in used})
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The columns that cannot be left out."""
+        return self.target, *self.group
+
+    def features(self, frame: pd.DataFrame) -> list[str]:
+        """The columns that are features."""
+        return [name for name in frame if name not in (self.target, *self.drop)]
+
+    def incomplete(self, frame: pd.DataFrame) -> list[str]:
+        """The features that may have no value; with indicators, those that do have gaps."""
+        if self.missing == REFUSE:
+            return []
+        features = [name for name in self.features(frame) if name not in self.group]
+        return [n for n in features if self.missing == IMPUTE or frame[n].isna().any()]
+
+    def numbers(self, frame: pd.DataFrame) -> list[str]:
+        """The features that are numbers rather than categories."""
+        return [name for name in self.features(frame) if not self.is_categorical(frame[name])]
+
+    def scalable(self, frame: pd.DataFrame) -> list[str]:
+        """The columns that may have a mean and a deviation: these, and the target of regression."""
+        return [*self.numbers(frame), *([self.target] if self.task == REGRESSION else [])]
+
+    def is_categorical(self, column: pd.Series) -> bool:
+        """Whether a column is encoded as one feature for each of its values."""
+        numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+        return column.name in self.categorical or not numeric
+
+
+class TestRows(NamedTuple):
+    """The rows of a publisher's test file or part, which are the last of a table."""
+
+    name: str
+    number: int
+
+    def row(self, place: int, rows: int) -> str:
+        """The row at a place from 0 of a table with so many rows, as its own file counts it."""
+        within = place - (rows - self.number)
+        return f"row {place + 1}" if within < 0 else f"row {within + 1} of {self.name}"
+
+
+NO_TEST = TestRows("", 0)
+"""Of a table without such rows."""
+
+
+def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
+    """The columns that settings name; UserError for names that the table does not have."""
+    known = list(frame)
+    one_of("dataset.task", settings["task"], TASKS)
+    missing = settings.get("missing", REFUSE)
+    one_of("dataset.missing", missing, (REFUSE, IMPUTE, INDICATOR))
+    if settings["target"] is None:
+        raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
+    target, group = named("target", settings["target"], known), settings["group"]
+    groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
+    lists = {"group": tuple(named("group", name, known, group is groups) for name in groups)}
+    if len({*lists["group"]}) < len(groups):
+        raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
+    for key in ("categorical", "drop"):
+        typed(f"dataset.{key}", settings[key], list[str | float])
+        lists[key] = tuple(named(key, name, known, True) for name in settings[key])
+    if target in lists["drop"]:
+        raise UserError(f"dataset.target={target} cannot be dropped.")
+    if settings["task"] == REGRESSION and target in lists["group"]:
+        raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
+    columns = Columns(target, **lists, task=settings["task"], missing=missing)
+    if isinstance(settings["standardise"], Mapping):
+        for name in settings["standardise"]:
+            one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
+    return columns
+
+
+def named(key: str, value: object, known: Collection[str], one_of_several: bool = False) -> str:
+    """The column that a setting names; a number stands for the column that is named so.
+
+    one_of_several: whether the value is part of a list.
+    """
+    what = f"dataset.{key}"
+    if isinstance(value, str) or str(value) in known:
+        return one_of(what, str(value), known)
+    meant = next((name for name in known if _is_read_as(name, value)), None)
+    if meant is None and is_integer(value):
+        return one_of(what, str(value), known)
+    text = as_text(value) if meant is None else meant
+    raise UserError(
+        f"{what} must name a column, got {quoted(value)}"
+        f"{quotes_hint(what, [text] if one_of_several else text)}; {nearest(str(text), known)}"
+    )
+
+
+def _is_read_as(name: str, value: object) -> bool:
+    """Whether a column's name is read as this number or truth value where it is not quoted."""
+    if isinstance(value, bool) or not is_number(value):
+        return name.lower() == str(value).lower()
+    try:
+        return float(name) == value
+    except ValueError:
+        return False

@@ -1,0 +1,285 @@
+"""Reads the user's own images as arrays of one size."""
+
+import functools
+import math
+import re
+import warnings
+from codecs import getincrementaldecoder
+from collections.abc import Iterable
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image, ImageFile, ImageOps
+
+from dpbench.learning.data.custom.checksums import checksum, files_of, shown
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.files import digest_of
+
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+TRAIN, TEST = "train", "test"
+SPLITS = {TRAIN, "training", TEST, "testing", "val", "valid", "validation", "dev"}
+"""Names of folders of examples, not of classes."""
+
+MODES = {1: "L", 3: "RGB"}
+"""Pillow's modes by the number of channels."""
+
+EIGHT_BITS = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV"}
+"""Pillow's modes with at most 8 bits a channel and without transparency."""
+
+BITS, ZERO = 258, 262
+"""TIFF's tags for the bits of a sample, and for what 0 stands for: 0 for white."""
+
+DARK = 0.25
+"""Where all images with more than 8 bits are darker, 8 bits would keep few of their shades."""
+
+Named = tuple[str, Path | BytesIO]
+"""An encoded image, with its name in messages."""
+
+
+Place = tuple[int, bool]
+"""The number of an image's class, and whether it is of the publisher's test split."""
+
+
+class Images(NamedTuple):
+    """Image files, each with the number of its class, and the names of the classes.
+
+    test: how many of the files, the last, are of the publisher's test split; None without one.
+    """
+
+    files: list[tuple[Path, int]]
+    classes: list[str]
+    test: int | None
+
+
+def images_in(folder: Path) -> Images:
+    """The images in the class folders of a folder, or of its folders `train` and `test`.
+
+    Raises UserError for fewer than two classes, for one without images or with files that are
+    neither images nor texts, and for other splits.
+    """
+    names = _subfolders(folder)
+    splits = [name for name in names if name.lower() in SPLITS]
+    if splits and (len(splits) > 1 or splits == names):  # `train` alone is a vehicle
+        if names != [TEST, TRAIN]:
+            raise UserError(
+                f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are "
+                "splits, not classes: give the path of one of them, of which dataset.test_share "
+                f"is held out, or of a folder with {TRAIN} and {TEST} alone."
+            )
+        return _published_split(folder)
+    return Images(_class_files(folder, names), names, None)
+
+
+def warn_of_copies(images: Images) -> None:
+    """Warn of a file whose copy is of another class, or of the other split."""
+    first_of_test = len(images.files) - (images.test or 0)
+    placed = []
+    for number, (file, label) in enumerate(images.files):
+        status = file.stat()
+        place = (label, number >= first_of_test)
+        placed.append((file, place, status.st_size, status.st_mtime_ns))
+    if copies := _copies(tuple(placed)):
+        one, other = copies[0]
+        more = f" ({len(copies) - 1} more such copies)" if len(copies) > 1 else ""
+        warnings.warn(
+            f"{one} and {other} are one image in two classes, or in training and test{more}: keep "
+            "it where it belongs.",
+            stacklevel=2,
+        )
+
+
+@functools.lru_cache(maxsize=4)
+def _copies(placed: tuple[tuple[Path, Place, int, int], ...]) -> list[tuple[Path, Path]]:
+    """Files in two places with the same content. placed: each with its size, and the time of its
+    last change, until which the result is cached."""
+    places: dict[int, set[Place]] = {}
+    for _, place, size, _ in placed:
+        places.setdefault(size, set()).add(place)
+    known: dict[str, tuple[Path, Place]] = {}
+    copies = []
+    for file, place, size, _ in placed:
+        if len(places[size]) > 1:
+            original, at = known.setdefault(digest_of(file), (file, place))
+            if at != place:
+                copies.append((original, file))
+    return copies
+
+
+def _published_split(folder: Path) -> Images:
+    train, test = folder / TRAIN, folder / TEST
+    classes = _subfolders(train)
+    if different := {*classes} ^ {*_subfolders(test)}:
+        raise UserError(
+            f"dataset.folder={folder} must have the same class folders in {TRAIN} and {TEST}, but "
+            f"only one of them has {min(different)}."
+        )
+    learned, tested = (_class_files(part, classes) for part in (train, test))
+    if len(learned) == len(tested) and checksum(train) == checksum(test):
+        raise UserError(
+            f"dataset.folder={folder} has the same images in {TRAIN} and {TEST}: give the path of "
+            "one of them, of which dataset.test_share is held out."
+        )
+    return Images([*learned, *tested], classes, len(tested))
+
+
+def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
+    """The images of class folders, each with the number of its class; sorted by name."""
+    loose = [file.name for file in shown(folder) if file.suffix.lower() in SUFFIXES]
+    if loose and classes:
+        raise UserError(
+            f"dataset.folder={folder} has images of no class beside its folders, such as "
+            f"{min(loose)}: move them into the folder of their class, or remove them."
+        )
+    numbers = {name: number for number, name in enumerate(classes)}
+    files = [(file, file.relative_to(folder).parts[0]) for file, _, _ in files_of(folder)]
+    images = [
+        (file, numbers[name]) for file, name in files if name in numbers and _is_readable(file)
+    ]
+    empty = set(range(len(classes))) - {number for _, number in images}
+    if len(classes) < 2 or empty:
+        what = f"no images in {classes[min(empty)]}" if empty else f"{len(classes)} folders"
+        raise UserError(
+            f"dataset.folder={folder} must have a folder of images for each class, but has {what}."
+        )
+    return images
+
+
+def _is_readable(file: Path) -> bool:
+    """Whether a file is an image, and not a note; UserError for anything else, which may be an
+    image that its class would lack."""
+    suffix = file.suffix.lower()
+    if suffix not in SUFFIXES and (suffix == ".svg" or not _is_text(file)):
+        raise UserError(
+            f"{file} is neither an image that can be read ({', '.join(SUFFIXES)}) nor a note in "
+            "UTF-8: save it as .png, or remove it."
+        )
+    return suffix in SUFFIXES
+
+
+def _is_text(file: Path) -> bool:
+    with file.open("rb") as opened:
+        start = opened.read(4096)
+    with suppress(UnicodeDecodeError):
+        return "\0" not in getincrementaldecoder("utf-8")().decode(start)
+    return False
+
+
+def _subfolders(folder: Path) -> list[str]:
+    return sorted(path.name for path in shown(folder) if path.is_dir())
+
+
+def stacked(images: Iterable[Named], size: int, channels: int) -> np.ndarray:
+    """Images as uint8 [n, channels, size, size].
+
+    Each is turned as its EXIF data say and put on white, and its largest centred square is scaled;
+    more than 8 bits are scaled by their range. UserError for an image that cannot be read so.
+    """
+    arrays, brightest = [], (0.0, "")
+    for name, source in images:
+        image, shortened = _upright(name, source)
+        if shortened:
+            brightest = max(brightest, (_brightness(image), name))
+        if image.has_transparency_data and not _is_deep(image):
+            image = _on_white(name, image)
+        elif image.mode not in EIGHT_BITS:
+            shades = _shades(name, image)
+            brightest = max(brightest, (float(shades.max()), name))
+            image = Image.fromarray((shades * 255).round().astype("uint8"))
+        whole = image.convert(MODES[channels])
+        square = ImageOps.fit(whole, (size, size), Image.Resampling.BILINEAR)
+        arrays.append(np.asarray(square).reshape(size, size, channels).transpose(2, 0, 1))
+    _check_brightness(*brightest)
+    return np.stack(arrays)
+
+
+def _upright(name: str, source: Path | BytesIO) -> tuple[Image.Image, bool]:
+    """The only frame of an image, loaded, and whether its colours were shortened to 8 bits.
+
+    UserError for a damaged or animated one.
+    """
+    try:
+        with Image.open(source) as image:
+            shortened = _is_shortened(image)
+            image.load()
+            animated = getattr(image, "is_animated", False)  # GIF looks it up in the open file
+            ImageOps.exif_transpose(image, in_place=True)
+    except Image.DecompressionBombError as error:
+        raise UserError(f"{name} is too large: {first_line(error).rstrip('.')}.") from error
+    except Exception as error:  # what Pillow's readers raise depends on where a file is damaged
+        raise UserError(
+            f"{name} is not an image, or is truncated: replace it, or remove it."
+        ) from error
+    if animated and image.format != "MPO":  # a photograph's preview
+        raise UserError(f"{name} has several frames: keep the one to learn from, or remove it.")
+    return image, shortened
+
+
+def _is_shortened(image: ImageFile.ImageFile) -> bool:
+    """Whether Pillow reads an opened image's colours of more than 8 bits as 8, which all have."""
+    layout = image.tile[0][-1] if image.tile else None  # a mode, with more in a tuple
+    most = layout[-1] if image.format == "PPM" and isinstance(layout, tuple) else 0
+    return not _is_deep(image) and (most > 255 or bool(re.search(";16[BLN]", str(layout))))
+
+
+def _brightness(image: Image.Image) -> float:
+    """The largest value, from 0 to 1, of colours shortened to 8 bits; half a step for 0."""
+    if image.has_transparency_data:
+        image = image.convert("RGBA").convert("RGBa")
+    colours = np.asarray(image)[..., : 3 if image.mode == "RGBa" else None]
+    return max(int(colours.max()), 0.5) / 255
+
+
+def _is_deep(image: Image.Image) -> bool:
+    """Whether an image has one channel with more than 8 bits."""
+    return image.mode[0] in "IF"
+
+
+def _on_white(name: str, image: Image.Image) -> Image.Image:
+    """An image with transparency on white; UserError if nothing of it is left."""
+    layers = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    whole = Image.alpha_composite(white, layers)
+    if _is_blank(whole) and not _is_blank(layers):
+        raise UserError(
+            f"{name} cannot be seen on white, on which transparent images are put: save it without "
+            "transparency, or remove it."
+        )
+    return whole
+
+
+def _is_blank(image: Image.Image) -> bool:
+    return all(low == high for low, high in np.reshape(image.getextrema(), (-1, 2)))
+
+
+def _shades(name: str, image: Image.Image) -> np.ndarray:
+    """The values, from 0 to 1, of an image with one channel of more than 8 bits [h, w]."""
+    tags, values = getattr(image, "tag_v2", {}), np.asarray(image)
+    if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):
+        transparent = values == image.info.get("transparency", -1)
+        values = np.where(transparent, 1, values / (2 ** tags.get(BITS, (16,))[0] - 1))
+    elif image.mode != "F":
+        raise _unscaled(name, image, "")
+    elif not (values.min() >= 0 and values.max() <= 1):
+        raise _unscaled(name, image, f" and values from {values.min():g} to {values.max():g}")
+    return 1 - values if tags.get(ZERO) == 0 else values
+
+
+def _unscaled(name: str, image: Image.Image, values: str) -> UserError:
+    return UserError(
+        f"{name} has Pillow's mode {image.mode}{values}, for which it is not known what is white: "
+        "save it with 8 or 16 bits a channel, or with floats from 0 to 1."
+    )
+
+
+def _check_brightness(brightest: float, name: str) -> None:
+    """UserError if the brightest of the images with more than 8 bits is dark too."""
+    if 0 < brightest < DARK:
+        factor = 2 ** math.floor(-math.log2(brightest))
+        raise UserError(
+            f"the images with more than 8 bits use only {brightest:.2g} of their range, such as 12 "
+            f"of 16 bits, and would be nearly black (the brightest is {name}): multiply their "
+            f"values by {factor}."
+        )

@@ -1,0 +1,145 @@
+"""What is odd about the user's own tables, but may be meant: warned of, not refused."""
+
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_numeric_dtype, is_string_dtype
+
+from dpbench.learning.data.custom.columns import REGRESSION, Columns
+from dpbench.system.errors import MAX_LISTED
+from dpbench.system.grouping import grouped
+from dpbench.system.validate import quoted
+
+FEW = 20
+"""The number of different values up to which a column has categories, however few its rows."""
+
+RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
+"""A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
+
+COPIED = 1 - 1e-9
+"""The correlation with the target from which on a number is the target in another unit."""
+
+CODE = re.compile(
+    r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:zip(?:[\W_]?code)?|post(?:al)?[\W_]?code|plz|id)$"
+)
+"""How the name of a column ends whose whole numbers are no amounts."""
+
+AROUND = " .'\"`´‘’“”„«»"
+"""What may stand around a category in one of its spellings."""
+
+LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
+"""Words and signs that may stand for a missing value, and are values in a column of text."""
+
+
+def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
+    """Warn of a column that only counts the rows, of categories that may be no value or be one, and
+    of classes too rare to be measured."""
+    for column in columns.numbers(frame):
+        values = frame[column].to_numpy("float64")
+        if np.array_equal(np.sort(values) - values.min(), np.arange(len(values))):
+            warnings.warn(
+                f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
+                f"out with dataset.drop=[{column}].",
+                stacklevel=2,
+            )
+        elif (
+            CODE.search(str(column))
+            and not (values % 1 > 0).any()
+            and frame[column].nunique() > FEW
+        ):
+            warnings.warn(
+                f"column {column} of {name} is taken as a number, and its name is one of codes: "
+                f"set dataset.categorical=[{column}] if its values are categories, or leave it out "
+                f"with dataset.drop=[{column}].",
+                stacklevel=2,
+            )
+    for column in frame:
+        if not is_string_dtype(frame[column]):
+            continue
+        counts = frame[column][frame[column].isin(LIKE_MISSING)].value_counts()
+        if len(counts) and column not in columns.categorical:
+            warnings.warn(
+                f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
+                "rows, which is a category like any other: remove these rows if the value is "
+                f"missing, or set dataset.categorical=[{column}] if it is not.",
+                stacklevel=2,
+            )
+        warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
+    if columns.task == REGRESSION:
+        return
+    sizes = frame[columns.target].value_counts()
+    few = min(RARE - 1, len(frame) / RARE_SHARE)
+    if rare := [f"{label} ({size})" for label, size in sizes.items() if size <= few]:
+        amounts = len(sizes) > FEW and not is_string_dtype(frame[columns.target])
+        way = "; if they are amounts, set dataset.task=regression" if amounts else ""
+        warnings.warn(
+            f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
+            f"dataset.group={columns.target} reports metrics for each class{way}.",
+            stacklevel=2,
+        )
+
+
+def warn_of_target_leaks(frame: pd.DataFrame, columns: Columns, name: str) -> None:
+    """Warn of features from each of which the target of every row is known."""
+    frame = columns.plain(frame)
+    for column in columns.features(frame):
+        if _tells(frame[column], frame[columns.target], columns.task):
+            warnings.warn(
+                f"column {column} of {name} tells the target {columns.target} of every row, and is "
+                f"taken as a feature: leave it out with dataset.drop=[{column}] if it is another "
+                "form of the target.",
+                stacklevel=2,
+            )
+
+
+def warn_of_unseen(
+    column: pd.Series, train: np.ndarray, test: np.ndarray, what: str = "class"
+) -> None:
+    """Warn of values that test rows have, and no training row. train, test: places of rows. what:
+    the values are."""
+    seen, tested = (column.iloc[part].dropna().unique().tolist() for part in (train, test))
+    if unseen := sorted({*map(str, tested)} - {*map(str, seen)}):
+        warnings.warn(
+            f"no training row has the {what} {' or '.join(unseen[:MOST_NAMED])} of column "
+            f"{column.name}, which test rows have: it cannot be learnt.",
+            stacklevel=2,
+        )
+
+
+def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categories") -> None:
+    """Warn of all categories that are alike but for their spelling. name: what has them."""
+    alike = grouped((spelling(text), text) for text in sorted(categories))
+    if several := [" and ".join(map(told, texts)) for texts in alike.values() if len(texts) > 1]:
+        more = f", and {len(several) - MAX_LISTED} more" if len(several) > MAX_LISTED else ""
+        warnings.warn(
+            f"{name} has {'; '.join(several[:MAX_LISTED])}{more}, which are different {what}: "
+            "spell them alike if they are one.",
+            stacklevel=2,
+        )
+
+
+def spelling(text: object) -> str:
+    """What is alike in several spellings of one category: the text without case, quotes and full
+    stops around it, repeated spaces, and Unicode's forms of one letter."""
+    plain = unicodedata.normalize("NFKC", str(text).casefold())
+    return " ".join(plain.split()).strip(AROUND) or plain
+
+
+def told(category: object) -> str:
+    """A category as a message shows it, with the codes of characters that only look like others."""
+    composed = not isinstance(category, str) or unicodedata.is_normalized("NFC", category)
+    return quoted(category) if composed else ascii(category)
+
+
+def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:
+    """Whether a column gives the target of every row away: as a number that is the target in
+    another unit, or by values of ten rows or more on average, each of which has one class."""
+    if task == REGRESSION:
+        return is_numeric_dtype(column) and abs(column.astype("float64").corr(target)) > COPIED
+    values, distinct_values = pd.factorize(column, use_na_sentinel=False)
+    pairs = {*zip(values.tolist(), pd.factorize(target)[0].tolist(), strict=True)}
+    return len(pairs) == len(distinct_values) <= len(column) / RARE

@@ -1,0 +1,81 @@
+"""What all of the user's own data sets have: a public size, a checksum, and a split."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpbench.learning.data.splits import held_out
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import fraction, integer, quoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Examples that are split at random, or as their publisher has split them.
+
+    name: that of the data, by default their file's. checksum: that of what is read. test_share: the
+    share of the examples to test on, after a shuffle by split_seed, or by the seed of the run if
+    that is None. rows, classes, groups: public; filled in from the data unless they are given.
+    test_rows: the number of test examples of the publisher, which are the last; None draws them.
+    """
+
+    name: str | None
+    checksum: str | None
+    test_share: float
+    split_seed: int | None
+    rows: int | None
+    classes: int | None
+    groups: list[str] | None
+    test_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        fraction("dataset.test_share", self.test_share)
+        if self.split_seed is not None:
+            integer("dataset.split_seed", self.split_seed, least=0)
+        if self.rows is None or self.name is None:
+            raise UserError(f"this data set reads data of your own: set {self.needs}.")
+        if not re.fullmatch(r"\w[\w.-]*", self.name):
+            raise UserError(
+                f"dataset.name={quoted(self.name)} must consist of letters, digits, _, . and -, "
+                "and must not begin with . or -."
+            )
+        integer("dataset.rows", self.rows, least=2)
+        integer("dataset.classes", self.classes)
+        if not self.groups or len({*self.groups}) < len(self.groups):
+            raise UserError("dataset.groups must name each group once.")
+        if self.test_rows is not None:
+            integer("dataset.test_rows", self.test_rows, most=self.rows - 1)
+        if self._test_size == 0:
+            raise UserError(f"dataset.test_share={self.test_share} leaves no example to test on.")
+        object.__setattr__(self, "groups", tuple(self.groups))
+
+    needs = ""
+    """The settings that have to be set."""
+
+    @property
+    def train_size(self) -> int:
+        assert self.rows is not None
+        return self.rows - self._test_size
+
+    @property
+    def _test_size(self) -> int:
+        assert self.rows is not None
+        return held_out(self.rows, self.test_share) if self.test_rows is None else self.test_rows
+
+    @property
+    def _public(self) -> str:
+        return (
+            f"The number of examples ({self.rows}), the classes and the groups are taken to be "
+            "public."
+        )
+
+    def order(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the training examples, and of the test examples."""
+        assert self.rows is not None
+        if self.test_rows is not None:
+            return np.arange(self.train_size), np.arange(self.train_size, self.rows)
+        drawn = seed if self.split_seed is None else self.split_seed
+        order = numpy_generator(drawn, "split").permutation(self.rows)
+        return order[self._test_size :], order[: self._test_size]

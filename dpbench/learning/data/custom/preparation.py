@@ -1,0 +1,214 @@
+"""How rows of the user's own table become inputs of a model, kept to prepare new rows alike."""
+
+import json
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.custom.column_types import plain
+from dpbench.learning.data.custom.columns import (
+    INDICATOR,
+    NO_TEST,
+    NONE,
+    REGRESSION,
+    TRAIN,
+    Columns,
+    TestRows,
+)
+from dpbench.learning.data.custom.table import distinct
+from dpbench.learning.data.numeric import ROUNDING, deviations
+from dpbench.system.errors import UserError
+from dpbench.system.validate import LARGEST, path_of, quoted
+
+UNSCALED = (0.0, 1.0)
+"""The mean and the deviation with which numbers stay as they are."""
+
+NOT_COVERED = (
+    "No epsilon covers this file: its categories are all values in the table, even those of a "
+    "single row, and its means and deviations are exact, unless dataset.standardise gave them."
+)
+"""What whoever gets the file alone has to know."""
+
+
+@dataclass(frozen=True)
+class TablePreparation:
+    """Numbers minus a mean and divided by a deviation, then one feature for each category.
+
+    numbers: mean and deviation by column, 0 for one that does not vary; categories: the values by
+    column; classes: the values of the target in the order of the model's outputs, () for
+    regression; target: mean and deviation of a regression's, whose model predicts
+    (target - mean)/deviation; farthest: from how many deviations on a number is taken as the
+    nearest within, with a warning. incomplete: the columns that may have no value, which is then
+    the mean of a number and none of the categories; indicators: whether a last feature of each of
+    them says so. All are read from the user's data: means and deviations from training rows with
+    `standardise: train`, which no epsilon covers, and categories from all rows.
+    """
+
+    numbers: dict[str, tuple[float, float]]
+    categories: dict[str, tuple]
+    classes: tuple
+    target: tuple[float, float] = UNSCALED
+    farthest: float | None = None
+    incomplete: tuple[str, ...] = ()
+    indicators: bool = False
+
+    def __call__(self, frame: pd.DataFrame, test: TestRows = NO_TEST) -> Tensor:
+        """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
+
+        Raises UserError for a column that is missing, and for a value that the column cannot have.
+        """
+        if missing := [name for name in (*self.numbers, *self.categories) if name not in frame]:
+            raise UserError(f"the table has no column {missing[0]}, which the model needs.")
+        parts = [self._number(frame[name], test) for name in self.numbers]
+        parts += [self._one_hot(frame[name]) for name in self.categories]
+        if self.indicators:
+            parts += [frame[name].isna().to_numpy()[:, None] for name in self.incomplete]
+        return torch.from_numpy(np.concatenate(parts, axis=1).astype("float32"))
+
+    def predictions(self, outputs: Tensor) -> Tensor:
+        """The numbers [n] that a regression's outputs [n, 1] stand for, in the target's unit."""
+        mean, deviation = self.target
+        return outputs.squeeze(1) * deviation + mean
+
+    def scaled_targets(self, targets: np.ndarray) -> np.ndarray:
+        """What a regression's model predicts [n] float32, for targets in their unit [n]."""
+        mean, deviation = self.target
+        return ((targets - mean) / deviation).astype("float32")
+
+    def _number(self, column: pd.Series, test: TestRows) -> np.ndarray:
+        mean, deviation = self.numbers[str(column.name)]
+        values = pd.to_numeric(plain(column), errors="coerce").to_numpy("float64")
+        values = np.where(self._absent(column), mean, values)
+        _check(np.abs(values) <= LARGEST, column, "not a number")
+        return ((self._near(values, column, test) - mean) / (deviation or math.inf))[:, None]
+
+    def _near(self, values: np.ndarray, column: pd.Series, test: TestRows) -> np.ndarray:
+        """The values, or the nearest ones to which training rows can have come."""
+        if self.farthest is None:
+            return values
+        mean, deviation = self.numbers[str(column.name)]
+        reach = self.farthest * max(deviation, ROUNDING * abs(mean))
+        near = np.clip(values, mean - reach, mean + reach)
+        if len(far := np.flatnonzero(near != values)):
+            others = f" and {len(far) - 1} others" if len(far) > 1 else ""
+            row = test.row(int(far[0]), len(values))
+            warnings.warn(
+                f"column {column.name} has {values[far[0]]:g} in {row}{others}, farther from the "
+                f"training rows' mean than any of them can be: taken as {near[far[0]]:g}.",
+                stacklevel=2,
+            )
+        return near
+
+    def _one_hot(self, column: pd.Series) -> np.ndarray:
+        categories = self.categories[str(column.name)]
+        values = plain(column, as_text=True)
+        found = values.map({value: place for place, value in enumerate(categories)})
+        found = found.mask(self._absent(column), len(categories))
+        _check(found.notna().to_numpy(), column, "not a category of the run's table")
+        return np.eye(len(categories) + 1, len(categories))[found.to_numpy("int64")]
+
+    def _absent(self, column: pd.Series) -> np.ndarray:
+        """Which rows have no value where they need none [n]."""
+        return column.isna().to_numpy() & (column.name in self.incomplete)
+
+    def json(self) -> str:
+        """Its text, which `load_preparation` reads."""
+        return json.dumps({"privacy": NOT_COVERED, **vars(self)}, default=_plain, indent=1) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    return value.item()
+
+
+def _check(usable: np.ndarray, column: pd.Series, what: str) -> None:
+    if not usable.all():
+        place = int(np.flatnonzero(~usable)[0])
+        value = quoted(column.tolist()[place])
+        raise UserError(f"column {column.name} has {value} in row {place + 1}, which is {what}.")
+
+
+def prepared_by(
+    frame: pd.DataFrame,
+    columns: Columns,
+    standardise: str | Mapping[str, list[float]],
+    train: np.ndarray,
+) -> TablePreparation:
+    """The preparation of a table.
+
+    standardise: `train` for statistics of the rows `train`, `none`, or mean and deviation by
+    column. With `train`, values are clipped at sqrt(n) deviations, which none of n training rows
+    exceeds (Samuelson 1968): so they are those of rows that the model never saw.
+    """
+
+    def constants(name: str) -> tuple[float, float]:
+        if standardise == TRAIN:
+            values = frame[name].iloc[train].dropna().to_numpy("float64")
+            return _mean_and_deviation(values) if len(values) > 1 else (0.0, 0.0)
+        if standardise == NONE:
+            return UNSCALED
+        assert isinstance(standardise, Mapping)
+        mean, deviation = standardise.get(name, UNSCALED)
+        return mean, deviation
+
+    numbers = {name: constants(name) for name in columns.numbers(frame)}
+    categorical = [name for name in columns.features(frame) if name not in numbers]
+    categories = {name: tuple(distinct(frame[name], "the table")) for name in categorical}
+    farthest = math.sqrt(len(train)) if standardise == TRAIN else None
+    gaps = tuple(columns.incomplete(frame)), columns.missing == INDICATOR
+    if columns.task == REGRESSION:
+        mean, deviation = constants(columns.target)
+        return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest, *gaps)
+    classes = tuple(distinct(frame[columns.target], "the table"))
+    return TablePreparation(numbers, categories, classes, UNSCALED, farthest, *gaps)
+
+
+def _mean_and_deviation(values: np.ndarray) -> tuple[float, float]:
+    return float(values.mean()), float(deviations(values))
+
+
+def load_preparation(path: str | Path) -> TablePreparation:
+    """The preparation that a run on the user's own table has kept beside its model.
+
+    Raises UserError for a file that is none.
+    """
+    try:
+        file = path_of("the preparation", str(path), "file")
+        if not file.is_file():  # a pipe might never end
+            raise FileNotFoundError(file)
+        saved = msgspec.json.decode(file.read_bytes(), type=_Saved)
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path} is not the preparation of a table: such a file is written by a run with "
+            "save_model=true on a table of your own."
+        ) from error
+    categories = {name: tuple(values) for name, values in saved.categories.items()}
+    gaps = tuple(saved.incomplete), saved.indicators
+    classes = tuple(saved.classes)
+    return TablePreparation(saved.numbers, categories, classes, saved.target, saved.farthest, *gaps)
+
+
+Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Deviation = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
+Category = str | int | float | bool | None
+
+
+class _Saved(msgspec.Struct):
+    """The content of a file, which may be somebody else's."""
+
+    numbers: dict[str, tuple[Number, Deviation]]
+    categories: dict[str, list[Category]]
+    classes: list[Category]
+    target: tuple[Number, Positive] = UNSCALED
+    farthest: Positive | None = None
+    incomplete: list[str] = []
+    indicators: bool = False

@@ -1,0 +1,245 @@
+"""The user's own tables: what of them is public, and what is refused."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_float_dtype, is_string_dtype
+
+from dpbench.learning.data.custom.column_types import structure
+from dpbench.learning.data.custom.columns import INDICATOR, REFUSE, REGRESSION, Columns, TestRows
+from dpbench.learning.data.custom.oddities import FEW, MOST_NAMED, spelling, told, warn_of_oddities
+from dpbench.learning.data.groups import FEWEST, intersections
+from dpbench.system.errors import UserError
+from dpbench.system.validate import LARGEST, quoted
+
+MAX_CATEGORIES = 1_000
+"""The most categories of a column: a column with more is one of names or free text."""
+
+CONTROL = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]"
+"""What a text cannot have that becomes a name of a group or of a class."""
+
+AMOUNTS = {
+    "dates": re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?!\d)"),
+    "times of day": re.compile(r"\d\d?:\d\d"),
+    "durations": re.compile(r"-?\d+ days?\b"),
+    "numbers as texts": re.compile(r"[-+]?[($€£¥]?[-+]?\d[\d.,' ]*[%€$£¥)]*$"),
+}
+"""How texts begin of which each would be a category, although they are a kind of number."""
+
+
+def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
+    """What has to be public: the numbers of rows, features and classes, and the names of groups."""
+    frame = columns.plain(frame)
+    _check_values(frame, columns, name, test)
+    regression = columns.task == REGRESSION
+    if regression and columns.is_categorical(frame[columns.target]):
+        raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
+    if not regression and _has_fractions(frame[columns.target]):
+        raise UserError(
+            f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
+            "dataset.task=regression."
+        )
+    for group in columns.group:
+        if _has_fractions(frame[group]):
+            raise UserError(
+                f"dataset.group={group} has fractional numbers in {name}, not groups: name a "
+                "column of categories, or add a column of ranges."
+            )
+    features = [
+        len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
+        for column in columns.features(frame)
+    ]
+    if columns.missing == INDICATOR:
+        features.append(len(columns.incomplete(frame)))
+    groups, _ = groups_of(frame, columns, name)
+    classes = 1 if regression else len(distinct(frame[columns.target], name))
+    if not features or classes < 2 - regression:
+        raise UserError(f"{name} has no features, or only one class in column {columns.target}.")
+    if regression and frame[columns.target].nunique() < 2:
+        raise UserError(
+            f"dataset.target={columns.target} is the same number in all rows of {name}."
+        )
+    for label in columns.group if regression else columns.needed:
+        check_test_labels(frame[label], test, are_classes=label == columns.target)
+    warn_of_oddities(frame, columns, name)
+    described = {"rows": len(frame), "features": sum(features), "classes": classes}
+    return described | {"groups": groups}
+
+
+def groups_of(frame: pd.DataFrame, columns: Columns, name: str) -> tuple[list[str], np.ndarray]:
+    """The names of the groups, and the number of each row's group [n]; UserError for several
+    columns without two intersections that are large enough."""
+    if not columns.group:
+        return ["all"], np.zeros(len(frame), "int64")
+    values = [distinct(frame[group], name) for group in columns.group]
+    groups, numbers = intersections(values, [codes(frame[group]) for group in columns.group])
+    if len(columns.group) > 1 and len(groups) < 2:
+        raise UserError(
+            f"dataset.group=[{','.join(columns.group)}] has no two intersections of {FEWEST} rows "
+            f"or more in {name}: name fewer columns, or one of ranges."
+        )
+    return groups, numbers
+
+
+def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = True) -> None:
+    """UserError for classes or groups that test rows have in another spelling than training rows,
+    and for classes in other numbers or words."""
+    place = len(column) - test.number
+    trained, tested = (_distinct(part) for part in (column[:place], column[place:]))
+    unseen = [value for value in tested if value not in trained]
+    spellings = {*map(spelling, unseen)}
+    others = [value for value in trained if spelling(value) in spellings]
+    if not others and are_classes and _is_recoded(trained, tested):
+        others = [value for value in trained if value not in tested]
+    if unseen and others:
+        ours, theirs = (", ".join(map(told, part[:MOST_NAMED])) for part in (others, unseen))
+        raise UserError(
+            f"{test.name} has {theirs} in column {column.name}, which no training row has, and "
+            f"training rows have {ours}: write the same {'classes' if are_classes else 'groups'} "
+            "in both."
+        )
+
+
+def _is_recoded(trained: Sequence, tested: Sequence) -> bool:
+    """Whether classes of test rows are no others, but in other words or numbers: if none is a class
+    of training rows, or if both have two, or numbers that differ by one amount (0/1 and 1/2)."""
+    if {*trained}.isdisjoint(tested) or len(trained) == len(tested) == 2:
+        return True
+    if len(trained) != len(tested) or any(isinstance(value, str) for value in (*trained, *tested)):
+        return False
+    return len({new - old for old, new in zip(trained, tested, strict=True)}) == 1
+
+
+def _check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
+    """UserError for a table without rows, and for values that are missing or infinite."""
+    if len(frame) < 2:
+        raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
+    if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
+        raise UserError(
+            f"{name} has a column without a name, such as an index that was written with it: name "
+            f"it, or leave it out with \"dataset.drop=['{nameless[0]}']\"."
+        )
+    unusable, incomplete = {}, columns.incomplete(frame)
+    for column in frame:
+        values = frame[column]
+        _check_readable(values, name, test)
+        if column not in columns.categorical:
+            _check_structure(values, columns, name)
+        if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
+            _check_categories(values, name, test)
+        bad = values.isna() & (column not in incomplete)
+        if not columns.is_categorical(values):
+            bad |= np.abs(values.to_numpy("float64")) > LARGEST
+        if bad.any():
+            unusable[column] = bad
+    if unusable:
+        raise _unusable(unusable, frame, columns, name, test)
+
+
+def _unusable(
+    cells: Mapping[str, pd.Series], frame: pd.DataFrame, columns: Columns, name: str, test: TestRows
+) -> UserError:
+    """The refusal of cells, true in each column, that are empty or not finite numbers."""
+    column, first = next(iter(cells.items()))
+    counts, others = {column: int(bad.sum()) for column, bad in cells.items()}, ""
+    if (total := sum(counts.values())) > 1:
+        by_column = ", ".join(f"{column} {count:,}" for column, count in counts.items())
+        others = f", one of {total:,} such cells ({by_column})"
+    remove = "remove it"
+    if droppable := [column for column in cells if column not in columns.needed]:
+        remove += f", or leave columns out with dataset.drop=[{','.join(droppable)}]"
+        if columns.missing == REFUSE and frame[droppable].isna().any(axis=None):
+            remove += ", or set dataset.missing=impute"
+    row = test.row(int(np.flatnonzero(first)[0]), len(frame))
+    return UserError(
+        f"{name} has no usable value in column {column} of {row}{others}: complete the row, or "
+        f"{remove}; the file may also be truncated."
+    )
+
+
+def _check_readable(column: pd.Series, name: str, test: TestRows) -> None:
+    """UserError for texts with control characters, such as NUL, that no name may have."""
+    if is_string_dtype(column) and (controlled := column.str.contains(CONTROL, na=False)).any():
+        place = int(np.flatnonzero(controlled)[0])
+        raise UserError(
+            f"column {column.name} of {name} has {quoted(column.iloc[place])} in "
+            f"{test.row(place, len(column))}, with a control character: remove it from the data."
+        )
+
+
+def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:
+    """UserError for a column whose values are no single ones."""
+    if what := structure(column):
+        first = column.dropna().iloc[0]
+        example = " ".join(quoted(getattr(first, "tolist", lambda: first)()).split())
+        way = f"leave the column out with dataset.drop=[{column.name}], or"
+        if column.name in columns.needed:
+            way = "choose another target or group, or"
+        raise UserError(
+            f"column {column.name} of {name} has {what}, such as {example}, and not single values: "
+            f"{way} set dataset.categorical=[{column.name}] if its values are categories."
+        )
+
+
+def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
+    """UserError for text that looks like numbers with a word among them, or names of the rows."""
+    words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
+    ways = (
+        f"leave the column out with dataset.drop=[{column.name}], or set "
+        f"dataset.categorical=[{column.name}] if its values are categories."
+    )
+    if 0 < len(words) < column.count() / 2:
+        row = test.row(column.index.get_loc(words.index[0]), len(column))
+        raise UserError(
+            f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in {row}: "
+            f"replace it or remove the row, {ways}"
+        )
+    example = next(iter(column.dropna()), None)
+    if amounts := _amounts(column):
+        raise UserError(
+            f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, each of "
+            f"which would be a category: turn them into numbers, {ways}"
+        )
+    if (different := column.nunique()) > max(len(column) / 2, FEW):
+        raise UserError(
+            f"column {column.name} of {name} has {different} different texts in {len(column)} "
+            f"rows, such as {quoted(example)}, like a column of names: {ways}"
+        )
+
+
+def _amounts(column: pd.Series) -> str | None:
+    """The name of a kind of number that all texts of a column begin with, if there are many."""
+    if column.nunique() <= FEW:
+        return None
+    found = (name for name, form in AMOUNTS.items() if all(map(form.match, column.dropna())))
+    return next(found, None)
+
+
+def _has_fractions(column: pd.Series) -> bool:
+    return is_float_dtype(column) and bool((column % 1).any())
+
+
+def distinct(column: pd.Series, name: str) -> list:
+    """The distinct values of a column, sorted, without that of no value; UserError for too many."""
+    values = _distinct(column)
+    if len(values) > MAX_CATEGORIES:
+        raise UserError(
+            f"column {column.name} of {name} has {len(values)} different values, and a column may "
+            f"have at most {MAX_CATEGORIES} categories: leave it out with dataset.drop, or, if it "
+            "is a target of numbers, set dataset.task=regression."
+        )
+    return values
+
+
+def _distinct(column: pd.Series) -> list:
+    values = column.dropna().unique().tolist()
+    return sorted(values, key=lambda value: (isinstance(value, str), value))
+
+
+def codes(column: pd.Series) -> np.ndarray:
+    """The rank of each row's value among the distinct values [n]."""
+    numbers = {value: number for number, value in enumerate(distinct(column, "the table"))}
+    return column.map(numbers).to_numpy("int64")

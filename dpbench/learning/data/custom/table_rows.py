@@ -1,0 +1,203 @@
+"""The user's own tables as data sets: a CSV file, or a table that the `datasets` library loads."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from dpbench.learning.data.custom import csv_files, hub, texts
+from dpbench.learning.data.custom.columns import (
+    INDICATOR,
+    NONE,
+    REFUSE,
+    REGRESSION,
+    TASKS,
+    TRAIN,
+    Columns,
+    TestRows,
+    columns_of,
+)
+from dpbench.learning.data.custom.oddities import warn_of_unseen
+from dpbench.learning.data.custom.own_rows import Rows
+from dpbench.learning.data.custom.preparation import TablePreparation, prepared_by
+from dpbench.learning.data.custom.table import codes, groups_of
+from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.tokens import Tokens
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer, one_of, quoted
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRows(Rows):
+    """Rows of a table; see `dpbench.data.custom.columns.Columns` for its columns.
+
+    standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
+    public constants, mean and standard deviation by column. It applies to the target of regression
+    too. features: their number. large: whether a table of more than a hundred million values is
+    read (`dpbench.data.custom.sizes`).
+    """
+
+    target: str | None
+    group: str | list[str] | None = field(hash=False)
+    categorical: list[str] = field(hash=False)
+    drop: list[str] = field(hash=False)
+    task: str
+    standardise: str | dict[str, list[float]] = field(hash=False)
+    features: int | None
+    missing: str = REFUSE
+    large: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        one_of("dataset.task", self.task, TASKS)
+        integer("dataset.features", self.features)
+        if isinstance(self.standardise, str) and self.standardise not in (TRAIN, NONE):
+            raise UserError(
+                f"dataset.standardise={quoted(self.standardise)} is unknown: write train, none, or "
+                "mean and standard deviation by column, e.g. {age:[40,15]}."
+            )
+        for column, constants in dict(self._constants).items():
+            if len(constants) != 2 or constants[1] <= 0:
+                raise UserError(f"dataset.standardise.{column} must be [mean, deviation above 0].")
+
+    @property
+    def _constants(self) -> Mapping[str, list[float]]:
+        return self.standardise if isinstance(self.standardise, dict) else {}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        assert self.features is not None
+        return (self.features,)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        categories = "The categories of each column are read from all rows, test included."
+        if self.missing == INDICATOR:
+            categories += " So is which columns have gaps."
+        if self.standardise != TRAIN:
+            return self._public, categories
+        scaled = "the features and the target" if self.task == REGRESSION else "the features"
+        scores = (
+            f"The z-scores of {scaled} are by statistics of the training rows, which no epsilon "
+            "covers."
+        )
+        return self._public, categories, scores
+
+    @abstractmethod
+    def read(self) -> pd.DataFrame:
+        """The table, verified."""
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the table, wherever the data folder is; UserError if it has changed."""
+        frame = self.read()
+        if len(frame) != self.rows:
+            raise UserError(
+                f"{self.name} has {len(frame)} rows and dataset.rows is {self.rows}: it is "
+                "truncated, or the number is wrong."
+            )
+        return self._split(frame, seed)
+
+    def _split(self, frame: pd.DataFrame, seed: int) -> Data:
+        columns, (train, test) = self._columns(frame), self.order(seed)
+        frame = columns.plain(frame)
+        prepared = prepared_by(frame, columns, self.standardise, train)
+        target = frame[columns.target]
+        if columns.task == REGRESSION:
+            targets = prepared.scaled_targets(target.to_numpy("float64"))
+        else:
+            targets = codes(target)
+            warn_of_unseen(target, train, test)
+        if self.test_rows is not None:  # drawn rows lack rare categories by chance
+            for name in prepared.categories:
+                warn_of_unseen(frame[name], train, test, "category")
+        _, groups = groups_of(frame, columns, "the table")
+        inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
+        rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
+        split = (rows.take(torch.from_numpy(part)) for part in (train, test))
+        return Data(*split, target_unit=prepared.target[1])
+
+    def preparation(self, seed: int) -> TablePreparation | None:
+        """How the rows of a run with this seed are prepared, None for texts; UserError if the table
+        has changed."""
+        frame = self.read()
+        columns = self._columns(frame)
+        return prepared_by(columns.plain(frame), columns, self.standardise, self.order(seed)[0])
+
+    def _columns(self, frame: pd.DataFrame) -> Columns:
+        lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
+        return columns_of(vars(self) | lists, frame)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvFile(TableRows):
+    """A CSV file with a line of column names. file: its path. separator: that of its values.
+    quotes: `double` if values may be in such quotes; `none`, and a quote is a character.
+
+    test_file: another file with the test rows, and test_checksum: its checksum.
+    text: one or two columns of text, which are then the only features; tokenizer: the folder of
+    theirs, with its checksum and its number of tokens; length: T, the most tokens of a row.
+    """
+
+    file: str | None = None
+    separator: str
+    quotes: str = csv_files.DOUBLE
+    test_file: str | None = None
+    test_checksum: str | None = None
+    text: str | list[str] | None = field(default=None, hash=False)
+    tokenizer: str | None = None
+    tokenizer_checksum: str | None = None
+    vocabulary: int | None = None
+    length: int | None = None
+
+    needs = "dataset.file=FILE and dataset.target=COLUMN"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return super().shape if self.text is None or self.length is None else (2, self.length)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return super().notes if self.text is None else (self._public,)
+
+    def read(self) -> pd.DataFrame:
+        return csv_files.csv_rows(vars(self)).frame
+
+    def preparation(self, seed: int) -> TablePreparation | None:
+        return super().preparation(seed) if self.text is None else None
+
+    def _split(self, frame: pd.DataFrame, seed: int) -> Data:
+        return super()._split(frame, seed) if self.text is None else self._texts(frame, seed)
+
+    def _texts(self, frame: pd.DataFrame, seed: int) -> Data:
+        """The splits of texts; warns of those that are cut."""
+        columns = texts.columns_with_texts(vars(self), frame)
+        texts.tokenizer_of(vars(self))  # refuses another one
+        tokens = Tokens(str(self.tokenizer), self.vocabulary or 0, self.length or 0)
+        sentences = [
+            frame[name].astype(str).tolist() for name in texts.text_columns(self.text, frame)
+        ]
+        texts.warn_of_long(tokens.numbers_of(*sentences), tokens.length)
+        _, groups = groups_of(frame, columns, "the table")
+        targets = torch.tensor(codes(frame[columns.target]))
+        warn_of_unseen(frame[columns.target], *self.order(seed))
+        rows = Split(tokens.of(*sentences), targets, torch.tensor(groups))
+        return Data(*(rows.take(torch.from_numpy(part)) for part in self.order(seed)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubTable(TableRows):
+    """A table that the `datasets` library loads. path: its name on the hub, or a folder or file;
+    revision: the commit on the hub; part: the split that is read; test_part: the test rows'."""
+
+    path: str | None = None
+    revision: str | None
+    part: str
+    test_part: str | None = None
+
+    needs = "dataset.path=FOLDER, or NAME with dataset.revision=COMMIT, and dataset.target=COLUMN"
+
+    def read(self) -> pd.DataFrame:
+        return hub.table(hub.read(vars(self)), vars(self))

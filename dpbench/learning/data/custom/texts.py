@@ -1,0 +1,122 @@
+"""Columns of text in the user's own tables, which a tokenizer turns into the inputs of a model."""
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.learning.data.custom import checksums
+from dpbench.learning.data.custom.columns import REGRESSION, Columns, TestRows, columns_of, named
+from dpbench.learning.data.custom.table import describe
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
+
+SETTINGS = ("text", "tokenizer", "tokenizer_checksum", "vocabulary", "length")
+"""The settings that a table has only if it has texts."""
+
+FILES = ("tokenizer.json", "vocab.txt")
+
+
+def has_texts(settings: Mapping[str, Any]) -> bool:
+    return settings.get("text") is not None
+
+
+def text_columns(text: object, frame: pd.DataFrame) -> tuple[str, ...]:
+    """The columns that `dataset.text` names; UserError for other than one or two."""
+    given = text if isinstance(text, list | tuple) else [text]
+    columns = tuple(named("text", name, list(frame)) for name in given)
+    if len(columns) not in (1, 2) or len({*columns}) < len(columns):
+        raise UserError(
+            f"dataset.text=[{','.join(columns)}] must name one column, or two different ones."
+        )
+    return columns
+
+
+def with_lengths(frame: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
+    """The table with the number of characters in place of each text, missing for a blank one."""
+    sizes = {name: frame[name].astype("string").str.strip().str.len() for name in texts}
+    numbers = {n: size.fillna(0).astype("float64").replace(0, np.nan) for n, size in sizes.items()}
+    return frame.assign(**numbers)
+
+
+def columns_with_texts(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
+    """The columns, of which those of text alone are features; UserError for a regression."""
+    columns = columns_of(settings, frame)
+    if columns.task == REGRESSION:
+        raise UserError("dataset.text is for classification: set dataset.task=classification.")
+    texts = text_columns(settings["text"], frame)
+    if used := {*texts} & {*columns.needed}:
+        raise UserError(f"dataset.text={min(used)} is the target or a group as well.")
+    drop = tuple(name for name in frame if name not in (*texts, columns.target))
+    return Columns(columns.target, columns.group, (), drop, columns.task)
+
+
+def describe_texts(
+    settings: Mapping[str, Any], frame: pd.DataFrame, name: str, test: TestRows
+) -> dict[str, Any]:
+    """What has to be public of a table with texts, and of its tokenizer."""
+    columns, texts = columns_with_texts(settings, frame), text_columns(settings["text"], frame)
+    lengths = with_lengths(frame, texts)
+    _check_none_blank(lengths[[*texts]].isna(), name, test)
+    found = describe(lengths, columns, name, test)
+    length = integer("dataset.length", settings["length"], most=100_000)
+    return found | {"features": 2 * length} | tokenizer_of(settings)
+
+
+def _check_none_blank(blank: pd.DataFrame, name: str, test: TestRows) -> None:
+    """UserError for a table with blank texts, which are true in `blank`."""
+    for column in blank:
+        if number := int(blank[column].sum()):
+            row = test.row(int(np.flatnonzero(blank[column])[0]), len(blank))
+            others = f", one of {number:,} such rows" if number > 1 else ""
+            raise UserError(
+                f"{name} has no text in column {column} of {row}{others}: complete the row, or "
+                "remove it."
+            )
+
+
+def tokenizer_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The checksum of a tokenizer's folder, and its number of tokens."""
+    if settings["tokenizer"] is None:
+        raise UserError(
+            "dataset.text needs dataset.tokenizer=FOLDER, with a tokenizer that save_pretrained of "
+            "transformers has written."
+        )
+    folder = checksums.source_path("dataset.tokenizer", settings["tokenizer"], "folder")
+    actual, expected = checksums.checksum(folder), settings.get("tokenizer_checksum")
+    if expected not in (None, actual):
+        raise UserError(
+            f"dataset.tokenizer={folder} has the checksum {actual}, but dataset.tokenizer_checksum "
+            f"is {expected}: give the original tokenizer, or leave out the checksum."
+        )
+    return {"tokenizer_checksum": actual, "vocabulary": _vocabulary(folder)}
+
+
+def _vocabulary(folder: Path) -> int:
+    """The number of tokens of a tokenizer in a folder, without its library."""
+    whole, words = (folder / name for name in FILES)
+    try:
+        if whole.is_file():
+            content = json.loads(whole.read_text(encoding="utf-8"))
+            added = {token["content"] for token in content.get("added_tokens", [])}
+            return len({*content["model"]["vocab"]} | added)
+        return len({*words.read_text(encoding="utf-8").splitlines()})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"dataset.tokenizer={folder} has no {' and no '.join(FILES)} of a tokenizer: give a "
+            "folder that save_pretrained of transformers has written."
+        ) from error
+
+
+def warn_of_long(tokens: Sequence[int], length: int) -> None:
+    """Warn of texts with more tokens than are kept. tokens: their numbers."""
+    if long := sum(count > length for count in tokens):
+        warnings.warn(
+            f"{long:,} of {len(tokens):,} texts have more than {length} tokens, and are cut: set "
+            f"dataset.length to keep more (the longest has {max(tokens):,}).",
+            stacklevel=2,
+        )

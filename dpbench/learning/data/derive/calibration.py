@@ -1,0 +1,52 @@
+"""Any data set with a share of its training examples held out, to fit a temperature on."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset
+from dpbench.learning.data.splits import held_out
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import fraction
+
+
+@dataclass(frozen=True)
+class WithCalibration(DerivedDataset):
+    """`base` with each training example held out with probability `share`, independently.
+
+    So adding or removing an example changes one part by that example, and the other not at all;
+    with a permutation other examples would change sides. The coins depend only on the seed.
+    train_size and calibration_size are expected numbers, which are public.
+    """
+
+    base: Dataset
+    share: float
+
+    random_size = True
+
+    def __post_init__(self) -> None:
+        fraction("temperature.share", self.share)
+
+    @property
+    def calibration_size(self) -> int:
+        return held_out(self.base.train_size, self.share)
+
+    @property
+    def train_size(self) -> int:
+        return self.base.train_size - self.calibration_size
+
+    @property
+    def note(self) -> str:
+        return (
+            f"A coin for each training example holds out a share of {self.share}, on which the "
+            "temperature is fitted with noise: epsilon covers both parts."
+        )
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Load `base`, and split its training set."""
+        data = self.base.load(folder, seed)
+        coins = numpy_generator(seed, "calibration").random(len(data.train)) < self.share
+        out = torch.from_numpy(coins)
+        train, calibration = (data.train.take(part.nonzero().flatten()) for part in (~out, out))
+        return replace(data, train=train, calibration=calibration)

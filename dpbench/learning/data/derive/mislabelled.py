@@ -1,0 +1,76 @@
+"""Any data set with some mislabelled training examples, each included by a fair coin.
+
+They are the targets of membership inference: a model that fits a wrong label has memorised it.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, Split, Targets
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import integer
+
+SPLIT_SEED = 0
+"""The seed of the split, the targets and their labels, the same in all runs of an attack."""
+
+
+@dataclass(frozen=True)
+class Mislabelled(DerivedDataset):
+    """`base` with `number` training examples mislabelled, each kept for training by a fair coin.
+
+    They are taken equally from all groups; a group that has too few gives all it has. Split,
+    targets and wrong labels are the same for all seeds; only the coins depend on the seed.
+    train_size stays that of `base`, so that sampling rate, steps and epsilon are those of its runs;
+    about number/2 examples fewer are trained on.
+    """
+
+    base: Dataset
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.base.task != "classification":
+            raise UserError(f"{self.base.name} has no classes to mislabel: use mislabelled=null.")
+        integer("mislabelled", self.number, len(self.groups), self.base.train_size // 2)
+
+    @property
+    def note(self) -> str:
+        return (
+            f"{self.number} training examples have a wrong label, and a coin decides which are "
+            "trained on; the sampling rate counts all of them."
+        )
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Load `base`, and mislabel the targets."""
+        data = self.base.load(folder, SPLIT_SEED)
+        draws = numpy_generator(SPLIT_SEED, "targets")
+        chosen = self._chosen(data.train.groups, draws)
+        examples = self._with_wrong_labels(data.train.take(chosen), draws)
+        included = torch.from_numpy(numpy_generator(seed, "coins").random(len(chosen)) < 0.5)
+        others = torch.ones(len(data.train), dtype=torch.bool)
+        others[chosen] = False
+        train = _joined(data.train.take(others.nonzero().flatten()), examples.take(included))
+        return replace(data, train=train, targets=Targets(examples, included))
+
+    def _chosen(self, groups: Tensor, draws: np.random.Generator) -> Tensor:
+        """Indices of the targets."""
+        per_group = self.number // len(self.groups)
+        members = [np.flatnonzero(groups.numpy() == group) for group in range(len(self.groups))]
+        return torch.from_numpy(np.concatenate([draws.permutation(m)[:per_group] for m in members]))
+
+    def _with_wrong_labels(self, targets: Split, draws: np.random.Generator) -> Split:
+        offsets = torch.from_numpy(draws.integers(1, self.classes, len(targets)))
+        return replace(targets, targets=(targets.targets + offsets) % self.classes)
+
+
+def _joined(first: Split, second: Split) -> Split:
+    return replace(
+        first,
+        inputs=torch.cat([first.inputs, second.inputs]),
+        targets=torch.cat([first.targets, second.targets]),
+        groups=torch.cat([first.groups, second.groups]),
+    )

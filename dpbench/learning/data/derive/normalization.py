@@ -1,0 +1,72 @@
+"""Normalisation of images: subtracts a mean and divides by a standard deviation per channel."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Data, Dataset
+from dpbench.system.errors import UserError
+from dpbench.system.validate import is_number, positive, quoted
+
+
+@dataclass(frozen=True)
+class Normalization:
+    """Normalisation of pixels in [0, 1] by public constants.
+
+    mean, std: one number per channel, or one for all. An example's gradient still depends on that
+    example alone, so the accounting is unchanged; constants estimated from private images are not
+    accounted for.
+    """
+
+    mean: Sequence[float]
+    std: Sequence[float]
+
+    def __post_init__(self) -> None:
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if not isinstance(values, list | tuple) or not all(map(is_number, values)):
+                raise UserError(
+                    f"normalization.{name} must be a list of numbers, got {quoted(values)}."
+                )
+        for value in self.std:
+            positive("each of normalization.std", value)
+
+    def check(self, dataset: Dataset) -> None:
+        """UserError for data other than images, or another number of channels."""
+        shape = dataset.shape
+        if len(shape) != 3:
+            raise UserError(
+                f"normalization needs images, and the inputs of {dataset.name} are {shape}; use "
+                "normalization=none."
+            )
+        for name, values in (("mean", self.mean), ("std", self.std)):
+            if len(values) not in (1, shape[0]):
+                raise UserError(
+                    f"normalization.{name} has {len(values)} numbers, and the images of "
+                    f"{dataset.name} have this many channels: {shape[0]}."
+                )
+
+    @property
+    def note(self) -> str:
+        """The note on privacy for records and tables."""
+        return (
+            f"Pixels are less {list(self.mean)} and over {list(self.std)}; where these are "
+            "statistics of the training images, no epsilon pays for them."
+        )
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Normalise images [B, C, H, W]."""
+        from torchvision.transforms.v2.functional import normalize
+
+        return normalize(images, list(self.mean), list(self.std))
+
+
+def with_transform(data: Data, normalize: Callable[[Tensor], Tensor]) -> Data:
+    """The same data with a function applied to the inputs of every batch."""
+    train, test = (replace(split, normalize=normalize) for split in (data.train, data.test))
+    targets, calibration = data.targets, data.calibration
+    if targets:
+        targets = replace(targets, examples=replace(targets.examples, normalize=normalize))
+    if calibration:
+        calibration = replace(calibration, normalize=normalize)
+    return replace(data, train=train, test=test, targets=targets, calibration=calibration)

@@ -1,0 +1,186 @@
+"""Users with several examples each, for user-level privacy.
+
+These data sets have no published users, so they are synthetic: the training examples are assigned
+to users by the run's seed. The number of users and of each user's examples is public configuration.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Batch, Dataset, Split
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import integer, number, positive
+
+MAX_SHARDS = 10_000
+"""The most shards per user; if there are more shards than examples, the rest are empty."""
+
+Assignment = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
+"""Maps labels [n], sizes that sum to n, and a generator to an order [n] of the examples: the first
+user gets the first sizes[0] of them, and so on."""
+
+
+@dataclass(frozen=True)
+class Users:
+    """The number of users, and how examples are assigned to them.
+
+    spread: the standard deviation of the logarithm of their sizes. by_label: whether `assign`
+    depends on the classes.
+    """
+
+    number: int
+    spread: float
+    assign: Assignment
+    by_label: bool
+
+    def __post_init__(self) -> None:
+        integer("users.number", self.number)
+        number("users.spread", self.spread, 0, 10)
+
+    def sizes(self, examples: int) -> list[int]:
+        """The number of examples of each user, at least 1: quantiles of a log-normal law."""
+        levels = [(user + 0.5) / self.number for user in range(self.number)]
+        weights = np.exp([self.spread * NormalDist().inv_cdf(level) for level in levels])
+        ends = np.cumsum(weights) / weights.sum() * (examples - self.number)
+        return [int(size) + 1 for size in np.diff(np.round(ends), prepend=0)]
+
+    def of(self, examples: Split, seed: int) -> "Population":
+        """The examples assigned to users; UserError for fewer examples than users."""
+        self._check_number(len(examples))
+        draws = numpy_generator(seed, "users")
+        sizes = self.sizes(len(examples))
+        order = self.assign(examples.targets.cpu().numpy(), sizes, draws)
+        by_user = [draws.permutation(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
+        # Users are numbered by their smallest index, so that users with one example each are the
+        # examples in their order.
+        return _population(examples, sorted(by_user, key=min))
+
+    def check(self, dataset: Dataset) -> None:
+        """UserError for a data set that cannot be assigned in this way."""
+        self._check_number(dataset.train_size)
+        if self.by_label and dataset.task != "classification":
+            raise UserError(f"{dataset.name} has no classes to assign users by: use users=iid.")
+
+    def _check_number(self, examples: int) -> None:
+        if self.number > examples:
+            raise UserError(
+                f"users.number={self.number} is more than the {examples} training examples; choose "
+                f"at most {examples}."
+            )
+
+
+def iid(number: int, spread: float) -> Users:
+    """All users have the same distribution of examples."""
+    return Users(number, spread, lambda labels, sizes, draws: draws.permutation(len(labels)), False)
+
+
+def dirichlet(number: int, spread: float, concentration: float) -> Users:
+    """Each user has a different mixture of classes (Hsu et al. 2019, "Measuring the effects of
+    non-identical data distribution for federated visual classification").
+
+    Mixtures are drawn from a Dirichlet distribution around the class frequencies: the larger the
+    concentration, the more similar users are. The share of exhausted classes goes to the others.
+    """
+    positive("users.concentration", concentration)
+    return Users(number, spread, partial(_mixtures, concentration), True)
+
+
+def shards(number: int, each: int) -> Users:
+    """Examples sorted by class and cut into shards, of which each user gets `each`.
+
+    McMahan et al. 2017, with two shards of 300 for each of 100 users of MNIST.
+    """
+    integer("users.each", each, most=MAX_SHARDS)
+    return Users(number, 0.0, partial(_shards, each), True)
+
+
+def _mixtures(
+    concentration: float, labels: np.ndarray, sizes: list[int], draws: np.random.Generator
+) -> np.ndarray:
+    classes, counts = np.unique(labels, return_counts=True)
+    pools = [list(draws.permutation(np.flatnonzero(labels == label))) for label in classes]
+    order: list[int] = []
+    for size in sizes:
+        mixture = draws.dirichlet(concentration * counts / counts.sum()) + 1e-12
+        while size:
+            remaining = np.array([len(pool) for pool in pools])
+            weights = mixture * (remaining > 0)
+            drawn = np.minimum(draws.multinomial(size, weights / weights.sum()), remaining)
+            for pool, count in zip(pools, drawn, strict=True):
+                order += [pool.pop() for _ in range(count)]
+            size -= drawn.sum()
+    return np.array(order)
+
+
+def _shards(
+    each: int, labels: np.ndarray, sizes: list[int], draws: np.random.Generator
+) -> np.ndarray:
+    shuffled = draws.permutation(len(labels))
+    by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    pieces = np.array_split(by_class, each * len(sizes))
+    return np.concatenate([pieces[i] for i in draws.permutation(len(pieces))])
+
+
+def _population(examples: Split, by_user: list[np.ndarray]) -> "Population":
+    most = max(map(len, by_user))
+    # Rows are padded with the user's first example, so that no other user's data can leak in.
+    rows = [np.concatenate([part, np.full(most - len(part), part[0])]) for part in by_user]
+    sizes = torch.tensor([len(part) for part in by_user])
+    return Population(examples, torch.from_numpy(np.stack(rows)), sizes)
+
+
+@dataclass(frozen=True)
+class Population:
+    """A split by users. members: indices [U, K] int64 of their examples, of which the first
+    sizes_u are valid for user u."""
+
+    examples: Split
+    members: Tensor
+    sizes: Tensor
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def device(self) -> torch.device:
+        return self.examples.device
+
+    def to(self, device: torch.device) -> "Population":
+        return Population(self.examples.to(device), self.members.to(device), self.sizes.to(device))
+
+    def at(self, indices: Tensor) -> Batch:
+        """The users at `indices` [B] int64; groups are all 0, as they belong to examples."""
+        sizes = self.sizes[indices]
+        most = int(sizes.max()) if len(indices) else 1
+        members = self.members[indices, :most]
+        flat = self.examples.at(members.flatten())
+        inputs, targets = (t.unflatten(0, members.shape) for t in (flat.inputs, flat.targets))
+        present = torch.arange(most, device=self.device) < sizes.unsqueeze(1)
+        return Batch(inputs, targets, torch.zeros_like(sizes), present, indices)
+
+
+class Units(NamedTuple):
+    """The privacy units, which are sampled and protected; all of this is public.
+
+    name: "example", or "user" for a user with all examples. sizes: the number of examples of each
+    user.
+    """
+
+    name: str
+    number: int
+    sizes: Sequence[int]
+
+
+def units_of(dataset: Dataset, users: Users | None) -> Units:
+    """The privacy units of a data set, from configuration alone; UserError for invalid users."""
+    if not users:
+        return Units("example", dataset.train_size, ())
+    users.check(dataset)
+    return Units("user", users.number, users.sizes(dataset.train_size))

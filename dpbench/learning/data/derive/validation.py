@@ -1,0 +1,51 @@
+"""Any data set with a validation split instead of its test set."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset
+from dpbench.learning.data.splits import held_out
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import fraction
+
+
+@dataclass(frozen=True)
+class WithValidation(DerivedDataset):
+    """`base` with a share of its training examples held out, which replaces the test set.
+
+    They are drawn by the seed, after the split of the data set itself. The remaining examples are
+    the training set, whose size determines sampling rate, steps and epsilon.
+    """
+
+    base: Dataset
+    share: float
+
+    def __post_init__(self) -> None:
+        fraction("validation", self.share)
+        if held_out(self.base.train_size, self.share) == 0:
+            raise UserError(
+                f"validation={self.share} holds out none of the {self.base.train_size} training "
+                "examples; choose a larger share."
+            )
+
+    @property
+    def train_size(self) -> int:
+        return self.base.train_size - held_out(self.base.train_size, self.share)
+
+    @property
+    def note(self) -> str:
+        return (
+            f"A share of {self.share} of the training examples is held out for validation, drawn "
+            "by seed: their exact metrics, and what is chosen by them, are outside every epsilon."
+        )
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Load `base`, and split its training set; the test set is not used."""
+        data = self.base.load(folder, seed)
+        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(data.train)))
+        count = held_out(len(data.train), self.share)
+        train, test = (data.train.take(part) for part in (order[count:], order[:count]))
+        return replace(data, train=train, test=test, tested_on="validation")

@@ -1,0 +1,38 @@
+"""Random splits and sub-samples, determined by the seed and their purpose."""
+
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Data, Split
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import numpy_generator
+from dpbench.system.validate import fraction
+
+
+def held_out(count: int, test_share: float) -> int:
+    """The number of test examples among `count`."""
+    return int(test_share * count)
+
+
+def check_test_share(test_share: float, count: int) -> None:
+    """UserError for a share of `count` examples that is none of them."""
+    fraction("test_share", test_share)
+    if held_out(count, test_share) == 0:
+        raise UserError(f"test_share={test_share} leaves no example to test on.")
+
+
+def shuffle_and_split(examples: Split, test_share: float, seed: int) -> Data:
+    """Shuffle; the first int(test_share * n) of the n examples are the test set."""
+    return shuffle_and_count(examples, held_out(len(examples), test_share), seed)
+
+
+def shuffle_and_count(examples: Split, count: int, seed: int) -> Data:
+    """Shuffle; the first `count` examples are the test set."""
+    order = torch.from_numpy(numpy_generator(seed, "split").permutation(len(examples)))
+    return Data(train=examples.take(order[count:]), test=examples.take(order[:count]))
+
+
+def subsample(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
+    """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
+    kept = torch.from_numpy(numpy_generator(seed, "thin").random(len(examples)) < keep)
+    return examples.take(torch.nonzero(kept | ~marked).flatten())

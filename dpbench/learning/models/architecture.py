@@ -1,0 +1,92 @@
+"""The interface of architectures, and the loss of each task."""
+
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from dpbench.learning.models.modes import in_mode
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.memory import is_out_of_memory
+from dpbench.system.seeds import torch_state_kept
+from dpbench.system.validate import quoted
+
+
+class Architecture(Protocol):
+    """A model whose input shape and number of classes are not yet known."""
+
+    def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
+        """A model from inputs [B, *shape] to outputs [B, classes], freshly initialised."""
+
+
+UNSUITABLE = "the model cannot be trained: "
+
+
+def check_module(model: object) -> None:
+    """UserError for what an architecture built that is no module, or none that can be trained on
+    per-example gradients; a model on the meta device will do."""
+    if not isinstance(model, nn.Module):
+        raise UserError(
+            f"{UNSUITABLE}build returned {quoted(model)}, and must return a torch.nn.Module."
+        )
+    for name, module in model.named_modules():
+        what = f"{name or 'it'} ({type(module).__name__})"
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+            raise UserError(
+                f"{UNSUITABLE}{what} has sparse gradients, and noise is added to all parameters: "
+                "build it with sparse=False."
+            )
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UserError(
+                f"{UNSUITABLE}{what} is compiled by torch.jit, which hides its layers: return the "
+                "module itself."
+            )
+
+
+def check_outputs(model: nn.Module, inputs: Tensor, classes: int) -> None:
+    """UserError unless the model's outputs for these inputs [B, ...] are [B, classes]."""
+    for training in (True, False):
+        with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training):
+            outputs = _outputs(model, inputs)
+        _check_shape(outputs, len(inputs), classes)
+
+
+def _outputs(model: nn.Module, inputs: Tensor) -> Tensor:
+    """The model's outputs; UserError where torch says that inputs and parameters do not fit."""
+    try:
+        return model(inputs)
+    except (RuntimeError, ValueError, IndexError) as error:
+        if is_out_of_memory(error):
+            raise
+        names = {str(dtype) for dtype in (inputs.dtype, *(p.dtype for p in model.parameters()))}
+        types = ", ".join(sorted(name.removeprefix("torch.") for name in names))
+        hint = f" and types {types}: store parameters as float32" if len(names) > 1 else ""
+        raise UserError(
+            f"{UNSUITABLE}it fails on inputs of shape {[*inputs.shape]}{hint} "
+            f"({first_line(error, type(error).__name__)})."
+        ) from error
+
+
+def _check_shape(outputs: object, examples: int, classes: int) -> None:
+    if not isinstance(outputs, Tensor) or outputs.shape != (examples, classes):
+        given = [*outputs.shape] if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise UserError(
+            f"the model's outputs for {examples} examples are {given} and must be a tensor of "
+            f"shape {[examples, classes]}, one output for each class (or 1 for regression): "
+            "build the model for the number of classes that it is given."
+        )
+
+
+def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Losses [B] in nats, from outputs [B, K] and class numbers [B]."""
+    return F.cross_entropy(outputs, targets, reduction="none")
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Losses [B] in the targets' unit squared, from outputs [B, 1] and numbers [B]."""
+    return (outputs.squeeze(1) - targets).square()
+
+
+LOSSES = {"classification": cross_entropy, "regression": squared_error}
+"""The loss by the task of a data set."""

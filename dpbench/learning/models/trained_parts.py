@@ -1,0 +1,84 @@
+"""The part of a pre-trained network that is trained: one setting for all libraries."""
+
+from collections.abc import Iterable, Iterator
+
+from torch import nn
+
+from dpbench.learning.models.largest_weights import Sparse, train_largest
+from dpbench.learning.models.lora import Adapted, Lora, adaptable
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
+
+TRAIN = (
+    *("head", "biases_and_head", "norms_and_head", "lora"),
+    *("largest_and_head", "first_layer_and_head", "last_block_and_head", "all"),
+)
+
+NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+"""Layers whose parameters are a scale and a shift."""
+
+
+def check_train(train: str, lora: Lora | None) -> None:
+    """UserError for an unknown part, and for adapters without their settings."""
+    if one_of("model.train", train, TRAIN) == "lora" and lora is None:
+        raise UserError("model.train=lora needs model.lora: its rank, alpha and targets.")
+
+
+def adapt(net: nn.Module, train: str, head: nn.Module, lora: Lora | None, share: float) -> None:
+    """Add adapters to a network, or divide its weights, if these are what is trained.
+
+    share: of the weights of linear maps and convolutions, the largest, for `largest_and_head`.
+    """
+    if train == "lora" and lora:
+        lora.adapt(net, head)
+    elif train == "largest_and_head":
+        layers = {path: net.get_submodule(path) for path in adaptable(net, head)}
+        train_largest(net, layers, share)
+
+
+def train_part(
+    net: nn.Module,
+    train: str,
+    head: nn.Module,
+    first_layer: Iterable[nn.Parameter],
+    last_block: Iterable[nn.Parameter],
+) -> None:
+    """Freeze all parameters of a network but those that `train`, one of TRAIN, names.
+
+    first_layer: the parameters before the first block. last_block: its parameters, and those of
+    what follows it. Sources: first layer, Cattan et al. 2022, "Fine-tuning with differential
+    privacy necessitates an additional hyperparameter search"; biases, Bu et al. 2024,
+    "Differentially private bias-term fine-tuning of foundation models"; normalisations, which are
+    called FiLM there, Tobaben et al. 2023, "On the efficacy of differentially private few-shot
+    image classification"; adapters, Yu et al. 2022, "Differentially private fine-tuning of language
+    models"; largest weights, see `dpbench.models.largest_weights`.
+    """
+    net.requires_grad_(train == "all")
+    chosen: dict[str, Iterable[nn.Parameter]] = {
+        "biases_and_head": _biases(net),
+        "norms_and_head": _norms(net),
+        "lora": _adapters(net),
+        "largest_and_head": _largest(net),
+        "first_layer_and_head": first_layer,
+        "last_block_and_head": last_block,
+    }
+    for parameter in (*chosen.get(train, ()), *head.parameters()):
+        parameter.requires_grad_(True)
+
+
+def _biases(net: nn.Module) -> Iterator[nn.Parameter]:
+    return (p for name, p in net.named_parameters() if name.rpartition(".")[2] == "bias")
+
+
+def _norms(net: nn.Module) -> Iterator[nn.Parameter]:
+    norms = (module for module in net.modules() if isinstance(module, NORMS))
+    return (p for module in norms for p in module.parameters(recurse=False))
+
+
+def _adapters(net: nn.Module) -> Iterator[nn.Parameter]:
+    adapted = (module for module in net.modules() if isinstance(module, Adapted))
+    return (p for module in adapted for part in module.trained for p in part.parameters())
+
+
+def _largest(net: nn.Module) -> Iterator[nn.Parameter]:
+    return (module.largest for module in net.modules() if isinstance(module, Sparse))

@@ -1,1 +1,0 @@
-"""Computations specific to one paper, which a table or figure names as its `_target_`."""

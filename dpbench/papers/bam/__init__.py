@@ -1,1 +1,0 @@
-"""Claims of Knolle et al. (bam) that are measured without private training."""

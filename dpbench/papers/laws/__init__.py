@@ -1,1 +1,0 @@
-"""What is misreported if batches are drawn by one law and accounted for by another."""

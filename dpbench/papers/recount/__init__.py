@@ -1,1 +1,0 @@
-"""Printed epsilons, recomputed from their settings by the accountants of the suite."""

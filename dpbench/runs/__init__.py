@@ -1,0 +1,1 @@
+"""How runs are run: configuration, training, diagnostics, records, figures; one or many."""

@@ -1,0 +1,101 @@
+"""Plug-ins: installed packages that add options and tables, by entry points `dpbench.plugins`.
+
+The entry point `NAME = "mypackage"` says that mypackage contains a folder conf/ with the layout of
+ours, or is a study: a folder with table files in table/, as those in our benchmarks/. A target of
+the package may be built if a YAML file there names it; until then, nothing of the package is
+imported.
+"""
+
+import functools
+import re
+import sys
+import warnings
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+
+from dpbench.system.paths import PACKAGE, benchmarks_folder
+
+GROUP = "dpbench.plugins"
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A package that is a plug-in, the folder of its modules, and what it was installed from."""
+
+    package: str
+    folder: Path
+    distribution: str
+    version: str
+
+    @property
+    def studies(self) -> tuple[Path, ...]:
+        """The folders of its studies: itself if it has tables, and those in its benchmarks/."""
+        inner = (path for path in sorted(self.folder.glob("benchmarks/*")) if path.is_dir())
+        return (*([self.folder] if (self.folder / "table").is_dir() else []), *inner)
+
+    @property
+    def option_folders(self) -> tuple[Path, ...]:
+        """The folders of its options, by group: conf/ and its studies."""
+        return tuple(path for path in (self.folder / "conf", *self.studies) if path.is_dir())
+
+    @property
+    def root(self) -> Path:
+        """The folder of the outermost package that contains it."""
+        return [self.folder, *self.folder.parents][self.package.count(".")]
+
+    def contains(self, name: str) -> bool:
+        """Whether the name is defined in the package, or in a module of it."""
+        return name.startswith(f"{self.package}.")
+
+
+def plugins() -> tuple[Plugin, ...]:
+    """The plug-ins on Python's path, by name; a warning for each that cannot be used."""
+    return _plugins(tuple(sys.path))
+
+
+def plugin_of(name: str) -> Plugin | None:
+    """The plug-in that contains the name."""
+    return next((plugin for plugin in plugins() if plugin.contains(name)), None)
+
+
+def published_files() -> dict[str, Path]:
+    """The files of published numbers, ours and those of plug-ins, by their names: STUDY/NAME.csv.
+
+    A plug-in cannot replace a file of ours.
+    """
+    studies = [study for plugin in reversed(plugins()) for study in plugin.studies]
+    studies += sorted(benchmarks_folder().iterdir())
+    return {f"{study.name}/{path.name}": path for study in studies for path in study.glob("*.csv")}
+
+
+@functools.cache
+def _plugins(path: tuple[str, ...]) -> tuple[Plugin, ...]:
+    found = {entry.value: entry for entry in entry_points(group=GROUP)}
+    return tuple(filter(None, (_plugin(found[value]) for value in sorted(found))))
+
+
+def _plugin(entry: EntryPoint) -> Plugin | None:
+    folder = _folder(entry.value)
+    plugin = (
+        folder and entry.dist and Plugin(entry.value, folder, entry.dist.name, entry.dist.version)
+    )
+    if not plugin or not plugin.option_folders:
+        warnings.warn(
+            f"the plug-in {entry.name} is ignored: {entry.value} is not a package with a folder "
+            "conf/ or table/; install it again, or correct its entry point.",
+            stacklevel=2,
+        )
+        return None
+    return plugin
+
+
+def _folder(package: str) -> Path | None:
+    """The folder of a package, found without importing it; None if it is not a package."""
+    outer, *inner = package.split(".")
+    if not re.fullmatch(r"\w+(\.\w+)*", package) or outer == PACKAGE.name:
+        return None
+    spec = find_spec(outer)
+    places = spec.submodule_search_locations if spec else None
+    return Path(next(iter(places))).joinpath(*inner) if places else None

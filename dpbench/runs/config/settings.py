@@ -1,0 +1,237 @@
+"""The settings of a run: scientific ones, which are in its digest, and those of execution."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpbench.privacy.guarantee import CORRECTED
+from dpbench.system.errors import UserError
+from dpbench.system.validate import (
+    boolean,
+    fraction,
+    integer,
+    is_number,
+    key_values,
+    positive,
+    quoted,
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A top-level key of a configuration that is passed to a run.
+
+    scientific: whether it affects what the run computes, and so is in the record and the digest;
+    otherwise it only says how the run is executed. omitted: values at which the digest leaves the
+    setting out, because it was added after the first records were named. data: whether it describes
+    data or model, which the canaries of an audit replace.
+    """
+
+    scientific: bool = True
+    omitted: tuple[object, ...] = ()
+    data: bool = False
+
+
+ADDED_LATER = Setting(omitted=(None, {}))
+"""A setting added after the first records, whose runs had it off."""
+
+DATA = Setting(data=True)
+DATA_ADDED_LATER = Setting(omitted=(None, {}), data=True)
+
+EXECUTION = Setting(scientific=False)
+
+NAMED_GROUPS = ("dataset", "model", "method")
+"""The groups whose options are part of a run's identity: its digest names them."""
+
+SETTINGS = {
+    "dataset": DATA,
+    "model": DATA,
+    "method": Setting(),
+    "privacy": Setting(),
+    "optimizer": Setting(),
+    "sampler": Setting(),
+    "epochs": Setting(),
+    "batch_size": Setting(),
+    "seed": Setting(),
+    "diagnostics": DATA,
+    "augmentation": DATA_ADDED_LATER,
+    "head_lr_factor": DATA_ADDED_LATER,
+    "ema_decay": ADDED_LATER,
+    "validation": DATA_ADDED_LATER,
+    "schedule": ADDED_LATER,
+    "precision": Setting(omitted=(None, "float32")),
+    "users": DATA_ADDED_LATER,
+    "normalization": DATA_ADDED_LATER,
+    "noise": Setting(omitted=(None, "seeded")),
+    "score_noise_multiplier": ADDED_LATER,
+    "trial": ADDED_LATER,
+    "mislabelled": DATA_ADDED_LATER,
+    "features": DATA_ADDED_LATER,
+    "temperature": DATA_ADDED_LATER,
+    "batch_limit": ADDED_LATER,
+    "participations": ADDED_LATER,
+    "engine": EXECUTION,
+    "physical_batch_size": EXECUTION,
+    "channels_last": EXECUTION,
+    "device": EXECUTION,
+}
+
+SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scientific)
+"""The settings that are in the record and the digest."""
+
+OFF_VALUES = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
+"""The values of settings that are off."""
+
+ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
+"""Settings of methods that were added after the first records, with the values those used."""
+
+ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
+    "dp_fedsgd": {"variant": CORRECTED, "local_batch_size": None},
+    "dp_fedavg": {"variant": CORRECTED},
+    "dicesgd": {"variant": CORRECTED},
+}
+"""The same for single methods, where other methods have always had the setting."""
+
+_TO_ROWS: dict[str, object] = {"test_rows": None}
+_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False}
+
+ADDED_TO_PARTS: dict[str, dict[str, object]] = {
+    "dpbench.data.adult.Adult": {"group": "sex"},
+    "dpbench.data.dutch.Dutch": {"group": "sex"},
+    "dpbench.data.custom.image_rows.HubImages": {**_TO_ROWS, "test_part": None},
+    "dpbench.data.custom.image_rows.ImageFolder": _TO_ROWS,
+    "dpbench.data.custom.table_rows.CsvFile": {
+        **_TO_TABLES,
+        "test_checksum": None,
+        "quotes": "double",
+    },
+    "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
+    "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
+    "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
+    "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},
+    "dpbench.models.bert.Bert": {"share": 0.01},
+}
+"""By target, settings of data sets and models that were added after the first records, with the
+values those used, at which records leave them out."""
+
+DECAYS = {"torch.optim.SGD": "momentum", "torch.optim.RMSprop": "alpha"}
+"""By optimiser, the share of an average that a step keeps: torch does not refuse 1 and more, with
+which it grows without bound."""
+
+PATHS = {
+    "model": ("weights",),
+    "features": ("weights",),
+    "dataset": ("file", "test_file", "folder", "path", "tokenizer", "large"),
+}
+"""Settings that are paths, and what may be read from there, by group. They are in neither digest
+nor record if the checksum of what they name is a setting beside them."""
+
+
+DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu)(:\d{1,3})?")
+"""The names of devices that a machine may have."""
+
+
+def check_numbers(settings: Mapping[str, object]) -> None:
+    """UserError for a numeric setting of a run that is not a number, or is out of range."""
+    integer("epochs", settings["epochs"])
+    integer("batch_size", settings["batch_size"])
+    integer("seed", settings["seed"], least=0)
+    if settings["ema_decay"] is not None:
+        fraction("ema_decay", settings["ema_decay"], zero=True)
+    if settings["head_lr_factor"] is not None:
+        positive("head_lr_factor", settings["head_lr_factor"])
+
+
+def check_optimizer(settings: object) -> None:
+    """UserError for an optimiser of torch that stands still, or whose averages never forget."""
+    target = str(settings.get("_target_")) if isinstance(settings, Mapping) else ""
+    if not isinstance(settings, Mapping) or not target.startswith("torch.optim."):
+        return
+    if is_number(rate := settings.get("lr")):  # other types are refused when it is built
+        positive("optimizer.lr", rate)
+    if is_number(share := settings.get(decay := DECAYS.get(target, ""))):
+        fraction(f"optimizer.{decay}", share, zero=True)
+
+
+def check_compute(settings: Mapping[str, object]) -> None:
+    """UserError for a physical batch size, memory format or device that is invalid anywhere."""
+    size = settings["physical_batch_size"]
+    if isinstance(size, str) and size != "auto":
+        raise UserError(
+            f"physical_batch_size={quoted(size)} must be auto, null or a whole number of at least "
+            "1."
+        )
+    if size not in (None, "auto"):
+        integer("physical_batch_size", size)
+    boolean("channels_last", settings["channels_last"])
+    if not DEVICE.fullmatch(str(settings["device"])):
+        raise UserError(no_device(settings["device"]))
+
+
+def no_device(name: object) -> str:
+    """The message that refuses a device."""
+    return f"device={name!s:.60} is not available here; try device=auto."
+
+
+def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
+    """The settings of a part that are paths; only unset ones in a data set without a checksum."""
+    named = group != "dataset" or part.get("checksum") is not None
+    return tuple(key for key in PATHS.get(group, ()) if named or part.get(key) is None)
+
+
+def settings_left_out(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
+    """The settings of a part that a record leaves out: paths, and later ones that are as ever."""
+    added = ADDED_TO_PARTS.get(str(part.get("_target_")), {})
+    as_ever = (key for key, value in added.items() if part.get(key) == value)
+    return (*path_settings(group, part), *as_ever)
+
+
+def variant_of(config: Mapping[str, Any]) -> str:
+    """The variant of a configuration's method; methods without variants are as if corrected."""
+    return config["method"].get("variant", CORRECTED)
+
+
+def key_of(override: str) -> str:
+    """The key that an override sets: `model.width` of `+model.width=8`."""
+    return override.lstrip("+~").split("=")[0]
+
+
+def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a nested configuration by dotted key.
+
+    A mapping within a part that describes no part of its own, such as constants by column, is one.
+    """
+    for key, value in node.items():
+        if isinstance(value, Mapping) and (not prefix or "_target_" in value):
+            yield from leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def varying_keys(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys whose values differ, without constructors, which follow from the options."""
+    keys = sorted({key for m in mappings for key in m if not key.endswith("_target_")})
+    return [key for key in keys if len({repr(m.get(key)) for m in mappings}) > 1]
+
+
+def split_settings(
+    command: str, defaults: Mapping[str, str], arguments: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
+    """A command's own settings, and the other arguments.
+
+    Raises UserError for a setting without a value, or one that is spelled as another's in a case of
+    its own, such as n for N.
+    """
+    by_lower = {name.lower(): name for name in defaults}
+    for key in map(key_of, arguments):
+        if key not in defaults and (meant := by_lower.get(key.lower())):
+            raise UserError(f"{key} is not a setting of {command}: did you mean {meant}?")
+    own = [argument for argument in arguments if key_of(argument) in defaults]
+    others = [argument for argument in arguments if key_of(argument) not in defaults]
+    return key_values(command, defaults, own), others
+
+
+def is_scientific(override: str) -> bool:
+    """Whether an override changes what a run computes, rather than only how it is executed."""
+    return key_of(override).split(".")[0] in SCIENTIFIC

@@ -1,0 +1,156 @@
+"""The bias that clipping adds to the mean gradient of some examples, at the current parameters.
+
+It reads private data without accounting, and changes nothing in a run.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Batch, Split
+from dpbench.runs.diagnostics.batch import (
+    BatchGradients,
+    batch_gradients,
+    isolated_evaluation,
+    unaugmented,
+)
+from dpbench.runs.diagnostics.decomposition import cosine, decompose
+from dpbench.step.clipping import Clip
+from dpbench.step.mechanism.step import PrivateStep
+
+
+def measure(
+    step: PrivateStep, parts: Iterable[Batch], groups: Sequence[int], quantiles: Sequence[float]
+) -> dict[str, float]:
+    """The bias that clipping adds to the mean gradient of some examples at the current parameters.
+
+    parts: those examples in physical batches. With g_i their plain gradients, h_i the gradients
+    that the method clips, w_i the clip's factors, g, h and c the means of g_i, h_i and w_i h_i, and
+    p the private gradient of the previous step:
+
+    - bias |c - g|, scale a, bias_mag |(a - 1) g| and bias_dir |t| of Theorem 1, cos_bias cos(c, g);
+    - own_bias |c - h| and own_cos cos(c, h): the same against the method's gradient h;
+    - norm_plain |g|, norm_own |h|, norm_clipped |c|, clipped_fraction (of the w_i, below 1);
+    - cos_previous cos(p, g), for the ascent step of DP-SAT, and cos_examples, the mean of
+      cos(g_i, g) over examples with a direction, for that of BAM (Figure 4);
+    - norm_qQ and own_norm_qQ, for each quantile Q: those of the finite |g_i| and |h_i|.
+
+    And NAME/k for each group k, with means over its examples. Non-finite gradients count as zero;
+    undefined values are NaN. The model is in evaluation mode, so gradients differ from those of a
+    step with dropout. Takes one engine pass, plus the method's additional passes.
+    """
+    with isolated_evaluation(step.engine.model):
+        all_sums = [_Sums(step.clip) for _ in range(1 + len(groups))]
+        for part in parts:
+            gradients = batch_gradients(step, part)
+            members = [torch.ones_like(gradients.plain_finite), *(part.groups == k for k in groups)]
+            for sums, mask in zip(all_sums, members, strict=True):
+                sums.add(gradients, mask)
+        values = [sums.values(step.released.gradient, quantiles) for sums in all_sums]
+    suffixes = ["", *(f"/{k}" for k in groups)]
+    return {
+        name + suffix: value.item()
+        for name in values[0]
+        for suffix, value in zip(suffixes, (v[name] for v in values), strict=True)
+    }
+
+
+class _Sums:
+    """Sums over the gradients of some examples, accumulated over physical batches."""
+
+    def __init__(self, clip: Clip):
+        self._clip = clip
+        self._totals: list[Tensor] = []
+        self._norms: list[Tensor] = []
+        self._own_norms: list[Tensor] = []
+
+    def add(self, gradients: BatchGradients, members: Tensor) -> None:
+        """Add the examples of a part that are in members [B] bool."""
+        plain_finite, method_finite = (
+            gradients.plain_finite & members,
+            gradients.method_finite & members,
+        )
+        norms, own_norms = gradients.plain.norms, gradients.method.norms
+        # Where squares underflow, the norm does not determine the direction.
+        directed = plain_finite & (norms > torch.finfo(norms.dtype).tiny ** 0.5)
+        plain = gradients.plain.weighted_sum(plain_finite.to(norms))
+        part = [
+            plain,
+            plain
+            if gradients.method is gradients.plain
+            else gradients.method.weighted_sum(method_finite.to(own_norms)),
+            self._clip.reduce(gradients.method, gradients.factors_of(members)),
+            # The mean of cos(g_i, g) is <mean of g_i/|g_i|, g/|g|>, in a single pass over the g_i.
+            gradients.plain.weighted_sum(torch.where(directed, 1 / norms, 0)),
+            *(mask.sum() for mask in (members, members & gradients.clipped_mask, directed)),
+        ]
+        if self._totals:
+            part = [total + value for total, value in zip(self._totals, part, strict=True)]
+        self._totals = part
+        self._norms.append(norms[plain_finite])
+        self._own_norms.append(own_norms[method_finite])
+
+    def values(self, previous: Tensor | None, quantiles: Sequence[float]) -> dict[str, Tensor]:
+        """The values that `measure` reports for these examples, by name without group."""
+        plain, own, clipped, units, examples, clipped_count, directed = self._totals
+        sums = (plain, own, self._clip.finish(clipped))
+        g, h, c = (total.double() / examples for total in sums)
+        split, norm = decompose(c, g), torch.linalg.vector_norm
+        unknown = torch.tensor(math.nan)
+        return {
+            "bias": split.bias,
+            "scale": split.scale,
+            "bias_mag": split.magnitude,
+            "bias_dir": split.direction,
+            "cos_bias": cosine(c, g),
+            "own_bias": norm(c - h),
+            "own_cos": cosine(c, h),
+            "norm_plain": norm(g),
+            "norm_own": norm(h),
+            "norm_clipped": norm(c),
+            "clipped_fraction": clipped_count.double() / examples,
+            "cos_previous": unknown if previous is None else cosine(previous, g),
+            "cos_examples": units.double() @ g / (norm(g) * directed),
+            **_quantiles("norm", torch.cat(self._norms), quantiles),
+            **_quantiles("own_norm", torch.cat(self._own_norms), quantiles),
+        }
+
+
+def _quantiles(name: str, norms: Tensor, quantiles: Sequence[float]) -> dict[str, Tensor]:
+    """Quantiles of norms [n], interpolated between neighbours."""
+    sorted_norms = norms.double().sort()[0]
+    return {f"{name}_q{q:g}": _quantile(sorted_norms, q) for q in quantiles}
+
+
+def _quantile(values: Tensor, q: float) -> Tensor:
+    """A quantile of sorted values [n]; torch.quantile fails for none and for over 16 million."""
+    if not len(values):
+        return torch.tensor(math.nan)
+    position = q * (len(values) - 1)
+    below = math.floor(position)
+    return torch.lerp(values[below], values[math.ceil(position)], position - below)
+
+
+def bias_over_batch_sizes(
+    step: PrivateStep, train: Split, sizes: Sequence[int], repeats: int, generator: torch.Generator
+) -> dict[str, list]:
+    """`measure` on random batches of several sizes, at the current parameters.
+
+    Figures 5 and 6 of Knolle et al. 2023 at one point of a run; the caller averages over repeats.
+    One entry per batch, drawn without replacement and not augmented: columns `batch_size`, `repeat`
+    and the names of `measure`. sizes: from 1 to that of the training split. generator: draws the
+    batches, on any device.
+    """
+    columns: dict[str, list] = defaultdict(list)
+    for size in sizes:
+        for repeat in range(repeats):
+            order = torch.randperm(len(train), generator=generator, device=generator.device)
+            indices = order[:size].to(train.targets.device)
+            batch = unaugmented(step.engine, train.at(indices))
+            values = measure(step, step.physical.split(batch), [], [])
+            for name, value in {"batch_size": size, "repeat": repeat, **values}.items():
+                columns[name].append(value)
+    return dict(columns)

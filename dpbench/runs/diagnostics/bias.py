@@ -1,0 +1,131 @@
+"""The bias of the clipped batch gradient, step by step, for any method.
+
+Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023. It reads private data without accounting:
+it explains a run, and no run may depend on it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Batch, Split
+from dpbench.runs.diagnostics.batch import unaugmented
+from dpbench.runs.diagnostics.batch_bias import bias_over_batch_sizes, measure
+from dpbench.runs.diagnostics.checks import chosen_groups
+from dpbench.runs.diagnostics.observer import Observer
+from dpbench.step.mechanism.step import PrivateStep
+from dpbench.system import seeds
+from dpbench.system.errors import UserError
+from dpbench.system.validate import Count, Share, one_of
+
+EXAMPLES = ("batch", "probe", "all")
+
+
+@dataclass(frozen=True)
+class BiasDiagnostics:
+    """Bias of the clipped batch gradient and alignment of the ascent step, every few steps.
+
+    every: steps between measurements, starting with the first step. examples: the examples that are
+    measured: "batch" for those of the step, augmented; or, not augmented, "probe" for a fixed
+    random subset of probe_size training examples (the same for every method and seed on the same
+    split), or "all". chunk: examples per pass, at most those of a physical batch, which bounds
+    memory; methods that need whole batches get the step's batch in one piece. groups: numbers of
+    the groups to measure separately, None for all if there are several. quantiles: of the gradient
+    norms, each from 0 to 1. sizes: those of random batches that are measured at the last
+    parameters, `repeats` of each.
+    """
+
+    every: Count
+    examples: str
+    probe_size: Count
+    chunk: Count
+    groups: list[int] | None
+    quantiles: list[Share]
+    sizes: list[Count]
+    repeats: Count
+
+    def __post_init__(self) -> None:
+        one_of("diagnostics.examples", self.examples, EXAMPLES)
+
+    def observer(
+        self, step: PrivateStep, train: Split, test: Split | None = None
+    ) -> "BiasObserver":
+        """An observer of `step`; UserError for groups or sizes beyond the training split."""
+        if max(self.sizes, default=0) > len(train):
+            raise UserError(
+                f"diagnostics.sizes={self.sizes} exceeds the {len(train)} training examples."
+            )
+        groups = chosen_groups(self.groups, train)
+        if self.groups is None and len(groups) == 1:
+            groups = []
+        measured = self._examples_of(train)
+        if measured is not None and step.method.whole_batches and len(measured) > self.chunk:
+            raise UserError(
+                f"{step.method.name} needs examples in one piece; set diagnostics.examples=batch, "
+                f"or diagnostics.chunk={len(measured)}."
+            )
+        return BiasObserver(self, groups, measured, step, train)
+
+    def _examples_of(self, train: Split) -> Tensor | None:
+        """Indices [n] of the training examples to measure; None for those of each batch."""
+        device = train.targets.device
+        if self.examples == "batch":
+            return None
+        if self.examples == "all":
+            return torch.arange(len(train), device=device)
+        if self.probe_size > len(train):
+            raise UserError(
+                f"diagnostics.probe_size={self.probe_size} is more than the {len(train)} training "
+                "examples; use diagnostics.examples=all."
+            )
+        draw = seeds.generator(0, "diagnostics probe", torch.device("cpu"))
+        return torch.randperm(len(train), generator=draw)[: self.probe_size].sort()[0].to(device)
+
+
+class BiasObserver(Observer):
+    """Measures before a step, without changing parameters, clip, gradients or generators.
+
+    Columns of `series`, one entry per measured step: `step` (the number of earlier steps), and
+    every name of `measure` as `step/NAME`, and as `step/NAME/k` for each group's number k. With
+    `sizes`, also those of `bias_over_batch_sizes` as `end/NAME`, one entry per batch.
+    """
+
+    def __init__(
+        self,
+        settings: BiasDiagnostics,
+        groups: list[int],
+        measured: Tensor | None,
+        step: PrivateStep,
+        train: Split,
+    ):
+        super().__init__(step)
+        self._settings, self._groups, self._measured = settings, groups, measured
+        self._train = train
+
+    def before(self, batch: Batch) -> None:
+        if self._steps_done % self._settings.every == 0:
+            parts = self._parts(batch)
+            values = measure(self._step, parts, self._groups, self._settings.quantiles)
+            self._columns["step"].append(self._steps_done)
+            for name, value in values.items():
+                self._columns[f"step/{name}"].append(value)
+
+    def series(self) -> dict[str, list]:
+        """The columns; those at the last parameters are measured by this call."""
+        return {**self._columns, **{f"end/{k}": v for k, v in self._at_the_end().items()}}
+
+    def _at_the_end(self) -> dict[str, list]:
+        step, settings = self._step, self._settings
+        # The same batches for every method and seed on the same split.
+        draw = seeds.generator(0, "diagnostics sizes", torch.device("cpu"))
+        return bias_over_batch_sizes(step, self._train, settings.sizes, settings.repeats, draw)
+
+    def _parts(self, batch: Batch) -> Iterable[Batch]:
+        step, chunk = self._step, self._settings.chunk
+        size = min(chunk, step.physical.size or chunk)
+        if self._measured is None:
+            return batch.split(None if step.method.whole_batches else size)
+        parts = (self._train.at(indices) for indices in self._measured.split(size))
+        return (unaugmented(step.engine, part) for part in parts)

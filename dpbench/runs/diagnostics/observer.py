@@ -1,0 +1,53 @@
+"""Diagnostics, and the base of their observers, which fill columns during a run."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Protocol
+
+from dpbench.learning.data.dataset import Batch, Split
+from dpbench.step.mechanism.step import PrivateStep
+
+
+class Observer:
+    """Observes a run without changing its parameters, state or generators.
+
+    Collects columns; a subclass measures in `before` or `end_of_epoch`.
+    """
+
+    def __init__(self, step: PrivateStep):
+        self._step = step
+        self._columns: dict[str, list] = defaultdict(list)
+
+    @property
+    def _steps_done(self) -> int:
+        return self._step.released.steps_done
+
+    def before(self, batch: Batch) -> None:
+        """Called before each step with the step's batch."""
+
+    def end_of_epoch(self) -> None:
+        """Called after each epoch."""
+
+    @property
+    def columns(self) -> Mapping[str, list]:
+        """The measurements so far: columns of equal prefix (`step/`) have one entry each."""
+        return self._columns
+
+    def series(self) -> dict[str, list]:
+        """All measurements of the run as columns, with those at its end."""
+        return dict(self._columns)
+
+    def state_dict(self) -> dict:
+        """Measurements so far, as tensors and plain values."""
+        return {"columns": dict(self._columns)}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Restore what `state_dict` returned."""
+        self._columns = defaultdict(list, state["columns"])
+
+
+class Diagnostics(Protocol):
+    """The settings of diagnostics, from which each run gets an observer."""
+
+    def observer(self, step: PrivateStep, train: Split, test: Split) -> Observer:
+        """An observer of `step`; test: the split that the run is evaluated on."""

@@ -1,0 +1,54 @@
+"""Trained adapters as files that the library peft loads."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpbench.system.errors import UserError
+
+if TYPE_CHECKING:
+    from torch import nn
+
+PREFIX = "base_model.model."
+"""What peft puts before the names of parameters."""
+
+
+def save_adapter(model: "nn.Module", folder: str | Path) -> None:
+    """Write the adapters and the head of a model that was trained with `model.train=lora`.
+
+    The folder gets adapter_config.json and adapter_model.safetensors, which
+    `PeftModel.from_pretrained` adds to a network of timm or transformers with the same published
+    weights and number of classes.
+    Raises UserError for a model without adapters.
+    """
+    from safetensors.torch import save_file
+
+    net: Any = getattr(model, "net", model)
+    trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
+    place = Path(folder)
+    config = _config(net, [*trained])
+    place.mkdir(parents=True, exist_ok=True)
+    tensors = {PREFIX + name: p.detach().contiguous() for name, p in trained.items()}
+    save_file(tensors, place / "adapter_model.safetensors")
+    (place / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _config(net: "nn.Module", trained: list[str]) -> dict[str, Any]:
+    """The settings in the names of peft."""
+    from dpbench.learning.models.lora import Adapted
+
+    adapted = {name: m for name, m in net.named_modules() if isinstance(m, Adapted)}
+    if not adapted:
+        raise UserError("this model has no adapters: train one with model.train=lora.")
+    rank = next(iter(adapted.values())).rank
+    others = {name.rpartition(".")[0] for name in trained if ".lora_" not in name}
+    return {
+        "peft_type": "LORA",
+        "r": rank,
+        "lora_alpha": next(iter(adapted.values())).scale * rank,
+        "target_modules": [*adapted],
+        "modules_to_save": sorted(others),
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "inference_mode": True,
+    }

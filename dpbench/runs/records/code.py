@@ -1,0 +1,130 @@
+"""The code that produced a record: a checksum of the files that may matter to it, and plug-ins."""
+
+import functools
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import Path
+from typing import Any
+
+from dpbench.runs.config.buildable import declared
+from dpbench.runs.config.plugins import plugin_of, plugins
+from dpbench.runs.config.settings import NAMED_GROUPS
+from dpbench.runs.records.digest import scientific, with_current_names
+from dpbench.runs.records.record import Record
+from dpbench.system.paths import PACKAGE
+from dpbench.system.public_names import module_name
+
+STALE_RECORD = (
+    "this record was produced by a different version of the code; rerun it with again=stale."
+)
+
+CHECKSUM_KEY = "reached"
+"""The key of the checksum in a record's provenance."""
+
+ROOMS = ("learning", "privacy", "runs/diagnostics", "runs/training", "step")
+"""The rooms whose code decides what a run computes."""
+
+PLUGIN_PARTS_KEY = "built"
+"""The key of the plug-ins' parts in a record's provenance."""
+
+
+def code_of(config: Mapping[str, Any]) -> str:
+    """Twelve hex digits of a checksum of the files that may matter to a run, committed or not.
+
+    These are the rooms of training, without the modules of parts that the run does not have, and
+    the plug-ins that it has parts of. Other methods, other data sets and pages do not matter.
+    """
+    return _checksum(tuple((path, path.stat().st_mtime_ns) for path in _files(config)))
+
+
+def imported_code_of(config: Mapping[str, Any]) -> str:
+    """Like `code_of`, for the files as this process first read them.
+
+    A notebook keeps running what it imported, even if the files change later.
+    """
+    return _first_checksum(tuple(_files(config)))
+
+
+def _files(config: Mapping[str, Any]) -> Iterator[Path]:
+    """The files that may matter to a run, in the same order everywhere."""
+    targets = [*_targets(scientific(with_current_names(dict(config)))).values()]
+    used = {plugin.root for name in targets if (plugin := plugin_of(name))}
+    others = _modules_of_other_parts(_modules(targets))
+    for folder in (*(PACKAGE / room for room in ROOMS), *sorted(used)):
+        yield from (path for path in sorted(folder.rglob("*.py")) if path not in others)
+
+
+def _modules_of_other_parts(own: Set[Path]) -> set[Path]:
+    """The files of methods, models and data sets but those of a run's own, and their imports."""
+    texts = "".join(path.read_text(encoding="utf-8") for path in own if path.exists())
+    rooms = [PACKAGE / room for room in ("step/methods", "learning/models", "learning/data")]
+    others = _modules(name for group in NAMED_GROUPS for name in declared(group)) - own
+    return {
+        path
+        for path in others
+        if path.parent in rooms and f"{path.parent.name}.{path.stem} import" not in texts
+    }
+
+
+def _modules(targets: Iterable[str]) -> set[Path]:
+    """The files in the library of the modules that define the targets."""
+    parts = (module_name(target).split(".")[1:-1] for target in targets)
+    return {PACKAGE.joinpath(*names).with_suffix(".py") for names in parts if names}
+
+
+@functools.lru_cache(maxsize=1024)
+def _first_checksum(files: tuple[Path, ...]) -> str:
+    return checksum_of({_name_of(path): _first_read(path) for path in files})
+
+
+@functools.cache
+def _first_read(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def built_by_plugins(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """The parts that plug-ins built, by path in the configuration: target, package, version."""
+    parts = (
+        (path, name, plugin_of(name)) for path, name in _targets(scientific(dict(config))).items()
+    )
+    return {
+        path: {"target": name, "package": plugin.distribution, "version": plugin.version}
+        for path, name, plugin in parts
+        if plugin
+    }
+
+
+def is_stale(record: Record) -> bool:
+    """Whether a record is by other code than its run would import now; older ones do not say."""
+    return record.provenance.get(CHECKSUM_KEY) not in (None, code_of(record.config))
+
+
+@functools.lru_cache(maxsize=1024)
+def _checksum(files: tuple[tuple[Path, int], ...]) -> str:
+    return checksum_of({_name_of(path): path.read_bytes() for path, _ in files})
+
+
+def checksum_of(contents: Mapping[Path, bytes]) -> str:
+    """Twelve hex digits of a checksum of files' names and contents."""
+    digest = hashlib.sha256()
+    for name, content in contents.items():
+        digest.update(f"{name}\0".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def _name_of(path: Path) -> Path:
+    """The path within the library, or within a plug-in with the package's name."""
+    roots = (plugin.root.parent for plugin in plugins() if path.is_relative_to(plugin.root))
+    return path.relative_to(next(roots, PACKAGE))
+
+
+def _targets(node: Any, path: str = "") -> dict[str, str]:
+    """Every `_target_` in a configuration, however deep, by its dotted path."""
+    if isinstance(node, Mapping):
+        targets = {path: target} if isinstance(target := node.get("_target_"), str) else {}
+        for key, part in node.items():
+            targets |= _targets(part, f"{path}.{key}" if path else str(key))
+        return targets
+    if isinstance(node, list | tuple):
+        return _targets(dict(enumerate(node)), path)
+    return {}

@@ -1,0 +1,122 @@
+"""Reads all records of a results folder, and reports the files that cannot be read."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from dpbench.runs.records.folder import RUNS, TABLES
+from dpbench.runs.records.reading import Unreadable, parse, parse_named, text_of
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError, print_message
+from dpbench.system.files import files_in
+
+RECORDS = "records.jsonl"
+"""The suffix of a table's file of records."""
+
+
+@dataclass(frozen=True)
+class StoredRecord:
+    """A record, its source, and its JSON.
+
+    source: a file in the results folder, with the line if it has several.
+    """
+
+    record: Record
+    source: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return self.record.digest
+
+
+def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
+    """The records in `runs/*.json`, then those in `tables/*.records.jsonl`, each run once.
+
+    A record that was published without its seed is of a run that is known if that has the same
+    results on test examples. Raises UserError where there is no such folder.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
+    known: set[object] = set()
+    for entry in chain(_runs(folder), _tables(folder)):
+        if isinstance(entry, Unreadable):
+            yield entry
+        elif (name := _name(entry.record)) not in known:
+            known |= {name, _results(entry.record)}
+            yield entry
+
+
+def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
+    """The records of a folder, and what could not be read; UserError where there is no record."""
+    entries = list(collect(folder))
+    records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
+    unreadable = [entry for entry in entries if isinstance(entry, Unreadable)]
+    if not records:
+        raise no_records(folder, unreadable)
+    return records, unreadable
+
+
+def readable_records(folder: Path) -> list[Record]:
+    """The readable records of a folder; a message names each of the others."""
+    records, unreadable = readable(folder)
+    for entry in unreadable:
+        print_message(f"left out {entry.source}, which {entry.reason}.")
+    return records
+
+
+def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
+    """The error for a folder without any record, such as the one of runs in a results folder."""
+    if folder.name == RUNS and files_in(folder, "*.json"):
+        return UserError(f"{folder} is inside a results folder: name {folder.parent} instead.")
+    broken = ""
+    if unreadable:
+        broken = f" but {len(unreadable)} that cannot be read, such as {unreadable[0].source}"
+    return UserError(
+        f"there is no record in {folder}{broken}: make one with dpbench run, or name the "
+        "results_dir of the runs."
+    )
+
+
+def _name(record: Record) -> object:
+    """By what a record is known to be of the same run as another."""
+    return _results(record) if record.config.get("seed") is None else record.digest
+
+
+def _results(record: Record) -> object:
+    """The results on test examples, which no two runs of a method share; without any, what tells
+    the record from all others."""
+    on_test = frozenset(item for item in record.metrics.items() if item[0].startswith("test/"))
+    return hash((record.config["choices"].get("method"), on_test)) if on_test else record.seed
+
+
+def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
+    for path in files_in(folder / RUNS, "*.json"):
+        text, source = text_of(path), f"runs/{path.name}"
+        if isinstance(text, Unreadable):
+            yield Unreadable(source, text.reason)
+        else:
+            yield _stored(parse_named(text, path), source, text)
+
+
+def _tables(folder: Path) -> Iterator[StoredRecord | Unreadable]:
+    for path in files_in(folder / TABLES, f"*.{RECORDS}"):
+        yield from records_in(path)
+
+
+def records_in(path: Path) -> Iterator[StoredRecord | Unreadable]:
+    """The records of a table's file, `tables/NAME.records.jsonl`, one on each line."""
+    source, text = f"tables/{path.name}", text_of(path)
+    if isinstance(text, Unreadable):
+        yield Unreadable(source, text.reason)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            yield _stored(parse(line, source), f"{source}, line {number}", line)
+
+
+def _stored(entry: Record | Unreadable, source: str, text: str) -> StoredRecord | Unreadable:
+    if isinstance(entry, Record):
+        return StoredRecord(entry, source, text)
+    return Unreadable(source, entry.reason)

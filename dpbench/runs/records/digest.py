@@ -1,0 +1,139 @@
+"""The digest that names a run: of its scientific settings, the same in all versions."""
+
+import hashlib
+import json
+from typing import Any
+
+from dpbench.runs.config.settings import (
+    ADDED_TO_METHOD,
+    ADDED_TO_METHODS,
+    NAMED_GROUPS,
+    PATHS,
+    SCIENTIFIC,
+    SETTINGS,
+    settings_left_out,
+)
+
+FIRST_NAMES = {
+    "dpbench.training.budget": "dpbench.privacy",
+    "dpbench.mechanism.schedules": "dpbench.schedules",
+    **{
+        f"dpbench.data.derive.{name}": f"dpbench.data.{name}"
+        for name in ("augmentation", "normalization", "unbalanced", "users")
+    },
+}
+"""Modules that `_target_`s name, with their original names, which digests keep."""
+
+RECORD_KEYS = frozenset((*SCIENTIFIC, "choices"))
+"""The keys of a configuration that a record keeps."""
+
+CURRENT_NAMES = {first: current for current, first in FIRST_NAMES.items()}
+
+CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
+"""Options that were renamed after the first records; their groups are not in the digest."""
+
+
+DIGEST_DEFAULTS = dict(
+    sorted({"choices": (), **{key: SETTINGS[key].omitted for key in SCIENTIFIC}}.items())
+)
+"""The parts of the digest in their order, each with the values at which it is left out."""
+
+_texts: dict[tuple[str, str, str], str] = {}
+"""Cache: the JSON of parts by key, method and content, as runs share most of their parts."""
+
+
+def digest(config: dict) -> str:
+    """Sixteen hex digits of the scientific part of a plain configuration and its choices."""
+    return digest_of_scientific(scientific(config))
+
+
+def digest_of_scientific(config: dict) -> str:
+    """The digest of a configuration returned by `scientific`, as records keep it."""
+    choices = {group: config["choices"][group] for group in NAMED_GROUPS}
+    settings = config | {"choices": choices}
+    texts = (
+        f'"{key}": {_text(key, part, choices["method"])}'
+        for key, omitted in DIGEST_DEFAULTS.items()
+        if (part := settings.get(key)) not in omitted
+    )
+    return hashlib.sha256(f"{{{', '.join(texts)}}}".encode()).hexdigest()[:16]
+
+
+def _text(key: str, part: Any, method: str) -> str:
+    """A part of the configuration as canonical JSON; method: that of the run."""
+    place = key, method, repr(part)
+    if place not in _texts:
+        _texts[place] = json.dumps(_canonical(_named_part(key, part, method)), sort_keys=True)
+    return _texts[place]
+
+
+def _named_part(key: str, part: Any, method: str) -> Any:
+    """The settings of a part that are in the digest."""
+    if key in ("model", "features"):
+        return _without_unused_adapters(_with_one_name_of_weights(part))
+    if key == "method":
+        defaults = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(method, {})}.items()
+        return {k: v for k, v in part.items() if (k, v) not in defaults}
+    return part
+
+
+def scientific(config: dict) -> dict:
+    """The scientific part of a configuration and its choices, without paths on this machine."""
+    settings = {k: v for k, v in config.items() if k in RECORD_KEYS}
+    for group in PATHS.keys() & settings.keys():
+        if isinstance(part := settings[group], dict):
+            omitted = settings_left_out(group, part)
+            settings[group] = {k: v for k, v in part.items() if k not in omitted}
+    return settings
+
+
+def with_current_names(node: Any) -> Any:
+    """A part of a record's configuration with the current names of its targets."""
+    if isinstance(node, dict):
+        return {
+            key: _renamed(part, CURRENT_NAMES) if key == "_target_" else with_current_names(part)
+            for key, part in node.items()
+        }
+    return [with_current_names(part) for part in node] if isinstance(node, list) else node
+
+
+def with_current_options(choices: dict[str, str]) -> dict[str, str]:
+    """A record's choices with the current names of the options."""
+    return {
+        group: CURRENT_OPTIONS.get((group, option), option) for group, option in choices.items()
+    }
+
+
+def _with_one_name_of_weights(part):
+    """The settings of a model or of features with their weights named once at most: by checksum or
+    revision."""
+    if not isinstance(part, dict):
+        return part
+    omitted = [key for key in ("revision", "checksum") if part.get(key) is None]
+    if "checksum" not in omitted:
+        omitted += ["revision", "package", "hub"]
+    return {key: value for key, value in part.items() if key not in omitted}
+
+
+def _without_unused_adapters(part):
+    """The settings of a model, with those of adapters only if it trains them."""
+    if not isinstance(part, dict) or part.get("train") == "lora":
+        return part
+    return {key: value for key, value in part.items() if key != "lora"}
+
+
+def _canonical(value):
+    """The value with 1.0 as 1, since both mean the same run, and the original names of targets."""
+    if isinstance(value, dict):
+        return {
+            key: _renamed(part, FIRST_NAMES) if key == "_target_" else _canonical(part)
+            for key, part in value.items()
+        }
+    if isinstance(value, list):
+        return [_canonical(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _renamed(target: Any, names: dict[str, str]) -> Any:
+    module, _, name = str(target).rpartition(".")
+    return f"{names[module]}.{name}" if module in names else target

@@ -1,0 +1,179 @@
+"""The epsilon of a record that may be shown, given its guarantee."""
+
+import math
+from collections.abc import Collection, Iterable
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from typing import NamedTuple, Self, TypeGuard
+
+from dpbench.privacy.guarantee import VOUCHED, WITH_EPSILON, Level
+from dpbench.privacy.statement import UPPER_BOUNDS, Statement, batches_of
+from dpbench.runs.records.record import Record
+from dpbench.runs.records.trial import is_trial
+
+REFUTED = "refuted"
+"""The verdict of an audit on a claim that its scores contradict."""
+
+MAX_DECIMALS = 6
+"""The most decimals of an upper bound: a smaller one is shown as 0.000001."""
+
+EQUAL_BUDGETS = 1.05
+"""The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
+by an accountant that need not be the one shown."""
+
+LARGE = 10**6
+"""From here on a bound is shown as a power of ten: `1.35e+7`."""
+
+NOT_PRIVATE = "not private"
+NO_PROOF = "no proof"
+TOO_LITTLE_NOISE = "too little noise"
+"""Of a private method, in place of an infinite epsilon: see `why` in its statement."""
+NOT_COMPUTED = "not computed"
+OF_ITS_SEARCH = "see its search"
+"""Of a trial of a private search, whose choice among others costs more than its own epsilon."""
+
+
+def epsilon_or_reason(privacy: Statement, accountant: str) -> float | str:
+    """The epsilon by an accountant if it is finite and the guarantee supports it, else a reason."""
+    value = privacy.get(accountant)
+    infinite = is_recorded_number(value) and math.isinf(value)
+    if privacy["guarantee"] not in WITH_EPSILON:
+        return NOT_PRIVATE if infinite else NO_PROOF
+    if infinite:
+        return TOO_LITTLE_NOISE
+    return value if is_recorded_number(value) and value >= 0 else NOT_COMPUTED
+
+
+def largest_epsilon(statements: Iterable[Statement], accountant: str) -> float | str:
+    """The largest epsilon of several statements by an accountant, or why one of them has none."""
+    found = [epsilon_or_reason(statement, accountant) for statement in statements]
+    reasons = [value for value in found if isinstance(value, str)]
+    return reasons[0] if reasons else max(v for v in found if not isinstance(v, str))
+
+
+def is_zero_out(privacy: Statement) -> bool:
+    """Whether the epsilons of a statement are for a removed example that leaves its place empty."""
+    return privacy["adjacency"].startswith("zero out")
+
+
+class Terms(NamedTuple):
+    """What an epsilon is stated for: its delta, what adjacent data sets differ by, the law of the
+    batches, and how far it can be trusted."""
+
+    delta: float
+    unit: str
+    zero_out: bool
+    batches: str
+    guarantee: Level
+
+    @classmethod
+    def of(cls, statement: Statement) -> Self:
+        """The terms of a statement that has them all."""
+        delta, unit, zero_out = statement["delta"], statement["unit"], is_zero_out(statement)
+        return cls(delta, unit, zero_out, batches_of(statement), statement["guarantee"])
+
+    @property
+    def comparable(self) -> tuple[float, str, bool]:
+        """The terms that two epsilons must share for their sizes to be compared."""
+        return self.delta, self.unit, self.zero_out
+
+    @property
+    def text_of_delta(self) -> str:
+        """Delta, and in brackets what differs from one example that is added or removed, such as:
+        1e-06 (per user)."""
+        others = {"unit": self.unit != "example", "zero_out": self.zero_out}
+        aside = self.text([name for name, differs in others.items() if differs])
+        delta = delta_text(self.delta)
+        return f"{delta} ({aside})" if aside else delta
+
+    def text(self, names: Collection[str]) -> str:
+        """The named terms as words, such as: delta 1e-06, per example."""
+        texts = {
+            "delta": f"delta {delta_text(self.delta)}",
+            "unit": f"per {self.unit}",
+            "zero_out": f"{'zero-out' if self.zero_out else 'add-or-remove'} adjacency",
+            "batches": self.batches,
+            "guarantee": self.guarantee,
+        }
+        return ", ".join(texts[name] for name in self._fields if name in names)
+
+
+EXACT = "exact, not covered"
+"""Said of a number that is computed from private data without noise, which no epsilon covers."""
+
+USUAL = "per example, add-or-remove adjacency"
+"""The terms of an epsilon of ours, where nothing else is said."""
+
+
+def epsilon_in_words(record: Record) -> str:
+    """The epsilon of a run by PLD with its terms, or why there is none."""
+    statement, budget = record.statement, record.config.get("privacy") or {}
+    value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, "pld")
+    if isinstance(value, str):
+        return f"epsilon: {value}"
+    terms, details = Terms.of(statement), ["PLD", f"delta {delta_text(statement['delta'])}"]
+    if (target := budget.get("epsilon")) is not None:
+        details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
+    details.append(terms.text([name for name in Terms._fields if name != "delta"]))
+    if statement["notes"]:
+        details.append("notes on the data in privacy.notes of the record")
+    return f"epsilon {rounded_up(value)} ({', '.join(details)})"
+
+
+def legend(statements: Iterable[Statement]) -> str:
+    """The terms of the epsilons of several statements, as a sentence; "" where none has one."""
+    found = {Terms.of(said) for said in statements if _has_epsilon(said)}
+    texts = [sorted({terms.text([name]) for terms in found}) for name in Terms._fields]
+    return f"Epsilons: {', '.join(map(' or '.join, texts))}." if found else ""
+
+
+def _has_epsilon(statement: Statement) -> bool:
+    return any(not isinstance(epsilon_or_reason(statement, n), str) for n in UPPER_BOUNDS)
+
+
+def marked(epsilon: str, guarantee: str) -> str:
+    """An epsilon as pages show it: marked if it is only claimed."""
+    return f"{epsilon} ({VOUCHED})" if guarantee == VOUCHED else epsilon
+
+
+def rounded_up(epsilon: float, digits: int = 2) -> str:
+    """An upper bound as text, rounded up so that it is one still.
+
+    digits: decimals, and more for a smaller bound, so that two of its digits are shown.
+    """
+    if 0 < epsilon < 10.0**-digits:
+        digits = min(MAX_DECIMALS, 1 - Decimal(repr(float(epsilon))).adjusted())
+    return _rounded(epsilon, digits, ROUND_CEILING)
+
+
+def delta_text(delta: float, digits: int = 6) -> str:
+    """A delta as text, rounded up, as epsilon holds at any larger one; digits: significant ones."""
+    if not 0 < delta < math.inf:
+        return f"{delta:g}"
+    value = Decimal(repr(float(delta)))
+    unit = Decimal(1).scaleb(value.adjusted() - digits + 1)
+    return f"{float(value.quantize(unit, ROUND_CEILING)):.{digits}g}"
+
+
+def percent_rounded_up(bound: float) -> str:
+    """An upper bound in percent, to three digits, rounded up."""
+    percent = Decimal(repr(float(bound))).scaleb(2)
+    return f"{rounded_up(float(percent), max(2 - percent.adjusted(), 0) if percent else 0)}%"
+
+
+def rounded_down(epsilon: float, digits: int = 2) -> str:
+    """A lower bound as text, rounded down so that it is one still; digits: decimals."""
+    return _rounded(epsilon, digits, ROUND_FLOOR)
+
+
+def _rounded(epsilon: float, digits: int, rounding: str) -> str:
+    if not math.isfinite(epsilon):
+        return str(epsilon)
+    value = Decimal(repr(float(epsilon)))  # the shortest decimal of a float: 1.1 is 1.10, not 1.11
+    if abs(value) < LARGE:
+        return str(value.quantize(Decimal(1).scaleb(-digits), rounding))
+    return f"{value.quantize(Decimal(1).scaleb(value.adjusted() - digits), rounding):.{digits}e}"
+
+
+def is_recorded_number(value: object) -> TypeGuard[float]:
+    """Whether a value of a record is a number, which true and false are not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,59 @@
+"""Runs that differ by their seed alone, so that nobody reports the best of them unnoticed."""
+
+import json
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dpbench.learning.metrics.registry import parse_name
+from dpbench.runs.config.names import method_name
+from dpbench.runs.config.settings import NAMED_GROUPS
+from dpbench.runs.records.record import Record
+
+NOT_IN_NAMES = ("seed", "diagnostics")
+"""Settings in which runs may differ that are otherwise the same."""
+
+
+def settings_but_seed(config: Mapping[str, Any]) -> str:
+    """A text that is the same for runs that differ by their seed alone."""
+    others = {key: v for key, v in config.items() if key not in NOT_IN_NAMES}
+    choices = {k: v for k, v in others["choices"].items() if k in NAMED_GROUPS}
+    return json.dumps(others | {"choices": choices}, sort_keys=True)
+
+
+def left_out(chosen: Sequence[Record], known: Iterable[Record], metric: str) -> Iterator[str]:
+    """For each group of chosen runs of which others with other seeds are known, a sentence on how
+    it would stand with them.
+
+    metric: the full name of one that they are compared by; runs without it do not count.
+    """
+    groups, everything = _by_settings(chosen, metric), _by_settings(known, metric)
+    for settings, ours in groups.items():
+        all_runs = everything.get(settings, {}) | ours
+        if others := sorted(all_runs.keys() - ours.keys(), key=str):
+            name = method_name(next(iter(ours.values())).config["choices"]["method"])
+            yield (
+                f"{name}: {_mean(ours, metric)} over {len(ours)} of the {len(all_runs)} seeds that "
+                f"were run, and {_mean(all_runs, metric)} over all (left out: "
+                f"{', '.join(map(str, others))})."
+            )
+
+
+def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, Record]]:
+    """The runs with a metric, by their settings and then by seed."""
+    found: dict[str, dict[Any, Record]] = {}
+    for record in records:
+        if metric in record.measured and not record.is_audit:
+            group = found.setdefault(settings_but_seed(record.config), {})
+            group[record.seed] = record
+    return found
+
+
+def _mean(runs: Mapping[Any, Record], metric: str) -> str:
+    """`accuracy 83.1`: the mean over runs in the metric's unit."""
+    known = parse_name(metric).metric
+    mean = statistics.fmean(record.measured[metric] for record in runs.values())
+    if known is None:
+        return f"{metric} {mean:.3g}"
+    digits = 3 if known.digits is None else known.digits
+    return f"{known.label} {known.factor * mean:.{digits}f}"

@@ -1,0 +1,147 @@
+"""`dpbench publish [results_dir=] [record=] [out=]`: records without what no epsilon covers."""
+
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+from dpbench.learning.metrics.registry import NOISY_ACCURACY
+from dpbench.runs.records.collect import readable_records
+from dpbench.runs.records.other_seeds import left_out
+from dpbench.runs.records.record import Record
+from dpbench.runs.records.trial import is_trial, released
+from dpbench.system.errors import UserError
+from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.validate import key_values
+
+UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
+"""Fields of the provenance that depend on the sizes of private batches."""
+
+SHOWN = "test/accuracy"
+"""The metric that runs with other seeds are compared by."""
+
+DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
+
+
+def publish(arguments: list[str]) -> Path:
+    """Write the records of a results folder as one file, a line each, and return its path.
+
+    With `record`, only the record of that digest. Otherwise all but the trials of private searches,
+    whose epsilon covers the chosen one alone. Raises UserError for an unknown argument, where there
+    is no such record, or where the file cannot be written.
+    """
+    given = key_values("publish", DEFAULTS, arguments, {*DEFAULTS, "record"})
+    if sum(argument.startswith("record=") for argument in arguments) > 1:
+        raise UserError("publish takes one record: publish each to an out= of its own.")
+    folder, out = Path(given["results_dir"]), Path(given["out"])
+    check_replaceable(out)
+    known = readable_records(folder)
+    records = _chosen(folder, known, given.get("record"))
+    _warn_of_guessable_noise(records)
+    _warn_of_unbounded_runs(records)
+    _warn_of_composition(records)
+    _warn_of_other_seeds(records, known)
+    # Sorted by their text, so that the order says nothing about the seeds.
+    lines = sorted(without_uncovered(record).json() for record in records)
+    write_atomically(out, "".join(f"{line}\n" for line in lines).encode(), setting="out")
+    return out
+
+
+def _chosen(folder: Path, records: list[Record], digest: str | None) -> list[Record]:
+    if digest:
+        chosen = [record for record in records if record.digest == digest]
+        if not chosen:
+            raise UserError(f"record={digest}: there is no record of that digest in {folder}.")
+        return chosen
+    chosen = [record for record in records if not is_trial(record)]
+    if not chosen:
+        raise UserError(
+            "All records are trials of a private search, whose epsilon covers the chosen one "
+            "alone: give record=DIGEST, as in the command that the search prints."
+        )
+    return chosen
+
+
+def without_uncovered(record: Record) -> Record:
+    """The record without its seed and without what was read from private data outside the account.
+
+    That includes the checksum of a data file, which whoever has all of it but one example could
+    compare. Test metrics stay: they are about test examples, which no epsilon covers. Those of a
+    validation split are about training examples, and only the noisy one stays; so is the status
+    where outputs for them decide it.
+    """
+    provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
+    return replace(
+        record,
+        config=without_seed_and_checksum(record.config),
+        metrics={k: v for k, v in record.metrics.items() if _covered(k)},
+        privacy=released(record, record.privacy),
+        provenance=provenance,
+        status=_covered_status(record),
+        history={},
+        diagnostics={},
+        calibration={},
+        signed=True,
+    )
+
+
+def _covered_status(record: Record) -> str:
+    """The status, without whether outputs for a validation split, training examples, are finite.
+
+    A run whose parameters are not finite ends after that epoch; only after the last one is such a
+    run not told from others.
+    """
+    made = len(record.history.get("train/loss", ()))
+    ended_early = made < record.config.get("epochs", 0)
+    of_training = record.config.get("validation") is None or ended_early
+    return record.status if of_training else "complete"
+
+
+def without_seed_and_checksum(config: dict) -> dict:
+    """A configuration of a run without its seed and the checksum of a private data file."""
+    dataset = config.get("dataset", {})
+    known = {"checksum": None} if "checksum" in dataset else {}
+    return config | {"seed": None, "dataset": dataset | known}
+
+
+def _covered(metric: str) -> bool:
+    return metric == NOISY_ACCURACY or not metric.startswith(("train_set/", "validation/"))
+
+
+def _warn_of_guessable_noise(records: list[Record]) -> None:
+    private = [record for record in records if record.privacy["guarantee"] != "none"]
+    guessable = [r for r in private if r.statement["arithmetic"] != "secure"]
+    if guessable:
+        warnings.warn(
+            f"the noise of {len(guessable)} of {len(private)} private runs follows from a seed: "
+            "whoever guesses the seed can subtract the noise. Use noise=secure for runs to be "
+            "published.",
+            stacklevel=3,
+        )
+
+
+def _warn_of_unbounded_runs(records: list[Record]) -> None:
+    unbounded = sum(record.privacy["guarantee"] == "none" for record in records)
+    if unbounded:
+        warnings.warn(
+            f"{unbounded} of {len(records)} records are of runs without an epsilon: what they "
+            "release of their training data is not bounded.",
+            stacklevel=3,
+        )
+
+
+def _warn_of_composition(records: list[Record]) -> None:
+    by_data = Counter(record.config["choices"]["dataset"] for record in records)
+    repeated = {name: count for name, count in by_data.items() if count > 1}
+    if repeated:
+        runs = ", ".join(f"{count} on {name}" for name, count in repeated.items())
+        warnings.warn(
+            f"several runs are of the same data set ({runs}): whoever has them all has more than "
+            "the epsilon of each; their privacy losses compose.",
+            stacklevel=3,
+        )
+
+
+def _warn_of_other_seeds(records: list[Record], known: list[Record]) -> None:
+    for said in left_out(records, known, SHOWN):
+        warnings.warn(f"not all runs of these settings are published: {said}", stacklevel=3)

@@ -1,0 +1,163 @@
+"""Trained models as files: the parameters, and the settings that their model is built from."""
+
+import hashlib
+import hmac
+import io
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpbench.runs.records.folder import MODELS
+from dpbench.runs.records.record import Record
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.files import write_once
+from dpbench.system.seeds import torch_state_kept
+from dpbench.system.validate import path_of
+
+if TYPE_CHECKING:  # a finished run is found without importing torch
+    from torch import Tensor, nn
+
+KEYS = {"settings", "shape", "classes", "state", "buffers", "inputs", "outputs"}
+
+PRIVACY_KEY = "privacy"
+"""The key of the epsilon with its terms, in words; older files have none."""
+
+SALT = ".salt"
+"""The file beside the models with the key of names that say nothing of the data."""
+
+WITHOUT_WEIGHTS = {"pretrained": False, "package": None, "weights": None, "checksum": None}
+"""Settings of a model with which it is built without files from elsewhere: applied when a model is
+saved, and when it is loaded, as a file may come from somebody else."""
+
+TOLERANCE = 1e-3
+"""By how much the outputs may differ between machines, relative to the largest."""
+
+
+def model_path(results: Path, digest: str, noise: str) -> Path:
+    """The file of a run's model in a results folder.
+
+    A run is named by its settings, among them the checksum of one's own data: with the name alone,
+    whoever knows all rows but one can tell candidates for it apart. A model that may be released,
+    of noise=secure, is therefore named by a keyed hash, whose key stays beside it.
+    """
+    folder = results / MODELS
+    if noise == "secure":
+        key = write_once(folder / SALT, secrets.token_bytes(32))
+        digest = hmac.new(key, digest.encode(), hashlib.sha256).hexdigest()[:16]
+    return folder / f"{digest}.pt"
+
+
+def model_file(record: Record, results_dir: str | Path = "results") -> Path:
+    """Where the model of a run with `save_model=true` is."""
+    return model_path(Path(results_dir), record.digest, record.config.get("noise", "seeded"))
+
+
+def serialised(
+    model: "nn.Module", settings: Mapping[str, Any], inputs: "Tensor", classes: int, privacy: str
+) -> bytes:
+    """The content of a file that `load_model` reads.
+
+    settings: those of the group `model`. inputs: some synthetic ones [B, *shape], whose outputs are
+    kept to check the loaded model by. classes: the number of outputs. privacy: the model's epsilon
+    with its terms, for whoever gets the file alone.
+    """
+    import torch
+
+    from dpbench.learning.models.modes import in_mode
+
+    with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training=False):
+        outputs = model(inputs)
+    content = {
+        "settings": _without_weights(settings),
+        "shape": [*inputs.shape[1:]],
+        "classes": classes,
+        "state": {name: _plain(value) for name, value in model.state_dict().items()},
+        "buffers": {name: _plain(value) for name, value in model.named_buffers()},
+        "inputs": _plain(inputs),
+        "outputs": _plain(outputs),
+        PRIVACY_KEY: privacy,
+    }
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    return buffer.getvalue()
+
+
+def _without_weights(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, **{k: v for k, v in WITHOUT_WEIGHTS.items() if k in settings}}
+
+
+def _plain(value: Any) -> Any:
+    import torch
+
+    return value.detach().cpu().clone() if isinstance(value, torch.Tensor) else value
+
+
+def load_model(path: str | Path) -> "nn.Module":
+    """The model that a run with `save_model=true` has trained, in evaluation mode on the CPU.
+
+    Its inputs are [B, *shape], prepared as the run's data set prepares them. Only plain values and
+    tensors are read from the file, and nothing that it names: it may come from somebody else.
+    Raises UserError for a file that is not such a model, and for one whose settings build no model
+    here, or another one.
+    """
+    import torch
+
+    file = path_of("the model", str(path), "file")
+    if not file.exists():
+        raise UserError(f"{path} does not exist: models are written by runs with save_model=true.")
+    if not file.is_file():  # a pipe might never end
+        raise UserError(f"{path} is not a file.")
+    try:
+        saved = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch does not document the types
+        raise UserError(f"{path} is not the model of a run ({type(error).__name__}).") from error
+    if not isinstance(saved, dict) or saved.keys() - {PRIVACY_KEY} != KEYS:
+        raise UserError(f"{path} is not the model of a run with save_model=true.")
+    try:
+        with torch_state_kept(torch.device("cpu")), torch.no_grad():
+            _check_stored(saved)
+            model = _built(saved)
+            outputs = model(saved["inputs"])
+            expected = saved["outputs"]  # NaN of a diverged run
+            atol = TOLERANCE * float(expected.nan_to_num().abs().max())
+            same = torch.allclose(outputs, expected, TOLERANCE, atol, equal_nan=True)
+    except UserError:
+        raise
+    except Exception as error:  # the file may contain anything
+        why = first_line(error, type(error).__name__)
+        raise UserError(f"{path} does not fit the model that its settings build: {why}") from error
+    if not same:
+        raise UserError(
+            f"{path} is of a model that computes with more than its parameters and buffers, or was "
+            "written by another version: its outputs are not those that it was saved with."
+        )
+    return model
+
+
+def _check_stored(saved: Mapping[str, Any]) -> None:
+    """ValueError for a tensor that stands for more numbers than the file has: a repeated one."""
+    import torch
+
+    tensors = [saved["inputs"], saved["outputs"], *saved["state"].values()]
+    for tensor in (*tensors, *saved["buffers"].values()):
+        if isinstance(tensor, torch.Tensor) and not tensor.is_contiguous():
+            raise ValueError("a tensor that is not stored whole")
+
+
+def _built(saved: Mapping[str, Any]) -> "nn.Module":
+    import torch
+
+    from dpbench.learning.models.architecture import Architecture
+    from dpbench.runs.config import buildable
+
+    settings = _without_weights(saved["settings"])
+    architecture = buildable.build_as(Architecture, "model", settings)
+    shape, classes = tuple(saved["shape"]), saved["classes"]
+    with torch.device("meta"):  # a model that does not fit might not fit into memory either
+        architecture.build(shape, classes).load_state_dict(saved["state"], assign=True)
+    model = architecture.build(shape, classes)
+    model.load_state_dict(saved["state"])
+    for name, value in model.named_buffers():
+        value.copy_(saved["buffers"][name])
+    return model.eval()

@@ -1,0 +1,113 @@
+"""The evaluation of a trained run: its metrics, its noisy accuracy, an attack's target losses."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.learning.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
+from dpbench.learning.metrics.registry import NOISY_ACCURACY
+from dpbench.learning.metrics.tasks import FIT, METRICS, measured_by_plugins
+from dpbench.learning.models.predict import predict
+from dpbench.runs.diagnostics.batch import isolated_evaluation
+from dpbench.runs.training.loop import Training
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.score import noisy_accuracy
+from dpbench.runs.training.temperature import UNSCALED, PrivateTemperature, Scaling
+from dpbench.step.gradients import Engine
+
+
+def warn_of_empty_groups(data: Data, names: Sequence[str]) -> None:
+    """Warn of groups that no held-out example belongs to."""
+    sizes = torch.bincount(data.test.groups.cpu(), minlength=len(names)).tolist()
+    if empty := [name for name, size in zip(names, sizes, strict=True) if not size]:
+        warnings.warn(
+            f"no {data.tested_on} example is in group {' or '.join(empty)}: its accuracy and all "
+            "gaps between groups are NaN.",
+            stacklevel=2,
+        )
+
+
+def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, float]]:
+    """Outputs [n, K] for the test set, and the metrics of both sets; of the scaled model if a
+    temperature is fitted."""
+    model: nn.Module = engine.model
+    unit = data.target_unit
+    outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test, unit)
+    if run.temperature and data.calibration:
+        scaling = _scaling(run, run.temperature, engine, data.calibration)
+        unscaled, model = tested, nn.Sequential(model, scaling)
+        outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test, unit)
+        tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
+    _, fitted = _on_split(FIT, run.dataset, model, engine, data.train, unit)
+    on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
+    return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
+
+
+def tested(run: Run, training: Training, data: Data) -> dict[str, float]:
+    """The metrics of the test set while a run goes on, without any change to it; a temperature is
+    fitted at its end only."""
+    engine = training.step.engine
+    with training.evaluated(), isolated_evaluation(engine.model):
+        _, metrics = _on_split(
+            METRICS, run.dataset, engine.model, engine, data.test, data.target_unit
+        )
+    unscaled = UNSCALED if run.temperature else ()
+    names = {name: f"{name}_unscaled" if name in unscaled else name for name in metrics}
+    return {f"{data.tested_on}/{names[name]}": value for name, value in metrics.items()}
+
+
+def _on_split(
+    metrics: Mapping[str, Callable],
+    dataset: Dataset,
+    model: nn.Module,
+    engine: Engine,
+    split: Split,
+    unit: float,
+) -> tuple[Tensor, dict[str, float]]:
+    """Outputs [n, K] of a model for a split, and its metrics there; unit: that of targets."""
+    outputs, losses = predict(model, engine.loss, split, by_row=engine.by_row)
+    found, targets, measure = outputs, split.targets, metrics[dataset.task]
+    if unit != 1:
+        found, targets = unit * outputs.double(), unit * targets.double()
+    measured = measure(found, losses, targets, split.groups, dataset.groups)
+    if metrics is METRICS:
+        measured |= measured_by_plugins(dataset.task, found, targets, split.groups)
+    return outputs, measured
+
+
+def _scaling(
+    run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
+) -> Scaling:
+    """The scaling fitted on the logits of its held-out examples."""
+    device = engine.parameters.theta.device
+    logits, _ = predict(engine.model, engine.loss, calibration.to(device), by_row=engine.by_row)
+    examples = Split(logits, calibration.targets, calibration.groups).to(torch.device("cpu"))
+    size = calibration_size_of(run.dataset)
+    return temperature.fitted(
+        examples, size, lambda purpose: run.stream(purpose, torch.device("cpu"))
+    ).to(device)
+
+
+def noisy_score(run: Run, outputs: Tensor, test: Split) -> dict[str, float]:
+    """The noisy accuracy if configured, by its name; of a diverged run too, since that its metrics
+    are not finite is not released."""
+    if run.score_noise_multiplier is None:
+        return {}
+    noise = run.stream("score", torch.device("cpu"))
+    score = noisy_accuracy(outputs, test.targets, run.score_noise_multiplier, noise)
+    return {NOISY_ACCURACY: score}
+
+
+def target_losses(training: Training, targets: Targets | None) -> dict[str, list[float]]:
+    """The losses of an attack's targets at the parameters that the run is evaluated at, their
+    groups, and 1 for those that were trained on; no columns without targets."""
+    if targets is None:
+        return {}
+    engine = training.step.engine
+    with training.evaluated():
+        examples = targets.examples.to(engine.parameters.theta.device)
+        _, losses = predict(engine.model, engine.loss, examples, by_row=engine.by_row)
+    columns = {"loss": losses, "group": examples.groups, "included": targets.included.long()}
+    return {f"target/{name}": column.tolist() for name, column in columns.items()}

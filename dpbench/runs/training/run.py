@@ -1,0 +1,156 @@
+"""The settings of a run, checked one by one before any data is read."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from dpbench.learning.data.dataset import Data, Dataset, check_declared, check_loaded
+from dpbench.learning.data.derive.augmentation import ShiftsFlips
+from dpbench.learning.data.derive.normalization import Normalization, with_transform
+from dpbench.learning.data.derive.users import Users
+from dpbench.learning.models.architecture import Architecture
+from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
+from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
+from dpbench.runs.config.settings import check_compute, check_numbers
+from dpbench.runs.diagnostics import Diagnostics
+from dpbench.runs.records.digest import digest
+from dpbench.runs.training.accounting import ARITHMETIC
+from dpbench.runs.training.budget import Privacy
+from dpbench.runs.training.score import SCORE_NOTE
+from dpbench.runs.training.statistics import PrivateNormalization
+from dpbench.runs.training.temperature import PrivateTemperature
+from dpbench.step.gradients import ENGINES
+from dpbench.step.gradients.precision import PRECISIONS
+from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism.sampling import SAMPLERS
+from dpbench.step.mechanism.schedules import Schedules
+from dpbench.step.mechanism.streams import Stream, secure, seeded
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.seeds import derived, seed_torch, torch_state_kept
+from dpbench.system.validate import one_of, typed
+
+
+@dataclass(frozen=True)
+class Run:
+    """The checked settings of a run; no data is read yet.
+
+    optimizer maps a list of parameters to a torch optimiser. noise: "seeded" (reproducible) or
+    "secure". config: the plain configuration stored in the record; without it all runs of one seed
+    share their seeded noise, and at most one may be released; so does one that
+    `dataclasses.replace` makes of another, whose config it keeps. score_noise_multiplier: of the
+    accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
+    configuration, which then share no noise. temperature: fitted on the part that the data set
+    holds out for it. batch_limit, participations: settings of two samplers, see
+    dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
+    dpbench.training.head_rate. paper_accountant: of the paper that the run reproduces, if any.
+    """
+
+    dataset: Dataset
+    model: Architecture
+    method: Method
+    privacy: Privacy
+    optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+    sampler: str
+    epochs: int
+    batch_size: int
+    seed: int
+    engine: str = "auto"
+    physical_batch_size: int | str | None = None
+    precision: str = "float32"
+    channels_last: bool = False
+    device: str = "auto"
+    diagnostics: Diagnostics | None = None
+    normalization: Normalization | PrivateNormalization | None = None
+    augmentation: ShiftsFlips | None = None
+    head_lr_factor: float | None = None
+    ema_decay: float | None = None
+    schedule: Schedules | None = None
+    users: Users | None = None
+    noise: str = "seeded"
+    score_noise_multiplier: float | None = None
+    trial: str | None = None
+    temperature: PrivateTemperature | None = None
+    batch_limit: int | None = None
+    participations: int | None = None
+    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT
+    config: dict = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_numbers(vars(self))
+        check_compute(vars(self))
+        check_declared(self.dataset)
+        one_of("sampler", self.sampler, SAMPLERS)
+        one_of("table.claimed_by", self.paper_accountant, PAPER_ACCOUNTANTS)
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("noise", self.noise, ARITHMETIC)
+        typed("trial", self.trial, str | None)
+        one_of("engine", self.engine, ["auto", *ENGINES])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes on data and weights for readers, such as what no epsilon covers."""
+        scored = [SCORE_NOTE] if self.score_noise_multiplier else []
+        constants = [self.normalization.note] if self.normalization else []
+        weights = [note] if (note := getattr(self.model, "note", "")) else []
+        return (*self.dataset.notes, *scored, *constants, *weights)
+
+    @property
+    def zero_out(self) -> bool:
+        """Whether adjacency leaves the place of a removed example empty.
+
+        Epsilon then covers examples that are trained on and examples that are held out. The seed
+        assigns places to one or the other, so without the place all others would be assigned anew.
+        """
+        return self.score_noise_multiplier is not None or self.temperature is not None
+
+    def load(self, folder: Path) -> Data:
+        """The training and test sets, read from below `folder` or downloaded to it."""
+        data = self._loaded(folder)
+        match self.normalization:
+            case None:
+                return data
+            case PrivateNormalization() as statistics:
+                noise = self.stream("statistics", torch.device("cpu"))
+                measured = statistics.measured(data.train, self.dataset.train_size, noise)
+                return with_transform(data, measured)
+            case public:
+                return with_transform(data, public)
+
+    def _loaded(self, folder: Path) -> Data:
+        """The data set's data; UserError for files that lack the expected columns or values."""
+        try:
+            data = self.dataset.load(folder, self.seed)
+        except (LookupError, ValueError) as error:
+            raise UserError(
+                f"the data of {self.dataset.name} cannot be read from {folder}: "
+                f"{type(error).__name__}: {first_line(error)}."
+            ) from error
+        check_loaded(self.dataset, data)
+        return data
+
+    def initial_model(self, device: torch.device) -> nn.Module:
+        """The model with the initial weights of the seed, on a device."""
+        with torch_state_kept(device):
+            seed_torch(derived(self.seed, "initial weights"), device)
+            return self.model.build(self.dataset.shape, self.dataset.classes).to(device)
+
+    def draws_seed(self) -> int:
+        """The seed of the draws inside a step: augmentation, dropout, and those of the method.
+
+        Shared with no other run, if the run has a configuration: an additional example changes the
+        draws of others, which would show in the difference of two runs with the same draws. With
+        secure noise it is a secret, different in each call.
+        """
+        if self.noise == "secure":
+            return secrets.randbits(63)
+        return derived(self.seed, f"draws/{digest(self.config)}") if self.config else self.seed
+
+    def stream(self, purpose: str, device: torch.device) -> Stream:
+        """The random stream for one purpose, shared with no other run."""
+        if self.noise == "secure":
+            return secure()
+        return seeded(purpose, self.seed, digest(self.config) if self.config else "", device)

@@ -1,0 +1,102 @@
+"""The start of a run: its device, its private step, its training before the first step."""
+
+import torch
+
+from dpbench.learning.data.dataset import Batch, Data
+from dpbench.learning.data.probe import probe, probe_users
+from dpbench.learning.models.architecture import LOSSES, check_outputs
+from dpbench.runs.config.settings import no_device
+from dpbench.runs.training.averaging import MovingAverage
+from dpbench.runs.training.head_rate import scale_head
+from dpbench.runs.training.loop import Batches, Training
+from dpbench.runs.training.plan import Plan
+from dpbench.runs.training.provenance import ResourceUsage
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.statistics import ChannelNormalization
+from dpbench.step.gradients import ForwardOptions, make_engine
+from dpbench.step.gradients.parameters import Parameters
+from dpbench.step.gradients.precision import Precision
+from dpbench.step.mechanism.dry_run import check_method
+from dpbench.step.mechanism.fit_memory import fit_memory
+from dpbench.step.mechanism.physical_batches import PhysicalBatches
+from dpbench.step.mechanism.step import PrivateStep
+from dpbench.system import seeds
+from dpbench.system.errors import UserError
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; `auto` is the first GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        probe = torch.zeros(1, device=name)
+        probe.item()  # fails on `meta` and similar devices
+        return probe.device
+    except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(no_device(name)) from error
+
+
+def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
+    """The private step of a run, its model freshly initialised from the run's seed."""
+    views = run.augmentation.views if run.augmentation else 1
+    probe_batch = _probe_batch(run, planned, views).each(lambda t: t.to(device))
+    loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
+    options = ForwardOptions(Precision(run.precision), run.channels_last)
+    model = run.initial_model(device)
+    check_outputs(model, probe(run.dataset, 1).inputs.to(device), run.dataset.classes)
+    engine = make_engine(run.engine, model, loss, probe_batch, views, options)
+    step = PrivateStep(
+        engine=engine,
+        method=planned.method,
+        optimizer=_optimizer(run, engine.parameters),
+        noise_multiplier=planned.noise_multiplier,
+        expected_batch_size=planned.sampler.expected_batch_size,
+        physical=PhysicalBatches(physical if isinstance(physical, int) else None),
+        steps=planned.steps,
+        schedule=planned.schedule,
+        seed=run.draws_seed(),
+        noise_stream=run.stream("noise", device),
+        count_stream=run.stream("counts", device),
+    )
+    check_method(step, probe_batch)
+    if physical == "auto" and not planned.method.whole_batches:
+        fit_memory(step, probe_batch)
+    return step
+
+
+def _optimizer(run: Run, parameters: Parameters) -> torch.optim.Optimizer:
+    optimizer = run.optimizer([parameters.theta])
+    if run.head_lr_factor is not None:
+        scale_head(optimizer, parameters.theta, parameters.layers[-1].at, run.head_lr_factor)
+    return optimizer
+
+
+def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:
+    if run.users:
+        return probe_users(run.dataset, max(planned.units.sizes))
+    return probe(run.dataset, views)
+
+
+def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) -> Training:
+    """The training of a run before its first step, on the device of its training set."""
+    examples = data.train
+    step = private_step(run, planned, examples.device)
+    theta = step.engine.parameters.theta
+    observer = run.diagnostics.observer(step, examples, data.test) if run.diagnostics else None
+    train = run.users.of(examples, run.seed) if run.users else examples
+    constants = examples.normalize
+    return Training(
+        plan=planned,
+        step=step,
+        batches=Batches(
+            planned.sampler,
+            train,
+            run.augmentation,
+            run.stream("batches", torch.device("cpu")),
+            seeds.generator(step.seed, "augmentation", examples.device),
+        ),
+        observer=observer,
+        average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),
+        usage=usage,
+        statistics=constants if isinstance(constants, ChannelNormalization) else None,
+    )

@@ -1,0 +1,219 @@
+"""The trainer: from a run to its record."""
+
+import functools
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from dpbench.learning.data.dataset import Data
+from dpbench.learning.metrics.reliability import reliability
+from dpbench.learning.metrics.tasks import packages_of_metrics
+from dpbench.privacy.attacks import attack_bounds
+from dpbench.privacy.ledger import to_plain
+from dpbench.privacy.statement import Statement
+from dpbench.runs.records.code import (
+    CHECKSUM_KEY,
+    PLUGIN_PARTS_KEY,
+    built_by_plugins,
+    imported_code_of,
+)
+from dpbench.runs.records.divergence import DIVERGED
+from dpbench.runs.records.record import COVERED, Record
+from dpbench.runs.training.checkpoints import Checkpoints
+from dpbench.runs.training.curves import tenths
+from dpbench.runs.training.evaluation import (
+    evaluate,
+    noisy_score,
+    target_losses,
+    tested,
+    warn_of_empty_groups,
+)
+from dpbench.runs.training.loop import Training
+from dpbench.runs.training.plan import Plan, plan, privacy_statement
+from dpbench.runs.training.progress import Progress
+from dpbench.runs.training.provenance import ResourceUsage, code, conditions, provenance
+from dpbench.runs.training.run import Run
+from dpbench.runs.training.start import pick_device, start_training
+from dpbench.runs.training.tracking import Spending, Tracking, planned_spending
+from dpbench.step.gradients.precision import in_full_precision
+from dpbench.system.errors import print_message
+from dpbench.system.interrupts import between_steps
+from dpbench.system.memory import check_measurable
+
+
+@in_full_precision
+def fit(
+    run: Run,
+    data_dir: Path,
+    quiet: bool = False,
+    checkpoints: Checkpoints | None = None,
+    tracking: Tracking | None = None,
+    save: Callable[[nn.Module, Record], None] | None = None,
+) -> Record:
+    """Train and evaluate one run, and return its record.
+
+    A run whose parameters, or without privacy all gradients, are no longer finite ends early. Its
+    status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
+    and its ledger has all planned steps, which covers when it ended. quiet: no progress bar.
+    checkpoints: where to resume from and to save to, if anywhere; the record does not depend on
+    interruptions. tracking: logs every epoch and, with curves, every tenth of the run. save: called
+    with the trained model, at the parameters it is evaluated at, and the record; if it fails or is
+    interrupted, as the evaluation may be, there is a checkpoint to go on from.
+    """
+    planned = plan(run)
+    device = pick_device(run.device)
+    if run.physical_batch_size == "auto":
+        check_measurable(device)
+    usage, code = ResourceUsage(device), _code(run.config)
+    data = run.load(data_dir)
+    warn_of_empty_groups(data, run.dataset.groups)
+    data = replace(data, train=data.train.to(device), test=data.test.to(device))
+    training = _resumed(run, lambda: start_training(run, planned, data, copy(usage)), checkpoints)
+    if training.steps_done and not quiet:
+        print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
+    _train(run, training, data, quiet, checkpoints, tracking)
+    with _kept(run, training, checkpoints), training.evaluated():
+        record = _record(run, planned, training, data, device, code)
+        if save:
+            save(training.step.engine.model, record)
+    return record
+
+
+def _record(
+    run: Run, planned: Plan, training: Training, data: Data, device: torch.device, code: dict
+) -> Record:
+    """The record of a training that has ended, evaluated."""
+    outputs, metrics = evaluate(run, training.step.engine, data)
+    finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
+    complete = finite and not training.diverged
+    classes = run.dataset.task == "classification"
+    return Record(
+        config=run.config,
+        metrics=(metrics if complete else dict.fromkeys(metrics, math.nan))
+        | noisy_score(run, outputs, data.test),
+        privacy=_privacy(run, planned, training),
+        provenance={**provenance(training.step, device, run.precision, training.usage), **code},
+        status="complete" if complete else DIVERGED,
+        history=training.history,
+        diagnostics=(training.observer.series() if training.observer else {})
+        | target_losses(training, data.targets),
+        calibration=reliability(outputs, data.test.targets) if complete and classes else {},
+        covered=COVERED,
+    )
+
+
+def _code(config: dict) -> dict:
+    """The entries on code in the provenance of a composed run."""
+    if not config:
+        return {}
+    parts = {PLUGIN_PARTS_KEY: built_by_plugins(config), "metrics": packages_of_metrics()}
+    named = {key: names for key, names in parts.items() if names}
+    return {CHECKSUM_KEY: imported_code_of(config), **named}
+
+
+EARLY = (
+    " The run ended early, by what it had released, which only the epsilon of all planned steps "
+    "covers: it is the one stated."
+)
+
+
+def _privacy(run: Run, planned: Plan, training: Training) -> Statement:
+    """The privacy statement of a run by the steps it took; of all planned steps, if the number of
+    those taken follows from what they released (Rogers et al. 2016)."""
+    taken = training.ledger.then(planned.once)
+    if taken.steps == planned.ledger.steps:
+        stated = privacy_statement(run, planned, taken)
+        return {**stated, "attacks": attack_bounds(stated, taken)}
+    stated = privacy_statement(run, planned)
+    if planned.method.private:
+        stated["why"] += EARLY
+    return {**stated, "attacks": attack_bounds(stated, planned.ledger)}
+
+
+def _checkpoint_conditions(run: Run, training: Training) -> dict:
+    """The conditions under which the run may resume from a checkpoint."""
+    settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
+    # Of the code that matters to the run, so that changes elsewhere in the library lose no work.
+    settings[CHECKSUM_KEY] = imported_code_of(run.config) if run.config else code()
+    # Numerical searches find the noise, whose last digits depend on versions and processors, and
+    # a record has one ledger for all steps.
+    ledger = json.dumps(to_plain(training.plan.ledger), sort_keys=True)
+    settings["ledger"] = hashlib.sha256(ledger.encode()).hexdigest()[:12]
+    engine = training.step.engine
+    return conditions(engine.name, engine.parameters.theta.device) | settings
+
+
+def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | None) -> Training:
+    """The training resumed from the last usable checkpoint, or else from the start."""
+    training: Training | None = make()
+    assert training
+    if checkpoints is None:
+        return training
+
+    def load(state: dict) -> None:
+        nonlocal training
+        # A failed load may leave a partly loaded training, which must not be used.
+        candidate, training = training or make(), None
+        candidate.load_state_dict(state)
+        training = candidate
+
+    checkpoints.resume_from_last(_checkpoint_conditions(run, training), load)
+    return training or make()
+
+
+def _train(
+    run: Run,
+    training: Training,
+    data: Data,
+    quiet: bool,
+    checkpoints: Checkpoints | None,
+    tracking: Tracking | None,
+) -> None:
+    """Take all remaining steps."""
+    resume_conditions = _checkpoint_conditions(run, training)
+    folder = checkpoints.folder if checkpoints else None
+    measured_after = tenths(training.plan.steps) if tracking and tracking.with_curves else set()
+    if tracking:
+        tracking.curves.resume(training.steps_done)
+    progress = Progress(training.plan, run.privacy.delta, quiet, training.steps_done, folder)
+
+    @functools.cache
+    def spending() -> Spending:
+        return planned_spending(run, training.plan)
+
+    with between_steps() as interrupted, progress:
+        for _ in training:
+            progress.advance()
+            if training.between_epochs:
+                progress.show_loss(training.history["train/loss"][-1])
+            step = training.steps_done
+            if tracking and step in measured_after:
+                tracking.curves.add(step, tested(run, training, data))
+            if tracking and (training.between_epochs or step in measured_after):
+                tracking.update(spending, training.history, training.measured, step)
+            if checkpoints and checkpoints.due():
+                checkpoints.save(training.state_dict(), resume_conditions)
+            if interrupted():
+                break
+        if checkpoints and interrupted():
+            checkpoints.save_at_exit(training.state_dict(), resume_conditions)
+
+
+@contextmanager
+def _kept(run: Run, training: Training, checkpoints: Checkpoints | None) -> Iterator[None]:
+    """Saves a checkpoint if the context fails or is interrupted: training is not repeated."""
+    try:
+        yield
+    except BaseException:
+        if checkpoints:
+            resume_conditions = _checkpoint_conditions(run, training)
+            checkpoints.save_at_exit(training.state_dict(), resume_conditions)
+        raise

@@ -1,0 +1,1 @@
+"""How a step is private: per-example gradients, clips, the mechanism, methods made of them."""

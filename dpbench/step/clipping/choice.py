@@ -1,0 +1,82 @@
+"""Clips by their configured names; unsupported combinations are refused."""
+
+from collections.abc import Callable
+from functools import partial
+
+from dpbench.step.clipping.batch import BatchClip
+from dpbench.step.clipping.clip import Clip, checked_bound
+from dpbench.step.clipping.functions import (
+    Abadi,
+    Automatic,
+    ByNorm,
+    Global,
+    Normalise,
+    PerSampleAdaptive,
+    Tanh,
+    Unclipped,
+)
+from dpbench.step.clipping.layerwise import Layerwise, share_out
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
+
+BY_NORM: dict[str, Callable[[float], ByNorm]] = {
+    "abadi": Abadi,
+    "automatic": partial(Automatic, constant=0.01),
+    "normalise": Normalise,
+    "global": lambda bound: Global(bound, strict_bound=bound),
+    "psac": partial(PerSampleAdaptive, regulariser=0.1),
+    "tanh": Tanh,
+}
+"""Functions of a gradient's norm that bound the effect of one example."""
+
+WITHOUT_PROOF: dict[str, Callable[[float], Clip]] = {"batch": BatchClip, "none": Unclipped}
+"""Clips that do not bound the effect of one example, although noise is scaled by R."""
+
+CLIPS = (*BY_NORM, *WITHOUT_PROOF)
+STYLES = ("flat", "layerwise")
+
+Bounds = float | list[float] | tuple[float, ...]
+
+
+def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
+    """The clip of that name and style.
+
+    bound: R; for layerwise clips either R, which gives R_r = R/sqrt(L), or a list of the R_r.
+    Raises UserError for unknown names and unsupported combinations.
+    """
+    one_of("method.clip", clip, CLIPS)
+    if clip in BY_NORM:
+        return by_norm(clip, style, bound)
+    one_of("method.style", style, STYLES)
+    if clip == "batch":
+        require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
+    return WITHOUT_PROOF[clip](checked_bound("the clipping bound (method.bound)", _scalar(bound)))
+
+
+def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
+    """The clip of that name and style; UserError unless it is a function of the gradient's norm."""
+    if clip in WITHOUT_PROOF:
+        raise UserError(f"method.clip={clip} has no bound to adapt: choose {', '.join(BY_NORM)}.")
+    one_of("method.clip", clip, BY_NORM)
+    one_of("method.style", style, STYLES)
+    if style == "flat":
+        return BY_NORM[clip](_scalar(bound))
+    if not isinstance(bound, list | tuple):
+        return Layerwise(BY_NORM[clip](bound))
+    total, shares = share_out([checked_bound("each of method.bound", number) for number in bound])
+    return Layerwise(BY_NORM[clip](total), shares)
+
+
+def require_style(supported: str, style: str, what: str, why: str) -> None:
+    """UserError unless `style` is the supported one; `why` is the reason in its message."""
+    one_of("method.style", style, STYLES)
+    if style != supported:
+        raise UserError(f"{what} cannot be {style}: {why}; use method.style={supported}.")
+
+
+def _scalar(bound: Bounds) -> float:
+    if isinstance(bound, list | tuple):
+        raise UserError(
+            "method.bound has one number per layer, which needs method.style=layerwise."
+        )
+    return bound

@@ -1,0 +1,206 @@
+"""The interfaces of engines and of the per-example gradients that they compute."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from dpbench.learning.data.dataset import Batch
+from dpbench.step.gradients.kept import forgotten
+from dpbench.step.gradients.norms import may_exceed, squared_norms
+from dpbench.step.gradients.options import ForwardOptions
+from dpbench.step.gradients.parameters import Layer, Parameters
+
+CPU_BLOCK, GPU_BLOCK = 2**18, 2**26
+"""Numbers in a block of columns or examples: few enough to stay in a cache, or many enough to
+occupy a GPU."""
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+"""Maps outputs [B, ...] and targets [B, ...] to losses [B]; loss i depends on example i alone."""
+
+
+class Gradients(Protocol):
+    """The gradients g_i [D] of the examples of one batch, not necessarily materialised.
+
+    A non-finite gradient has a non-finite norm; a factor of 0 removes it from every sum.
+    """
+
+    losses: Tensor  # [B]
+
+    counts: Tensor | None = None
+    """The exact counts [Q] of a method that counts more than norms and groups; else None."""
+
+    @property
+    def norms(self) -> Tensor:
+        """L2 norms [B]."""
+
+    @property
+    def layer_norms(self) -> Tensor:
+        """L2 norms per layer [B, L]."""
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """sum_i factors_i g_i [D]; factors [B], or [B, L] with one factor per layer."""
+
+    def dot(self, vector: Tensor) -> Tensor:
+        """<g_i, vector> [B] for a vector [D]."""
+
+    @property
+    def rounding(self) -> Tensor:
+        """How far the terms of `weighted_sum` may be from the exact gradients, per layer [B, L]."""
+
+    def double(self) -> "Gradients":
+        """The same gradients, for exact inner products in float64."""
+
+    def stack(self) -> Tensor:
+        """All gradients [B, D], materialised."""
+
+    def blocks(self) -> Iterator[Tensor]:
+        """The columns of `stack` from left to right, a few at a time [B, d]."""
+        return column_blocks(self.stack())
+
+
+class PerExampleShift(NamedTuple):
+    """A shift per example: example i is evaluated at theta + scales_i g_i; scales [B].
+
+    gradients: of the same batch, computed by the same engine at theta.
+    """
+
+    gradients: Gradients
+    scales: Tensor
+
+
+Shift = Tensor | PerExampleShift
+"""Where gradients are evaluated: at theta plus a common vector [D], or plus a shift per example."""
+
+
+class Engine(Protocol):
+    """Computes the per-example gradients of a batch.
+
+    With K views, inputs are [B, K, ...] and the gradient of an example is the mean over its views.
+    The gradient of a user, in a batch of users, is the mean over its examples.
+    """
+
+    name: str
+    model: nn.Module
+    loss: Loss
+    parameters: Parameters
+    views: int
+    options: ForwardOptions
+
+    def __call__(self, batch: Batch, shift: Shift | None = None) -> Gradients:
+        """The gradients at theta, or at theta plus `shift`; theta itself does not change."""
+
+    def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        """forward(*tensors) [B, ...], where row i depends on the rows i of the tensors alone.
+
+        forward: a pass of the model without gradients, and what is computed row by row from it.
+        tensors: each [B, ...], the model's inputs first; B at least 1.
+        """
+
+
+def shift_vector(shift: Shift) -> Tensor:
+    """The vector added to theta [D], or one per example, materialised [B, D]."""
+    if isinstance(shift, Tensor):
+        return shift
+    return shift.scales.unsqueeze(1) * shift.gradients.stack()
+
+
+class MaterialisedGradients(Gradients):
+    """Materialised per-example gradients: losses [B], stack [B, D]."""
+
+    def __init__(self, losses: Tensor, stack: Tensor, layers: tuple[Layer, ...]):
+        self.losses = losses
+        self._stack = stack
+        self._layers = layers
+
+    @cached_property
+    def norms(self) -> Tensor:
+        return self._norms(self._stack)
+
+    @property
+    def layer_norms(self) -> Tensor:
+        return torch.stack([self._norms(self._stack[:, layer.at]) for layer in self._layers], 1)
+
+    def _norms(self, rows: Tensor) -> Tensor:
+        return squared_norms(rows).sqrt().to(rows)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        if may_be_nonfinite(self.norms):
+            return self._sum(factors, zeroed(self._stack, excluded(factors)))
+        return self._sum(factors, self._stack)
+
+    def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
+        if factors.dim() == 1:
+            return factors @ stack
+        pairs = zip(self._layers, factors.unbind(1), strict=True)
+        return torch.cat([column @ stack[:, layer.at] for layer, column in pairs])
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return self._stack @ vector.to(self._stack)
+
+    @property
+    def rounding(self) -> Tensor:
+        return 1e-6 * self.layer_norms.double()
+
+    def double(self) -> "MaterialisedGradients":
+        return MaterialisedGradients(self.losses, self._stack.double(), self._layers)
+
+    def stack(self) -> Tensor:
+        return self._stack
+
+
+def empty(parameters: Parameters) -> MaterialisedGradients:
+    """The gradients of an empty batch."""
+    theta = parameters.theta.detach()
+    return MaterialisedGradients(
+        theta.new_zeros(0), theta.new_zeros(0, len(theta)), parameters.layers
+    )
+
+
+def row_by_row(
+    parts: tuple[object, ...], forward: Callable[..., Tensor], *tensors: Tensor
+) -> Tensor:
+    """forward(*tensors) [B, ...] by a pass for each row; parts: what `forgotten` has."""
+    outputs = []
+    for part in zip(*(x.split(1) for x in tensors), strict=True):
+        with forgotten(*parts, by_value=True):
+            outputs.append(forward(*part))
+    return torch.cat(outputs)
+
+
+def joined(parts: Sequence[Gradients], layers: tuple[Layer, ...]) -> MaterialisedGradients:
+    """The gradients of several batches as those of one."""
+    losses, rows = (torch.cat(p) for p in ([p.losses for p in parts], [p.stack() for p in parts]))
+    return MaterialisedGradients(losses, rows, layers)
+
+
+def may_be_nonfinite(norms: Tensor) -> bool:
+    """Whether gradients with these norms [B] may include a non-finite one.
+
+    0 times infinity is NaN, so a factor of 0 alone does not remove it from a sum.
+    """
+    return may_exceed(norms, sys.float_info.max)
+
+
+def per_block(numbers: int, device: torch.device) -> int:
+    """How many columns, rows or examples of so many numbers a block holds, at least one."""
+    return max(1, (CPU_BLOCK if device.type == "cpu" else GPU_BLOCK) // max(1, numbers))
+
+
+def column_blocks(stack: Tensor) -> Iterator[Tensor]:
+    """Rows [B, D] in blocks [B, d] of columns, without a copy."""
+    yield from stack.split(per_block(len(stack), stack.device), 1)
+
+
+def excluded(factors: Tensor) -> Tensor:
+    """Whether all factors [B] or [B, L] of an example are 0 [B] bool."""
+    zero = factors == 0
+    return zero if zero.dim() == 1 else zero.all(1)
+
+
+def zeroed(rows: Tensor, where: Tensor) -> Tensor:
+    """The rows [B, ...], set to zero where [B] bool says so."""
+    return torch.where(where.view(-1, *[1] * (rows.dim() - 1)), 0, rows)

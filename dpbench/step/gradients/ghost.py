@@ -1,0 +1,372 @@
+"""The fast engine: one forward and one backward pass, with book-keeping instead of gradients.
+
+The backward pass stops at the modules' outputs; parameter gradients are never computed for the
+batch. Each module's inputs and output gradients give the norms, and with the clipping factors
+known, the clipped sum in one product per module (Bu et al. 2023, "Differentially private
+optimization on large model at small cost", book-keeping).
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call
+
+from dpbench.learning.data.dataset import Batch
+from dpbench.learning.models.architecture import cross_entropy
+from dpbench.learning.models.modes import in_mode
+from dpbench.step.gradients.engine import (
+    Loss,
+    MaterialisedGradients,
+    PerExampleShift,
+    Shift,
+    empty,
+    joined,
+    row_by_row,
+    shift_vector,
+)
+from dpbench.step.gradients.factored import FactoredGradients
+from dpbench.step.gradients.flatten import flatten
+from dpbench.step.gradients.kept import forgotten
+from dpbench.step.gradients.layers import ModuleCall
+from dpbench.step.gradients.layers.materialised import Rows
+from dpbench.step.gradients.logistic import LogisticRegression, is_logistic
+from dpbench.step.gradients.modules import (
+    AdjointKey,
+    ModuleGradients,
+    RowsMoved,
+    TrackedModule,
+    Unsupported,
+    refusing_random,
+    tracked_modules,
+)
+from dpbench.step.gradients.options import ForwardOptions
+from dpbench.step.gradients.parameters import Parameters
+from dpbench.step.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
+from dpbench.step.gradients.precision import at_least_float32
+from dpbench.step.gradients.row_check import RowCheck
+from dpbench.step.gradients.tangents import detached
+from dpbench.system.seeds import torch_state_kept
+
+FULL_PRECISION = ForwardOptions()
+
+
+class ForwardCall(NamedTuple):
+    """A module's forward call: its input, the shape of its output, and the output's graph edge.
+
+    a: without features, [B K, 0], where the module's rule does not read it. The output itself is
+    not stored, so that its memory can be freed and it may change in place.
+    """
+
+    a: Tensor
+    shape: torch.Size
+    output: GradientEdge
+
+
+class ForwardPass(NamedTuple):
+    """The parameters of a pass, those with a copy for each row, its losses [B K], and the calls of
+    modules."""
+
+    parameters: PassParameters
+    copies: dict[str, Tensor]
+    losses: Tensor
+    calls: dict[nn.Module, ForwardCall]
+
+
+class Ghost:
+    """Per-example gradients by book-keeping, module by module.
+
+    Modules with a rule in `layers.rules` have gradients in closed form, all others by their
+    vectorised adjoint. Where the rows of a batch move inside the model (see `row_tracer`), examples
+    are computed one by one.
+    Raises Unsupported: at construction for tied weights, and at the first batch for restrictions
+    that only a pass reveals.
+    """
+
+    name = "ghost"
+
+    def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
+        self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
+        self.options = ForwardOptions()
+        shared = dict(model.named_parameters(remove_duplicate=False))
+        if len(shared) > len(dict(model.named_parameters())):
+            raise Unsupported("weights are tied")
+        self._tracked = tracked_modules(model)
+        self.fallbacks = [
+            tracked.name or "the model" for tracked in self._tracked if not tracked.has_rule
+        ]
+        self._modules = [tracked.module for tracked in self._tracked if not tracked.bare]
+        self._inputs_unread = {
+            tracked.module
+            for tracked in self._tracked
+            if not tracked.bare and not tracked.rule.reads_inputs
+        }
+        self._calls: dict[nn.Module, ForwardCall] | None = None
+        self._rows = 0
+        self._row_check = RowCheck(model, loss, self._modules)
+        for module in self._modules:
+            module.register_forward_pre_hook(self._begin_call)
+            module.register_forward_hook(self._record_call, prepend=True)  # others may change it
+        known = loss is cross_entropy and views == 1 and is_logistic(model)
+        self._logistic = LogisticRegression(model, hooks=2) if known else None
+
+    def _begin_call(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple | None:
+        """The same input for each row, where a module is called once for all, as for positions."""
+        if self._calls is None:
+            return None
+        self._row_check.enter(module)
+        with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
+            if len(inputs) != 1 or len(inputs[0]) != 1 or self._rows == 1:
+                return None
+            return (inputs[0].expand(self._rows, *inputs[0].shape[1:]),)
+
+    def _record_call(
+        self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
+    ) -> Tensor | None:
+        if self._calls is None:
+            return None
+        with torch._C.DisableTorchFunction():
+            return self._recorded(self._calls, module, inputs, output)
+
+    def _recorded(
+        self,
+        calls: dict[nn.Module, ForwardCall],
+        module: nn.Module,
+        inputs: tuple[Tensor, ...],
+        output: Tensor,
+    ) -> Tensor:
+        """The output of a call, which is added to the calls."""
+        if module in calls:
+            raise Unsupported("a module is used more than once in a forward pass")
+        if not inputs:
+            raise Unsupported("a module is called with keyword arguments")
+        if len(inputs) != 1 or not isinstance(output, Tensor):
+            raise Unsupported("a module has other than one input and one output")
+        if not output.requires_grad:
+            raise Unsupported("a module's output is cut off from its parameters")
+        if output.is_leaf or output._is_view():
+            output = output.clone()  # an in-place change would otherwise move its graph edge
+        if len(inputs[0]) != self._rows or len(output) != self._rows:
+            raise RowsMoved("the first axis of a module's input is not that of the examples")
+        self._row_check.leave(module, inputs[0], output)
+        a = detached(inputs[0])
+        if module in self._inputs_unread:
+            a = a.new_empty(len(a), 0)  # so that their memory can be freed
+        calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
+        return output
+
+    @property
+    def alone(self) -> str:
+        """Why examples are computed one by one; "" if they are not."""
+        return self._row_check.alone
+
+    def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+        if len(tensors[0]) > 1 and not self.alone:
+            try:
+                with self._row_check.during(tensors[0], tensors[1:], recorded=False):
+                    out = forward(*tensors)
+                    self._row_check.require(out)
+                if not self.alone:
+                    return out
+            except RowsMoved:
+                pass
+        return row_by_row((self.model, self.loss), forward, *tensors)
+
+    def check(self, batch: Batch) -> None:
+        """Raise Unsupported for a model that moves rows in either mode, or in which a module
+        without a rule draws random numbers in training: the fallback would draw others."""
+        without_rule = [tracked.module for tracked in self._tracked if not tracked.has_rule]
+        theta = self.parameters.theta.detach()
+        rows = flatten(batch, self.views, theta).rows
+        with torch_state_kept(theta.device):
+            if without_rule:
+                with (
+                    in_mode(self.model, training=True),
+                    torch.no_grad(),
+                    refusing_random(without_rule, theta.device),
+                ):
+                    self.model(rows.inputs)
+            for training in (False, True):
+                with in_mode(self.model, training):
+                    self._pass(rows, None)
+
+    def __call__(
+        self, batch: Batch, shift: Shift | None = None
+    ) -> FactoredGradients | MaterialisedGradients:
+        if not len(batch):
+            return empty(self.parameters)
+        if shift is None and (known := self._in_closed_form(batch)):
+            return known
+        if isinstance(shift, PerExampleShift) and isinstance(
+            shift.gradients, MaterialisedGradients
+        ):
+            return self._one_by_one(batch, shift)
+        if self.alone and len(batch) > 1:
+            return self._one_by_one(batch, shift)
+        try:
+            return self._together(batch, shift)
+        except RowsMoved:
+            if len(batch) == 1:
+                raise
+            return self._one_by_one(batch, shift)
+
+    def _in_closed_form(self, batch: Batch) -> FactoredGradients | None:
+        """The gradients of logistic regression, with the bits of `_together` in half of the time;
+        None where something else may be computed."""
+        logistic = self._logistic
+        if not logistic or self.options != FULL_PRECISION or not logistic.fits(batch):
+            return None
+        losses, a, b = logistic.pass_of(batch)
+        (tracked,) = self._tracked
+        parameters = SharedParameters(self.parameters.named, self._tracked)
+        call = ModuleCall(tracked.module, a, b, 1, values=lambda: parameters.values(tracked))
+        gradients = ModuleGradients(tracked.rule.gradients(call), call)
+        return FactoredGradients(losses, {tracked: gradients}, self.parameters)
+
+    def _one_by_one(self, batch: Batch, shift: Shift | None) -> MaterialisedGradients:
+        """The gradients by a pass for each unit, in which no other's rows are to be found."""
+        parts = batch.split(1)
+        vectors: Iterable[Tensor | None] = [None] * len(parts)
+        if shift is not None:
+            vectors = shift_vector(shift).expand(len(batch), -1)
+        gradients = []
+        for part, vector in zip(parts, vectors, strict=True):
+            with forgotten(self.model, self.loss):
+                gradients.append(self(part, vector))
+        return joined(gradients, self.parameters.layers)
+
+    def _together(self, batch: Batch, shift: Shift | None) -> FactoredGradients:
+        """The gradients by one pass for all units; raises RowsMoved if rows do not stay in their
+        places."""
+        flat = flatten(batch, self.views, self.parameters.theta)
+        rows = self.options.in_memory_format(flat.rows)
+        with self.options.precision.model(rows.targets.device):
+            parameters, copies, losses, calls = self._pass(rows, shift)
+            if self.alone and len(batch) > 1:
+                raise RowsMoved(self.alone)
+            nodes: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
+                **{module: (call.output, call.shape) for module, call in calls.items()},
+                **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
+            }
+            edges = [edge for edge, _ in nodes.values()]
+            # Not by grad_outputs, whose check of shapes imports sympy.
+            gradients = torch.autograd.grad(flat.total(losses), edges, allow_unused=True)
+        with torch.no_grad():
+            adjoints: dict[AdjointKey, Tensor | None] = dict(zip(nodes, gradients, strict=True))
+            unused = self._unused(adjoints, parameters, losses)
+            b = {
+                key: losses.new_zeros(nodes[key][1]) if adjoint is None else adjoint
+                for key, adjoint in adjoints.items()
+            }
+            by_module = {
+                tracked: self._module_gradients(tracked, calls, b, parameters, flat.shape)._replace(
+                    used=tracked not in unused
+                )
+                for tracked in self._tracked
+            }
+        return FactoredGradients(flat.losses(losses.detach()), by_module, self.parameters)
+
+    def _pass(self, rows: Batch, shift: Shift | None) -> ForwardPass:
+        """The forward pass of a batch of rows."""
+        substitutes = self._substitutes(shift)
+        parameters = self._pass_parameters(shift, substitutes)
+        copies = {
+            name: value.repeat_interleave(len(rows) // len(value), 0).requires_grad_()
+            for tracked in self._tracked
+            for name, value in parameters.bare(tracked).items()
+        }
+        following = (
+            self._row_check.apart(
+                len(rows)
+            )  # the operations of rules, after a pass that was followed
+            if isinstance(shift, PerExampleShift)
+            else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
+        )
+        with parameters.installed():
+            losses, calls = self._forward(rows, {**substitutes, **copies}, following)
+        return ForwardPass(parameters, copies, losses, calls)
+
+    def _unused(
+        self, adjoints: dict[AdjointKey, Tensor | None], parameters: PassParameters, losses: Tensor
+    ) -> set[TrackedModule]:
+        """The modules without an adjoint, because the losses do not depend on them.
+
+        Raises Unsupported if one has none for another reason.
+        """
+        unused = {
+            tracked
+            for tracked in self._tracked
+            if any(adjoints.get(key) is None for key in tracked.adjoint_keys)
+        }
+        if unused and (missing := parameters.used(losses) & unused):
+            name = min(tracked.name for tracked in missing) or "the model"
+            raise Unsupported(f"the losses depend on {name}, and its gradient is lost")
+        return unused
+
+    def _substitutes(self, shift: Shift | None) -> dict[str, Tensor]:
+        """The parameters at theta plus a common shift [D]; none without such a shift."""
+        if not isinstance(shift, Tensor):
+            return {}
+        shifted = self.parameters.unflatten(self.parameters.theta.detach() + shift)
+        return {name: value.requires_grad_() for name, value in shifted.items()}
+
+    def _pass_parameters(
+        self, shift: Shift | None, substitutes: dict[str, Tensor]
+    ) -> PassParameters:
+        if isinstance(shift, PerExampleShift):
+            if not isinstance(shift.gradients, FactoredGradients):
+                raise TypeError("a shift per example needs gradients of this engine")
+            return PerExampleParameters(
+                self.parameters.named, shift.gradients.by_module, shift.scales
+            )
+        return SharedParameters({**self.parameters.named, **substitutes}, self._tracked)
+
+    def _forward(
+        self, batch: Batch, values: dict[str, Tensor], following: AbstractContextManager[object]
+    ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
+        """Losses [B K], and the calls of the tracked modules, in the modules' order."""
+        self._calls, self._rows = {}, len(batch)
+        try:
+            with following:
+                if values:
+                    outputs = functional_call(self.model, values, (batch.inputs,))
+                else:
+                    outputs = self.model(batch.inputs)
+                losses = self.loss(at_least_float32(outputs), batch.targets)
+                self._row_check.end(losses)
+            calls = self._calls
+        finally:
+            self._calls = None
+        return losses, {module: calls[module] for module in self._modules if module in calls}
+
+    def _module_gradients(
+        self,
+        tracked: TrackedModule,
+        calls: dict[nn.Module, ForwardCall],
+        b: dict,
+        parameters: PassParameters,
+        shape: tuple[int, int],
+    ) -> ModuleGradients:
+        """The gradients of a module's layers, from its call and the adjoints b.
+
+        shape: the number of units, and that of rows in each.
+        """
+        units, rows_per_unit = shape
+        if tracked.bare:
+            copies = torch.cat([b[name].flatten(1) for name in tracked.bare], 1)
+            return ModuleGradients([Rows(copies.unflatten(0, (-1, rows_per_unit)).sum(1))], None)
+        module = tracked.module
+        if module not in calls:
+            return ModuleGradients([Rows(zeros) for zeros in tracked.zeros(units)], None)
+        call = ModuleCall(
+            module,
+            at_least_float32(calls[module].a),
+            at_least_float32(b[module]),
+            rows_per_unit,
+            values=lambda: parameters.values(tracked),
+            perturbation=parameters.perturbation(tracked),
+        )
+        return ModuleGradients(tracked.rule.gradients(call), call)

@@ -1,0 +1,320 @@
+"""Convolutions, including those whose kernel is computed from the weight."""
+
+import math
+from collections.abc import Iterator
+from copy import copy
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn import functional as F
+from torch.nn.grad import conv1d_weight, conv2d_weight
+
+from dpbench.step.gradients.engine import column_blocks, per_block, zeroed
+from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
+from dpbench.step.gradients.layers.patches import PatchProducts, by_position, fast_groups, patches
+from dpbench.step.gradients.norms import (
+    gram,
+    recomputation_bound,
+    rounding_of_sum,
+    squared_norms,
+    squared_norms_of_outer,
+)
+
+FAST = 64
+"""Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
+
+
+class Convolution(LayerGradient):
+    """The gradient of a kernel: a [B K, C, *image], zero-padded by `padding`, b [B K, O, *image'].
+
+    A convolution over one image with the batch as its groups has the per-example gradients as its
+    weight gradient, so they cost what the batch gradient costs; K views are K such images. On a
+    GPU, and for some shapes, products of b with the patches of a are faster. With few positions and
+    large kernels the norm comes from inner products of the positions instead (see `PatchProducts`).
+    Gradients that take more memory than a and b are not stored for the sum, but recomputed. One or
+    two dimensions.
+    """
+
+    def __init__(
+        self,
+        module: nn.Conv1d | nn.Conv2d,
+        a: Tensor,
+        b: Tensor,
+        views: int,
+        padding: tuple[int, ...],
+    ):
+        self.module, self.a, self.b, self.views, self.padding = module, a, b, views, padding
+        self._kernel_gradient = conv1d_weight if a.dim() == 3 else conv2d_weight
+        self._forward = F.conv1d if a.dim() == 3 else F.conv2d
+        self._weight: Tensor | None = None
+
+    @property
+    def _examples(self) -> int:
+        return len(self.b) // self.views
+
+    @property
+    def _biased(self) -> bool:
+        return self.module.bias is not None
+
+    def squared_norms(self) -> Tensor:
+        return self._weight_squared_norms() + self.bias_squared_norms()
+
+    def bias_squared_norms(self) -> Tensor | float:
+        """[B], or 0 without a bias."""
+        return squared_norms(self._bias_rows) if self._biased else 0.0
+
+    def _weight_squared_norms(self) -> Tensor:
+        if self.by_positions:
+            outputs = gram(by_position(self.b, self.views))
+            return squared_norms_of_outer(self._products.gram(self.a), outputs)
+        if not self._large:
+            return squared_norms(self.weight_rows())
+        squared = squared_norms(self._compute_weight_rows())
+        return recomputation_bound(squared, self._size, self._terms, self.b)
+
+    @property
+    def _terms(self) -> int:
+        """The number of roundings of a sum over positions."""
+        return self.b[0, 0].numel() * self.views + FAST
+
+    def rounding(self) -> Tensor:
+        return rounding_of_sum(self._size, self._terms, self.b)
+
+    @property
+    def _size(self) -> Tensor:
+        """An upper bound on the kernel's gradient without cancellation [B]: |patches| |b|."""
+        a, b = (squared_norms(x.reshape(self._examples, -1)) for x in (self.a, self.b))
+        return (a * b).sqrt() * math.prod(self.module.kernel_size) ** 0.5
+
+    @property
+    def by_positions(self) -> bool:
+        """Whether products of positions are cheaper than the gradient itself."""
+        o, i = self.module.weight.flatten(1).shape
+        t = self.b[0, 0].numel()
+        products = self._products.operations(self.a.shape[2:], t) + (self.views * t) ** 2 * o
+        # As measured on an AMD EPYC: products are slower, and the sum has to be computed too.
+        cheaper = products < 0.7 * self.views * t * i * o
+        return self._weight is None and self.module.groups == 1 and cheaper
+
+    @property
+    def _products(self) -> PatchProducts:
+        return PatchProducts(self.module, self.padding, self.views)
+
+    def apply(self, x: Tensor, scales: Tensor) -> Tensor:
+        """scales_i times the convolution of padded x [B K, C, *image] with G_i, plus bias."""
+        scales = scales.view(-1, 1, 1)
+        out = self._products.products(x, self.a) @ (by_position(self.b, self.views) * scales)
+        if self._biased:
+            out = out + self._bias_rows.unsqueeze(1) * scales
+        # [B, K T, O] to [B K, O, *image]
+        return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
+
+    @property
+    def _large(self) -> bool:
+        """Whether all gradients take more memory than the a and b they are computed from."""
+        inputs = self.a[0].numel() + self.b[0].numel()
+        return self.module.weight.numel() > inputs * self.views
+
+    def weight_rows(self) -> Tensor:
+        """The kernel's gradient of each example [B, O I], stored from now on."""
+        if self._weight is None:
+            self._weight = self._compute_weight_rows()
+        return self._weight
+
+    def _compute_weight_rows(self) -> Tensor:
+        m, examples = self.module, self._examples
+        if self._by_products:
+            return self._weight_rows_by_products()
+        shape = (examples * len(m.weight), *m.weight.shape[1:])
+        a, b = as_groups(self.a, examples), as_groups(self.b, examples)
+        rows = self._kernel_gradient(
+            a, shape, b, m.stride, self.padding, m.dilation, examples * m.groups
+        )
+        return rows.reshape(examples, -1)
+
+    @property
+    def _by_products(self) -> bool:
+        """Whether products are faster than a convolution with many groups."""
+        if not fast_groups(self.b):
+            return True
+        m, positions = self.module, self.b[0, 0].numel()
+        # As measured on an AMD EPYC, for 1 to 256 channels and 16 to 1,024 positions.
+        few = positions < m.in_channels or math.prod(m.kernel_size) == 1
+        return m.groups == 1 and few
+
+    def _weight_rows_by_products(self) -> Tensor:
+        groups = self.module.groups
+        o, i = self.module.weight.flatten(1).shape
+        b = _columns(self.b.flatten(2), self.views, groups)
+        if any(forward_ad.unpack_dual(x).tangent is not None for x in (self.a, b)):
+            return (b @ self._input_columns(self.a).mT).flatten(1)  # `out` has no derivative
+        rows = b.new_empty(len(b), groups, o // groups, i)
+        size = per_block(b.shape[3] * i * groups, b.device)
+        parts = self.a.split(size * self.views), b.split(size), rows.split(size)
+        for a, b, out in zip(*parts, strict=True):
+            torch.matmul(b, self._input_columns(a).mT, out=out)
+        return rows.flatten(1)
+
+    def _input_columns(self, a: Tensor) -> Tensor:
+        """The patches of inputs [B, groups, I, K T]."""
+        return _columns(patches(self.module, a, self.padding), self.views, self.module.groups)
+
+    def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
+        """W + scales_i G_i, [B, O, I, ...]."""
+        scales = scales.view(-1, *[1] * weight.dim())
+        return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), scales)
+
+    def perturbed_biases(self, bias: Tensor | None, scales: Tensor) -> Tensor | None:
+        """[B, O], or None without a bias."""
+        if bias is None:
+            return None
+        return torch.addcmul(bias, self._bias_rows, scales.unsqueeze(1))
+
+    @cached_property
+    def _bias_rows(self) -> Tensor:
+        """Used for both norm and sum, so that cancelling positions round alike."""
+        return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
+
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        m, size = self.module, self.module.weight.numel()
+        if self._weight is not None:
+            torch.mv(self._weight.T, factors, out=out[:size])
+        else:
+            by_view = factors.repeat_interleave(self.views).view(-1, *[1] * (self.b.dim() - 1))
+            shape = tuple(m.weight.shape)
+            out[:size] = self._kernel_gradient(
+                self.a, shape, self.b * by_view, m.stride, self.padding, m.dilation, m.groups
+            ).flatten()
+        if self._biased:
+            torch.mv(self._bias_rows.T, factors, out=out[size:])
+
+    def dot(self, vector: Tensor) -> Tensor:
+        m = self.module
+        kernel = vector[: m.weight.numel()].view_as(m.weight)
+        outputs = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
+        total = (outputs * self.b).reshape(self._examples, -1).sum(1)
+        return total + self._bias_rows @ vector[m.weight.numel() :] if self._biased else total
+
+    def double(self) -> "Convolution":
+        a, b = self.a.double(), self.b.double()
+        return Convolution(self.module, a, b, self.views, self.padding)
+
+    def stack(self) -> Tensor:
+        weight = self.weight_rows()
+        return torch.cat([weight, self._bias_rows], 1) if self._biased else weight
+
+    def blocks(self) -> Iterator[Tensor]:
+        yield from column_blocks(self.weight_rows())
+        if self._biased:
+            yield self._bias_rows
+
+    def excluding(self, examples: Tensor) -> "Convolution":
+        kept = copy(self)
+        if self._weight is None:
+            by_view = examples.repeat_interleave(self.views)
+            kept.a, kept.b = zeroed(self.a, by_view), zeroed(self.b, by_view)
+        else:
+            kept._weight = zeroed(self._weight, examples)
+        if self._biased:
+            kept._bias_rows = zeroed(self._bias_rows, examples)
+        return kept
+
+
+def convolution(call: ModuleCall) -> list[Convolution]:
+    """A convolution of any stride, padding, dilation and groups."""
+    return [kernel_gradient(call)]
+
+
+def kernel_gradient(call: ModuleCall) -> Convolution:
+    """The gradient of the effective kernel, however it was computed from the weight."""
+    a, padding = _padded(call.module, call.a)
+    return Convolution(call.module, a, call.b, call.views, padding)
+
+
+def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
+    """A convolution's outputs for x, with W_i = W + scales_i G_i for each example.
+
+    With few positions and large kernels G_i is applied position by position, and never
+    materialised.
+    """
+    call, (gradient,), scales = perturbation
+    values = call.values()
+    if gradient.by_positions:
+        m = call.module
+        x, padding = _padded(m, x)
+        forward = F.conv1d if x.dim() == 3 else F.conv2d
+        plain = forward(
+            x, values["weight"], values.get("bias"), m.stride, padding, m.dilation, m.groups
+        )
+        return plain + gradient.apply(x, scales)
+    kernels = gradient.perturbed_kernels(values["weight"], scales)
+    biases = gradient.perturbed_biases(values.get("bias"), scales)
+    return convolve_per_example(call.module, x, kernels, biases)
+
+
+def convolve_per_example(
+    module: nn.Conv1d | nn.Conv2d, x: Tensor, kernels: Tensor, biases: Tensor | None
+) -> Tensor:
+    """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].
+
+    One convolution with the examples as its groups and the views as its batch, or on a GPU products
+    with the patches.
+    """
+    x, padding = _padded(module, x)
+    forward = F.conv1d if x.dim() == 3 else F.conv2d
+    examples, views = len(kernels), len(x) // len(kernels)
+    if not fast_groups(x):
+        columns = _columns(patches(module, x, padding), views, module.groups)
+        by_group = kernels.flatten(2).unflatten(1, (module.groups, -1))
+        products = (by_group @ columns).flatten(1, 2)  # [B, O, K T]
+        if biases is not None:
+            products = products + biases.unsqueeze(2)
+        by_view = products.unflatten(2, (views, -1)).transpose(1, 2).flatten(0, 1)
+        return by_view.unflatten(2, _output_sides(module, x, padding))
+    out = forward(
+        as_groups(x, examples),
+        kernels.flatten(0, 1),
+        None if biases is None else biases.flatten(),
+        module.stride,
+        padding,
+        module.dilation,
+        examples * module.groups,
+    )
+    return out.unflatten(1, (examples, -1)).transpose(0, 1).flatten(0, 1)  # [B K, O, *image]
+
+
+def _columns(x: Tensor, views: int, groups: int) -> Tensor:
+    """[B, groups, c / groups, K T] from [B K, c, T]."""
+    by_example = x.unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
+    return by_example.unflatten(1, (groups, -1))
+
+
+def _output_sides(
+    module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The sides of the outputs, *image'."""
+    settings = zip(
+        x.shape[2:], padding, module.kernel_size, module.stride, module.dilation, strict=True
+    )
+    return tuple(
+        (side + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+        for side, pad, kernel, stride, dilation in settings
+    )
+
+
+def as_groups(x: Tensor, examples: int) -> Tensor:
+    """[K, B C, *image] from [B K, C, *image]."""
+    views = x.unflatten(0, (examples, -1)).transpose(0, 1)
+    return views.reshape(len(x) // examples, -1, *x.shape[2:])
+
+
+def _padded(module: nn.Conv1d | nn.Conv2d, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+    """x, already padded unless its padding is symmetric and zero, and the padding that is left."""
+    if module.padding_mode == "zeros" and not isinstance(module.padding, str):
+        return x, module.padding
+    mode = "constant" if module.padding_mode == "zeros" else module.padding_mode
+    # torch stores the padding of each side, last dimension first, as F.pad takes it.
+    padded = F.pad(x, module._reversed_padding_repeated_twice, mode=mode)
+    return padded, (0,) * (x.dim() - 2)

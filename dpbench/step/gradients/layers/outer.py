@@ -1,0 +1,180 @@
+"""Linear layers: outer products, and their sums over positions."""
+
+from collections.abc import Iterator
+from copy import copy
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from dpbench.step.gradients.engine import column_blocks, per_block, zeroed
+from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
+from dpbench.step.gradients.norms import (
+    gram,
+    rounding_of_sum,
+    size_of_outer,
+    squared_norms,
+    squared_norms_of_outer,
+)
+
+
+class Dyad(LayerGradient):
+    """g_i = b_i a_i^T, for a linear map with one position: a [B, I], b [B, O].
+
+    The norm is a product of two norms (Goodfellow 2015), and the sum is one matrix product.
+    """
+
+    def __init__(self, a: Tensor, b: Tensor, bias: bool):
+        self.a, self.b, self.bias = a, b, bias
+
+    def squared_norms(self) -> Tensor:
+        squared = squared_norms(self.a)
+        if self.bias:
+            squared += 1
+        return squared.mul_(squared_norms(self.b))
+
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        scaled = self.b * factors.unsqueeze(1)
+        o, i = self.b.shape[1], self.a.shape[1]
+        torch.mm(scaled.T, self.a, out=out[: o * i].view(o, i))
+        if self.bias:
+            torch.sum(scaled, 0, out=out[o * i :])
+
+    def dot(self, vector: Tensor) -> Tensor:
+        o, i = self.b.shape[1], self.a.shape[1]
+        total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum(1)
+        return total + self.b @ vector[o * i :] if self.bias else total
+
+    def double(self) -> "Dyad":
+        return Dyad(self.a.double(), self.b.double(), self.bias)
+
+    def apply(self, x: Tensor, scales: Tensor) -> Tensor:
+        """scales_i (G_i x_i + h_i) [B, O] for x [B, I], with G and h of weight and bias."""
+        along = (x * self.a).sum(1)
+        return self.b * ((along + 1 if self.bias else along) * scales).unsqueeze(1)
+
+    def stack(self) -> Tensor:
+        weight = (self.b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
+        return torch.cat([weight, self.b], 1) if self.bias else weight
+
+    def blocks(self) -> Iterator[Tensor]:
+        width = self.a.shape[1]
+        outputs = per_block(len(self.a) * width, self.a.device)
+        for b in self.b.split(outputs, 1):
+            yield (b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
+        if self.bias:
+            yield self.b
+
+    def excluding(self, examples: Tensor) -> "Dyad":
+        return Dyad(zeroed(self.a, examples), zeroed(self.b, examples), self.bias)
+
+
+class Outer(LayerGradient):
+    """g_i = sum_t b_it a_it^T, for a linear map with several positions: a [B, T, I], b [B, T, O].
+
+    The norm comes from the Gram matrices of a and b over positions, or from the materialised
+    gradient, whichever moves less memory (Bu et al. 2022, "Scalable and efficient training of large
+    convolutional neural networks with differential privacy"). bias [B, O]: the gradient of the
+    bias, the sum of b over positions, which norm and sum share so that cancelling positions round
+    alike.
+    """
+
+    def __init__(self, a: Tensor, b: Tensor, bias: Tensor | None):
+        self.a, self.b, self.bias = a, b, bias
+        self._weight: Tensor | None = None
+
+    def squared_norms(self) -> Tensor:
+        total = self._weight_squared_norms()
+        return total if self.bias is None else total + squared_norms(self.bias)
+
+    def _weight_squared_norms(self) -> Tensor:
+        if self._gram:
+            return squared_norms_of_outer(gram(self.a), gram(self.b))
+        return squared_norms(self._weight_rows())
+
+    @property
+    def _gram(self) -> bool:
+        """Whether Gram matrices over positions move less memory than the gradient itself."""
+        t, i = self.a.shape[1:]
+        o = self.b.shape[2]
+        return self._weight is None and t * (i + o) < i * o
+
+    def _weight_rows(self) -> Tensor:
+        if self._weight is None:
+            self._weight = self.b.mT @ self.a  # [B, O, I]
+        return self._weight
+
+    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+        o, i = self.b.shape[2], self.a.shape[2]
+        if self._weight is not None:
+            torch.mv(self._weight.flatten(1).T, factors, out=out[: o * i])
+        else:
+            scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
+            torch.mm(scaled.T, self.a.flatten(0, 1), out=out[: o * i].view(o, i))
+        if self.bias is not None:
+            torch.mv(self.bias.T, factors, out=out[o * i :])
+
+    def dot(self, vector: Tensor) -> Tensor:
+        o, i = self.b.shape[2], self.a.shape[2]
+        total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum((1, 2))
+        return total if self.bias is None else total + self.bias @ vector[o * i :]
+
+    def rounding(self) -> Tensor:
+        return rounding_of_sum(size_of_outer(self.a, self.b), self.a.shape[1], self.a)
+
+    def double(self) -> "Outer":
+        bias = None if self.bias is None else self.bias.double()
+        return Outer(self.a.double(), self.b.double(), bias)
+
+    def apply(self, x: Tensor, scales: Tensor) -> Tensor:
+        """scales_i (x_i G_i^T + h_i) [B, T, O] for x [B, T, I], with G and h of weight and bias."""
+        out = x @ self.a.mT @ self.b if self._gram else x @ self._weight_rows().mT
+        if self.bias is not None:
+            out = out + self.bias.unsqueeze(1)
+        return out * scales.view(-1, 1, 1)
+
+    def stack(self) -> Tensor:
+        weight = self._weight_rows().flatten(1)
+        return weight if self.bias is None else torch.cat([weight, self.bias], 1)
+
+    def blocks(self) -> Iterator[Tensor]:
+        yield from column_blocks(self._weight_rows().flatten(1))
+        if self.bias is not None:
+            yield self.bias
+
+    def excluding(self, examples: Tensor) -> "Outer":
+        kept = copy(self)
+        if self._weight is None:
+            kept.a, kept.b = zeroed(self.a, examples), zeroed(self.b, examples)
+        else:
+            kept._weight = zeroed(self._weight, examples)
+        if self.bias is not None:
+            kept.bias = zeroed(self.bias, examples)
+        return kept
+
+
+def linear(call: ModuleCall) -> list[Dyad | Outer]:
+    """A linear layer, whose inputs may have any number of axes between batch and features."""
+    bias = call.module.bias is not None
+    if call.views == 1 and call.a.dim() == 2:
+        return [Dyad(call.a, call.b, bias)]
+    b = _positions(call, call.b)
+    return [Outer(_positions(call, call.a), b, b.sum(1) if bias else None)]
+
+
+def perturbed_linear(perturbation: Perturbation, x: Tensor) -> Tensor:
+    """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
+
+    (W + s b a^T) x = W x + s b <a, x>, so no per-example weight is materialised if a gradient has
+    few positions.
+    """
+    call, (gradient,), scales = perturbation
+    values = call.values()
+    plain = F.linear(x, values["weight"], values.get("bias"))
+    rows = x if isinstance(gradient, Dyad) else _positions(call, x)
+    return plain + gradient.apply(rows, scales).view_as(plain)
+
+
+def _positions(call: ModuleCall, x: Tensor) -> Tensor:
+    """[B, T, features] from [B K, ..., features]."""
+    return x.reshape(call.examples, -1, x.shape[-1])

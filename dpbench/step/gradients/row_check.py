@@ -1,0 +1,197 @@
+"""Whether the modules of a model see row i of a batch as their row i."""
+
+import random
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
+
+from dpbench.step.gradients.kept import CHANGED, forgotten, named_tensors
+from dpbench.step.gradients.modules import RowsMoved, Unsupported
+from dpbench.step.gradients.row_rules import Mixed, RowAxis
+from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls, storage_of
+from dpbench.system.errors import UserError
+
+READS = "Python reads values of the examples, by which it may choose what it does with all of them"
+CODE = (
+    "gradients pass through Python code (a hook or an autograd.Function), which sees all examples"
+)
+CATCHES = (
+    "Python catches an error that torch raises for examples, by which it may choose what it does "
+    "with all of them"
+)
+CAUGHT = (
+    "the model caught an error that torch raised for an example of a batch (%s), and may have done "
+    "something else with all of them; test values before they are used, or use engine=loop."
+)
+
+
+class RowCheck:
+    """Follows the rows of a model's passes: of the first of each mode and shape, which determine
+    the operations of a pass; and of every pass of a model whose Python code may choose them by
+    something else, such as a value that it reads. What a pass stores in modules is undone.
+
+    modules: those whose inputs and outputs the engine takes for the batch's. Their parameters must
+    not be used outside them. alone: why one example's gradient may depend on others though all rows
+    stay in their places; "" if nothing was seen by which it may.
+    """
+
+    alone = ""
+
+    def __init__(self, model: nn.Module, loss: object, modules: Sequence[nn.Module]):
+        self._model, self._loss, self._modules = model, loss, modules
+        self._inside: list[nn.Module] = []
+        self._places: list[tuple[int, int, int]] = []  # start and end of a parameter, its module
+        self._seen: set[tuple[bool, bool, torch.Size]] = set()
+        self._always = self._stores = False
+        self._tracer: RowTracer | None = None
+
+    @contextmanager
+    def during(
+        self, inputs: Tensor, others: Sequence[Tensor], recorded: bool = True
+    ) -> Iterator[None]:
+        """The context of a pass. inputs [rows, ...], and others that hold the rows likewise.
+
+        recorded: whether calls of the modules are announced by `enter` and `leave`.
+        """
+        kind = (self._model.training, recorded, inputs.shape)
+        if not self._always and (len(inputs) < 2 or kind in self._seen):
+            with self.apart(len(inputs)):
+                yield
+            return
+        with (
+            forgotten(self._model, self._loss) as modules,
+            self._followed(inputs, others, recorded),
+        ):
+            yield
+        self._stores |= any(module.stores for module in modules)
+        self._seen.add(kind)
+
+    @contextmanager
+    def apart(self, rows: int) -> Iterator[None]:
+        """The context of a pass that is not followed; raises UserError if Python caught an error of
+        one of several rows."""
+        undone = self._stores or self._always
+        with (
+            forgotten(self._model, self._loss, by_value=self._always) if undone else nullcontext(),
+            Calls() as calls,
+        ):
+            yield
+        if calls.error and rows > 1:
+            raise UserError(CAUGHT % calls.error)
+
+    @contextmanager
+    def _followed(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Iterator[None]:
+        """The context of a pass that is followed."""
+        before = _python_state(self._model)
+        kept = named_tensors(self._model, self._loss)
+        self._places = sorted(
+            (p.data_ptr(), p.data_ptr() + p.nbytes, position)
+            for position, module in enumerate(self._modules)
+            for p in module.parameters()
+            if p.requires_grad and p.numel()
+        )
+        observe = self._refuse_use_outside if recorded else lambda _: None
+        self._tracer = tracer = RowTracer(len(inputs), observe)
+        try:
+            with TracedCalls(tracer) as calls, tracer:
+                for x in (inputs, *others):
+                    tracer.mark(x)
+                yield
+        finally:
+            self._tracer = None
+            self._inside.clear()
+        for name, x in kept:
+            if storage_of(x) in tracer.written:
+                raise UserError(CHANGED % name)
+        after = _python_state(self._model)
+        self._always |= tracer.reads_values or after != before
+        if calls.hooks or tracer.packs:
+            self.alone = CODE
+        if calls.error:
+            self.alone = CATCHES
+        if tracer.reads_rows:
+            self.alone = READS
+
+    def enter(self, module: nn.Module) -> None:
+        """A call of one of the modules begins."""
+        self._inside.append(module)
+
+    def leave(self, module: nn.Module, inputs: Tensor, output: Tensor) -> None:
+        """A call of a module ends; raises RowsMoved unless row i of its input and output is that of
+        the batch. From here on, the first axis of the output holds the rows, even if the input
+        depended on none of them."""
+        self._inside.remove(module)
+        self.require(inputs)
+        self.require(output)
+        if self._tracer:
+            self._tracer.mark(output)
+
+    def require(self, x: Tensor) -> None:
+        """Raise RowsMoved if x does not have the rows in their order along its first axis."""
+        match self._tracer and self._tracer.of(x):
+            case Mixed(by=by):
+                raise RowsMoved(f"{by} does not keep the rows of a batch in their places")
+            case RowAxis() as rows if rows != RowAxis(0, 1):
+                raise RowsMoved("the first axis of a module's input is not that of the examples")
+
+    def end(self, losses: Tensor) -> None:
+        """A pass ends with these losses; raises RowsMoved unless they have the rows in order."""
+        self.require(losses)
+        if not self._tracer:
+            return
+        with torch._C.DisableTorchFunction():  # this reading of the graph sets no hook
+            if any(isinstance(node, BackwardCFunction) for node in graph_of(losses)):
+                self.alone = CODE
+
+    def _refuse_use_outside(self, tensors: Sequence[Tensor]) -> None:
+        """Raise Unsupported for an operation on a module's parameter outside its calls."""
+        for x in tensors:
+            start = x.data_ptr()
+            at = bisect_right(self._places, start, key=lambda place: place[0]) - 1
+            if at < 0 or start >= self._places[at][1]:
+                continue
+            if self._modules[self._places[at][2]] not in self._inside:
+                raise Unsupported("a module's parameters are used without calling the module")
+
+
+def _python_state(model: nn.Module) -> tuple:
+    """The states of Python's and NumPy's generators, and the attributes of all modules."""
+    drawn = np.random.get_state(legacy=False)["state"]
+    attributes = [_state_of(vars(module)) for module in model.modules()]
+    return random.getstate(), drawn["key"].tobytes(), drawn["pos"], attributes
+
+
+def _state_of(value: object, depth: int = 4) -> object:
+    """What can be compared of an attribute: numbers, texts, generators, and containers of them."""
+    if not depth:
+        return None
+    match value:
+        case bool() | int() | float() | str() | bytes():
+            return value
+        case random.Random():
+            return value.getstate()
+        case np.random.Generator():
+            return repr(value.bit_generator.state)
+        case Mapping():
+            return [(repr(key), _state_of(part, depth - 1)) for key, part in value.items()]
+        case list() | tuple() | set() | frozenset() | deque():
+            return [_state_of(part, depth - 1) for part in value]
+    return None
+
+
+def graph_of(x: Tensor) -> Iterator[Any]:
+    """The nodes of the graph that x was computed by."""
+    nodes, seen = [x.grad_fn], set()
+    while nodes:
+        node = nodes.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            yield node
+            nodes += [before for before, _ in node.next_functions]

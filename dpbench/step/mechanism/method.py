@@ -1,0 +1,194 @@
+"""Methods: a gradient, a clip, a noise and an update, with the guarantee of their combination."""
+
+from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Protocol
+
+import torch
+
+from dpbench.learning.data.derive.users import Units
+from dpbench.privacy.guarantee import CORRECTED, PRIVATE_DIVISOR, Guarantee
+from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
+from dpbench.step.clipping import Clip, Problem, Sensitivity
+from dpbench.step.mechanism.gradient import Gradient, PerExample
+from dpbench.step.mechanism.noise import Gaussian, Noise
+from dpbench.step.mechanism.schedules import Schedules
+from dpbench.step.mechanism.update import Plain, Update
+from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
+
+GRADIENT_SUM, COUNTS = "gradient sum", "counts for the clip"
+"""The first release of every training step and what may follow it, as ledgers name them."""
+
+
+class NoiseRule(Protocol):
+    """Derives the noise multiplier of a method from its other settings."""
+
+    def multiplier(
+        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
+    ) -> float:
+        """The noise multiplier at the start of a run; UserError for unsupported optimisers."""
+
+    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
+        """The schedule with the noise schedule derived; UserError if that is impossible."""
+
+
+class Inapplicable(UserError):
+    """The method is not defined for the data set; the message says why."""
+
+    def __init__(self, method: str, why: str):
+        super().__init__(why)
+        self.method = method
+
+
+PER_EXAMPLE, GAUSSIAN, IDENTITY = PerExample(), Gaussian(), Plain()
+
+PARTS = {"basis": Guarantee, "gradient": Gradient, "noise": Noise, "update": Update}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A training method: the clip of the private step, and what it changes of DP-SGD otherwise.
+
+    basis: how far epsilon can be trusted if the clip's sensitivity is a bound. by_real_size:
+    whether sums are divided by the batch's real size instead of the public expected one.
+    whole_batches: whether the gradient seam needs the logical batch in one piece. groups: the
+    number of groups the data must have; None for any. update: post-processing of the noisy mean.
+    noise_rule: derives the noise multiplier from other settings; None where it is a setting itself.
+    users_only: whether the method is defined only for user-level privacy; all others protect
+    examples or users. failure: the probability, per clipped part and step, that an example's part
+    exceeds its bound. own_accountant: the accountant of the method's paper, one of
+    `dpbench.privacy.accountants.PAPER_ACCOUNTANTS`.
+    """
+
+    name: str
+    clip: Clip
+    basis: Guarantee
+    gradient: Gradient = PER_EXAMPLE
+    noise: Noise = GAUSSIAN
+    update: Update = IDENTITY
+    variant: str = CORRECTED
+    by_real_size: bool = False
+    whole_batches: bool = False
+    groups: int | None = None
+    noise_rule: NoiseRule | None = None
+    users_only: bool = False
+    failure: float = 0.0
+    own_accountant: str | None = None
+
+    def __post_init__(self) -> None:
+        for part, kind in PARTS.items():
+            if not isinstance(getattr(self, part), kind):
+                raise UserError(
+                    f"the {part} of {self.name} is no {kind.__module__}.{kind.__name__}: make or "
+                    "derive one (docs/add_a_method.md)."
+                )
+        sensitivity = getattr(self.clip, "sensitivity", None)
+        if not isinstance(sensitivity, Sensitivity) or not _is_distance(sensitivity.bound):
+            raise UserError(
+                f"the sensitivity of {type(self.clip).__name__} is no "
+                "dpbench.clipping.Sensitivity of a positive number: return Sensitivity(number) "
+                "(docs/add_a_method.md)."
+            )
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """The basis, voided by a clip whose sensitivity is no bound, or completed by how its parts
+        compose."""
+        if self.basis.level == "none":
+            return self.basis
+        if self.by_real_size:
+            return PRIVATE_DIVISOR
+        sensitivity = self.clip.sensitivity
+        if sensitivity.caveat:
+            return Guarantee("none", sensitivity.caveat)
+        reasons = filter(None, (self.basis.why, sensitivity.composition))
+        return replace(self.basis, why=" ".join(reasons))
+
+    @property
+    def excess(self) -> float:
+        """The true sensitivity over the one that scales the noise."""
+        return self.clip.sensitivity.excess * self.update.excess
+
+    @property
+    def private(self) -> bool:
+        return self.noise.private
+
+    def bind(self, problem: Problem) -> "Method":
+        """The method for a problem.
+
+        Raises Inapplicable if it is not defined for it, and UserError for parts that do not fit it,
+        or each other.
+        """
+        self._check(problem)
+        return replace(
+            self,
+            gradient=self.gradient.bind(problem),
+            clip=self.clip.bind(problem),
+            noise=self.noise.bind(problem),
+            update=self.update.bind(problem),
+        )
+
+    def _check(self, problem: Problem) -> None:
+        if problem.units.name == "user":
+            self._check_users()
+        elif self.users_only:
+            raise Inapplicable(
+                self.name, f"{self.name} protects users: choose users=iid, dirichlet or shards."
+            )
+        groups = len(problem.dataset.groups)
+        if self.groups not in (None, groups):
+            raise Inapplicable(
+                self.name,
+                f"{self.name} is defined for exactly {self.groups} groups and "
+                f"{problem.dataset.name} has {groups}; choose another method or data set.",
+            )
+        if self.noise.per_coordinate and not self.clip.sensitivity.per_coordinate:
+            raise UserError(
+                f"the noise of {self.name} needs a bound on each coordinate, and "
+                f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
+            )
+
+    def _check_users(self) -> None:
+        if self.clip.by_group or self.groups is not None:
+            raise Inapplicable(
+                self.name,
+                f"{self.name} depends on the groups of examples, and a user may have several: use "
+                "users=none or another method.",
+            )
+
+    def releases(self, noise_multiplier: float) -> tuple[Release, ...]:
+        """Everything that one step releases from its batch, for the ledger."""
+        if (memory := self.clip.memory) and memory.share:
+            if self.failure or self.excess != 1 or self.clip.query:
+                raise UserError(
+                    f"{self.name} keeps an error from step to step, which is not accounted for "
+                    "beside a count query, or a sensitivity that may be exceeded: use another clip."
+                )
+            own, carried = map(self._mechanism, memory.multipliers(noise_multiplier))
+            error = Release("error of earlier steps", carried, unsampled=True)
+            return (Release(GRADIENT_SUM, own), error)
+        claimed = self._mechanism(noise_multiplier)
+        mechanism = self._mechanism(noise_multiplier / self.excess)
+        if self.failure and isinstance(mechanism, GaussianMechanism):
+            mechanism = replace(mechanism, failure=self.failure * self.clip.sensitivity.known_parts)
+        gradient = Release(GRADIENT_SUM, mechanism, None if mechanism == claimed else claimed)
+        query = self.clip.query
+        if query is None or query.joint:
+            return (gradient,)
+        counts = GaussianMechanism(query.multiplier(noise_multiplier))
+        return (gradient, Release(COUNTS, counts))
+
+    def _mechanism(self, noise_multiplier: float) -> Mechanism:
+        coordinates = self.clip.sensitivity.coordinates
+        return self.update.releases(self.noise.mechanism(noise_multiplier), coordinates)
+
+
+def _is_distance(bound: object) -> bool:
+    """Whether a bound is positive; that of a tensor is not read, as a GPU would wait for it."""
+    return isinstance(bound, torch.Tensor) or (isinstance(bound, Real) and float(bound) > 0)
+
+
+def as_published(variant: str) -> bool:
+    """Whether a variant is "paper" rather than "corrected"; UserError if it is neither."""
+    return one_of("method.variant", variant, (CORRECTED, "paper")) == "paper"

@@ -1,0 +1,91 @@
+"""DOPPLER: a low-pass filter of the released gradients."""
+
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+import numpy as np
+import torch
+from scipy import signal
+from torch import Tensor
+
+from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
+from dpbench.step.clipping import Bounds, make_clip
+from dpbench.step.mechanism.gradient import ReleasedState
+from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism.update import Update
+from dpbench.system.errors import UserError
+
+
+def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str) -> Method:
+    """DP-SGD with a low-pass filter of the noisy means (Zhang et al. 2024, DOPPLER).
+
+    a, b: the coefficients of `LowPass`. bound, clip and style as for `dpsgd`.
+    """
+    update = LowPassUpdate(LowPass(tuple(a), tuple(b)))
+    return Method("doppler", make_clip(clip, style, bound), POST_PROCESSED_SUMS, update=update)
+
+
+@dataclass(frozen=True)
+class LowPass:
+    """The filter m_t = -sum_{k>=1} a_k m_{t-k} + sum_{k>=0} b_k x_{t-k}, divided by c_t.
+
+    c_t is the same filter applied to the constant 1 from step 1 on, so that a constant input is its
+    own filtered value from the first step on. a = (-beta,), b = (1 - beta,) is an average with
+    exponential weights and Adam's bias correction.
+
+    inputs, outputs: the latest ones, newest first, with the filter of 1 as an additional coordinate
+    [., D + 1]; zero before the first step.
+    """
+
+    a: tuple[float, ...]
+    b: tuple[float, ...]
+    inputs: Tensor | None = field(default=None, compare=False)
+    outputs: Tensor | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        poles = np.abs(np.roots([1.0, *self.a]))
+        if not self.b or poles.max(initial=0) >= 1 or min(self._constants(1000)) <= 0:
+            raise UserError(
+                "method.a and method.b do not define a low-pass filter: the poles, which are the "
+                "roots of 1 + a_1/z + a_2/z^2 + ..., must lie inside the unit circle, and the "
+                "filter of the constant 1 must stay positive."
+            )
+
+    def _constants(self, steps: int) -> list[float]:
+        """c_t of the first steps."""
+        return signal.lfilter(self.b, [1.0, *self.a], np.ones(steps)).tolist()
+
+    def advance(self, x: Tensor) -> Self:
+        """The filter after one more input [D]."""
+        inputs = _newest_first(torch.cat([x, x.new_ones(1)]), self.inputs, len(self.b))
+        past = inputs.new_zeros(1, inputs.shape[1]) if self.outputs is None else self.outputs
+        output = inputs.new_tensor(self.b[: len(inputs)]) @ inputs
+        output = output - past.new_tensor(self.a[: len(past)]) @ past[: len(self.a)]
+        return replace(self, inputs=inputs, outputs=_newest_first(output, past, len(self.a)))
+
+    @property
+    def value(self) -> Tensor:
+        """The filtered input [D]."""
+        assert self.outputs is not None
+        return self.outputs[0, :-1] / self.outputs[0, -1]
+
+
+def _newest_first(new: Tensor, past: Tensor | None, number: int) -> Tensor:
+    """The new row before the past ones: at most `number` rows, and always the new one."""
+    rows = new.unsqueeze(0)
+    return rows if past is None else torch.cat([rows, past])[: max(number, 1)]
+
+
+@dataclass(frozen=True)
+class LowPassUpdate(Update):
+    """The low-pass filter of the noisy means."""
+
+    low_pass: LowPass
+
+    def advance(
+        self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState
+    ) -> Self:
+        return replace(self, low_pass=self.low_pass.advance(noisy))
+
+    def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
+        return self.low_pass.value

@@ -1,0 +1,36 @@
+"""DP-SGD with a bound that tracks a quantile of the gradient norms, but never falls too low."""
+
+from dpbench.privacy.guarantee import JOINT
+from dpbench.step.clipping import Bounds, CountQuery, NormalisedQuantile, by_norm
+from dpbench.step.mechanism.method import Method
+from dpbench.system.errors import UserError
+
+
+def dpsgd_bounded(
+    bound: Bounds,
+    lower_bound: float,
+    quantile: float,
+    threshold: float,
+    clip_learning_rate: float,
+    count_noise: float,
+    clip: str,
+    style: str,
+) -> Method:
+    """Bounded adaptive clipping: R <- max(C_LB, R exp(-eta_C (b - gamma))) (Zhao et al. 2025).
+
+    bound is the initial R, lower_bound C_LB, quantile gamma, threshold tau: b is the noisy fraction
+    of norms up to tau R. clip_learning_rate is eta_C, count_noise sigma_b in examples, for counts
+    of +-1/2. As in the authors' code, sums are in units of R. clip and style as for `dpsgd`.
+    """
+    clipping = by_norm(clip, style, bound)
+    start = float(clipping.sensitivity.bound)
+    if start < lower_bound:
+        raise UserError(
+            f"method.bound={start:g}, where R starts, is below "
+            f"method.lower_bound={lower_bound:g}: make one of them the other."
+        )
+    query = CountQuery(2 * count_noise, before=False)
+    adaptive = NormalisedQuantile(
+        clipping, quantile, clip_learning_rate, query, threshold, lower_bound
+    )
+    return Method("dpsgd_bounded", adaptive, JOINT)

@@ -1,0 +1,25 @@
+"""DP-SGD with a bound that tracks a quantile of the gradient norms."""
+
+from dpbench.privacy.guarantee import JOINT
+from dpbench.step.clipping import Bounds, CountQuery, Quantile, by_norm
+from dpbench.step.mechanism.method import Method
+
+
+def dpsgd_quantile(
+    bound: Bounds,
+    quantile: float,
+    clip_learning_rate: float,
+    count_noise: float,
+    clip: str,
+    style: str,
+) -> Method:
+    """Adaptive clipping (Andrew et al. 2021, "Differentially private learning with adaptive
+    clipping", Algorithm 1).
+
+    bound is the initial R, quantile gamma, clip_learning_rate eta_C, count_noise sigma_b in
+    examples, for counts of +-1/2. clip and style as for `dpsgd`; layerwise, each layer's bound
+    tracks the quantile of that layer's norms.
+    """
+    query = CountQuery(2 * count_noise, before=False)
+    adaptive = Quantile(by_norm(clip, style, bound), quantile, clip_learning_rate, query)
+    return Method("dpsgd_quantile", adaptive, JOINT)

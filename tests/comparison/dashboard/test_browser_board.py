@@ -1,0 +1,439 @@
+"""The first view, swept settings, saved files and two runs side by side, in a real browser."""
+
+import itertools
+import shutil
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from dpbench.comparison.dashboard import record_texts
+from dpbench.comparison.dashboard.command import report
+from tests.comparison.dashboard.windows import drawn, numbers, wait_for_pictures
+from tests.latex import assert_compiles
+
+pytestmark = pytest.mark.slow
+
+DIGITS = "#" + urlencode({"board": "digits · mlp", "budget": "ε 1.00 at δ = 1e-05"})
+COMMITTED = Path(__file__).parents[3] / "results/tables"
+
+
+def board(window):
+    """The lines of the first view: method, significance and accuracy."""
+    rows = window.locator("#part-board tbody tr").all()
+    return {
+        row.locator(".method .link").inner_text(): (
+            row.locator("td").first.inner_text(),
+            row.locator(".standing").inner_text(),
+            row.locator(".estimate b").first.inner_text(),
+        )
+        for row in rows
+    }
+
+
+def test_the_first_view_ranks_the_methods_at_a_budget(path, opened):
+    window = opened(path, DIGITS, pictures=False)
+    assert board(window) == {
+        "DPSGD-F": ("1", "first", "66.0 %"),
+        "DP-SGD": ("2", "behind", "64.0 %"),
+        "DP-SGD (global)": ("–", "–", "70.0 %"),
+        "SGD": ("–", "–", "90.0 %"),
+    }
+    assert "+2.0 ± 0.0" in window.locator("#part-board .gap").first.inner_text()
+    window.locator("#part-board select").nth(1).select_option("ε 4.00 at δ = 1e-05")
+    assert board(window)["DP-SGD"] == ("2", "behind", "73.0 %")
+    assert "budget=%CE%B5+4.00+at" in window.evaluate("location.hash")
+    window.locator("input[name=method][value=dpsgd_f]").uncheck()
+    assert "DPSGD-F" not in board(window)
+
+
+TOO_SMALL = """
+    [...document.querySelectorAll("button, select, summary, a")]
+        .filter((node) => node.checkVisibility())
+        .map((node) => [node.outerHTML.slice(0, 80), node.getBoundingClientRect()])
+        .filter(([_, { width, height }]) => height > 0 && (width < 24 || height < 24))
+        .map(([text, { width, height }]) => `${text}: ${width} x ${height}`)
+"""
+"""Whatever is to be tapped and is smaller than the least target of WCAG 2.2, 24 pixels."""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(("width", "table_by"), [(390, 400), (1280, 500), (1600, 500)])
+def test_the_first_view_of_real_results_fits(opened, real_page, tmp_path, width, table_by):
+    window = opened(real_page, viewport={"width": width, "height": 1000}, color_scheme="light")
+    assert window.evaluate("document.documentElement.scrollWidth") == width
+    assert window.locator("#part-board tbody tr").count() >= 5
+    assert window.locator("#part-board table").bounding_box()["y"] < table_by
+    if width == 390:
+        assert window.evaluate(TOO_SMALL) == []
+    else:
+        assert window.evaluate(
+            "(x => x.scrollWidth <= x.clientWidth)(document.querySelector('.board'))"
+        )
+    views = []
+    for scheme in ("light", "dark"):
+        window.emulate_media(color_scheme=scheme)
+        views.append(window.screenshot(path=tmp_path / f"{scheme}.png"))
+    assert min(map(len, views)) > 20_000
+    assert views[0] != views[1]
+
+
+@pytest.fixture(scope="module")
+def real_page(tmp_path_factory):
+    tables, folder = COMMITTED, tmp_path_factory.mktemp("real")
+    (folder / "tables").mkdir()
+    for name in ("misalignment_table5", "sign_table1-cpu_hour"):
+        shutil.copy(tables / f"{name}.records.jsonl", folder / "tables")
+    return report([f"results_dir={folder}", f"out={folder / 'report.html'}"])
+
+
+@pytest.fixture(scope="module")
+def sweep(record_of, page_of):
+    """Two learning rates of which one is better, on two seeds, with losses."""
+    made = []
+    for rate, accuracy, seed in itertools.product((0.1, 0.5), (0.6, 0.62), (0, 1)):
+        record = record_of(seed=seed, accuracy=accuracy + rate / 10)
+        record.config["optimizer"] = record.config["optimizer"] | {"lr": rate}
+        record.history["train/loss"] = [2.0, 1.0 + rate, 0.5 + rate]
+        made.append(record)
+    return page_of({record.digest: record for record in made}.values())
+
+
+def test_pictures_show_the_best_setting_or_all(sweep, opened):
+    window = opened(sweep, pictures=False)
+    assert [line[0] for line in numbers(window)] == ["DP-SGD · lr=0.5"]
+    window.locator("input[name=show][value=all]").check()
+    assert sorted(line[0] for line in numbers(window)) == ["DP-SGD · lr=0.1", "DP-SGD · lr=0.5"]
+    assert "show=all" in window.evaluate("location.hash")
+
+
+def test_a_swept_setting_is_a_filter_and_an_axis(sweep, opened):
+    window = opened(sweep)
+    window.locator("#boxes details summary", has_text="Swept settings").click()
+    window.locator("input[name='optimizer.lr'][value='0.5']").uncheck()
+    assert window.inner_text("#shown") == "2 of 4 runs shown"
+    again = opened(sweep, "#axis=optimizer.lr")
+    drawn(again, "utility")
+    found = again.evaluate("document.querySelector('#part-utility .picture').data.map(t => t.x)")
+    assert found == [[0.1, 0.5]]
+
+
+def test_over_seconds_a_line_has_what_no_quicker_setting_reaches(record_of, page_of, opened):
+    """Three settings of one seed: the slowest is worse than the second, so the line ends there."""
+    made = [
+        record_of(epochs=epochs, accuracy=accuracy, seconds=seconds)
+        for epochs, accuracy, seconds in ((1, 0.6, 1.0), (2, 0.8, 3.0), (3, 0.7, 9.0))
+    ]
+    elsewhere = record_of(method="bam", accuracy=0.9, seconds=0.1)
+    elsewhere.provenance["device"] = "another machine"
+    window = opened(page_of([*made, elsewhere]), "#axis=seconds")
+    drawn(window, "utility")
+    found = window.evaluate(
+        "[...document.querySelectorAll('#part-utility .picture')]"
+        ".map(({data}) => data.map(({x, y}) => [x, y]))"
+    )
+    assert sorted(found) == [[[[0.1], [90]]], [[[1, 3], [60, 80]]]]
+
+
+def test_whiskers_end_at_zero_and_a_hundred(record_of, page_of, opened):
+    window = opened(page_of([record_of(seed=s, accuracy=a) for s, a in enumerate((0.9, 1.0))]))
+    drawn(window, "utility")
+    (bars,) = window.evaluate(
+        "document.querySelector('#part-utility .picture').data.map(t => [t.y, t.error_y])"
+        ".map(([y, e]) => [y[0] - e.arrayminus[0], y[0] + e.array[0]])"
+    )
+    assert bars[1] == pytest.approx(100)
+    assert 0 <= bars[0] < 50
+
+
+def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened, tmp_path):
+    window = opened(path, pictures=False)
+    window.locator("#part-runs input[type=search]").fill("adult dpsgd-f")
+    assert "1 to 6 of 6" in window.inner_text("#part-runs .pager")
+    head = window.locator("#part-runs thead button", has_text="accuracy").first
+    head.click()
+    head.click()
+    values = window.locator("#part-runs tbody tr td:nth-child(6)").all_inner_texts()
+    assert values == ["76.0 %", "75.0 %", "74.0 %", "67.0 %", "66.0 %", "65.0 %"]
+    with window.expect_download() as saved:
+        window.locator("#part-runs .tools button", has_text="CSV").click()
+    lines = saved.value.path().read_text().splitlines()
+    assert lines[0].startswith("record,data set · model,method,seed,status,test/accuracy")
+    assert [line.split(",")[5] for line in lines[1:3]] == ["0.76", "0.75"]
+    assert {"batch_size", "epochs", "optimizer.lr", "privacy.delta"} <= {*lines[0].split(",")}
+    with window.expect_download() as saved:
+        window.locator("#part-runs .tools button", has_text="LaTeX").click()
+    text = saved.value.path().read_text()
+    assert text.count("\\\\\n") == 7
+    assert "76.0 \\%" in text
+    assert_compiles(tmp_path, text)
+
+
+def test_a_picture_is_saved_as_svg_and_png(path, opened):
+    window = opened(path)
+    drawn(window, "utility")
+    starts = {"SVG": b"<svg", "PNG": b"\x89PNG"}
+    for kind, start in starts.items():
+        with window.expect_download() as saved:
+            window.locator("#part-utility .exports button", has_text=kind).first.click()
+        assert saved.value.suggested_filename == f"accuracy-over-epsilon-adult-mlp.{kind.lower()}"
+        assert saved.value.path().read_bytes().startswith(start)
+
+
+def test_a_run_has_its_loss_curve_and_stands_beside_others(sweep, opened):
+    window = opened(sweep)
+    rows = window.locator("#part-runs tbody button")
+    rows.first.click()
+    window.wait_for_selector("#detail .picture.loss .main-svg")
+    assert window.locator("#chosen").is_hidden()
+    for row in (rows.first, rows.nth(1), rows.last):
+        window.get_by_role("button", name="Close").click()
+        row.click()
+        window.get_by_role("button", name="Choose for comparison").click()
+    window.get_by_role("button", name="Close").click()
+    assert window.inner_text("#chosen b") == "3 chosen"
+    window.locator("#chosen").get_by_role("button", name="Compare").click()
+    window.wait_for_selector("#detail .picture.loss .main-svg")
+    losses = window.evaluate("document.querySelector('#detail .loss').data.map(t => t.y)")
+    assert sorted(losses) == [[2, 1.1, 0.6], [2, 1.1, 0.6], [2, 1.5, 1]]
+    assert window.locator("#detail thead th").count() == 4
+    names = window.locator("#detail tbody td:first-child").all_inner_texts()
+    assert names[:2] == ["optimizer.lr", "seed"]
+    assert "dataset" not in names
+    again = opened(sweep, window.evaluate("location.hash"))
+    again.wait_for_selector("#detail .picture.loss .main-svg")
+    again.get_by_role("button", name="Close").click()
+    again.locator("#chosen").get_by_role("button", name="Clear").click()
+    assert again.locator("#chosen").is_hidden()
+
+
+def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
+    record_of, page_of, opened
+):
+    audit = {"epsilon": 2.5, "confidence": 0.95, "claimed": 0.5, "verdict": "refuted"}
+    window = opened(
+        page_of([record_of(epsilon=0.5, audit=audit), record_of("dpsgd_f", epsilon=0.5)]),
+        pictures=False,
+    )
+    assert window.inner_text("#part-board .alarm") == "audit: ≥ 2.50 (95 %)"
+    with window.expect_download() as saved:
+        window.locator("#part-board .exports button", has_text="LaTeX").click()
+    lines = saved.value.path().read_text().splitlines()
+    assert saved.value.suggested_filename == "methods.tex"
+    assert r"method & accuracy (\%) & accuracy (\%), difference to DP-SGD & ECE (\%) &" in lines[5]
+    assert sum(line.startswith("DPSGD-F & 80.0 & ") for line in lines) == 1
+
+
+def test_a_table_is_drawn_when_it_is_first_opened(record_of, folder_of, opened):
+    folder = folder_of([record_of()])
+    (folder / "tables").mkdir()
+    lines = [
+        "method,column,ours,spread,n,published,published_spread,difference,verdict",
+        "dpsgd,a,nan,nan,0,1.5,0.1,nan,not run here",
+        "dpsgd,b,2,nan,1,1.5,,0.5,differs",
+    ]
+    (folder / "tables/own.csv").write_text("\n".join(lines) + "\n")
+    window = opened(report([f"results_dir={folder}", f"out={folder / 'r.html'}"]), pictures=False)
+    window.locator("#part-tables summary").first.click()
+    shown = window.locator("#part-tables .published").first
+    shown.wait_for()
+    assert shown.locator(".ours").all_inner_texts() == ["–", "2.0 (1)"]
+    assert "1 not run here · 1 differs" in window.locator("#part-tables .sub").first.inner_text()
+    assert shown.locator("th[scope=row]").inner_text() == "DP-SGD"
+    assert "nan" not in window.inner_text("body").lower()
+
+
+def test_the_headings_of_the_board_sort(path, opened):
+    window = opened(path, DIGITS, pictures=False)
+    window.locator("#part-board th button", has_text="accuracy").click()
+    assert list(board(window)) == ["DP-SGD", "DPSGD-F", "DP-SGD (global)", "SGD"]
+    window.locator("#part-board th button", has_text="accuracy").click()
+    assert list(board(window)) == ["SGD", "DP-SGD (global)", "DPSGD-F", "DP-SGD"]
+    assert window.locator("#part-board th button", has_text="accuracy ↑ ▼").count() == 1
+    window.locator("#part-board th button", has_text="method").click()
+    assert list(board(window)) == ["DP-SGD", "DP-SGD (global)", "DPSGD-F", "SGD"]
+    assert board(window)["DPSGD-F"][:2] == ("1", "first")
+
+
+def test_the_page_opens_with_several_tasks_and_a_sorted_heading_keeps_the_focus(real_page, opened):
+    window = opened(real_page, pictures=False)
+    assert window.locator("select[name=board]").input_value() == "all kinds of data"
+    assert " tasks), 3 seeds, by accuracy: of 5 other methods" in window.inner_text(
+        "#part-board .answer"
+    )
+    ranks = window.locator("#part-board tbody td:first-child").all_inner_texts()
+    heading = window.locator("#part-board th button", has_text="ranks")
+    for _ in range(2):
+        heading.focus()
+        window.keyboard.press("Enter")
+    assert window.evaluate("document.activeElement.textContent") == "ranks ▼"
+    assert window.locator("#part-board tbody td:first-child").all_inner_texts() == ranks[::-1]
+    rank = window.locator("#part-board tbody td:nth-child(6)").first
+    assert rank.locator("svg[role=img]").get_attribute("aria-label").startswith(rank.inner_text())
+    window.locator("select[name=board]").select_option("dutch · logistic_squashed")
+    assert window.inner_text("#part-board .answer").startswith("At ε 2.04 to 2.06, dutch")
+
+
+RANGES = """
+    [...document.querySelectorAll("#part-utility .picture")].map(
+        ({layout}) => [layout.xaxis.range.map(x => 10 ** x), layout.yaxis.range])
+"""
+
+
+@pytest.fixture(scope="module")
+def three_facets(record_of, page_of):
+    """Two models of a data set and one of another, each at a budget and accuracy of its own."""
+    facets = [("digits", "mlp", 1.0, 0.5), ("digits", "cnn", 2.0, 0.7), ("adult", "mlp", 4.0, 0.9)]
+    made = []
+    for dataset, model, epsilon, accuracy in facets:
+        record = record_of(dataset=dataset, epsilon=epsilon, accuracy=accuracy)
+        record.config["choices"] = {**record.config["choices"], "model": model}
+        made.append(record)
+    return page_of(made)
+
+
+def test_pictures_share_the_axis_of_the_metric_and_each_has_its_own_of_epsilon(
+    three_facets, opened
+):
+    window = opened(three_facets)
+    assert_axes(window, "dataset", [(90, 90), (50, 70), (50, 70)])
+    for scale, accuracies in (
+        ("all", [(50, 90)] * 3),
+        ("own", [(90, 90), (70, 70), (50, 50)]),
+    ):
+        window.locator("#part-utility select").nth(3).select_option(scale)
+        assert f"scale={scale}" in window.evaluate("location.hash")
+        assert_axes(window, scale, accuracies)
+
+
+def assert_axes(window, scale, accuracies):
+    """Axes of epsilon are around that of the picture, those of accuracy around the least and the
+    most."""
+    drawn(window, "utility")
+    wait_for_pictures(window, "#part-utility")
+    epsilons, metrics = zip(*window.evaluate(RANGES), strict=True)
+    assert len(epsilons) == 3
+    for (left, right), epsilon in zip(epsilons, (4, 2, 1), strict=True):
+        assert epsilon / 1.5 < left < epsilon < right < 1.5 * epsilon
+    for (low, high), (least, most) in zip(metrics, accuracies, strict=True):
+        assert least - 6 < low < least
+        assert most < high < most + 6
+    assert window.locator("#part-utility select").nth(3).input_value() == scale
+
+
+@pytest.fixture(scope="module")
+def one_budget(record_of, page_of):
+    """Three methods at one epsilon, of which two coincide, and far from it another data set."""
+    accuracies = {"dpsgd": 0.7, "dpsgd_f": 0.7001, "bam": 0.8}
+    made = [record_of(method, epsilon=3.1, accuracy=a) for method, a in accuracies.items()]
+    return page_of([*made, record_of(dataset="adult", epsilon=1000.0)])
+
+
+def test_points_lie_at_their_epsilon_and_those_that_coincide_name_each_other(one_budget, opened):
+    window = opened(one_budget, "#dataset=digits")
+    drawn(window, "utility")
+    traces, labels = window.evaluate(
+        "(({data, layout}) => [data.filter(t => t.hovertext).map(t => [t.x, t.hovertext[0]]), "
+        "layout.annotations.map(a => [a.text, a.y, a.ay])])"
+        "(document.querySelector('#part-utility .picture'))"
+    )
+    assert [xs for xs, _ in traces] == [[3.1]] * 3
+    texts = {text.partition("<br>")[0]: text for _, text in traces}
+    assert "also here: DPSGD-F, accuracy 70.0 %" in texts["DP-SGD"]
+    assert "also here: DP-SGD, accuracy 70.0 %" in texts["DPSGD-F"]
+    assert "also here" not in texts["BAM"]
+    assert {text: y for text, y, _ in labels} == pytest.approx(
+        {"DP-SGD": 70, "DPSGD-F": 70.01, "BAM": 80}
+    )
+
+
+def test_names_beside_points_do_not_overlap(record_of, page_of, opened):
+    methods = ("bam", "dpsgd", "dpsgd_f", "dpsgd_global", "dp_mf", "dpsgd_quantile", "slaclip")
+    made = [record_of(name, accuracy=0.9 + i / 1e4) for i, name in enumerate(methods)]
+    window = opened(page_of(made))
+    drawn(window, "utility")
+    boxes = [one.bounding_box() for one in window.locator("#part-utility .annotation-text-g").all()]
+    assert len(boxes) == len(methods)
+    for a, b in itertools.combinations(boxes, 2):
+        beside = a["x"] + a["width"] <= b["x"] or b["x"] + b["width"] <= a["x"]
+        assert beside or abs(a["y"] - b["y"]) >= 0.8 * a["height"]
+
+
+def test_no_line_joins_two_studies_and_one_without_privacy_is_of_its_protocol(
+    record_of, page_of, opened
+):
+    private = [
+        record_of(epsilon=epsilon, accuracy=accuracy, **study)
+        for epsilon, accuracy, study in (
+            *((1.0, 0.60, {}), (4.0, 0.70, {})),
+            *((2.0, 0.80, {"batch_size": 512}), (8.0, 0.85, {"batch_size": 512})),
+        )
+    ]
+    others = [
+        record_of("sgd", epsilon=float("inf"), guarantee="none", accuracy=accuracy, epochs=epochs)
+        for accuracy, epochs in ((0.9, 20), (0.5, 6))
+    ]
+    window = opened(page_of([*private, *others]), "#show=all")
+    drawn(window, "utility")
+    traces, shapes = window.evaluate(
+        "(({data, layout}) => [data.filter(t => t.mode === 'lines+markers').map(t => t.y), "
+        "layout.shapes.map(s => s.y0)])(document.querySelector('#part-utility .picture'))"
+    )
+    assert sorted(traces) == [[60, 70], [80, 85]]
+    assert shapes == [90]
+
+
+def test_a_record_without_room_still_shows_its_metrics(record_of, page_of, opened, monkeypatch):
+    monkeypatch.setattr(record_texts, "MAX_BYTES", 0)
+    window = opened(page_of([record_of(accuracy=0.75)]), pictures=False)
+    assert "This file contains 0 records whole, and of 1 others their metrics" in (
+        window.inner_text("#lead + .how")
+    )
+    window.locator("#part-runs tbody button").click()
+    assert "test/accuracy 75.0 %" in window.inner_text("#detail dl")
+
+
+def test_the_first_view_begins_with_a_sentence_and_differences_from_the_baseline(path, opened):
+    window = opened(path, DIGITS, pictures=False)
+    said = window.inner_text("#part-board .answer")
+    assert said.startswith(
+        "At ε 1.00, digits · mlp, 3 seeds, by accuracy: of 1 other method, 1 is better"
+    )
+    assert window.locator("#part-board th", has_text="less DP-SGD").count() == 1
+    drawn_differences = window.locator("#part-board td svg[role=img]").all()
+    labels = [picture.get_attribute("aria-label") for picture in drawn_differences]
+    assert labels[0].startswith("2.0 %, interval from")
+    assert labels[1].startswith("0.0 %")
+
+
+def test_methods_are_compared_by_another_metric_at_the_same_setting(path, opened):
+    window = opened(path, DIGITS, pictures=False)
+    assert window.locator("select[name=by]").input_value() == "accuracy ↑"
+    window.locator("select[name=by]").select_option("ECE ↓")
+    said = window.inner_text("#part-board .answer")
+    assert ", by ECE: of 1 other method, none is better than DP-SGD, 1 is within 0.5 points" in said
+    assert board(window)["DP-SGD"][2] == "5.0 %"
+    assert "by=ECE" in window.evaluate("location.hash")
+
+
+GREY = "[...document.querySelectorAll('#part-board .method use')].map(u => u.classList.value)"
+
+
+def test_only_the_first_methods_and_those_ticked_are_in_colour(real_page, opened):
+    window = opened(real_page)
+    before = window.evaluate(GREY)
+    assert "fill-grey" not in before
+    window.get_by_role("button", name="Only the first in colour").click()
+    after = window.evaluate(GREY)
+    assert [kind != "fill-grey" for kind in after].count(True) == 4
+    assert all(kind in (old, "fill-grey") for kind, old in zip(after, before, strict=True))
+    drawn(window, "utility")
+    traces = "document.querySelector('#part-utility .picture').data.map(t => t.marker?.color)"
+    grey = window.evaluate(
+        "getComputedStyle(document.documentElement).getPropertyValue('--grey').trim()"
+    )
+    assert grey in window.evaluate(traces)
+    window.locator("input[name=focus]:not(:checked)").first.check()
+    assert [kind != "fill-grey" for kind in window.evaluate(GREY)].count(True) == 5
+    window.get_by_role("button", name="All in colour").click()
+    assert window.evaluate(GREY) == before

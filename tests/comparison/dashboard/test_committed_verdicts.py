@@ -1,0 +1,64 @@
+"""The report of the committed results says of no method what a committed table does not."""
+
+from pathlib import Path
+
+import pytest
+
+from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
+from dpbench.comparison.dashboard.findings import contests_of, judged
+from dpbench.comparison.dashboard.tables import typed_tables
+from dpbench.learning.metrics.worst_group import WORST_GROUP
+
+RESULTS = Path(__file__).parents[3] / "results"
+METRICS = {"accuracy": "test/accuracy", "worst_group": WORST_GROUP}
+SAID = {
+    "holds": BETTER, "holds within a margin": EQUIVALENT, "no difference": EQUIVALENT,
+    "fails": WORSE, "undecided": UNDECIDED,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def reported():
+    """By table, condition, row, baseline's row and metric: the report's verdict and its reason."""
+    found = {}
+    for contest in contests_of(RESULTS):
+        places = {c.method: c.choice.place for c in contest.candidates}
+        for one in map(contest.by, contest.metrics):
+            base = places.get(one.baseline.method) if one.baseline else None
+            for method, verdict in judged(one).items():
+                place = places[method]
+                if base and place and place.row.records and place.table == base.table:
+                    about = (place.table, place.row.condition, place.row.method, base.row.method)
+                    found[(*about, one.metric)] = verdict
+    return found
+
+
+@pytest.fixture(scope="module")
+def tabled():
+    """The same of the comparisons of claims that need a gap in the direction of the metric."""
+    return {
+        (name, c.condition, c.row, c.than, METRICS[c.quantity]): c
+        for name, table in typed_tables(RESULTS).items()
+        for claim in table.claims
+        for c in claim.comparisons
+        if c.quantity in METRICS and c.verdict in SAID
+    }
+
+
+@pytest.mark.slow
+def test_no_verdict_of_the_report_contradicts_a_table(reported, tabled):
+    """Two families of comparisons may have different corrections, so that one decides more; but
+    none says the opposite, or decides what a reason leaves undecided in the other."""
+    shared = reported.keys() & tabled.keys()
+    assert len(shared) > 20
+    for about in shared:
+        ours, theirs = reported[about], tabled[about]
+        words = {ours.verdict, SAID[theirs.verdict]} - {UNDECIDED}
+        assert len(words) <= 1, about
+        if theirs.reason and not theirs.headroom:
+            assert ours.verdict == UNDECIDED, about
+
+
+@pytest.mark.slow
+def test_the_baseline_is_never_shown_by_a_second_search(reported):
+    assert not {about for about in reported if about[3] == "dpsgd_again"}

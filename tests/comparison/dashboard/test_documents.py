@@ -1,0 +1,121 @@
+"""What a results folder publishes beside records and tables: pages, pictures, searches, audits."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dpbench.comparison.dashboard.audits import audited
+from dpbench.comparison.dashboard.command import published
+from dpbench.comparison.dashboard.documents import OTHERS, documents, pictures
+from dpbench.comparison.dashboard.searches import searches
+from tests.plugin_files import write
+
+COMMITTED = Path(__file__).parents[3] / "results"
+PAGE = """\
+# A title
+
+- **One** of [two](x.md) `things`.
+- Another.
+
+## Numbers
+
+- No note.
+
+Made by `dpbench reproduce NAME`
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("tables/audit.csv", "tables/audit.md", "tables/recount.md", "tables/recount.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(COMMITTED / name, tmp_path / name)
+    shutil.copytree(
+        COMMITTED / "search",
+        tmp_path / "search",
+        ignore=lambda _, names: [name for name in names if "frontier_table1-dutch" not in name],
+    )
+    return tmp_path
+
+
+def test_a_page_is_a_card_with_its_notes_its_command_and_its_picture(tmp_path):
+    files = {f"tables/bam_fig9.{end}": "" for end in ("md", "svg", "csv")}
+    write(tmp_path, files | {"tables/bam_fig9.md": PAGE, "tables/bam_fig9.csv": "x,y\n1,2\n"})
+    one = documents(tmp_path, (), pictures(tmp_path))["bam_fig9"]
+    assert one["title"] == "A title"
+    assert one["notes"] == ["One of two things.", "Another."]
+    assert one["command"] == "dpbench reproduce NAME"
+    assert (one["image"], one["head"], one["rows"]) == ("bam_fig9", ["x", "y"], [["1", "2"]])
+
+
+def test_points_of_a_figure_are_no_table_and_damaged_files_no_card(tmp_path):
+    points = "x,y\n" + "1,2\n" * 500
+    write(tmp_path, {"tables/a.md": PAGE, "tables/a.csv": points, "tables/c.csv": points})
+    (tmp_path / "tables/b.md").write_bytes(b"\xff")
+    (tmp_path / "tables/b.svg").symlink_to("nowhere")
+    assert pictures(tmp_path) == {}
+    found = documents(tmp_path, (), ())
+    assert found["a"]["rows"] == []
+    assert found["b"]["title"] == "b"
+    assert found.keys() == {"a", "b"}
+
+
+def test_cards_are_grouped_by_paper_with_citation_and_link(folder):
+    write(folder, {"tables/bam_fig9.md": PAGE, "checked.md": PAGE})
+    cards = published(folder, set()).cards({"own": {"title": "Own"}})
+    (own, bam) = cards["studies"]
+    assert (own["title"], own["link"], own["cards"]) == (OTHERS, None, [{"title": "Own"}])
+    assert bam["title"].startswith("Moritz Knolle, Robert Dorfman, ")
+    assert bam["title"].endswith("Estimator Bias in Private SGD, 2023")
+    assert bam["link"] == "https://arxiv.org/abs/2308.12018"
+    assert [one["title"] for one in cards["checks"]] == ["Printed epsilons, recounted", "A title"]
+    rows = (folder / "tables/audit.csv").read_text().splitlines()[1:]
+    assert len(cards["audits"][0]["rows"]) == len(rows)
+
+
+def test_the_findings_come_first(folder):
+    (folder / "findings.md").write_text("# Findings\n\nWhat all say.\n")
+    first = published(folder, set()).cards({})["studies"][0]
+    assert first["title"] == "Findings"
+    assert [card["title"] for card in first["cards"]] == ["Findings"]
+
+
+def test_audits_are_drawn_by_their_first_bound_and_refuted_ones_say_by_what(folder):
+    rows = {row["name"]: row for row in audited(folder)}
+    assert rows["dpsgd, run"]["audit"] == {"epsilon": 2.19, "refuted": None}
+    assert rows["dpsgd (paper), step"]["audit"] == {"epsilon": 15.752, "refuted": 5.222}
+    assert rows["dpsgd (paper), step"]["epsilon"]["pld"] == "5.23 by its paper"
+    (folder / "tables/audit.csv").write_text("method,claimed\nx,many\n")
+    assert audited(folder) == []
+
+
+def test_a_search_is_a_cloud_of_its_trials_and_says_what_it_chose(folder):
+    (one,) = searches(folder)
+    assert one["title"] == "frontier_table1: dutch, logistic, 725 trials"
+    assert (one["cloud"]["x"], one["cloud"]["y"]) == ("optimizer.lr", "accuracy (validation), %")
+    assert one["cloud"]["log"]
+    clouds = {series["method"]: series["points"] for series in one["cloud"]["series"]}
+    rows = {row[0]: row[1:] for row in one["rows"]}
+    assert rows.keys() >= {"bam", "bam, space", "dpsgd_psac", "dpsgd_tanh", "sgd"}
+    assert len(clouds["bam"]) == int(rows["bam"][0]) == 20
+    assert rows["bam"][1] in {text.partition(": ")[2] for _, _, text in clouds["bam"]}
+    assert all(0 < accuracy < 100 for points in clouds.values() for _, accuracy, _ in points)
+
+
+def test_a_search_over_methods_is_a_cloud_of_each_and_no_model_is_a_method(tmp_path):
+    head = "trial,method,optimizer.lr,n,validation/accuracy"
+    lines = [head, "1,bam,0.5,1,0.9", "3,dpsgd,0.1,1,0.8", "2,dpsgd,0.5,1,0.7"]
+    title = "# Search: digits, mlp\n\nChosen: trial 1. On all training examples"
+    write(tmp_path, {"search/digits-x.csv": "\n".join([*lines, ""]), "search/digits-x.md": title})
+    (one,) = searches(tmp_path)
+    assert one["title"] == "digits: digits, mlp, 3 trials"
+    assert one["rows"] == [["bam, x", "1", "lr 0.5", "90.0 %"], ["dpsgd, x", "2", "–", "–"]]
+    points = {series["method"]: len(series["points"]) for series in one["cloud"]["series"]}
+    assert points == {"bam, x": 1, "dpsgd, x": 2}
+
+
+@pytest.mark.parametrize("text", ["", "trial,n\n", "a,b\n1,2\n", "trial,method.bound\n1,2\n"])
+def test_what_is_no_search_is_no_card(tmp_path, text):
+    write(tmp_path, {"search/x.csv": text, "search/x.md": "# Search: digits, mlp, dpsgd\n"})
+    assert searches(tmp_path) == []

@@ -1,0 +1,131 @@
+"""A toy table that every test of this folder can bend."""
+
+import pandas as pd
+import pytest
+
+from dpbench.comparison.compare.side import AT_EDGE, Tuning
+from dpbench.comparison.tables.claims.claim import claims_of
+from dpbench.comparison.tables.conditions import Condition
+from dpbench.comparison.tables.edition import Edition
+from dpbench.comparison.tables.not_run import NotRun
+from dpbench.comparison.tables.table import build_table
+from dpbench.runs.config.table_file import table_file
+
+PLAIN = {
+    "title": "Toy",
+    "paper": "Doe 2020, Table 1",
+    "published": "toy/table1.csv",
+    "published_runs": 4,
+    "baseline": "sgd",
+    "methods": ["sgd", "dpsgd", "fair"],
+    "seeds": [0, 1],
+    "groups": ["m", "f"],
+    "spread": "standard error",
+    "columns": {
+        "acc_a": {
+            "metric": "test/accuracy/m",
+            "factor": 100,
+            "digits": 1,
+            "better": "higher",
+        },
+        "pi_ab": {
+            "metric": "privacy_cost_gap",
+            "factor": 100,
+            "digits": 1,
+            "better": "lower",
+        },
+    },
+    "claims": {
+        "fair": {
+            "statement": "fair is more accurate than dpsgd.",
+            "source": "section 5",
+            "better": ["fair"],
+            "than": ["dpsgd"],
+            "in": ["acc_a"],
+        },
+    },
+    "notes": ["The test set is also the validation set."],
+}
+
+
+def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
+    """The toy table at a scale, with changes to its file."""
+    file = table_file({**PLAIN, **changes})
+    claims = claims_of(file, [Condition((("under", c),)) for c in conditions])
+    settings = {"conditions": tuple(conditions), "scale_label": scale_label, "claims": claims}
+    tuning = {row: Tuning(20, AT_EDGE) for row in at_edge}
+    return Edition(file, "toy_table1", file.title, **settings, tuning=tuning)
+
+
+def toy_run(method, seed, accuracy, **changes):
+    """One row of the tidy frame of runs; accuracy: of group m, group f has 0.9."""
+    private = method != "sgd"
+    row = {
+        **{"dataset": "toy", "model": "mlp", "method": method, "variant": "corrected"},
+        **{"seed": seed, "status": "complete"},
+        **{"test/accuracy/m": accuracy, "test/accuracy/f": 0.9},
+        **{"test/loss/m": 0.5, "test/loss/f": 0.4},
+        **{"privacy/rdp": 3.41 if private else float("inf")},
+        **{"privacy/pld": 3.1 if private else float("inf")},
+        **{"privacy/gdp": 2.9 if private else float("inf")},
+        **{"privacy/guarantee": "proven" if private else "none"},
+        **{"privacy/why": "Gaussian." if private else "No noise."},
+        **{"privacy/claimed": 3.41 if private else float("inf"), "privacy/delta": 1e-6},
+        **{"privacy/arithmetic": "float" if private else None},
+    }
+    return {**row, **changes}
+
+
+RUNS = [
+    toy_run("sgd", 0, 0.80),
+    toy_run("sgd", 1, 0.82),
+    toy_run("dpsgd", 0, 0.70),
+    toy_run("dpsgd", 1, 0.74),
+]
+
+
+@pytest.fixture
+def plain():
+    """The file, as YAML would give it."""
+    return PLAIN
+
+
+@pytest.fixture
+def edition():
+    """edition(**changes): see `toy_edition`."""
+    return toy_edition
+
+
+@pytest.fixture
+def toy():
+    return toy_edition()
+
+
+@pytest.fixture
+def run():
+    """Makes one row of the frame of runs."""
+    return toy_run
+
+
+@pytest.fixture
+def runs():
+    """Two seeds of sgd, then two of dpsgd."""
+    return list(RUNS)
+
+
+@pytest.fixture
+def build():
+    """Builds the toy table from a list of runs, with changes to its edition."""
+
+    def _build(runs=RUNS, published=None, epsilon="3.41", reasons=None, notes=(), **changes):
+        edition = toy_edition(**changes)
+        return build_table(
+            edition,
+            pd.DataFrame(runs),
+            published or {},
+            epsilon=dict.fromkeys(edition.conditions, epsilon),
+            notes=notes,
+            not_run=NotRun(reasons or {}),
+        )
+
+    return _build

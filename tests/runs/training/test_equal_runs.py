@@ -1,0 +1,79 @@
+"""Engines and physical batch sizes change a run by rounding only."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.dutch import Dutch
+from dpbench.learning.models.predict import predict
+from dpbench.runs.training import trainer
+from dpbench.runs.training.plan import plan
+from dpbench.runs.training.start import private_step
+from dpbench.runs.training.trainer import fit
+from dpbench.step.mechanism.physical_batches import PhysicalBatches
+from dpbench.step.methods.fairlens import fairlens
+from dpbench.system import memory
+from tests.runs.training.small_runs import NOWHERE, run_of, witnessed
+
+
+def close(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, value in ours.items():
+        # One test image of a digit weighs about 1/36; none may tip.
+        assert value == pytest.approx(theirs[name], rel=1e-3, abs=1e-3), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["ghost", "loop", "vmap"])
+def test_every_engine_measures_the_same_up_to_rounding(engine):
+    usual = run_of("dpsgd_f", epochs=1, engine="auto")
+    record = fit(replace(usual, engine=engine), NOWHERE)
+    assert record.provenance["engine"] == engine
+    close(record.metrics, fit(usual, NOWHERE).metrics)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [1000, 50, 7])
+def test_physical_batches_measure_the_same_up_to_rounding(size):
+    whole = fit(run_of("dpsgd_global_adapt", epochs=1), NOWHERE)
+    parts = fit(run_of("dpsgd_global_adapt", epochs=1, physical_batch_size=size), NOWHERE)
+    close(parts.metrics, whole.metrics)
+    assert parts.privacy == whole.privacy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("room", "size"), [(2**40, 186), (-(2**40), 1)])
+def test_a_physical_size_that_is_found_measures_the_same_up_to_rounding(monkeypatch, room, size):
+    """120 and 6 standard deviations where there is room; one at a time where there is none."""
+    monkeypatch.setattr(memory, "free", lambda _: room)
+    for module in (memory, trainer):
+        monkeypatch.setattr(module, "check_measurable", lambda _: None)
+    usual = run_of("dpsgd_f", epochs=1, device="cpu")
+    found = fit(replace(usual, physical_batch_size="auto"), NOWHERE)
+    assert found.provenance["physical_batch_size"] == size
+    whole = fit(usual, NOWHERE)
+    close(found.metrics, whole.metrics)
+    assert found.privacy == whole.privacy
+
+
+def test_a_method_that_needs_whole_batches_has_them_where_the_size_is_to_be_found():
+    method = fairlens(0.5, 1.0, 1.0, "corrected")
+    run = replace(run_of(dataset=Dutch(0.2)), method=method, physical_batch_size="auto")
+    step = private_step(run, plan(run), torch.device("cpu"))
+    assert step.physical == PhysicalBatches(None, adaptive=False)
+
+
+def test_predictions_that_do_not_fit_at_once_are_made_in_parts():
+    witness, _ = witnessed(epochs=1)
+    engine, test = witness.step.engine, Digits(0.2).load(NOWHERE, 0).test
+    whole = predict(engine.model, engine.loss, test)
+
+    def cramped(_, inputs):
+        if len(inputs[0]) > 100:
+            raise torch.OutOfMemoryError("out of memory")
+
+    engine.model.register_forward_pre_hook(cramped)
+    for ours, theirs in zip(predict(engine.model, engine.loss, test), whole, strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6)

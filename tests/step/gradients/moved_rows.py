@@ -1,0 +1,353 @@
+"""Parts of models that move rows, and whether an engine for a model holds its sensitivity."""
+
+import random
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from dpbench.learning.data.dataset import Batch
+from dpbench.learning.models.architecture import cross_entropy
+from dpbench.step.clipping import Abadi
+from dpbench.step.gradients import EngineFallback, make_engine
+from dpbench.step.gradients.loop import Loop
+from dpbench.system.errors import UserError
+
+WIDTH = 6
+
+
+def labelled(x):
+    return Batch(x, torch.arange(len(x)) % 3, torch.zeros(len(x), dtype=torch.long))
+
+
+def examples(n, seed, scale=1.0):
+    return labelled(torch.randn(n, WIDTH, generator=torch.Generator().manual_seed(seed)) * scale)
+
+
+# What a part of a model may do with rows h [B, d], the module that it is given, and the inputs.
+
+
+def as_it_is(module, h, x):
+    return module(h)
+
+
+def by_first_feature(module, h, x):
+    order = x[:, 0].argsort(stable=True)
+    return module(h[order])[order.argsort()]
+
+
+def by_length(module, h, x):
+    lengths = (x > 0).sum(1)
+    _, order = torch.sort(lengths, stable=True)
+    return torch.empty_like(h).index_copy(0, order, module(h.index_select(0, order)))
+
+
+def reversed_rows(module, h, x):
+    return module(h.flip(0)).flip(0)
+
+
+def rolled(module, h, x):
+    return module(h.roll(1, 0)).roll(-1, 0)
+
+
+def by_a_matrix(module, h, x):
+    moved = F.one_hot(x[:, 1].argsort(), len(h)).to(h)
+    return moved.mT @ module(moved @ h)
+
+
+def gathered(module, h, x):
+    order = x[:, 0].argsort(descending=True).unsqueeze(1).expand_as(h)
+    return torch.zeros_like(h).scatter(0, order, module(h.gather(0, order)))
+
+
+def some_rows(module, h, x):
+    chosen = x[:, 0] > 0
+    out = h.clone()
+    out[chosen] = module(h[chosen])
+    return out
+
+
+def two_halves(module, h, x):
+    return torch.cat([module(h[: len(h) // 2]), module(h[len(h) // 2 :])])
+
+
+def written_backwards(module, h, x):
+    out = torch.empty_like(h)
+    for i, row in enumerate(module(h.flip(0)).unbind()):
+        out[len(h) - 1 - i] = row
+    return out
+
+
+def twice(module, h, x):
+    return module(torch.tanh(module(h)))
+
+
+def by_weight(module, h, x):
+    return module(h) + F.linear(h, module.weight)
+
+
+def rarely_sorted(module, h, x):
+    return by_first_feature(module, h, x) if x.max() > 4 else module(h)
+
+
+def sorted_without_a_branch(module, h, x):
+    order = torch.where(x.max() > 4, x[:, 0].argsort(), torch.arange(len(x)))
+    return module(h[order])[order.argsort()]
+
+
+def sorted_by_a_list(module, h, x):
+    order = sorted(range(len(x)), key=x[:, 0].tolist().__getitem__)
+    back = sorted(range(len(x)), key=order.__getitem__)
+    return module(h[order])[back] if x.detach().numpy().max() > 4 else module(h)
+
+
+def rarely_twice(module, h, x):
+    return twice(module, h, x) if bool((x > 4).any()) else module(h)
+
+
+def rarely_by_weight(module, h, x):
+    return by_weight(module, h, x) if x.max() > 4 else module(h)
+
+
+def for_large_batches(module, h, x):
+    return reversed_rows(module, h, x) if len(x) > 20 else module(h)
+
+
+def for_large_batches_by_index(module, h, x):
+    order = torch.arange(len(h))
+    order = order.flip(0) if len(x) > 20 else order
+    return module(h[order])[order]
+
+
+def at_random(module, h, x):
+    return reversed_rows(module, h, x) if torch.rand(()) < 0.5 else module(h)
+
+
+def at_random_in_python(module, h, x):
+    return reversed_rows(module, h, x) if random.random() < 0.5 else module(h)
+
+
+def at_random_in_numpy(module, h, x):
+    return reversed_rows(module, h, x) if np.random.random() < 0.5 else module(h)
+
+
+def every_third_time(module, h, x):
+    module.passes = getattr(module, "passes", 0) + 1
+    return reversed_rows(module, h, x) if module.passes % 3 == 0 else module(h)
+
+
+def scaled_for_large_values(module, h, x):
+    return module(h / 9) if x.max() > 4 else module(h)
+
+
+def divided_by_the_largest(module, h, x):
+    return module(h / max(4.0, x.detach().abs().max().item()))
+
+
+def sorted_if_some_are_selected(module, h, x):
+    return by_first_feature(module, h, x) if len(x[x.abs() > 4]) else module(h)
+
+
+def normalised_if_any_is_nonzero(module, h, x):
+    return module(h / h.norm() if torch.nonzero(x.abs() > 4).numel() else h)
+
+
+def every_third_time_by_a_dict(module, h, x):
+    module.counts = getattr(module, "counts", {"passes": [0]})
+    module.counts["passes"][0] += 1
+    return reversed_rows(module, h, x) if module.counts["passes"][0] % 3 == 0 else module(h)
+
+
+def at_random_by_its_own(module, h, x):
+    module.draw = getattr(module, "draw", None) or random.Random(0)
+    return reversed_rows(module, h, x) if module.draw.random() < 0.5 else module(h)
+
+
+def clipped(gradient):
+    """That of all examples, which is only longer than this in a larger batch than a probe's; None
+    where an input, such as that of the first layer, has none."""
+    return None if gradient is None else gradient * (2 / gradient.norm()).clamp(max=1)
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return clipped(gradient)
+
+
+def clipped_by_a_function(module, h, x):
+    return Clipped.apply(module(h))
+
+
+def clipped_by_a_hook(module, h, x):
+    out = torch.sin(module(h))
+    if out.requires_grad:
+        out.register_hook(clipped)
+    return out
+
+
+def clipped_by_a_module(module, h, x):
+    if not module._backward_hooks:
+        module.register_full_backward_hook(lambda _, inputs, outputs: (clipped(inputs[0]),))
+    return module(torch.sin(h))
+
+
+def clipped_by_an_old_hook(module, h, x):
+    if not module._backward_hooks:
+        module.register_backward_hook(  # gradients of bias, inputs and weight
+            lambda _, inputs, outputs: (inputs[0], clipped(inputs[1]), inputs[2])
+        )
+    return module(torch.sin(h))
+
+
+def clipped_by_a_node(module, h, x):
+    out = torch.sin(module(h))
+    if out.requires_grad:
+        out.grad_fn.register_prehook(lambda gradients: (clipped(gradients[0]),))
+    return out
+
+
+def clipped_in_store(module, h, x):
+    def pack(t):
+        return t * (4 / t.norm()).clamp(max=1) if t.is_floating_point() else t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        return module(torch.sin(h))
+
+
+def scaled_by_a_text(module, h, x):
+    return module(h / 9 if "True" in repr(x.detach() > 4) else h)
+
+
+def scaled_by_an_error(module, h, x):
+    try:
+        torch.linalg.cholesky((4 - x.amax()).view(1, 1))
+        return module(h)
+    except RuntimeError:
+        return module(h / 9)
+
+
+def scaled_by_an_index(module, h, x):
+    try:
+        torch.ones(2)[(x.amax(1) > 4).long() * 9]
+        return module(h)
+    except IndexError:
+        return module(h / 9)
+
+
+def scaled_by_a_draw(module, h, x):
+    try:
+        torch.bernoulli(torch.where(x.amax(1) > 4, 2.0, 0.5))
+        return module(h)
+    except RuntimeError:
+        return module(h / 9)
+
+
+def shuffled_as_channels(module, h, x):
+    images = torch.where(x > 4, x, 0)[:, :4].reshape(-1, 2, 2)
+    parts = F.pixel_unshuffle(images, 2).reshape(4, -1).T
+    return module(h + 9 * F.pad(parts, (0, 2)))
+
+
+def shifted_by_less_than_a_row(module, h, x):
+    longer = x.new_zeros(x.numel() + 5)
+    longer[5:] = torch.where(x > 4, x, 0).flatten()
+    return module(h + 9 * longer[:-5].view_as(x))
+
+
+def shifted_by_a_row(module, h, x):
+    longer = x.new_zeros(2, len(x) + 1, WIDTH)
+    longer[:, 1:] = torch.where(x > 4, x, 0)
+    return module(h + 9 * longer[1, :-1])
+
+
+KEEPS_ROWS = (as_it_is,)
+IN_LARGE_BATCHES = (for_large_batches, for_large_batches_by_index)
+MOVES = (
+    by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
+    two_halves, written_backwards, twice, by_weight, rarely_sorted, sorted_without_a_branch,
+    sorted_by_a_list, rarely_twice, rarely_by_weight, for_large_batches,
+    for_large_batches_by_index, at_random,
+    at_random_in_python, at_random_in_numpy, every_third_time, scaled_for_large_values,
+    divided_by_the_largest, sorted_if_some_are_selected, normalised_if_any_is_nonzero,
+    every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
+    clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node, clipped_in_store,
+    scaled_by_a_text, scaled_by_an_error, scaled_by_an_index, scaled_by_a_draw,
+    shuffled_as_channels, shifted_by_less_than_a_row, shifted_by_a_row,
+)  # fmt: skip
+ERRORS = (scaled_by_an_error, scaled_by_an_index, scaled_by_a_draw)
+
+
+class Composed(nn.Module):
+    """Layers of one width, each called in its own way, in training mode alone or always."""
+
+    def __init__(self, parts, training_only):
+        super().__init__()
+        self.parts, self.training_only = parts, training_only
+        self.layers = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in parts)
+        self.head = nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        h = x
+        for part, layer in zip(self.parts, self.layers, strict=True):
+            part = part if self.training or not self.training_only else as_it_is
+            h = torch.tanh(part(layer, h, x))
+        return self.head(h)
+
+
+def seeded(make, seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return make()
+
+
+def sensitivity(engine, batch):
+    """The largest change of the clipped sum by removing one example, with bound 1."""
+
+    def total(part):
+        gradients = engine(part)
+        return gradients.weighted_sum(Abadi(1.0).factors(gradients.norms, part.groups))
+
+    full, n = total(batch), len(batch)
+    kept = [torch.arange(n) != i for i in range(n)]
+    parts = [batch.each(lambda t, keep=keep: t[keep]) for keep in kept]
+    return max(float((full - total(part)).norm()) for part in parts)
+
+
+def typed(batch, model):
+    """The batch in the precision of the model."""
+    return replace(batch, inputs=batch.inputs.to(model.head.weight.dtype))
+
+
+def holds(model, name, scale, n=24, one_large=False):
+    """Whether an engine for the model is refused, or its sensitivity and its rows are right.
+
+    one_large: whether a single example has values above 4.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EngineFallback)
+            engine = make_engine(name, model, cross_entropy, typed(examples(2, 0), model))
+        with torch.no_grad():
+            engine.parameters.theta.mul_(4)
+        batch = typed(examples(n, 1, scale), model)
+        reference = Loop(model, cross_entropy, engine.parameters)
+        if one_large:
+            batch.inputs.clamp_(-3, 3)[0, 0] = 5
+        for training in (True, False):
+            model.train(training)
+            assert sensitivity(engine, batch) <= 1 + 1e-5
+            ours, right = engine(batch).stack().double(), reference(batch).stack()
+            assert torch.allclose(
+                ours, right, rtol=1e-3, atol=1e-4 * float(right.norm(dim=1).max())
+            )
+    except UserError:
+        return None
+    return engine.name

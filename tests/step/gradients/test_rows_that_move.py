@@ -1,0 +1,112 @@
+"""Models in which rows, modules and weights do not stay where a rule takes them to be."""
+
+import random
+
+import pytest
+import torch
+
+from dpbench.learning.models.architecture import cross_entropy
+from dpbench.step.gradients import ENGINES, EngineFallback, make_engine
+from dpbench.step.gradients.loop import Loop
+from dpbench.step.gradients.penalised import penalised
+from dpbench.system.errors import UserError
+from tests.step.gradients.moved_rows import (
+    ERRORS,
+    IN_LARGE_BATCHES,
+    KEEPS_ROWS,
+    MOVES,
+    Composed,
+    as_it_is,
+    clipped_by_a_hook,
+    clipped_by_a_module,
+    clipped_by_a_node,
+    clipped_by_an_old_hook,
+    examples,
+    holds,
+    scaled_by_a_draw,
+    scaled_by_a_text,
+    scaled_by_an_index,
+    seeded,
+    sensitivity,
+)
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
+@pytest.mark.parametrize("training_only", [False, True])
+@pytest.mark.parametrize("part", MOVES, ids=lambda part: part.__name__)
+def test_a_part_that_moves_rows_costs_no_sensitivity(part, training_only):
+    model = seeded(lambda: Composed([as_it_is, part], training_only))
+    holds(model, "ghost", scale=3.0, n=22 if part in IN_LARGE_BATCHES else 10)
+
+
+@pytest.mark.parametrize("name", ["ghost", "vmap"])
+@pytest.mark.parametrize("part", [*ERRORS, scaled_by_a_text], ids=lambda part: part.__name__)
+def test_an_error_or_a_text_that_one_example_causes_changes_no_other(part, name):
+    model = seeded(lambda: Composed([as_it_is, part], False))
+    holds(model, name, scale=3.0, n=10, one_large=True)
+
+
+@pytest.mark.parametrize("part", [scaled_by_an_index, scaled_by_a_draw])
+@pytest.mark.parametrize("name", ["ghost", "vmap"])
+def test_an_error_that_is_caught_is_named(part, name):
+    model = seeded(lambda: Composed([as_it_is, part], False))
+    engine = make_engine(name, model, cross_entropy, examples(2, 0, 0.1))
+    usual, large = examples(10, 1, 0.1), examples(10, 1, 0.1)
+    large.inputs[0, 0] = 5
+    passes = (
+        engine,
+        lambda batch: engine.by_row(model, batch.inputs),
+        lambda batch: penalised(engine, batch, 0.1),
+    )
+    for compute in passes:
+        compute(usual)  # passes like it are not followed any more
+        with pytest.raises(UserError, match=r"(caught|catches) an error.*engine=loop"):
+            compute(large)
+
+
+def test_the_reference_penalises_examples_one_by_one():
+    model = seeded(lambda: Composed([as_it_is, scaled_by_an_index], False))
+    engine = make_engine("loop", model, cross_entropy, examples(2, 0))
+    batch = examples(10, 1)
+    batch.inputs[0, 0] = 5
+    assert sensitivity(lambda part: penalised(engine, part, 0.1), batch) <= 1 + 1e-5
+
+
+def test_an_error_that_every_pass_catches_costs_time_alone():
+    def careful(module, h, x):
+        try:
+            return module(h @ x)
+        except RuntimeError:
+            return module(h)
+
+    model = seeded(lambda: Composed([careful], False))
+    with pytest.warns(EngineFallback, match="Python catches an error .*one by one, which is slow"):
+        engine = make_engine("ghost", model, cross_entropy, examples(2, 0))
+    reference = Loop(model, cross_entropy, engine.parameters)
+    batch = examples(10, 1)
+    assert torch.allclose(engine(batch).stack().double(), reference(batch).stack(), 1e-3, 1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
+@pytest.mark.parametrize(
+    "part", [clipped_by_a_hook, clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node]
+)
+def test_vmap_refuses_hooks_through_which_gradients_pass(part):
+    model = seeded(lambda: Composed([as_it_is, part], False))
+    with pytest.raises(UserError, match=r"engine=vmap cannot be used .*engine=loop"):
+        make_engine("vmap", model, cross_entropy, examples(2, 0))
+
+
+@pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(300))
+def test_random_models_keep_their_sensitivity_or_are_refused(seed):
+    draw = random.Random(seed)
+    parts = draw.choices((*KEEPS_ROWS, *MOVES), k=draw.randint(1, 4))
+    model = seeded(lambda: Composed(parts, draw.random() < 0.5), seed)
+    model.double()  # some are too badly conditioned for float32
+    for name in (*ENGINES, "auto"):
+        scale, n = draw.choice((0.5, 1.0, 3.0)), draw.choice((3, 12, 24))
+        holds(model, name, scale, n, one_large=draw.random() < 0.5)

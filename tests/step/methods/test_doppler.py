@@ -1,0 +1,126 @@
+"""The low-pass filter: against scipy's, and what it does to signal and noise."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import signal
+
+from dpbench.privacy.accountants import pld
+from dpbench.privacy.ledger import Ledger, Poisson, Step
+from dpbench.step.mechanism.state import restore_state, state_of
+from dpbench.step.methods.doppler import LowPass, LowPassUpdate, doppler
+from dpbench.step.methods.dpsgd import dpsgd
+from dpbench.system.errors import UserError
+from tests.problems import START
+
+FILTERS = {
+    "identity": ((), (1.0,)),
+    "average": ((-0.9,), (0.1,)),
+    "default": ((-9 / 11,), (1 / 11, 1 / 11)),
+    "moving average": ((), (0.25, 0.25, 0.25, 0.25)),
+    "second order": ((-1.2, 0.5), (0.1, 0.1, 0.1)),
+}
+
+
+def means(steps=40, size=3):
+    draw = torch.Generator().manual_seed(0)
+    return torch.randn(steps, size, dtype=torch.float64, generator=draw)
+
+
+def filtered(update, rows):
+    """The rows as an optimiser gets them."""
+    found = []
+    for row in rows:
+        update = update.advance(row, 1.0, row, START)
+        found.append(update(row.clone(), row))
+    return torch.stack(found)
+
+
+def made(a, b):
+    return doppler(1.0, list(a), list(b), clip="abadi", style="flat")
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_the_filter_agrees_with_scipy(name):
+    a, b = FILTERS[name]
+    rows = means()
+    ours = filtered(LowPassUpdate(LowPass(a, b)), rows)
+    theirs = signal.lfilter(b, [1, *a], rows.numpy(), axis=0)
+    ones = signal.lfilter(b, [1, *a], np.ones(len(rows)))[:, None]
+    assert torch.allclose(ours, torch.from_numpy(theirs / ones), rtol=1e-12)
+
+
+# The recursion as printed: m_t = -sum a_k m_{t-k} + sum b_k g_{t-k}, c_t likewise, and m_t/c_t.
+def test_the_filter_follows_the_recursion():
+    a, b, rows = (-1.2, 0.5), (0.1, 0.1, 0.1), means(8, 1).flatten().tolist()
+    m, c, expected = [0.0, 0.0], [0.0, 0.0], []
+    for t in range(len(rows)):
+        past = [rows[t - k] if t >= k else 0.0 for k in range(3)]
+        ones = [1.0 if t >= k else 0.0 for k in range(3)]
+        for series, inputs in ((m, past), (c, ones)):
+            value = sum(w * x for w, x in zip(b, inputs, strict=True))
+            series.append(value - a[0] * series[-1] - a[1] * series[-2])
+        expected.append(m[-1] / c[-1])
+    ours = filtered(
+        LowPassUpdate(LowPass(a, b)), torch.tensor(rows, dtype=torch.float64).view(-1, 1)
+    )
+    assert ours.flatten().tolist() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_constant_is_itself_from_the_first_step_on(name):
+    ours = filtered(LowPassUpdate(LowPass(*FILTERS[name])), torch.full((20, 2), 3.5).double())
+    assert torch.allclose(ours, torch.full_like(ours, 3.5))
+
+
+def test_noise_is_damped_by_the_energy_of_the_filter():
+    a, b = FILTERS["average"]
+    noise = filtered(LowPassUpdate(LowPass(a, b)), means(400, 2000))[-1]
+    assert float(noise.std()) == pytest.approx(math.sqrt(0.1 / 1.9), rel=0.05)
+
+
+def test_the_filter_of_one_weight_is_dpsgd(step_of, batch_of):
+    ours, usual = step_of(made((), (1.0,))), step_of(dpsgd(1.0, "corrected"))
+    for seed in range(3):
+        ours(batch_of(5, seed=seed))
+        usual(batch_of(5, seed=seed))
+    assert torch.equal(ours.engine.parameters.theta, usual.engine.parameters.theta)
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter_comes_back_from_its_state(name):
+    rows, start = means(), LowPassUpdate(LowPass(*FILTERS[name]))
+    update = start
+    assert state_of(start) == {}
+    for row in rows[:7]:
+        update = update.advance(row, 1.0, row, START)
+    back = restore_state(start, state_of(update), torch.device("cpu"))
+    assert torch.equal(filtered(back, rows[7:]), filtered(update, rows[7:]))
+
+
+def test_epsilon_is_that_of_dpsgd():
+    def epsilon(method):
+        return pld(Ledger().after(Step(Poisson(0.02), method.releases(0.9)), 500), 1e-5)
+
+    assert epsilon(made(*FILTERS["default"])) == epsilon(dpsgd(1.0, "corrected"))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((-1.0,), (0.1,)), ((1.5,), (1.0,)), ((), ()), ((), (-1.0,)), ((), (1.0, -2.0)), ((), (0.0,))],
+)
+def test_filters_that_are_not_low_pass_are_refused(a, b):
+    with pytest.raises(UserError, match=r"method.a and method.b do not define a low-pass filter"):
+        made(a, b)
+
+
+def test_the_memory_of_a_filter_does_not_grow():
+    update = LowPassUpdate(LowPass(*FILTERS["second order"]))
+    for row in means(10):
+        update = update.advance(row, 1.0, row, START)
+    sizes = {name: len(rows) for name, rows in state_of(update)["low_pass"].items()}
+    assert sizes == {"inputs": 3, "outputs": 2}
+    assert dataclasses.replace(update.low_pass, inputs=None, outputs=None) == update.low_pass
