@@ -9,6 +9,7 @@ from torch import nn
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import Architecture
 from dpbench.runs.config.buildable import TARGET, build
+from dpbench.runs.config.space_files import SEARCH
 from dpbench.runs.config.yaml_files import read_settings
 from dpbench.system.errors import UserError
 from dpbench.system.paths import conf_folder
@@ -83,7 +84,8 @@ def from_conf(group: str, name: str, changes: dict[str, Any]) -> Any:
 def settings_of(group: str, name: str) -> dict[str, Any] | None:
     """The settings in conf/GROUP/NAME.yaml; None without the file, UserError for a broken one."""
     path = conf_folder() / group / f"{name}.yaml"
-    return read_settings(path) if path.exists() else None
+    settings = read_settings(path) if path.exists() else None
+    return settings and {key: value for key, value in settings.items() if key != SEARCH}
 
 
 ADULT, DUTCH, MNIST, CIFAR = (98,), (59,), (1, 28, 28), (3, 32, 32)

@@ -224,9 +224,9 @@ def data(arguments: list[str]) -> None:
 def listing(arguments: list[str]) -> None:
     """Print the configuration groups with their options, or what each option of some groups is, or
     some of these."""
-    from dpbench.runs.config.search_path import EXPERIMENTS, SPACES, description, groups, options
+    from dpbench.runs.config.search_path import EXPERIMENTS, description, groups, options
 
-    everything = sorted([*groups(), SPACES, EXPERIMENTS])
+    everything = sorted([*groups(), EXPERIMENTS])
     chosen = [word for word in arguments if word in everything]
     known = [(group, option) for group in chosen for option in options(group)]
     what, names = (chosen[0], [option for _, option in known]) if chosen else ("group", everything)

@@ -83,7 +83,7 @@ _ALL = (
         "N=20 trials on a validation split, sorted by rule=best_validation, "
         "best_worst_group or lowest_validation_loss; a range is a=1,2 or "
         "'optimizer.lr=tag(log,interval(1e-3,1))', by=random|tpe; space=method takes the "
-        "ranges that conf/search has for it, and starts at the special case that it contains, "
+        "ranges in its file, and starts at the special case that it contains, "
         "as start=SEARCH chose it; extend=16: so many trials more, by default N/4, beyond an end "
         "of a range at which the best one lies; finalists=5: the best again, with "
         "final_seeds=5 other seeds; private=true epsilon=3: a random number of trials, "

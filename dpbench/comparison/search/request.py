@@ -8,9 +8,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dpbench.comparison.search.chosen_space import method_of_space, with_space
 from dpbench.comparison.search.samplers import SAMPLERS, check_installed
 from dpbench.comparison.search.selection import RULES
-from dpbench.comparison.search.space_files import method_of_space, with_space
 from dpbench.comparison.search.start import NONE, Start, started
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.runs.config.compose import compose

@@ -15,6 +15,7 @@ from yaml import YAMLError
 from dpbench.runs.config import search_path
 from dpbench.runs.config.interpolations import check_expansion
 from dpbench.runs.config.search_path import Folders
+from dpbench.runs.config.space_files import SEARCH
 from dpbench.runs.config.yaml_files import broken_files_named
 
 LEFT_TO_HYDRA = ("defaults:", "@package", "${")
@@ -65,7 +66,10 @@ def option_node(group: str, name: str) -> dict[str, Any] | None:
         node = OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else {}
     except (YAMLError, UnicodeDecodeError):  # which is reported when Hydra composes the file
         return None
-    return cast(dict[str, Any], node) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
+        return None
+    node.pop(SEARCH, None)
+    return cast(dict[str, Any], node)
 
 
 @functools.lru_cache(maxsize=256)
@@ -79,6 +83,8 @@ def by_hydra(folders: Folders, *lines: str) -> bytes:
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}
     OmegaConf.set_struct(config, False)
     del config["hydra"]
+    if isinstance(config.get("method"), DictConfig):
+        config.method.pop(SEARCH, None)
     OmegaConf.set_struct(config, True)
     if search_path.added_folders():
         check_expansion(config)

@@ -32,9 +32,6 @@ Folders = tuple[tuple[Path, tuple[tuple[Path, int], ...]], ...]
 """Folders in the order in which they are searched, and when the files in each were changed."""
 
 
-SPACES = "search"
-"""The folder of search spaces, which no run is composed of."""
-
 EXPERIMENTS = "experiment"
 """The folder of experiments, which stand for overrides."""
 
@@ -47,7 +44,7 @@ def groups() -> tuple[str, ...]:
 @functools.cache
 def _groups(conf: Path) -> tuple[str, ...]:
     folders = {path.name for path in conf.iterdir() if path.is_dir()}
-    return tuple(sorted(folders - {SPACES, EXPERIMENTS}))
+    return tuple(sorted(folders - {EXPERIMENTS}))
 
 
 def folders() -> Folders:
@@ -137,7 +134,7 @@ def _first_file(searched: Iterable[Path], group: str, option: str) -> Path | Non
 
 
 def options(group: str) -> list[str]:
-    """The names of the options in a configuration group; also of search spaces and experiments."""
+    """The names of the options in a configuration group; also of experiments."""
     check_folders(added_folders())
     return sorted(
         {path.stem for folder, _ in folders() for path in (folder / group).glob("*.yaml")}

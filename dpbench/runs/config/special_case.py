@@ -1,4 +1,4 @@
-"""The special case that a method contains: `start` in conf/search/METHOD.yaml.
+"""The special case that a method contains: `start` in the search space of its file.
 
 Such a method can only lose to its special case by its search, so its search tries that one's chosen
 setting first.
@@ -11,15 +11,12 @@ from typing import Any
 from msgspec import Struct, field
 
 from dpbench.runs.config.literals import literal
-from dpbench.runs.config.search_path import SPACES, file_of, options
+from dpbench.runs.config.search_path import file_of, options
+from dpbench.runs.config.space_files import START, space_of
 from dpbench.runs.config.tuned import trials_of
-from dpbench.runs.config.yaml_files import read_settings
 from dpbench.system.errors import UserError
 from dpbench.system.schema import parsed
 from dpbench.system.validate import number, one_of, spelled_number
-
-START = "start"
-"""The key of a search space that is no range."""
 
 
 class SpecialCase(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,10 +51,10 @@ class SpecialCase(Struct, frozen=True, forbid_unknown_fields=True):
 
 def special_case(method: str) -> SpecialCase | None:
     """The special case of a method, by the search space of its name; UserError for a broken one."""
-    path = file_of(SPACES, method)
-    start = read_settings(path).get(START) if path else None
+    start = space_of(method).get(START)
     if start is None:
         return None
+    path = file_of("method", method)
     case = parsed(f"{START} of {path}", start, SpecialCase)
     one_of(f"{START} of {path}: special_case", case.special_case, options("method"))
     return case

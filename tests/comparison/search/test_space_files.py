@@ -1,19 +1,22 @@
-"""The search spaces of conf/search."""
+"""The search spaces in the files of the methods."""
+
+import re
 
 import pandas as pd
 import pytest
 
+from dpbench.comparison.search.chosen_space import with_space
 from dpbench.comparison.search.command import search
 from dpbench.comparison.search.report import at_edge
 from dpbench.comparison.search.request import parse
 from dpbench.comparison.search.selection import Trial
-from dpbench.comparison.search.space_files import ranges_of, with_space
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
-from dpbench.runs.config.search_path import SPACES, file_of, options, searching
+from dpbench.runs.config.search_path import file_of, options, searching
 from dpbench.runs.config.settings import leaves
 from dpbench.runs.config.space import Interval
+from dpbench.runs.config.space_files import SEARCH, ranges_of, searchable, space_of
 from dpbench.system.errors import UserError
 
 PRIVATE = [name for name in options("method") if name not in ("sgd", "signsgd")]
@@ -22,14 +25,16 @@ BESIDE = {"dpsgld": ["privacy=follows"], "dpsghmc": ["privacy=follows", "optimiz
 
 @pytest.mark.parametrize("method", options("method"))
 def test_every_method_has_a_space_with_its_source(method):
-    path = file_of(SPACES, method)
-    assert path is not None, "conf/search has no file of that name"
-    assert path.read_text(encoding="utf-8").startswith("# Source: ")
+    text = file_of("method", method).read_text(encoding="utf-8")
+    assert re.search(r"\n# Source: (.+\n# )*.+\nsearch:\n", text)
     assert "optimizer.lr" in ranges_of(method)
 
 
-def test_every_space_is_that_of_a_method():
-    assert options(SPACES) == options("method")
+def test_no_run_is_composed_of_a_space():
+    for method in searchable():
+        assert SEARCH not in compose([f"method={method}", *BESIDE.get(method, [])])["method"]
+        with pytest.raises(UserError, match=r"method\.search"):
+            compose([f"method={method}", "method.search.start=1"])
 
 
 @pytest.mark.parametrize("method", options("method"))
@@ -72,10 +77,20 @@ def test_what_the_user_sets_is_not_searched_by_the_space():
 
 
 def test_an_added_folder_brings_the_space_of_its_method(tmp_path):
-    (tmp_path / SPACES).mkdir()
-    (tmp_path / SPACES / "mine.yaml").write_text("optimizer.lr: 0.1,0.2\n")
+    (tmp_path / "method").mkdir()
+    file = file_of("method", "dpsgd").read_text().partition("# Source")[0]
+    file += "search:\n  optimizer.lr: 0.1,0.2\n"
+    (tmp_path / "method" / "mine.yaml").write_text(file)
     with searching([tmp_path]):
         assert with_space("mine", ["epochs=1"]) == ["optimizer.lr=0.1,0.2", "epochs=1"]
+        assert SEARCH not in compose(["method=mine"])["method"]
+
+
+def test_a_space_that_is_no_mapping_is_refused(tmp_path):
+    (tmp_path / "method").mkdir()
+    (tmp_path / "method" / "mine.yaml").write_text("bound: 1\nsearch: [1]\n")
+    with searching([tmp_path]), pytest.raises(UserError, match=r"search of .*mine\.yaml must be a"):
+        space_of("mine")
 
 
 @pytest.mark.parametrize(

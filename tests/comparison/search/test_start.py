@@ -12,13 +12,13 @@ from dpbench.comparison.search.command import run_trials, search
 from dpbench.comparison.search.extension import beyond
 from dpbench.comparison.search.report import at_edge, render
 from dpbench.comparison.search.request import parse
-from dpbench.comparison.search.space_files import ranges_of
 from dpbench.runs.config import tuned
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
-from dpbench.runs.config.search_path import SPACES, options, searching
+from dpbench.runs.config.search_path import options, searching
 from dpbench.runs.config.space import Choices, override_texts
+from dpbench.runs.config.space_files import ranges_of
 from dpbench.runs.config.special_case import has_special_case, special_case
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import run_config
@@ -222,8 +222,9 @@ def test_a_start_that_cannot_be_is_refused(arguments, sentence):
     ],
 )
 def test_a_broken_start_is_refused(start, sentence, tmp_path):
-    (tmp_path / SPACES).mkdir()
-    (tmp_path / SPACES / "mine.yaml").write_text(f"optimizer.lr: 0.1,0.2\n{start}\n")
+    (tmp_path / "method").mkdir()
+    space = f"search:\n  optimizer.lr: 0.1,0.2\n  {start}\n"
+    (tmp_path / "method" / "mine.yaml").write_text(f"bound: 1.0\n{space}")
     with searching([tmp_path]), pytest.raises(UserError, match=sentence):
         parse(["space=mine", "method=dpsgd", "dataset=digits"])
 

@@ -1,11 +1,9 @@
-"""The search spaces in conf/search: for each method, what its paper tunes and on which scale."""
+"""The search space of a search: of the method that is run, or of another."""
 
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
-from dpbench.runs.config.search_path import SPACES, file_of, options
 from dpbench.runs.config.settings import key_of
-from dpbench.runs.config.special_case import START
-from dpbench.runs.config.yaml_files import read_settings
+from dpbench.runs.config.space_files import ranges_of, searchable, space_of
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
@@ -25,19 +23,12 @@ def method_of_space(name: str, overrides: list[str]) -> str:
     unknown space."""
     if name == OF_THE_METHOD:
         name = _method(overrides)
-        if file_of(SPACES, name) is None:
+        if not space_of(name):
             raise UserError(
-                f"method={name} has no search space: write {SPACES}/{name}.yaml into the folder of "
-                "its YAML file, or give ranges such as optimizer.lr=tag(log,interval(1e-3,1))."
+                f"method={name} has no search space: write `search:` with ranges into its YAML "
+                "file, or give ranges such as optimizer.lr=tag(log,interval(1e-3,1))."
             )
-    return one_of("space", name, options(SPACES))
-
-
-def ranges_of(name: str) -> dict[str, str]:
-    """The ranges of a space by key, as on a command line; UserError for what is not a range."""
-    path = file_of(SPACES, name)
-    assert path is not None
-    return {key: str(value) for key, value in read_settings(path).items() if key != START}
+    return one_of("space", name, searchable())
 
 
 def _method(overrides: list[str]) -> str:
