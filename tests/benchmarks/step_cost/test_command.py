@@ -112,8 +112,8 @@ def test_a_broken_file_is_refused_before_anything_is_timed(
 ):
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     (tmp_path / "conf" / file).write_bytes(text.encode(errors="surrogateescape"))
-    for module in (cases, search_path):
-        monkeypatch.setattr(module, "conf_folder", lambda: tmp_path / "conf")
+    monkeypatch.setattr(cases, "conf_folder", lambda: tmp_path / "conf")
+    monkeypatch.setattr(search_path, "option_folders", lambda: (tmp_path / "conf",))
     monkeypatch.setattr(
         "dpbench.benchmarks.step_cost.command.measure", lambda *_: pytest.fail("timed")
     )

@@ -31,7 +31,7 @@ def marks(name: str) -> list:
     if "digits" in name:
         return []
     # The original files of CIFAR-10 take long to unpack.
-    return [pytest.mark.data, *([pytest.mark.slow] if name == "cifar10" else [])]
+    return [pytest.mark.data, *([pytest.mark.slow] if name.startswith("cifar10") else [])]
 
 
 @pytest.fixture(
@@ -51,7 +51,8 @@ def folder(dataset, request):
         return Path("unread")
     if dataset.task == "regression":
         return request.getfixturevalue("regression_folder")
-    return request.getfixturevalue("cifar_folder" if dataset.name == "cifar10" else "data_folder")
+    kind = "cifar" if dataset.name.startswith("cifar10") else "data"
+    return request.getfixturevalue(f"{kind}_folder")
 
 
 @pytest.fixture

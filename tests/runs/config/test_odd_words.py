@@ -191,7 +191,7 @@ reproduce demo +table.figure={{kind:heat}}
 reproduce demo +table.scales={{a:3}} scale=a
 reproduce demo +table.scales={{a:{{description:x}}}} scale=a
 reproduce demo +table.compute={{}}
-reproduce demo +table.bench={{a:3}}
+reproduce demo +table.compute={{a:3}}
 reproduce sign_fig1 table.compute.points=0
 reproduce sign_fig1 table.compute.points={BIG[:12]}
 reproduce sign_fig1 table.compute.dimensions=3
@@ -216,8 +216,8 @@ reproduce calibration_fig3 table.figure.panels=3
 reproduce calibration_fig4 table.figure.band=x
 reproduce calibration_fig4 table.figure.panels=[{{a:1}}]
 reproduce bam_fig4 table.figure.panels=[]
-reproduce bam_fig3 table.bench.repeats=-1
-reproduce bam_fig3 table.bench.case=zzz
+reproduce bam_fig3 table.compute.repeats=-1
+reproduce bam_fig3 table.compute.case=zzz
 search optimizer.lr=interval(0,1e308)
 search optimizer.lr=interval(-1e308,1e308)
 search optimizer.lr=interval(nan,1)
