@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.audit.request import DEFAULTS, prepare_audit
+from dpbench.audit.request import prepare_audit
 from dpbench.comparison.dashboard.command import parse as parse_report
 from dpbench.comparison.reproduce.published import records_of
 from dpbench.comparison.reproduce.render import for_paper
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.search.request import parse
 from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN
+from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.overrides import expand
 from dpbench.runs.config.search_path import groups, options
 from dpbench.runs.config.settings import split_settings
@@ -78,7 +79,7 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(run_config(overrides))
     elif verb == "audit":
-        assert prepare_audit(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
+        assert prepare_audit(split_settings("audit", RunAudit, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":

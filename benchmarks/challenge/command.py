@@ -13,6 +13,7 @@ from dpbench.comparison.search.samplers import SAMPLERS
 from dpbench.comparison.search.selection import RULES, check_any, ranked
 from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.verify.records import contradictions
+from dpbench.runs.config.commands import Challenge
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.execution.sweep import plan_sweep, run_and_report
@@ -22,14 +23,10 @@ from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, write_atomically
-from dpbench.system.validate import one_of
 
 from .entry import Entry, Outcome, check_entry, entry_of, read_submission
 from .page import render
 from .protocol import protocol_of, versions
-
-DEFAULTS = {"version": "", "name": "", "recount": "", "plan": "false"}
-"""The settings of a challenge itself: without one the latest version, and the method's name."""
 
 
 def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -40,25 +37,24 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
     submit and recount: with `recount=FILE`, choices and numbers are those of the file's records,
     and what it lacks is run again. Raises UserError for what the protocol does not leave open.
     """
-    settings, overrides = split_settings("challenge", DEFAULTS, arguments)
-    one_of("plan", settings["plan"], ("true", "false"))
+    settings, overrides = split_settings("challenge", Challenge, arguments)
     check_entry(overrides)
-    protocol = protocol_of(settings["version"] or versions()[-1])
-    if settings["recount"]:
-        if settings["plan"] == "true":
+    protocol = protocol_of(settings.version or versions()[-1])
+    if settings.recount:
+        if settings.plan:
             raise UserError("a recount has no plan=true: without it, it trains what is missing.")
-        stored = read_submission(Path(settings["recount"]))
+        stored = read_submission(Path(settings.recount))
         with tempfile.TemporaryDirectory() as folder:
             for one in stored:
                 write_atomically(Path(folder) / RUNS / f"{one.digest}.json", one.text.encode())
             kept = [o for o in overrides if key_of(o) != "results_dir"]
-            entry = entry_of(protocol, settings["name"], [*kept, f"results_dir='{folder}'"])
-            _check_trials(entry, {one.digest for one in stored}, settings["recount"])
+            entry = entry_of(protocol, settings.name, [*kept, f"results_dir='{folder}'"])
+            _check_trials(entry, {one.digest for one in stored}, settings.recount)
             page, records = _compared(entry)
         return page, list(_problems(stored, {record.digest for record in records}))
-    entry = entry_of(protocol, settings["name"], overrides)
+    entry = entry_of(protocol, settings.name, overrides)
     print_message(cost(entry))
-    if settings["plan"] == "true":
+    if settings.plan:
         return "", []
     check_writable(entry.results / CHALLENGES)
     page, records = _compared(entry)

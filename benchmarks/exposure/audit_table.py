@@ -5,7 +5,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -19,7 +19,6 @@ import torch
 from dpbench.audit.audit import Audit, audit
 from dpbench.audit.request import (
     CHOSEN,
-    DEFAULTS,
     STEPS,
     check_for_contender,
     contender_audit,
@@ -30,6 +29,7 @@ from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.runs.config.buildable import settings_of
+from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.settings import is_scientific, key_of, split_settings
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.figures.formats import images, legend_below, paper_figure, symbol, titled
@@ -92,7 +92,7 @@ class AuditTask:
     audits of a method."""
 
     overrides: tuple[str, ...]
-    only: dict[str, str] | None = None
+    only: RunAudit | None = None
 
     @property
     def digest(self) -> str:
@@ -100,7 +100,8 @@ class AuditTask:
         run = run_config(self.overrides).digest
         chosen = sorted({*map(key_of, self.overrides)} & {*CHOSEN})
         versions = {name: installed_version(name) for name in ATTACKED}
-        text = json.dumps([run, chosen, self.only, code(), versions], sort_keys=True)
+        only = self.only and msgspec.structs.asdict(self.only)
+        text = json.dumps([run, chosen, only, code(), versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def rows(self) -> "Answer":
@@ -201,7 +202,7 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
     run, canaries = prepare_audit(list(overrides))
     if not run.method.clip.sensitivity.per_coordinate:
         run, canaries = prepare_audit(
-            list(overrides), str(CANARIES_OF_METHODS.get(run.method.name, CANARIES_OF_OTHERS))
+            list(overrides), CANARIES_OF_METHODS.get(run.method.name, CANARIES_OF_OTHERS)
         )
     first = audit(run, canaries, quiet=True)
     yield first
@@ -209,27 +210,26 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         yield first.against(stated)
     if not run.method.users_only and run.method.noise.bands == 1:
         number = STEPS_OF_METHODS.get(run.method.name, STEPS)
-        single, steps = prepare_audit(list(overrides), str(number), "step")
+        single, steps = prepare_audit(list(overrides), number, "step")
         yield audit(single, steps, game="step", quiet=True)
 
 
-def _only_audit(settings: Mapping[str, str], overrides: list[str]) -> Audit:
+def _only_audit(settings: RunAudit, overrides: list[str]) -> Audit:
     """One audit, given the arguments of `dpbench audit`."""
-    if settings["contender"]:
+    if settings.contender:
         return contender_audit(settings, overrides)
-    game = settings["game"]
-    run, canaries = prepare_audit(overrides, settings["canaries"], game)
-    return audit(run, canaries, game=game, quiet=True)
+    run, canaries = prepare_audit(overrides, settings.canaries, settings.game)
+    return audit(run, canaries, game=settings.game, quiet=True)
 
 
 def _of_row(target: Target, row: list[str]) -> AuditTask:
     """The audit of a row of its own settings, with the table's seed."""
-    settings, overrides = split_settings("audit", DEFAULTS, row)
+    settings, overrides = split_settings("audit", RunAudit, row)
     (seed,) = target.table.seeds
     common = [*target.scale.overrides, *target.overrides]
     changed = [o for o in common if is_scientific(o)]
-    if settings["contender"]:
-        check_for_contender(settings["contender"], changed)
+    if settings.contender:
+        check_for_contender(settings.contender, changed)
     run = [f"+table={target.name}", f"seed={seed}", *changed, *overrides]
     return AuditTask(tuple(run), settings)
 

@@ -1,19 +1,20 @@
 """`dpbench bench [KEY=VALUE ...]`: measures steps, and writes CSV, table and picture."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pandas as pd
 import torch
+from msgspec.structs import replace
 
 from dpbench.comparison.reproduce.target import Target
 from dpbench.runs.config.buildable import settings_of
+from dpbench.runs.config.commands import Bench
 from dpbench.runs.records.folder import TABLES
+from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, key_values, one_of, path_of, spelled_integer
+from dpbench.system.validate import one_of
 
 from . import cases, contenders, picture, report, whole_commands
 from .cases import Case
@@ -22,24 +23,9 @@ from .environment import environment, load_per_core, processor_name
 from .timing import measure
 from .whole_commands import COMMANDS, Command
 
-MAX_REPEATS = 10_000
 
-
-@dataclass(frozen=True)
-class BenchRequest:
-    """The arguments of the command. Without cases or contenders, those of the suite are measured.
-
-    suite: "step" (models), "parts" (what is trained of a pre-trained network), "depth" (methods
-    over the depth of a perceptron), or "table" (whole commands, where a case is a command).
-    repeats: 0 measures nothing and only writes table and picture again.
-    """
-
-    device: str
-    suite: str = "step"
-    case: tuple[str, ...] = ()
-    contender: tuple[str, ...] = ()
-    repeats: int = 20
-    out: Path = Path("results/step_cost")
+class BenchRequest(Bench, frozen=True):
+    """The settings of the command, with a device that is there, and what they select."""
 
     @property
     def file(self) -> Path:
@@ -136,20 +122,8 @@ SUITES = {
 
 def parse(arguments: list[str]) -> BenchRequest:
     """The request of KEY=VALUE arguments; UserError for invalid ones."""
-    values = key_values("bench", {"device": "auto"}, arguments, READERS)
-    return BenchRequest(**{key: READERS[key](value) for key, value in values.items()})
-
-
-def _suite(value: str) -> str:
-    return one_of("suite", value, SUITES)
-
-
-def _names(value: str) -> tuple[str, ...]:
-    return tuple(value.split(","))
-
-
-def _repeats(value: str) -> int:
-    return integer("repeats", spelled_integer(value), least=0, most=MAX_REPEATS)
+    request = read("bench", BenchRequest, arguments)
+    return replace(request, device=_device(request.device))
 
 
 def _device(value: str) -> str:
@@ -160,13 +134,3 @@ def _device(value: str) -> str:
     if value not in available:
         raise UserError(f"device={value} is not available here; try device=auto.")
     return value
-
-
-READERS: dict[str, Callable[[str], Any]] = {
-    "suite": _suite,
-    "case": _names,
-    "contender": _names,
-    "repeats": _repeats,
-    "device": _device,
-    "out": partial(path_of, "out"),
-}

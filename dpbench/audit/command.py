@@ -7,13 +7,14 @@ from pathlib import Path
 from dpbench.audit.audit import GAMES, Audit, audit, record_of
 from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
-from dpbench.audit.request import DEFAULTS, FOR_CONTENDERS, contender_audit, prepare_audit
+from dpbench.audit.request import FOR_CONTENDERS, contender_audit, prepare_audit
 from dpbench.audit.row import audit_grid
 from dpbench.comparison.tables.page import Block, Page
+from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.epsilon import REFUTED
 from dpbench.system.files import check_writable
-from dpbench.system.validate import fraction, number, one_of, spelled_number
+from dpbench.system.validate import one_of
 
 
 def run_audit(arguments: list[str]) -> tuple[str, bool]:
@@ -27,19 +28,16 @@ def run_audit(arguments: list[str]) -> tuple[str, bool]:
 
 def _of_run(arguments: list[str]) -> str:
     """Attack one run, save its record, and return the table and one JSON object."""
-    settings, overrides = split_settings("audit", DEFAULTS, arguments)
-    game = one_of("game", settings["game"], FOR_CONTENDERS if settings["contender"] else GAMES)
-    claim = settings["claim"]
-    nominal = number("claim", spelled_number(claim), least=0) if claim else None
-    confidence = fraction("confidence", spelled_number(settings["confidence"]))
-    if settings["contender"]:
-        result = contender_audit(settings, overrides, nominal, confidence)
-        summary = {"contender": settings["contender"], **result.plain}
+    settings, overrides = split_settings("audit", RunAudit, arguments)
+    game = one_of("game", settings.game, FOR_CONTENDERS if settings.contender else GAMES)
+    if settings.contender:
+        result = contender_audit(settings, overrides)
+        summary = {"contender": settings.contender, **result.plain}
         return _page(result, summary)
-    run, canaries = prepare_audit(overrides, settings["canaries"], game)
+    run, canaries = prepare_audit(overrides, settings.canaries, game)
     folder = Path(run.config["results_dir"])
     check_writable(folder)
-    result = audit(run, canaries, nominal, confidence, game)
+    result = audit(run, canaries, settings.claim, settings.confidence, game)
     if not isinstance(result.game, RunGame):
         return _page(result, {"attacked": result.game.attacked, **result.plain})
     path = record_of(result).save(folder)

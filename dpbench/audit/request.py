@@ -1,26 +1,17 @@
 """What an audit is asked to attack: its settings, its run and its number of canaries."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from dpbench.audit.audit import Audit
 from dpbench.audit.game import check_auditable
 from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
-from dpbench.learning.metrics.students_t import CONFIDENCE
+from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.settings import SETTINGS, key_of
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, one_of, spelled_integer
-
-DEFAULTS = {
-    "canaries": "",
-    "claim": "",
-    "confidence": str(CONFIDENCE),
-    "game": "run",
-    "contender": "",
-}
-"""The settings of an audit itself."""
+from dpbench.system.validate import one_of
 
 CANARIES, CANARIES_OF_SIGNS = 100_000, 2**15
 """Default numbers of canaries with one coordinate each, and of those that share all coordinates."""
@@ -48,8 +39,6 @@ COMMON_SETTINGS = ("privacy", "batch_size", "epochs", "seed")
 DEFAULT_PRIVACY = "privacy=noise1"
 """A noise multiplier, since a noise that is calibrated to an epsilon differs between methods."""
 
-MAX_CANARIES = 10_000_000
-
 STEPS_PER_EPOCH = 142
 """At the default batch_size."""
 
@@ -60,7 +49,9 @@ CHOSEN = ("batch_size", "optimizer.lr")
 """The settings of an audited run that follow from the number of canaries unless they are set."""
 
 
-def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -> tuple[Run, int]:
+def prepare_audit(
+    overrides: list[str], canaries: int | None = None, game: str = "run"
+) -> tuple[Run, int]:
     """The run of the overrides, and the number of canaries; UserError for settings that canaries
     replace.
 
@@ -80,8 +71,7 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     check_auditable(run)
     shared = run.method.clip.sensitivity.per_coordinate
     of_run = CANARIES_OF_SIGNS if shared else CANARIES
-    count = spelled_integer(canaries) if canaries else OF_GAMES.get(game, of_run)
-    count = integer("canaries", count, least=100, most=MAX_CANARIES)
+    count = canaries or OF_GAMES.get(game, of_run)
     size = count if game == "step" else max(1, count // STEPS_PER_EPOCH)
     # A learning rate that determines the noise stays: the model moves, but not its gradients.
     moves = game == "network" or run.method.noise_rule
@@ -90,20 +80,13 @@ def prepare_audit(overrides: list[str], canaries: str = "", game: str = "run") -
     return run_of(run_config(words), bool(frozen)), count
 
 
-def contender_audit(
-    settings: Mapping[str, str],
-    overrides: list[str],
-    nominal: float | None = None,
-    confidence: float = CONFIDENCE,
-) -> Audit:
+def contender_audit(settings: RunAudit, overrides: list[str]) -> Audit:
     """Attack another library, given the settings of an audit and the overrides of a run; UserError
     for settings that only methods of dpbench have."""
-    name, game = one_of("contender", settings["contender"], CONTENDERS), settings["game"]
+    name, game = one_of("contender", settings.contender, CONTENDERS), settings.game
     check_for_contender(name, overrides)
-    run, canaries = prepare_audit(
-        overrides, settings["canaries"] or str(FOR_CONTENDERS[game]), game
-    )
-    return audit_contender(name, run, canaries, nominal, confidence, game)
+    run, canaries = prepare_audit(overrides, settings.canaries or FOR_CONTENDERS[game], game)
+    return audit_contender(name, run, canaries, settings.claim, settings.confidence, game)
 
 
 def check_for_contender(name: str, overrides: Iterable[str]) -> None:

@@ -9,7 +9,8 @@ from textwrap import indent
 from typing import TYPE_CHECKING, TextIO
 
 from dpbench.cli.terminal import on_terminal, output_kept, show
-from dpbench.runs.config.settings import key_of
+from dpbench.runs.config.commands import Data, Run
+from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.validate import one_of
 
@@ -44,17 +45,16 @@ def run(arguments: list[str]) -> None:
 
 def _with_record(overrides: list[str]) -> list[str]:
     """The overrides with what reruns a record in the place of `record=`, if that is given."""
-    names = [override.partition("=")[2] for override in overrides if key_of(override) == "record"]
-    if not names:
+    settings, others = split_settings("run", Run, overrides)
+    if not settings.record:
         return overrides
     from dpbench.runs.config.compose import compose
     from dpbench.runs.execution.rerun import overrides_of, record_named
 
-    if len(names) > 1:
+    if len(overrides) > len(others) + 1:
         raise UserError("run takes one record: rerun each by itself.")
-    others = [override for override in overrides if key_of(override) != "record"]
     folder = Path(compose([o for o in others if key_of(o) == "results_dir"])["results_dir"])
-    return [*overrides_of(record_named(names[0], folder)), *others]
+    return [*overrides_of(record_named(settings.record, folder)), *others]
 
 
 def _run(config: "RunConfig", output: TextIO | None) -> None:
@@ -194,11 +194,10 @@ def challenge(arguments: list[str]) -> None:
 def data(arguments: list[str]) -> None:
     """Download and check the named data sets, or all."""
     from dpbench.runs.config.search_path import options
-    from dpbench.runs.config.settings import split_settings
     from dpbench.runs.execution.prepare import run_of
     from dpbench.runs.execution.run_config import run_config
 
-    settings, names = split_settings("data", {"data_dir": ""}, arguments)
+    settings, names = split_settings("data", Data, arguments)
     known = options("dataset")
     for name in names:
         if one_of("dataset", name, known) in OWN_DATA:
@@ -207,7 +206,7 @@ def data(arguments: list[str]) -> None:
             )
     requested, failed = names or [name for name in known if name not in OWN_DATA], []
     for name in requested:
-        config = run_config([f"dataset={name}"]).changed(data_dir=settings["data_dir"])
+        config = run_config([f"dataset={name}"]).changed(data_dir=settings.data_dir)
         try:
             loaded = run_of(config).load(config.data_folder)
         except UserError as reason:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dpbench.cli.registry import COMMANDS
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.search_path import EXPERIMENTS, groups, options
+from dpbench.system.arguments import completed
 from dpbench.system.validate import one_of
 
 CONFIG_DIR = "--config-dir"
@@ -76,7 +77,8 @@ def words(name: str) -> list[str]:
     command = COMMANDS[name]
     named = groups() if command.names == "groups" else command.names and options(command.names)
     general = {"overrides": _overrides(), "names": (CONFIG_DIR,), "": ()}
-    return [*named, *command.settings, *general[command.takes]]
+    own = (word for kind in command.settings for word in completed(kind))
+    return [*named, *command.flags, *own, *general[command.takes]]
 
 
 @functools.cache

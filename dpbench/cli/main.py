@@ -20,9 +20,9 @@ from dpbench.system.paths import check_working_folder
 from dpbench.system.version import __version__
 
 FOOT = """\
-`dpbench --version` prints the version, and eval "$(dpbench --completion bash)" makes bash complete
-commands, options and keys; so does zsh in its place in zsh, and in fish
-`dpbench --completion fish | source`.
+`dpbench help COMMAND` prints the settings of a command, and `dpbench --version` the version.
+eval "$(dpbench --completion bash)" makes bash complete commands, options and keys; so does zsh in
+its place in zsh, and in fish `dpbench --completion fish | source`.
 
 A run takes +table=NAME to use that table's settings for the chosen data set and method, and
 +experiment=NAME for the settings in experiment/NAME.yaml. Commands that take options also find
@@ -46,6 +46,8 @@ def main() -> None:
 
 def _main() -> None:
     command, *arguments = sys.argv[1:] or ["--help"]
+    if command in HELP and arguments:  # help COMMAND
+        command, arguments = arguments[0], ["--help"]
     if command in HELP:
         print(usage())
         return
@@ -118,8 +120,9 @@ def usage() -> str:
 
 
 def usage_of(command: Command) -> str:
-    """The part of the help about one command."""
+    """The part of the help about one command, with its own settings."""
     more = (
-        "`dpbench list` prints the options of each group, and `dpbench run --cfg job` all settings."
+        "`dpbench list` prints the options of each group, and `dpbench run --cfg job` all settings "
+        "of a run."
     )
-    return f"{command.text('dpbench ')}\n\n{more}"
+    return f"{command.page()}\n\n{more}"

@@ -163,28 +163,6 @@ def known_keys(
             raise UserError(f"{key!r} is missing in {what}.")
 
 
-def key_values(
-    command: str,
-    defaults: Mapping[str, str],
-    arguments: Iterable[str],
-    known: Collection[str] | None = None,
-) -> dict[str, str]:
-    """The values of KEY=VALUE arguments and defaults; UserError for unknown keys or missing values.
-
-    known: all keys, where some have no default.
-    """
-    values = dict(defaults)
-    known = defaults if known is None else known
-    for argument in arguments:
-        key, _, value = argument.partition("=")
-        if key not in known:
-            raise UserError(f"{key} is not an argument of {command}: {nearest(key, known)}")
-        if not value:
-            raise UserError(f"{key} needs a value: {key}=VALUE.")
-        values[key] = value
-    return values
-
-
 def typed(what: str, value: object, hint: Any) -> None:
     """UserError unless a value of a configuration has the annotated type, and is in its range.
 
@@ -193,19 +171,19 @@ def typed(what: str, value: object, hint: Any) -> None:
     if not fits(value, hint):
         way = quoting_hint(what, value) if fits(as_text(value), hint) else ""
         raise _refusal(what, in_words(hint) + _size_hint(value), value, way)
-    _check_range(what, value, hint)
+    check_range(what, value, hint)
 
 
-def _check_range(what: str, value: Any, hint: Any) -> None:
+def check_range(what: str, value: Any, hint: Any) -> None:
     """UserError for a value of the annotated type that is out of its range."""
     origin, options = get_origin(hint), get_args(hint)
     if origin is Annotated:
         _check_bounds(what, value, options[0], options[1])
     elif origin in (Union, UnionType) and value is not None:
-        _check_range(what, value, next(option for option in options if fits(value, option)))
+        check_range(what, value, next(option for option in options if fits(value, option)))
     elif origin is list:
         for part in value:
-            _check_range(f"each of {what}", part, options[0])
+            check_range(f"each of {what}", part, options[0])
 
 
 def _check_bounds(what: str, value: Any, kind: type, bounds: Any) -> None:

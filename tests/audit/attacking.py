@@ -13,7 +13,7 @@ def run_of(*overrides: str, canaries: int = 20_000, rate: float = 1.0, steps: in
     """The run of so many steps that an audit is of."""
     epochs = round(steps * rate)
     usual = [f"batch_size={round(canaries * rate)}", f"epochs={epochs}"]
-    return prepare_audit([*SHORT, *usual, *overrides], str(canaries))[0]
+    return prepare_audit([*SHORT, *usual, *overrides], canaries)[0]
 
 
 def is_refuted(

@@ -136,7 +136,7 @@ DICE = ("method=dicesgd", "method.error_bound=5", "privacy.noise_multiplier=2")
 
 
 def memory_is_refuted() -> bool:
-    run = prepare_audit([*SHORT, *DICE, "epochs=3"], "200", "memory")[0]
+    run = prepare_audit([*SHORT, *DICE, "epochs=3"], 200, "memory")[0]
     played = GAMES["memory"](run, 200, True)
     return refutes(played.attacks[0], played.ledger, 1e-3, 1)
 
@@ -181,7 +181,7 @@ def test_dpsgd_f_as_published_is_refuted():
 
 @pytest.mark.parametrize("strict", [1.0, 50.0, 3e4])
 def test_the_worst_length_of_global_scaling_is_just_below_its_strict_bound(strict):
-    (run, _) = prepare_audit(["method=dpsgd_global", f"method.strict_bound={strict}"], "100")
+    (run, _) = prepare_audit(["method=dpsgd_global", f"method.strict_bound={strict}"], 100)
     assert 0.999 * strict < worst_case_norm(run.method.clip) <= strict
     assert worst_case_norm(Coordinates(1.0)) == pytest.approx(MAX_NORM, rel=1e-4)
 

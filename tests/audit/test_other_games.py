@@ -52,7 +52,7 @@ def test_a_network_in_training_holds_and_is_refuted_with_half_of_the_noise(
     ("method", "said"), [("dp_signsgd_laplace", "Gaussian noise"), ("dp_mf", "is correlated over")]
 )
 def test_what_a_network_cannot_show_is_refused(method, said):
-    run, canaries = prepare_audit([f"method={method}"], "300", "network")
+    run, canaries = prepare_audit([f"method={method}"], 300, "network")
     with pytest.raises(UserError, match=f"game=network.*{said}"):
         audit(run, canaries, game="network")
 

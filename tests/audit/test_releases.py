@@ -24,7 +24,7 @@ PROVEN = NominalEpsilon(0.0, "PLD", proven=True)
 
 
 def played(game: str, *overrides: str, trials: int = 160) -> Game:
-    return GAMES[game](*prepare_audit([*overrides], str(trials), game), True)
+    return GAMES[game](*prepare_audit([*overrides], trials, game), True)
 
 
 def silenced(patch, owner: type, name: str) -> None:
@@ -90,7 +90,7 @@ def test_the_score_of_a_search_is_refuted_without_its_noise(monkeypatch):
 @pytest.mark.slow
 def test_the_sentence_says_what_is_refuted(monkeypatch):
     silenced(monkeypatch, PrivateStep, "_release_counts")
-    result = audit(*prepare_audit(["method=dpsgd_f"], "160", "step"), game="step")
+    result = audit(*prepare_audit(["method=dpsgd_f"], 160, "step"), game="step")
     assert result.verdict == "refuted"
     assert "the scores of counts for the clip would be all but impossible" in result.sentence
 

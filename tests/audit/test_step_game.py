@@ -90,7 +90,7 @@ def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
 def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
     """It scales the loss by the rate, which is not how sampling amplifies."""
     words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
-    run, canaries = prepare_audit(words, "4000", game="step")
+    run, canaries = prepare_audit(words, 4000, game="step")
     result = audit(run, canaries, game="step", quiet=True)
     assert result.verdict == "not refuted"
     stated = result.of_paper

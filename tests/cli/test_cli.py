@@ -13,15 +13,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_one_commands_usage_is_its_part_of_the_whole(command):
     for name in COMMANDS:
-        for flag in ("--help", "-h"):
-            done = command(name, flag)
+        for words in ((name, "--help"), (name, "-h"), ("help", name)):
+            done = command(*words)
             assert (done.code, done.err) == (0, [])
             assert done.out[0].startswith(f"dpbench {name} ")
             indents = {len(line) - len(line.lstrip()) for line in done.out if line[:9].isspace()}
             assert indents <= {COLUMN}
             assert not any(re.match(rf"\W*{other} \[", line) for other in COMMANDS if other != name
                            for line in done.out)  # fmt: skip
-    assert command("rum", "--help").code == 2
+    assert command("rum", "--help").code == command("help", "rum").code == 2
 
 
 @pytest.mark.slow

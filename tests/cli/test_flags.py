@@ -1,23 +1,16 @@
 """Flags: the version, completion in bash, and Hydra's ways to look at a configuration."""
 
-import dataclasses
 import re
 import shutil
 import subprocess
 
 import pytest
 import yaml
-from dpbench.benchmarks.challenge import command as of_challenge
-from dpbench.benchmarks.step_cost.command import SUITES, BenchRequest
 
 from dpbench import __version__
-from dpbench.audit import request as of_audit
-from dpbench.audit.code import door as of_code
 from dpbench.cli.completion import completion, words
-from dpbench.cli.main import COMMANDS, main
+from dpbench.cli.main import COMMANDS, main, usage_of
 from dpbench.cli.show_config import split_flags
-from dpbench.comparison.reproduce import command as of_reproduce
-from dpbench.comparison.search import request as of_search
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.search_path import groups
 from dpbench.runs.records.digest import digest
@@ -151,16 +144,10 @@ def test_other_shells_propose_the_same_words(shell):
         assert {*done.stdout.split()} == (expected or {*words("data")})
 
 
-def test_the_settings_of_bench_are_completed():
-    pairs = [word.partition("=") for word in words("bench")]
-    assert {key for key, _, _ in pairs} == {f.name for f in dataclasses.fields(BenchRequest)}
-    assert {value for key, _, value in pairs if key == "suite"} == {*SUITES}
-
-
 def test_what_the_help_of_a_command_names_is_completed():
     """A setting in the help, as baseline=, is one of the words that may follow the command."""
     for name, command in COMMANDS.items():
-        named = {*re.findall(r"(?<![-\w.'])([a-z_]+=)", f"{command.usage} {command.help}")}
+        named = {*re.findall(r"(?<![-\w.'])([a-z_]+=)", usage_of(command))}
         known = {word.partition("=")[0] + "=" for word in words(name) if "=" in word}
         assert named - {"a=", "b="} <= known, name
 
@@ -168,16 +155,3 @@ def test_what_the_help_of_a_command_names_is_completed():
 def test_every_command_has_a_function():
     for command in COMMANDS.values():
         assert callable(command.function())
-
-
-@pytest.mark.parametrize(
-    ("command", "settings"),
-    [
-        ("audit", of_audit.DEFAULTS | of_code.DEFAULTS),
-        ("challenge", of_challenge.DEFAULTS),
-        ("reproduce", [*of_reproduce.OWN, "scale"]),
-        ("search", of_search.DEFAULTS),
-    ],
-)
-def test_a_command_s_own_settings_are_in_its_entry(command, settings):
-    assert COMMANDS[command].keys == {*settings} - {"seed"}  # which a run has too

@@ -22,20 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from dpbench.benchmarks.challenge import command as challenge
 from dpbench.benchmarks.challenge.entry import check_entry
 
-from dpbench.audit.request import DEFAULTS, prepare_audit
+from dpbench.audit.request import prepare_audit
 from dpbench.cli.main import main
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.search.request import parse
-from dpbench.comparison.verify import command as verify
+from dpbench.runs.config import commands
 from dpbench.runs.config.overrides import expand
 from dpbench.runs.config.search_path import groups, options
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import run_config
-from dpbench.system.validate import key_values
+from dpbench.system.arguments import read
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -172,15 +171,15 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(run_config(overrides))
     elif verb == "audit":
-        assert prepare_audit(split_settings("audit", DEFAULTS, arguments)[1])[1] > 0
+        assert prepare_audit(split_settings("audit", commands.RunAudit, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "challenge":
-        check_entry(split_settings(verb, challenge.DEFAULTS, arguments)[1])
+        check_entry(split_settings(verb, commands.Challenge, arguments)[1])
     elif verb == "reproduce":
         prepare(run_config(next(target_of(arguments[0], arguments[1:]).cells())))
     elif verb == "verify":
-        key_values(verb, verify.DEFAULTS, [a for a in arguments if "=" in a])
+        read(verb, commands.Verify, [a for a in arguments if "=" in a])
     else:
         known = {"data": options("dataset"), "list": groups()}[verb]
         assert set(arguments) <= set(known)

@@ -5,11 +5,11 @@ import re
 import shlex
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from dpbench.benchmarks.step_cost.command import parse
+from msgspec.structs import replace
 
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.runs.config.compose import compose

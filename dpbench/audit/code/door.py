@@ -5,6 +5,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
@@ -19,43 +20,17 @@ from dpbench.audit.code.finding import NOTHING, Finding, refuted
 from dpbench.audit.code.raised import errors_told
 from dpbench.audit.code.report import Report
 from dpbench.audit.code.task import Claim
-from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
+from dpbench.runs.config.commands import CodeAudit
 from dpbench.runs.records.epsilon import rounded_up
+from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.system.progress import counting
-from dpbench.system.validate import (
-    fraction,
-    integer,
-    key_values,
-    number,
-    path_of,
-    positive,
-    quoted,
-    spelled_integer,
-    spelled_number,
-)
+from dpbench.system.validate import quoted
 
 KINDS = {kind.kind: kind for kind in (AuditedStep, AuditedTraining)}
 """The two kinds of code, by the setting that names a factory."""
-
-DEFAULTS = {
-    **dict.fromkeys(KINDS, ""),
-    "examples": "",
-    "noise_multiplier": "1",
-    "bound": "1",
-    "sample_rate": "0.125",
-    "steps": "40",
-    "delta": "1e-5",
-    "claim": "",
-    "confidence": str(CONFIDENCE),
-    "canaries": "4000",
-    "seed": "0",
-    "out": "audit.md",
-}
-
-MAX_CANARIES = 100_000
 
 ROUNDING = 0.98
 """How much of our PLD an epsilon may be: other accountants have other grids."""
@@ -68,15 +43,14 @@ def is_of_code(arguments: list[str]) -> bool:
 
 def audit_code(arguments: list[str]) -> tuple[Report, Path]:
     """Audit the code that the arguments name, and write the page; its report and its path."""
-    settings = key_values("audit", DEFAULTS, arguments)
-    named = {kind: settings[kind] for kind in KINDS if settings[kind]}
+    settings = read("audit", CodeAudit, arguments)
+    named = {kind: name for kind in KINDS if (name := getattr(settings, kind))}
     if len(named) > 1:
         raise UserError("step= and training= are two kinds of code: give one.")
-    path = path_of("out", settings["out"], "file")
-    check_replaceable(path)
+    check_replaceable(path := settings.out)
     ((kind, name),) = named.items()
     command = shlex.join(["dpbench", "audit", *arguments])
-    own = settings["examples"] and given(settings["examples"], loaded(settings["examples"]))
+    own = settings.examples and given(settings.examples, loaded(settings.examples))
     report = report_of(kind, name, loaded(name), own or MadeUp(), settings, command)
     write_atomically(path, report.page.encode(), setting="out")
     return report, path
@@ -87,27 +61,24 @@ def report_of(
     name: str,
     factory: Callable,
     examples: Examples,
-    settings: Mapping[str, str],
+    settings: CodeAudit,
     command: str,
 ) -> Report:
     """The report on a factory; UserError for a claim that is none, and for code that fails."""
-    claim, given = claim_of(settings), settings["claim"]
-    nominal = number("claim", spelled_number(given), least=0) if given else None
-    confidence = fraction("confidence", spelled_number(settings["confidence"]))
-    canaries = integer("canaries", spelled_integer(settings["canaries"]), 0, MAX_CANARIES)
-    seed = integer("seed", spelled_integer(settings["seed"]), least=0)
-    code = KINDS[kind](name, factory, claim, seed=seed, examples=examples)
+    claim = Claim(**{field.name: getattr(settings, field.name) for field in fields(Claim)})
+    code = KINDS[kind](name, factory, claim, seed=settings.seed, examples=examples)
     checks: dict[str, Finding] = {}
-    if nominal is not None:
-        checks["account"] = account(claim, nominal)
+    if settings.claim is not None:
+        checks["account"] = account(claim, settings.claim)
     with counting("checks", len(checks_of(kind))) as count:
         for check, finding in findings(code):
             checks[check] = finding
             count()
     attacked: Audit | None = None
     try:
-        if canaries:
-            attacked = attack(code, canaries, nominal, confidence, seed)
+        if settings.canaries:
+            of = settings.canaries, settings.claim, settings.confidence, settings.seed
+            attacked = attack(code, *of)
     except UserError as error:
         checks["attack"] = refuted(f"Under attack the code failed: {error}")
     return Report(name, kind, claim, checks, attacked, command)
@@ -127,7 +98,7 @@ def report_of_functions(
     spelled = [f"{key}={value}" for key, value in settings.items()]
     command = shlex.join(["dpbench", "audit", f"{kind}={name}", *spelled])
     made = given(*named_function("examples", examples)) if examples else MadeUp()
-    chosen = key_values("audit", DEFAULTS, spelled)
+    chosen = read("audit", CodeAudit, spelled)
     return report_of(kind, name, factory, made, chosen, command)
 
 
@@ -138,17 +109,6 @@ def named_function(setting: str, function: Callable | str) -> tuple[str, Callabl
     if not callable(function):
         raise UserError(f"{setting}={quoted(function)} is no function: give one, or its name.")
     return f"{function.__module__}:{getattr(function, '__qualname__', setting)}", function
-
-
-def claim_of(settings: Mapping[str, str]) -> Claim:
-    """The claim that settings state."""
-    return Claim(
-        positive("noise_multiplier", spelled_number(settings["noise_multiplier"])),
-        positive("bound", spelled_number(settings["bound"])),
-        fraction("sample_rate", spelled_number(settings["sample_rate"]), one=True),
-        integer("steps", spelled_integer(settings["steps"])),
-        fraction("delta", spelled_number(settings["delta"])),
-    )
 
 
 def account(claim: Claim, nominal: float) -> Finding:

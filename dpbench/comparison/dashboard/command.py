@@ -11,14 +11,13 @@ from dpbench.comparison.dashboard.record_texts import RecordTexts
 from dpbench.comparison.dashboard.searches import searches
 from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.comparison.dashboard.tables import places, tables
+from dpbench.runs.config.commands import Report
 from dpbench.runs.execution.rerun import CommandBuilder
 from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.runs.records.reading import Unreadable
+from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.files import check_replaceable, write_atomically
-from dpbench.system.validate import key_values, path_of
-
-DEFAULTS = {"results_dir": "results", "out": "report.html"}
 
 
 def report(arguments: list[str]) -> Path:
@@ -66,13 +65,12 @@ def published(folder: Path, tables: Set[str]) -> Published:
 
 def parse(arguments: list[str]) -> tuple[Path, Path]:
     """The folder of the records and the path of the page; UserError for invalid arguments."""
-    values = key_values("report", DEFAULTS, arguments)
-    folder = path_of("results_dir", values["results_dir"])
-    out = path_of("out", values["out"], "file")
+    values = read("report", Report, arguments)
+    out = values.out
     if out.is_dir():
         raise UserError(f"out={out} is a folder: name a file in it, e.g. report.html.")
     check_replaceable(out)
-    return folder, out
+    return values.results_dir, out
 
 
 def _warn(unreadable: list[Unreadable]) -> None:

@@ -19,15 +19,14 @@ from dpbench.comparison.tables.grid import NO_VALUE, Grid, number, signed
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.verdict_words import FAILS, FORMS
 from dpbench.learning.metrics.worst_group import WORST_GROUP
+from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.names import method_name
 from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import StoredRecord, collect, no_records
+from dpbench.system.arguments import read
 from dpbench.system.errors import print_message
 from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.system.grouping import grouped
-from dpbench.system.validate import key_values, path_of
-
-DEFAULTS = {"results_dir": "results", "out": "results/findings.md"}
 
 EPSILONS = (1.0, 3.0, 8.0)
 
@@ -67,9 +66,8 @@ def findings(arguments: Sequence[str]) -> str:
 
     Raises UserError for an unknown argument, and for a folder without records.
     """
-    values = key_values("findings", DEFAULTS, arguments)
-    folder = path_of("results_dir", values["results_dir"])
-    out = path_of("out", values["out"], "file")
+    values = read("findings", Findings, arguments)
+    folder, out = values.results_dir, values.out
     check_replaceable(out)
     tables, contests = typed_tables(folder), contests_of(folder)
     text = page(tables, contests).markdown

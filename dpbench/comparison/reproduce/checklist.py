@@ -4,7 +4,7 @@ The questions are those of Bao and Bindschaedler, R+R: Towards Reliable and Gene
 Differentially Private Machine Learning, ACSAC 2024.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dpbench.comparison.reproduce.evidence import (
@@ -22,18 +22,15 @@ from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.sweep.page import metric_label
 from dpbench.learning.metrics.registry import parse_name
 from dpbench.learning.metrics.worst_group import WORST_GROUP
+from dpbench.runs.config.commands import Checklist
 from dpbench.runs.config.names import method_name
 from dpbench.runs.config.search_path import options
 from dpbench.runs.records.record import Record
+from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, write_atomically
 from dpbench.system.grouping import grouped
-from dpbench.system.validate import key_values, path_of
 
-DEFAULTS = {
-    **{"method": "", "baseline": "", "metric": "test/accuracy"},
-    **{"results_dir": "results", "out": "checklist"},
-}
 SUFFIXES = (".md", ".csv", ".tex")
 HEAD = (
     *("method", "data sets", "architectures", "budgets", "seeds"),
@@ -63,19 +60,19 @@ def checklist(arguments: Sequence[str]) -> str:
     name, *rest = arguments or [""]
     if not name or "=" in name:
         raise UserError("checklist needs a table or a folder first: dpbench checklist results.")
-    given = key_values("checklist", DEFAULTS, rest)
-    out = path_of("out", given["out"], "file")
+    given = read("checklist", Checklist, rest)
+    out = given.out
     is_table = name.partition("-")[0] in options("table")
-    folder = Path(given["results_dir"] if is_table else name)
+    folder = given.results_dir if is_table else Path(name)
     found = evidence_of_table(name, folder) if is_table else evidence_of_folder(folder)
-    found = found._replace(baseline=given["baseline"] or found.baseline)
+    found = found._replace(baseline=given.baseline or found.baseline)
     records = [entry.record for entry in found.entries]
-    _check_metric(name, given["metric"], records)
+    _check_metric(name, given.metric, records)
     grid = _grid(name, found, given)
     if not grid.rows:
         raise UserError(f"{name} has runs of {found.baseline} alone: add those of a method.")
     texts = (
-        Page(f"Checklist: {name}", [grid, _rules(given["metric"], records)]).markdown,
+        Page(f"Checklist: {name}", [grid, _rules(given.metric, records)]).markdown,
         grid.csv,
         tabular(f"Checklist: {name}", grid) + "\n",
     )
@@ -99,20 +96,20 @@ def _rules(metric: str, records: Iterable[Record]) -> str:
     return RULES.format(metric=metric_label(metric, records), margin=parse_name(metric).margin)
 
 
-def _lines(name: str, found: Evidence, given: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _lines(name: str, found: Evidence, given: Checklist) -> Iterator[tuple[str, ...]]:
     """A line for each method but the baseline and rows that are it after another search, or for the
     one that is asked for."""
     sides = grouped((entry.method, entry) for entry in found.entries)
-    for key, method in {"baseline": found.baseline, "method": given["method"]}.items():
+    for key, method in {"baseline": found.baseline, "method": given.method}.items():
         if method and method not in sides:
             known = nearest(method, sides)
             raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
-    by_method, second = compared(found, given["metric"]), found.again.get(found.baseline)
-    for method in [given["method"]] if given["method"] else sides:
+    by_method, second = compared(found, given.metric), found.again.get(found.baseline)
+    for method in [given.method] if given.method else sides:
         if method not in (found.baseline, second):
             search = found.searches.get(method, Search(0, False))
             ours, others = sides[method], sides.get(found.baseline, [])
-            review = Review(ours, others, by_method.get(method, {}), given["metric"], search)
+            review = Review(ours, others, by_method.get(method, {}), given.metric, search)
             yield method_name(method), *review.answers()
 
 
@@ -121,17 +118,17 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     are on it; none where nothing is compared with the table's baseline."""
     columns = {column.name: column.metric for column in target.edition.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
-    given = DEFAULTS | ({"metric": WORST_GROUP} if claimed == {WORST_GROUP} else {})
-    if not all(has_metric(record, given["metric"]) for record in records):
+    given = Checklist(metric=WORST_GROUP) if claimed == {WORST_GROUP} else Checklist()
+    if not all(has_metric(record, given.metric) for record in records):
         return ()
     found = evidence_of_records(target, records, Path(target.config["results_dir"]))
     if found.baseline not in {entry.method for entry in found.entries}:
         return ()
-    by = f", by {metric_label(given['metric'], records)}" if given != DEFAULTS else ""
+    by = f", by {metric_label(given.metric, records)}" if given != Checklist() else ""
     grid = _grid(f"Checklist{by}: docs/verdicts.md#what-a-reviewer-asks", found, given)
     return (grid,) if grid.rows else ()
 
 
-def _grid(heading: str, found: Evidence, given: Mapping[str, str]) -> Grid:
+def _grid(heading: str, found: Evidence, given: Checklist) -> Grid:
     head = tuple(text.format(method_name(found.baseline)) for text in HEAD)
     return Grid(heading, head, tuple(_lines(heading, found, given)))

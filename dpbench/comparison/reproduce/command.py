@@ -8,20 +8,13 @@ from dpbench.comparison.reproduce.render import for_paper, render
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.reproduce.target_runs import execute, not_run, plan_runs
 from dpbench.runs.config.buildable import function
+from dpbench.runs.config.commands import Reproduce
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.code import is_stale
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.training.tracking import log_table
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, write_atomically
-from dpbench.system.validate import fraction, one_of, spelled_number
-
-POWER, LAYOUT, COLUMNS = "power", "layout", "columns"
-OWN = (POWER, LAYOUT, COLUMNS)
-"""Settings of the command itself."""
-
-PAPER = "paper"
-"""The layout of one table as a paper prints it."""
 
 
 def reproduce(name: str, overrides: list[str]) -> str:
@@ -31,11 +24,11 @@ def reproduce(name: str, overrides: list[str]) -> str:
     executed or written: see `power_page`. With `layout=paper` also writes NAME.paper.*, and returns
     that table.
     """
-    own, others = split_settings("reproduce", dict.fromkeys(OWN, ""), overrides)
-    target = target_of(name, others)
+    own, others = split_settings("reproduce", Reproduce, overrides)
+    target = target_of(name, [*others, *([f"scale={own.scale}"] if own.scale else [])])
     paper = _is_for_paper(target, own)
-    if own[POWER]:
-        return power_page(target, fraction(POWER, spelled_number(own[POWER])))
+    if own.power:
+        return power_page(target, own.power)
     if (compute := target.table.compute) is not None:
         return _compute(target, compute)
     if target.table.figure:
@@ -53,22 +46,20 @@ def reproduce(name: str, overrides: list[str]) -> str:
     missing = not_run(runs, unavailable)
     files = render(target, records, missing)
     if paper:
-        columns = [column for column in own[COLUMNS].split(",") if column]
+        columns = [column for column in own.columns if column]
         files |= for_paper(target, records, missing, columns)
     _write(target, files)
     log_table(target.config.trackers, target.stem, files, target.config.tracking)
     return files["paper.md" if paper else "md"].decode()
 
 
-def _is_for_paper(target: Target, own: Mapping[str, str]) -> bool:
+def _is_for_paper(target: Target, own: Reproduce) -> bool:
     """Whether the table is to be laid out for a paper; UserError where there is none to lay out."""
-    if own[LAYOUT]:
-        one_of(LAYOUT, own[LAYOUT], [PAPER])
-    elif own[COLUMNS]:
-        raise UserError(f"columns={own[COLUMNS]} needs layout=paper.")
-    if own[LAYOUT] and not target.table.columns:
+    if own.columns and not own.layout:
+        raise UserError(f"columns={','.join(own.columns)} needs layout=paper.")
+    if own.layout and not target.table.columns:
         raise UserError(f"{target.name} is no table of runs, so it has no layout=paper.")
-    return bool(own[LAYOUT])
+    return bool(own.layout)
 
 
 def _compute(target: Target, node: dict) -> str:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpbench.comparison.search.chosen_space import method_of_space, with_space
-from dpbench.comparison.search.samplers import SAMPLERS, check_installed
-from dpbench.comparison.search.selection import RULES
+from dpbench.comparison.search.samplers import check_installed
 from dpbench.comparison.search.start import NONE, Start, started
 from dpbench.privacy.private_selection import Repetitions
+from dpbench.runs.config.commands import Search
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import groups
@@ -27,26 +27,10 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import SEARCH
 from dpbench.runs.records.publish import without_seed_and_checksum
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import (
-    integer,
-    number,
-    one_of,
-    positive,
-    quoted,
-    spelled_integer,
-    spelled_number,
-)
+from dpbench.system.validate import quoted
 
-PRIVATE = {"epsilon": "", "law": "negative_binomial", "trials": "10", "shape": "1"}
-"""The settings that only a private search has, for its epsilon and the number of its trials, and
-their defaults."""
-
-DEFAULTS = {
-    **{"N": "20", "by": "random", "rule": "best_validation", "draw": "0", "name": ""},
-    **{"space": "", "start": "", "extend": "", "finalists": "0", "final_seeds": "5"},
-    **{"private": "false", **PRIVATE},
-}
-"""The settings of a search itself, and their defaults."""
+PRIVATE = ("epsilon", "law", "trials", "shape")
+"""The settings that only a private search has, for its epsilon and the number of its trials."""
 
 OPEN = {"by", "rule", "start", "extend", "finalists", "final_seeds"}
 """The settings that only a search without privacy has."""
@@ -54,9 +38,6 @@ OPEN = {"by", "rule", "start", "extend", "finalists", "final_seeds"}
 PIECE = 0.25
 """What is added to a range, as a share of its width; and the trials there, as a share of N, unless
 the user sets their number: the new part is searched as densely as the range."""
-
-MAX_TRIALS = 100_000
-"""More than anyone can afford; a search keeps all of its trials in memory."""
 
 DEFAULT_VALIDATION = "validation=0.2"
 """The share of the training examples held out unless the user sets another."""
@@ -138,21 +119,21 @@ class SearchRequest:
 
 def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for all that can be refused before any run."""
-    settings, overrides = split_settings("search", DEFAULTS, arguments)
+    settings, overrides = split_settings("search", Search, arguments)
     case = None
-    if settings["space"]:
-        method = method_of_space(settings["space"], overrides)
+    if settings.space:
+        method = method_of_space(settings.space, overrides)
         case = _special_case(settings, method, [*map(key_of, overrides)])
         overrides = with_space(method, overrides)
-    elif settings["start"] not in ("", NONE):
-        raise UserError(f"start={settings['start']} needs a search space: space=method.")
+    elif settings.start not in ("", NONE):
+        raise UserError(f"start={settings.start} needs a search space: space=method.")
     ranges, fixed = split_ranges(overrides)
     _check_search_settings(settings)
     space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
     _check_ranges(space.ranges)
     if "validation" not in map(key_of, fixed):
         fixed = [*fixed, DEFAULT_VALIDATION]
-    repetitions, epsilon = _repetitions(settings), _epsilon(settings)
+    repetitions, epsilon = _repetitions(settings), settings.epsilon
     if repetitions and "score_noise_multiplier" not in map(key_of, fixed):
         fixed = [*fixed, SCORE_NOISE]
     config = _compose_first(space.ranges, fixed)
@@ -163,55 +144,53 @@ def parse(arguments: list[str]) -> SearchRequest:
         _check_private(arguments, space.ranges, seeds)
     if epsilon is not None:
         _check_calibrated(overrides, epsilon)
-    law = [] if repetitions is None else [settings["N"], repr(repetitions)]
+    law = [] if repetitions is None else [str(settings.N), repr(repetitions)]
     law += [] if epsilon is None else [f"epsilon={epsilon!r}"]
     identity, short = _identity_and_name(settings, space, seeds, config, law, case is not None)
-    name = settings["name"] or f"{config['choices']['dataset']}-{short}"
-    count = int(min(int(settings["N"]), space.size))
+    name = settings.name or f"{config['choices']['dataset']}-{short}"
+    count = int(min(settings.N, space.size))
     start = None
     if case:
         folder = config.results / SEARCH
-        start, space, fixed = started(case, settings["start"], space, fixed, name, folder)
+        start, space, fixed = started(case, settings.start, space, fixed, name, folder)
     return SearchRequest(
         space=space,
         fixed=tuple(o for o in fixed if key_of(o) != "seed"),
         seeds=seeds,
         count=count,
-        by=settings["by"],
-        rule=settings["rule"],
-        draw=int(settings["draw"]),
+        by=settings.by,
+        rule=settings.rule,
+        draw=settings.draw,
         name=name,
         config=config,
         identity=identity,
         repetitions=repetitions,
         epsilon=epsilon,
         start=start,
-        extend=int(settings["extend"] or math.ceil(PIECE * count)),
-        finalists=int(settings["finalists"]),
-        final_seeds=_next_seeds(seeds, int(settings["final_seeds"])),
+        extend=math.ceil(PIECE * count) if settings.extend is None else settings.extend,
+        finalists=settings.finalists,
+        final_seeds=_next_seeds(seeds, settings.final_seeds),
     )
 
 
-def _special_case(
-    settings: Mapping[str, str], method: str, given: Sequence[str]
-) -> SpecialCase | None:
+def _special_case(settings: Search, method: str, given: Sequence[str]) -> SpecialCase | None:
     """The special case that the search of a method starts at; None for none, and where the user
     sets what makes the method that one. UserError if there is none to start at as asked."""
-    if settings["start"] == NONE or settings["private"] == "true":  # no trial follows from others
+    if settings.start == NONE or settings.private:  # no trial follows from others
         return None
     case = special_case(method)
     if case and not {*case.constants, *case.products}.isdisjoint(given):
         case = None
-    if settings["start"] and not case:
+    if settings.start and not case:
         raise UserError(
-            f"start={settings['start']} needs the whole search space of a method that contains "
+            f"start={settings.start} needs the whole search space of a method that contains "
             f"another one, which that of {method} is not: leave start out."
         )
     return case
 
 
 def _identity_and_name(
-    settings: Mapping[str, str],
+    settings: Search,
     space: Space,
     seeds: Sequence[str],
     config: RunConfig,
@@ -223,14 +202,14 @@ def _identity_and_name(
     law: that of the trials of a private search, whose page's name must not depend on the seed or
     the data. starts: whether there is a trial before the others.
     """
-    choice = [settings["by"], settings["rule"], settings["draw"]]
+    choice = [settings.by, settings.rule, str(settings.draw)]
     ranges = [f"{range_.key}={range_.text}" for range_ in space.ranges]
     parts = [*choice, *seeds, config.digest, *ranges]
-    if settings["finalists"] != DEFAULTS["finalists"]:
-        parts += [settings["finalists"], settings["final_seeds"]]
+    if settings.finalists:
+        parts += [str(settings.finalists), str(settings.final_seeds)]
     if not law:
-        parts += ["extend", settings["extend"]] if settings["extend"] != "0" else []
-        parts += ["start", settings["start"]] if starts else []
+        parts += ["extend", str(settings.extend or "")] if settings.extend != 0 else []
+        parts += ["start", settings.start] if starts else []
         return _short(parts), _short(parts)
     name = [*choice, digest(without_seed_and_checksum(config.plain)), *ranges, *law]
     return _short([*parts, *law]), _short(name)
@@ -240,37 +219,23 @@ def _short(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
-def _check_search_settings(settings: dict[str, str]) -> None:
-    integer("N", spelled_integer(settings["N"]), most=MAX_TRIALS)
-    integer("draw", spelled_integer(settings["draw"]), least=0)
-    integer("extend", spelled_integer(settings["extend"] or "0"), least=0, most=MAX_TRIALS)
-    integer("finalists", spelled_integer(settings["finalists"]), least=0, most=MAX_TRIALS)
-    integer("final_seeds", spelled_integer(settings["final_seeds"]), most=MAX_TRIALS)
-    one_of("by", settings["by"], SAMPLERS)
-    one_of("rule", settings["rule"], RULES)
-    if settings["name"] and not re.fullmatch(r"\w[\w.-]{,99}", settings["name"]):
+def _check_search_settings(settings: Search) -> None:
+    if settings.name and not re.fullmatch(r"\w[\w.-]{,99}", settings.name):
         raise UserError(
             f"name must be up to 100 letters, digits, '.', '_' and '-', "
-            f"got {quoted(settings['name'])}."
+            f"got {quoted(settings.name)}."
         )
-    check_installed(settings["by"])
+    check_installed(settings.by)
 
 
-def _repetitions(settings: dict[str, str]) -> Repetitions | None:
+def _repetitions(settings: Search) -> Repetitions | None:
     """The law of the number of trials of a private search; None for any other search."""
-    one_of("private", settings["private"], ("true", "false"))
-    if settings["private"] == "false":
-        if changed := [key for key, value in PRIVATE.items() if settings[key] != value]:
-            raise UserError(f"{changed[0]} is a setting of private=true.")
-        return None
-    mean, shape = (number(key, spelled_number(settings[key])) for key in ("trials", "shape"))
-    return Repetitions(settings["law"], mean, shape)
-
-
-def _epsilon(settings: dict[str, str]) -> float | None:
-    """The target of a whole private search, if it has one."""
-    text = settings["epsilon"]
-    return positive("epsilon", spelled_number(text)) if text else None
+    if settings.private:
+        return Repetitions(settings.law, settings.trials, settings.shape)
+    for key in PRIVATE:
+        if getattr(settings, key) != getattr(Search(), key):
+            raise UserError(f"{key} is a setting of private=true.")
+    return None
 
 
 def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:

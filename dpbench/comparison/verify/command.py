@@ -14,16 +14,15 @@ from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Problem, conflicting_records, unsupported_lines
+from dpbench.runs.config.commands import Verify
 from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import RECORDS, StoredRecord, collect, no_records, records_in
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import Unreadable
+from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import files_in, write_atomically
 from dpbench.system.progress import counting
-from dpbench.system.validate import integer, key_values, one_of, spelled_integer
-
-DEFAULTS = {"results_dir": "results", "rerun": "0", "save": "false"}
 
 SAVED = "verified.md"
 """The page in the results folder, which the report shows."""
@@ -39,10 +38,8 @@ WITHOUT_DATA = (
 def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     """What was verified, as a sentence, and the problems; UserError where there is no record."""
     names = [argument for argument in arguments if "=" not in argument]
-    settings = key_values("verify", DEFAULTS, [a for a in arguments if a not in names])
-    folder = Path(settings["results_dir"])
-    one_of("save", settings["save"], ("true", "false"))
-    reruns = integer("rerun", spelled_integer(settings["rerun"]), least=0)
+    settings = read("verify", Verify, [a for a in arguments if a not in names])
+    folder = settings.results_dir
     entries = list(collect(folder))
     problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
@@ -65,8 +62,8 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
             problems += [Problem(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
-    retrained = _quickest([entry for entry in stored if has_data(entry.record)], reruns)
-    if len(retrained) < min(reruns, len(stored)):
+    retrained = _quickest([entry for entry in stored if has_data(entry.record)], settings.rerun)
+    if len(retrained) < min(settings.rerun, len(stored)):
         print_message(WITHOUT_DATA)
     trained = 0
     for entry in retrained:
@@ -78,7 +75,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
         problems += [Problem(entry.source, text) for text in different]
     done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
     done += f", and trained {trained} again: {counted(len(problems), 'problem')}."
-    if settings["save"] == "true":
+    if settings.save:
         _save(folder, arguments, done, problems)
     return done, problems
 

@@ -3,19 +3,23 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from dpbench.privacy.guarantee import CORRECTED
+from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.validate import (
     boolean,
     fraction,
     integer,
     is_number,
-    key_values,
     positive,
     quoted,
 )
+
+S = TypeVar("S", bound=Struct)
 
 
 @dataclass(frozen=True)
@@ -215,21 +219,20 @@ def varying_keys(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
     return [key for key in keys if len({repr(m.get(key)) for m in mappings}) > 1]
 
 
-def split_settings(
-    command: str, defaults: Mapping[str, str], arguments: Sequence[str]
-) -> tuple[dict[str, str], list[str]]:
+def split_settings(command: str, kind: type[S], arguments: Sequence[str]) -> tuple[S, list[str]]:
     """A command's own settings, and the other arguments.
 
-    Raises UserError for a setting without a value, or one that is spelled as another's in a case of
-    its own, such as n for N.
+    Raises UserError for a setting that `read` refuses, or one that is spelled as another's in a
+    case of its own, such as n for N.
     """
-    by_lower = {name.lower(): name for name in defaults}
+    names = kind.__struct_fields__
+    by_lower = {name.lower(): name for name in names}
     for key in map(key_of, arguments):
-        if key not in defaults and (meant := by_lower.get(key.lower())):
+        if key not in names and (meant := by_lower.get(key.lower())):
             raise UserError(f"{key} is not a setting of {command}: did you mean {meant}?")
-    own = [argument for argument in arguments if key_of(argument) in defaults]
-    others = [argument for argument in arguments if key_of(argument) not in defaults]
-    return key_values(command, defaults, own), others
+    own = [argument for argument in arguments if key_of(argument) in names]
+    others = [argument for argument in arguments if key_of(argument) not in names]
+    return read(command, kind, own), others
 
 
 def is_scientific(override: str) -> bool:

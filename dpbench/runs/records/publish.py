@@ -6,21 +6,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
+from dpbench.runs.config.commands import Publish
 from dpbench.runs.records.collect import readable_records
 from dpbench.runs.records.other_seeds import left_out
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.trial import is_trial, released
+from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.files import check_replaceable, write_atomically
-from dpbench.system.validate import key_values
 
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
 """Fields of the provenance that depend on the sizes of private batches."""
 
 SHOWN = "test/accuracy"
 """The metric that runs with other seeds are compared by."""
-
-DEFAULTS = {"results_dir": "results", "out": "published.records.jsonl"}
 
 
 def publish(arguments: list[str]) -> Path:
@@ -30,13 +29,13 @@ def publish(arguments: list[str]) -> Path:
     whose epsilon covers the chosen one alone. Raises UserError for an unknown argument, where there
     is no such record, or where the file cannot be written.
     """
-    given = key_values("publish", DEFAULTS, arguments, {*DEFAULTS, "record"})
+    given = read("publish", Publish, arguments)
     if sum(argument.startswith("record=") for argument in arguments) > 1:
         raise UserError("publish takes one record: publish each to an out= of its own.")
-    folder, out = Path(given["results_dir"]), Path(given["out"])
+    folder, out = given.results_dir, given.out
     check_replaceable(out)
     known = readable_records(folder)
-    records = _chosen(folder, known, given.get("record"))
+    records = _chosen(folder, known, given.record)
     _warn_of_guessable_noise(records)
     _warn_of_unbounded_runs(records)
     _warn_of_composition(records)
@@ -47,7 +46,7 @@ def publish(arguments: list[str]) -> Path:
     return out
 
 
-def _chosen(folder: Path, records: list[Record], digest: str | None) -> list[Record]:
+def _chosen(folder: Path, records: list[Record], digest: str) -> list[Record]:
     if digest:
         chosen = [record for record in records if record.digest == digest]
         if not chosen:

@@ -15,6 +15,7 @@ from dpbench.step.mechanism.noise import Gaussian, Noise
 from dpbench.step.mechanism.schedules import Schedules
 from dpbench.step.mechanism.update import Plain, Update
 from dpbench.system.errors import UserError
+from dpbench.system.public_names import public_name
 from dpbench.system.validate import one_of
 
 GRADIENT_SUM, COUNTS = "gradient sum", "counts for the clip"
@@ -79,14 +80,15 @@ class Method:
     def __post_init__(self) -> None:
         for part, kind in PARTS.items():
             if not isinstance(getattr(self, part), kind):
+                name = public_name(f"{kind.__module__}.{kind.__name__}")
                 raise UserError(
-                    f"the {part} of {self.name} is no {kind.__module__}.{kind.__name__}: make or "
-                    "derive one (docs/add_a_method.md)."
+                    f"the {part} of {self.name} must be a {name}: make or derive one "
+                    "(docs/add_a_method.md)."
                 )
         sensitivity = getattr(self.clip, "sensitivity", None)
         if not isinstance(sensitivity, Sensitivity) or not _is_distance(sensitivity.bound):
             raise UserError(
-                f"the sensitivity of {type(self.clip).__name__} is no "
+                f"the sensitivity of {type(self.clip).__name__} must be a "
                 "dpbench.clipping.Sensitivity of a positive number: return Sensitivity(number) "
                 "(docs/add_a_method.md)."
             )

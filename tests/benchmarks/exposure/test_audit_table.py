@@ -5,13 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dpbench.benchmarks.exposure import audit_table as table
 
-from dpbench.audit import table
 from dpbench.audit.game import on_canaries
-from dpbench.audit.request import DEFAULTS, prepare_audit
+from dpbench.audit.request import prepare_audit
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.runs.config.buildable import settings_of
+from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.training.plan import plan
 
@@ -25,14 +26,14 @@ def test_every_row_of_the_table_can_be_attacked():
         for overrides in target.cells_of(target.conditions[0], method)
     ]
     for overrides in rows:
-        run, _ = prepare_audit([*overrides, "epochs=1"], "200")
+        run, _ = prepare_audit([*overrides, "epochs=1"], 200)
         bands = run.method.noise.bands or 1
         run = replace(run, batch_size=100 // bands)
         assert plan(on_canaries(run, 200)).steps == 2 * bands
     assert len(rows) == len(target.table.methods) + 2
     for row in settings_of(target.table.compute)["rows"]:
-        settings, overrides = split_settings("audit", DEFAULTS, row.split())
-        prepare_audit(overrides, settings["canaries"], settings["game"])
+        settings, overrides = split_settings("audit", RunAudit, row.split())
+        prepare_audit(overrides, settings.canaries, settings.game)
 
 
 @pytest.mark.slow

@@ -239,10 +239,13 @@ def test_a_part_that_ends_the_process_ends_one_run(plugin, tmp_path, error):
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("replace(dpsgd(1.0, 'corrected'), clip=3)", "the sensitivity of int is no dpbench"),
-        ("replace(dpsgd(1.0, 'corrected'), noise=3)", "noise of dpsgd is no dpbench.*.noise.Noise"),
-        ("replace(dpsgd(1.0, 'corrected'), update=3)", "the update of dpsgd is no dpbench"),
-        ("replace(dpsgd(1.0, 'corrected'), basis='sure')", "the basis of dpsgd is no dpbench"),
+        ("replace(dpsgd(1.0, 'corrected'), clip=3)", "the sensitivity of int must be a dpbench"),
+        (
+            "replace(dpsgd(1.0, 'corrected'), noise=3)",
+            "noise of dpsgd must be a dpbench.*Noise",
+        ),
+        ("replace(dpsgd(1.0, 'corrected'), update=3)", "the update of dpsgd must be a dpbench"),
+        ("replace(dpsgd(1.0, 'corrected'), basis='sure')", "the basis of dpsgd must be a dpbench"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd(0.0))", "the sensitivity of Odd is no .* of a"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd(nan))", "the sensitivity of Odd is no .* of a"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd('1'))", "the sensitivity of Odd is no .* of a"),

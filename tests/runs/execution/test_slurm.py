@@ -77,7 +77,8 @@ def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path, mon
     } < {*(tmp_path / "asked").read_text().splitlines()}
     script = (tmp_path / "script").read_text()
     assert (
-        f"srun --ntasks=1 --cpus-per-task=3 {sys.executable} -P -m dpbench.execution.task" in script
+        f"srun --ntasks=1 --cpus-per-task=3 {sys.executable} -P -m dpbench.runs.execution.task"
+        in script
     )
     assert "((code == 140))" in script
     assert "((${SLURM_RESTART_COUNT:-0} < 4)) && exec scontrol requeue" in script

@@ -33,5 +33,5 @@ def test_a_sensitivity_that_is_a_number_is_refused():
 
 
 def test_a_gradient_that_is_a_function_is_refused():
-    with pytest.raises(UserError, match=r"is no dpbench\.mechanism\.gradient\.Gradient"):
+    with pytest.raises(UserError, match=r"must be a dpbench\.mechanism\.gradient\.Gradient"):
         Method("mine", Abadi(1.0), PROVEN, gradient=lambda engine, *_: engine)

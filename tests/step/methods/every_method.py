@@ -16,6 +16,7 @@ from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.toeplitz import encoded
 from dpbench.runs.config import buildable
 from dpbench.runs.config.search_path import options
+from dpbench.runs.config.space_files import SEARCH
 from dpbench.step.clipping import CLIPS, STYLES
 from dpbench.step.mechanism.gradient import Gradient
 from dpbench.step.mechanism.method import Method
@@ -32,7 +33,8 @@ MULTIPLIER, EXPECTED = 0.9, 8.0
 def settings_of(name: str) -> dict:
     """As the file has them: composing takes a second for all, in every worker."""
     file = conf_folder() / "method" / f"{name}.yaml"
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
+    settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    return {key: value for key, value in settings.items() if key != SEARCH}
 
 
 def cases() -> list:

@@ -124,7 +124,7 @@ def refuted(monkeypatch, releases) -> bool:
     """Whether single steps show more than a ledger with those of the method's releases."""
     monkeypatch.setattr(Method, "releases", releases)
     settings = ["method=raco", "privacy.noise_multiplier=2", "method.histogram_noise_ratio=0.4"]
-    run = prepare_audit([*settings, "privacy.delta=1e-3"], "1500", "step")[0]
+    run = prepare_audit([*settings, "privacy.delta=1e-3"], 1500, "step")[0]
     played = GAMES["step"](run, 1500, True)
     return refutes(strongest_attack(played.attacks, 1), played.ledger, run.privacy.delta, 1)
 

@@ -20,30 +20,18 @@ from dpbench.comparison.tables.sweep.differences import check_baseline
 from dpbench.comparison.tables.sweep.equal_seconds import within
 from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.learning.metrics.registry import RANKED_BY
+from dpbench.runs.config.commands import Table
+from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.collect import readable_records
 from dpbench.runs.records.other_seeds import left_out
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list
+from dpbench.system.arguments import key_values
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, unwritable, write_atomically
-from dpbench.system.validate import key_values, one_of, path_of, positive, spelled_number
-
-DEFAULTS = {
-    "sweep": "",
-    "rows": "method",
-    "columns": "",
-    "metrics": "accuracy",
-    "baseline": "",
-    "best": "",
-    "seconds": "",
-    "out": "table",
-}
 
 SHARED = ("dataset", "model")
 """The groups whose option the title gives if all runs share it."""
-
-VALIDATION = "validation"
-"""What may choose among the settings of a row."""
 
 SUFFIXES = (".md", ".csv", ".tex")
 
@@ -61,34 +49,29 @@ def table(arguments: Sequence[str]) -> str:
         raise UserError(
             f"table needs a folder first: dpbench table {given} rows=method columns=privacy."
         )
-    filtered = {argument.partition("=")[0] for argument in rest}
-    values = key_values("table", DEFAULTS, rest, known=filtered)
-    out = path_of("out", values["out"], "file")
-    if out.suffix in SUFFIXES:
-        out = out.with_suffix("")
-    filters = {key: value for key, value in values.items() if key not in DEFAULTS}
+    values, selecting = split_settings("table", Table, rest)
+    filters = key_values(selecting)
+    out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
     runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
-    selected = _of_sweep(runs, Path(folder), values["sweep"]) if values["sweep"] else runs
+    selected = _of_sweep(runs, Path(folder), values.sweep) if values.sweep else runs
     trials = [record for record in runs if record.config.get("validation") is not None]
     records = filter_records(selected, filters)
-    rows, columns = _names(values["rows"]), _names(values["columns"])
-    asked = (*filters, *rows, *columns, *re.findall(r"\w+", values["metrics"]))
-    if values["best"]:
-        one_of("best", values["best"], [VALIDATION])
+    rows, columns = _names(values.rows), _names(values.columns)
+    asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
+    if values.best:
         records = on_the_test_set(records)
     elif "validation" not in asked:
         records = _without_trials(records)
     limit = ""
-    if values["seconds"]:
-        seconds = positive("seconds", spelled_number(values["seconds"]))
+    if seconds := values.seconds:
         records, limit = within(seconds, records), f", in at most {seconds:g} s a run"
-    metrics = _metrics(values["metrics"] if "metrics" in filtered else _usual(records), records)
-    if values["baseline"]:
-        check_baseline(values["baseline"], (*rows, *columns), records)
-    layout = SweepLayout(rows, columns, metrics, values["baseline"], trials_by_task(runs))
+    metrics = _metrics(values.metrics or _usual(records), records)
+    if values.baseline:
+        check_baseline(values.baseline, (*rows, *columns), records)
+    layout = SweepLayout(rows, columns, metrics, values.baseline, trials_by_task(runs))
     tried: Mapping[Cell, int] = {}
     not_best: Sequence[Cell] = ()
-    if values["best"]:
+    if values.best:
         of_cells = filter_records(trials, filters)
         records, tried, not_best = best_on_validation(records, of_cells, layout)
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
@@ -150,7 +133,7 @@ def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) 
     configs: those of its runs, as records keep them.
     """
     varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
-    rows = ",".join(varied) or DEFAULTS["rows"]
+    rows = ",".join(varied) or Table().rows
     return shlex.join(["dpbench", "table", str(folder), f"sweep={sweep}", f"rows={rows}"])
 
 
@@ -194,7 +177,7 @@ def _usual(records: Sequence[Record]) -> str:
         next((name for name in RANKED_BY if _recorded(name, record.measured)), "")
         for record in records
     }
-    return ",".join(name for name in RANKED_BY if name in found) or DEFAULTS["metrics"]
+    return ",".join(name for name in RANKED_BY if name in found) or RANKED_BY[0]
 
 
 def _recorded(name: str, known: Collection[str]) -> str:
