@@ -1,11 +1,11 @@
 """`dpbench reproduce TABLE power=P`: how many seeds would decide its comparisons, and the cost."""
 
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dpbench.comparison.reproduce.render import judged_claims
 from dpbench.comparison.reproduce.target import Target
+from dpbench.comparison.reproduce.target_runs import mean_seconds, table_records
 from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.comparison.tables.claims.grids import gap_text
 from dpbench.comparison.tables.conditions import row_name
@@ -15,10 +15,9 @@ from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.verdict_words import UNDECIDED
 from dpbench.learning.metrics.paired_t import LEVEL, MOST_SEEDS, paired_test
 from dpbench.runs.execution.run_config import run_config
-from dpbench.runs.records.collect import StoredRecord, collect
+from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
-from dpbench.system.grouping import grouped
 
 HEAD = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "margin", "seeds", "hours")
 NEVER = f"more than {MOST_SEEDS}"
@@ -49,7 +48,7 @@ def power_page(target: Target, power: float) -> str:
         raise UserError(f"{target.name} makes no claims that seeds could decide.")
     records = _records(target)
     plans = list(_plans(judged_claims(target, records), power))
-    costs = _seconds(target, records)
+    costs = mean_seconds((target.row_of(record.config), record) for record in records)
     grid = Grid("Undecided comparisons", HEAD, tuple(_line(plan, costs) for plan in plans))
     blocks = [
         _total(plans, costs),
@@ -64,14 +63,14 @@ def power_page(target: Target, power: float) -> str:
 
 
 def _records(target: Target) -> list[Record]:
-    wanted = {run_config(cell).digest for cell in target.cells()}
-    folder = target.config.results
-    stored = (entry for entry in collect(folder) if isinstance(entry, StoredRecord))
-    records = [entry.record for entry in stored if entry.digest in wanted]
+    tables = table_records(target)
+    runs = [run_config(cell) for cell in target.cells()]
+    found = (load(run.path) or tables.get(run.digest) for run in runs)
+    records = [record for record in found if record]
     if not records:
         raise UserError(
-            f"{folder} has no run of {target.name} to measure a spread by: `{target.command}` "
-            "makes them, and `table.seeds=[0,1,2]` only some."
+            f"{target.config.results} has no run of {target.name} to measure a spread by: "
+            f"`{target.command}` makes them, and `table.seeds=[0,1,2]` only some."
         )
     return records
 
@@ -84,16 +83,6 @@ def _plans(claims: Iterable[JudgedClaim], power: float) -> Iterator[Plan]:
                 [*comparison.in_favour(comparison.gaps).values()], 1.0
             ).seeds_needed(power, LEVEL / len(judged.comparisons))
             yield Plan(judged.claim.name, comparison, seeds)
-
-
-def _seconds(target: Target, records: Iterable[Record]) -> Mapping[str, float]:
-    """The mean seconds of a run of each row; rows whose records do not say are left out."""
-    seconds = grouped(
-        (target.row_of(record.config), taken)
-        for record in records
-        if (taken := record.provenance.get("seconds"))
-    )
-    return {row: statistics.fmean(taken) for row, taken in seconds.items()}
 
 
 def _line(plan: Plan, costs: Mapping[str, float]) -> tuple[str, ...]:

@@ -1,23 +1,24 @@
 """The runs of a target: planned, executed, and their records kept from being overwritten."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.counts import counted, duration
 from dpbench.comparison.tables.not_run import NotRun
 from dpbench.privacy.statement import Statement
 from dpbench.runs.execution.sweep import Sweep, plan_sweep, report, run_missing
-from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
+from dpbench.runs.records.collect import RECORDS, StoredRecord, TableRecords, records_in
 from dpbench.runs.records.folder import RUNS, TABLES
-from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
 from dpbench.runs.training.plan import plan, privacy_statement
 from dpbench.runs.training.run import Run
-from dpbench.system.errors import Unavailable, UserError
+from dpbench.system.errors import Unavailable, UserError, print_message
 from dpbench.system.files import files_in
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import one_of
 
 
@@ -34,6 +35,12 @@ class TargetRuns:
     impossible: Mapping[str, str]
 
 
+def table_records(target: Target) -> TableRecords:
+    """The records in the files of all tables of the results folder, in the target's own first."""
+    own, others = _record_files(target.config.results, target.stem)
+    return TableRecords([own, *others])
+
+
 def plan_runs(target: Target) -> TargetRuns:
     """The planned runs of a target; UserError for invalid ones, and for unknown groups."""
     rows = {
@@ -42,7 +49,7 @@ def plan_runs(target: Target) -> TargetRuns:
         for method in target.table.ready
         for overrides in target.cells_of(condition, method)
     }
-    sweep = plan_sweep(target.stem, rows)
+    sweep = plan_sweep(target.stem, rows, table_records(target).get)
     for run in sweep.built.values():
         for group in target.table.groups:
             one_of("table.groups", str(group), run.dataset.groups)
@@ -54,22 +61,50 @@ def plan_runs(target: Target) -> TargetRuns:
 
 
 def execute(runs: TargetRuns) -> tuple[list[Record], dict[Path, str]]:
-    """Execute the missing runs; returns the records of all, and why, by path, data or weights of
-    others are unavailable.
+    """Execute the missing runs, and say before what is missing; returns the records of all, and
+    why, by path, data or weights of others are unavailable.
 
-    Raises UserError if runs failed for any other reason; before they start, if the file of records
-    beside the table has some that would be lost; and Unavailable if none could be run.
+    A run whose record is in the file of a table is not missing. Raises UserError if runs failed for
+    any other reason; before they start, if the file of records beside the table has some that would
+    be lost; and Unavailable if none could be run, or one that has a record not again.
     """
     sweep = runs.sweep
-    found = {path.stem for path in files_in(sweep.folder / RUNS, "*.json")}
-    repeated = {path.stem for path, run in sweep.built.items() if run.noise != "secure"}
-    _check_kept(sweep, found | repeated)
+    unfinished = sweep.unfinished()
+    _check_kept(sweep, unfinished)
+    print_message(_outlook(runs, unfinished))
     unavailable = _execute(sweep)
-    records = [record for path in sweep.runs if (record := load(path)) is not None]
-    _check_kept(sweep, found | {record.digest for record in records})
-    if unavailable and not records:
+    records = [record for config in sweep.runs.values() if (record := config.record) is not None]
+    if unavailable and (not records or any(sweep.runs[path].record for path in unavailable)):
         raise Unavailable(f"{sweep.name}: {next(iter(unavailable.values()))}")
     return records, unavailable
+
+
+def _outlook(runs: TargetRuns, unfinished: Collection[Path]) -> str:
+    """How many runs have records, and how many are to be trained, as a sentence."""
+    sweep = runs.sweep
+    records = {path: record for path, run in sweep.runs.items() if (record := run.record)}
+    committed = sum(not path.exists() for path in records)
+    there = f"{sweep.name}: {len(records)} of {counted(len(sweep.runs), 'run')} are there"
+    if committed:
+        there += f" ({committed} in {sweep.folder / TABLES})"
+    if not unfinished:
+        return f"{there}; nothing to train."
+    there += f"; {len(unfinished)} to train"
+    costs = mean_seconds((runs.rows[path], record) for path, record in records.items())
+    if not costs:
+        return f"{there}."
+    mean = fmean(costs.values())  # for rows without records
+    text = duration(sum(costs.get(runs.rows[path], mean) for path in unfinished))
+    return f"{there}, about {text} one after another (by the seconds of those that are there)."
+
+
+def mean_seconds(records: Iterable[tuple[str, Record]]) -> dict[str, float]:
+    """The mean seconds of a run of each row, by records given with the names of their rows; rows
+    whose records do not say are left out."""
+    seconds = grouped(
+        (row, taken) for row, record in records if (taken := record.provenance.get("seconds"))
+    )
+    return {row: fmean(taken) for row, taken in seconds.items()}
 
 
 def _execute(sweep: Sweep) -> dict[Path, str]:
@@ -120,14 +155,31 @@ def not_run(runs: TargetRuns, unavailable: Mapping[Path, str]) -> NotRun:
     return NotRun({**runs.impossible, **reasons}, statements)
 
 
-def _check_kept(sweep: Sweep, kept: Collection[str]) -> None:
+def _check_kept(sweep: Sweep, unfinished: Collection[Path]) -> None:
     """UserError if the table's file has records that would be lost: unreadable ones, and those of
-    none of the digests in `kept`."""
-    path = sweep.folder / TABLES / f"{sweep.name}.{RECORDS}"
-    stored = records_in(path) if path.exists() else ()
-    lost = [e for e in stored if not isinstance(e, StoredRecord) or e.digest not in kept]
+    runs that are neither in another file, nor of the table and not to be trained with new noise."""
+    own, others = _record_files(sweep.folder, sweep.name)
+    kept = {path.stem for path in files_in(sweep.folder / RUNS, "*.json")} | {
+        path.stem
+        for path, run in sweep.built.items()
+        if path not in unfinished or run.noise != "secure"
+    }
+    elsewhere = TableRecords(others)
+    stored = records_in(own) if own.exists() else ()
+    lost = [
+        entry
+        for entry in stored
+        if not isinstance(entry, StoredRecord)
+        or (entry.digest not in kept and elsewhere.get(entry.digest) is None)
+    ]
     if lost:
         raise UserError(
-            f"{path} has {counted(len(lost), 'record')} in no other file, which would be lost: set "
+            f"{own} has {counted(len(lost), 'record')} in no other file, which would be lost: set "
             "results_dir to another folder, or move the files of that table away."
         )
+
+
+def _record_files(folder: Path, stem: str) -> tuple[Path, list[Path]]:
+    """A table's own file of records, whether or not it exists, and those of all others."""
+    own = folder / TABLES / f"{stem}.{RECORDS}"
+    return own, [path for path in files_in(own.parent, f"*.{RECORDS}") if path != own]

@@ -21,6 +21,7 @@ from dpbench.runs.records.code import is_stale
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import CHECKPOINTS, RUNS, TRACKING
 from dpbench.runs.records.reading import load
+from dpbench.runs.records.record import Record
 from dpbench.runs.records.trackers import Tracker
 from dpbench.runs.records.trained_model import model_path
 from dpbench.system.errors import UserError
@@ -39,11 +40,13 @@ class RunConfig:
     """The configuration of one run.
 
     overrides: what it was composed of, by which messages name the run. plain: its settings by
-    group, and in `choices` the option chosen in each.
+    group, and in `choices` the option chosen in each. committed: the run's record in the file of a
+    table, which counts where the run has no file of its own.
     """
 
     overrides: tuple[str, ...]
     plain: dict[str, Any]
+    committed: Record | None = None
 
     @classmethod
     def composed(cls, overrides: Sequence[str]) -> "RunConfig":
@@ -76,6 +79,11 @@ class RunConfig:
     def path(self) -> Path:
         """The file of the run's record."""
         return self.results / RUNS / f"{self.digest}.json"
+
+    @property
+    def record(self) -> Record | None:
+        """The run's valid record, if there is one."""
+        return load(self.path) or self.committed
 
     @property
     def checkpoints(self) -> Path:
@@ -126,7 +134,7 @@ class RunConfig:
         run that cannot be trained a second time.
         """
         refuse_folders(self.path)
-        record, again = load(self.path), self["again"]
+        record, again = self.record, self["again"]
         if record is None or again is True or (again == STALE and is_stale(record)):
             return True
         if not self["save_model"]:
@@ -143,7 +151,7 @@ class RunConfig:
     def is_unfinished(self) -> bool:
         """Whether the run is missing, or was killed after it wrote the record, before its trackers
         ended."""
-        return self.is_missing() or self.checkpoints.exists()
+        return self.is_missing() or (self.path.exists() and self.checkpoints.exists())
 
     def why_not_tracked(self) -> str:
         """Why trackers log nothing of a finished run, as a sentence; "" without trackers."""

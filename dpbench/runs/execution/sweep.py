@@ -5,7 +5,7 @@ import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpbench.runs.execution.attempt import attempt_all
@@ -15,6 +15,7 @@ from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.records import divergence
 from dpbench.runs.records.folder import FAILURES, LAUNCHED, RUNS
 from dpbench.runs.records.reading import load
+from dpbench.runs.records.record import Record
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.steps_file import running_steps
@@ -48,11 +49,15 @@ class Sweep:
         return {path: run for path, run in self.runs.items() if run.is_unfinished()}
 
 
-def plan_sweep(name: str, runs: Iterable[Sequence[str]]) -> Sweep:
+def plan_sweep(
+    name: str,
+    runs: Iterable[Sequence[str]],
+    committed: Callable[[str], Record | None] = lambda digest: None,
+) -> Sweep:
     """The sweep over runs, given as overrides; UserError, before any work, for invalid ones.
 
     A run that has a record was possible, so only the others are planned. If no run is possible,
-    raises the reason.
+    raises the reason. committed: the record of a run elsewhere than in `runs/`, by its digest.
     """
     configs: dict[Path, RunConfig] = {}
     built: dict[Path, Run] = {}
@@ -62,6 +67,8 @@ def plan_sweep(name: str, runs: Iterable[Sequence[str]]) -> Sweep:
     for number, overrides in enumerate(combinations):
         with _naming(combinations, number):
             config = run_config(overrides)
+            if not config.path.exists():
+                config = replace(config, committed=committed(config.digest))
             run = run_of(config)
             # Runs that differ only by their seed have the same plan, which may take seconds.
             without_seed = json.dumps({**config.plain, "seed": None}, sort_keys=True)

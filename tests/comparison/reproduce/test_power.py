@@ -1,4 +1,5 @@
 import re
+import shutil
 
 import pytest
 
@@ -31,6 +32,16 @@ def test_more_power_takes_more_seeds_and_nothing_is_written(folder):
     for fewer, more in zip(seeds(half), seeds(most), strict=True):
         assert "more than" in more or int(more) > int(fewer) > 3
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.slow
+def test_the_records_of_a_table_measure_its_spread(folder, tmp_path):
+    shutil.copytree(folder / "tables", tmp_path / "tables")
+    page, ours = (
+        reproduce("demo", [*SMALL, "power=0.5", f"results_dir={results}"])
+        for results in (folder, tmp_path)
+    )
+    assert page == ours
 
 
 @pytest.mark.slow

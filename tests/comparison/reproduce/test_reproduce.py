@@ -19,6 +19,7 @@ from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.not_run import NotRun
+from dpbench.runs.records.collect import TableRecords
 from dpbench.runs.records.reading import load, parse, parse_named
 from dpbench.system import paths as resources
 from dpbench.system.errors import UserError
@@ -85,12 +86,19 @@ def checkout(tmp_path_factory):
     shutil.copy(ROOT / "pyproject.toml", root)
     (root / "conf" / "table" / "tiny.yaml").write_text(TINY)
     (root / "conf" / "table" / "columns" / "tiny.yaml").write_text(COLUMNS)
+    (root / "conf" / "table" / "tiny_fig.yaml").write_text(
+        (root / "benchmarks" / "misalignment" / "table" / "misalignment_fig3.yaml")
+        .read_text()
+        .replace("\ntable:\n", "\ntable:\n  methods: [dpsgd, dpsgd_global, dpsgd_global_adapt]\n")
+    )
     (root / "benchmarks" / "tiny").mkdir()
     (root / "benchmarks" / "tiny" / "table1.csv").write_text(PUBLISHED)
     (root / "benchmarks" / "tiny" / "epsilon.csv").write_text("dataset,epsilon\ndigits,1.23\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resources, "PACKAGE", root / "dpbench")
+        resources.option_folders.cache_clear()
         yield root
+    resources.option_folders.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +203,109 @@ def test_runs_with_secret_noise_are_not_repeated_over_records_of_others(results)
     reproduce("tiny", secret)
     shutil.rmtree(results / "runs")
     with pytest.raises(UserError, match=r"has 6 records in no other file"):
-        reproduce("tiny", secret)
+        reproduce("tiny", [*secret, "again=true"])
+
+
+@pytest.fixture
+def clone(finished, tmp_path):
+    """A results folder with the tables alone, as a clone of the repository has."""
+    shutil.copytree(finished.folder / "tables", tmp_path / "tables")
+    return tmp_path
+
+
+def rewrite(file, change):
+    """Change the records of a table's file: a function from a record to its text."""
+    lines = [parse(line, "x") for line in file.read_text().splitlines()]
+    file.write_text("".join(f"{change(record)}\n" for record in lines))
+
+
+def test_the_records_of_a_table_are_those_of_its_runs(finished, clone, no_training, capsys):
+    assert reproduce("tiny", [f"results_dir={clone}"]) == finished.text
+    assert files_of(clone / "tables") == files_of(finished.folder / "tables")
+    assert not (clone / "runs").exists()
+    outlook = f"tiny: {RUNS} of {RUNS} runs are there ({RUNS} in {clone / 'tables'}); nothing to"
+    assert outlook in capsys.readouterr().err
+    paper = reproduce("tiny", [f"results_dir={clone}", "layout=paper", "columns=acc"])
+    assert "accuracy" in paper
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_records_are_taken_from_the_file_of_another_table(clone, no_training, capsys):
+    for seed in (0, 1):  # so that the first part is overwritten, whose records tiny has
+        reproduce("tiny", [f"results_dir={clone}", f"table.seeds=[{seed}]"])
+        assert {record.config["seed"] for record in records(clone, "tiny-part")} == {seed}
+    assert "tiny-part: 5 of 5 runs are there (5 in" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_what_is_missing_is_announced_with_its_cost_and_trained(clone, no_training, capsys):
+    file = clone / "tables" / "tiny.records.jsonl"
+    slow = {"sgd": 7200.0, "dpsgd": 600.0}
+    rewrite(
+        file,
+        lambda r: dataclasses.replace(
+            r, provenance=r.provenance | {"seconds": slow.get(r.config["choices"]["method"])}
+        ).json(),
+    )
+    more = [f"results_dir={clone}", "table.methods=[sgd,dpsgd]", "table.seeds=[0,1,2]"]
+    with pytest.raises(UserError):
+        reproduce("tiny", more)
+    assert (
+        f"tiny-part: 6 of 9 runs are there (6 in {clone / 'tables'}); 3 to train, about 2 h one "
+        "after another (by the seconds of those that are there).\n"
+    ) in capsys.readouterr().err
+    with pytest.raises(UserError):
+        reproduce("tiny", [*more, "epochs=2"])
+    assert "tiny-changed: 0 of 9 runs are there; 9 to train.\n" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_again_means_for_records_of_tables_what_it_means_for_runs(finished, clone, capsys):
+    def older(record):
+        changed = {"reached": "0" * 12} if record.config["choices"]["method"] == "sgd" else {}
+        return dataclasses.replace(record, provenance=record.provenance | changed).json()
+
+    rewrite(clone / "tables" / "tiny.records.jsonl", older)
+    reproduce("tiny", [f"results_dir={clone}"])
+    assert f"2 of {RUNS} records were produced by a different version" in capsys.readouterr().err
+    assert not (clone / "runs").exists()
+    reproduce("tiny", [f"results_dir={clone}", "again=stale"])
+    said = capsys.readouterr().err
+    assert "; 2 to train, about" in said
+    assert "different version" not in said
+    assert len([*(clone / "runs").iterdir()]) == 2
+    assert tables(clone) == tables(finished.folder)
+    narrow = ["table.methods=[sgd,dpsgd_f]", "table.seeds=[0]"]
+    reproduce("tiny", [f"results_dir={clone}", "again=true", *narrow])
+    assert len([*(clone / "runs").iterdir()]) == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["half", "forged"])
+def test_a_damaged_record_of_another_table_is_not_taken(damage, clone, capsys):
+    def damaged(record):
+        text = record.json()
+        return text[: len(text) // 2] if damage == "half" else text.replace("0.", "0.1", 1)
+
+    rewrite(clone / "tables" / "tiny.records.jsonl", damaged)
+    one = ["table.methods=[sgd]", "table.seeds=[0]"]
+    reproduce("tiny", [f"results_dir={clone}", *one])
+    assert "tiny-part: 0 of 1 run are there; 1 to train.\n" in capsys.readouterr().err
+
+
+def test_files_of_records_are_only_read_while_a_run_is_in_none_before_them(clone, tmp_path):
+    own, later = clone / "tables" / "tiny.records.jsonl", tmp_path / "later.records.jsonl"
+    first, second, *_ = own.read_text().splitlines()
+    digests = [parse(line, "x").digest for line in (first, second)]
+    own.write_text(f"{first}\n")
+    stored = TableRecords([own, later])
+    assert stored.get(digests[0]).digest == digests[0]
+    later.write_text(f"not a record\n{second}\n")
+    assert stored.get(digests[1]).digest == digests[1]
+    assert stored.get("0" * 16) is None
 
 
 def test_every_variant_has_its_row(finished):
@@ -304,11 +414,6 @@ def test_the_same_records_in_any_order_give_the_same_bytes(finished, checkout):
 @pytest.mark.slow
 def test_a_figure_is_a_picture_its_points_and_a_page(checkout, tmp_path):
     """Figure 3 on digits: two groups of ten, one epoch."""
-    (checkout / "conf" / "table" / "tiny_fig.yaml").write_text(
-        (checkout / "conf" / "table" / "misalignment_fig3.yaml")
-        .read_text()
-        .replace("\ntable:\n", "\ntable:\n  methods: [dpsgd, dpsgd_global, dpsgd_global_adapt]\n")
-    )
     small = ["dataset=digits", "model=logistic", "epochs=1", "table.seeds=[0]"]
     groups = ["table.groups=['0','1']", "diagnostics.groups=[0,1]"]
     text = reproduce("tiny_fig", [f"results_dir={tmp_path}", *small, *groups])
@@ -349,19 +454,21 @@ def test_a_table_that_is_killed_ends_with_the_same_bytes(results, checkout, tmp_
         assert whole == list(runs.glob("*.json")), "a record that is not whole"
         survivors |= {path: path.stat().st_mtime_ns for path in whole if path not in survivors}
     out, err = (last := start(checkout, *overrides)).communicate()
-    assert (last.returncode, err) == (0, "")
+    assert last.returncode == 0, err
+    assert f"tiny-part: {len(survivors)} of " in err
     assert {path: path.stat().st_mtime_ns for path in survivors} == survivors
     assert 0 < len(survivors) < 2 * RUNS
     assert tables(killed, "tiny-part") == tables(results, "tiny-part")
     assert measured(killed) == measured(results)
-    assert out == text + "\n"
+    assert out == text
 
 
 @pytest.mark.long
 def test_two_processes_make_the_same_bytes_as_one(finished, checkout, tmp_path):
     out, err = (both := start(checkout, "tiny", f"results_dir={tmp_path}", "jobs=2")).communicate()
-    assert (both.returncode, err) == (0, "")
-    assert out == finished.text + "\n"
+    assert both.returncode == 0, err
+    assert f"tiny: 0 of {RUNS} runs are there; {RUNS} to train.\n" in err
+    assert out == finished.text
     assert tables(tmp_path) == tables(finished.folder)
     assert measured(tmp_path) == measured(finished.folder)
     assert {record.provenance["threads"] for record in records(tmp_path, "tiny")} == {1}
