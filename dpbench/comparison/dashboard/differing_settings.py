@@ -2,16 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from dpbench.runs.config.settings import (
-    ADDED_TO_METHOD,
-    ADDED_TO_METHODS,
-    ADDED_TO_PARTS,
-    OFF_VALUES,
-    SCIENTIFIC,
-    SETTINGS,
-    leaves,
-    varying_keys,
-)
+from dpbench.runs.config.history import ADDED_TO_METHOD, ADDED_TO_METHODS, ADDED_TO_PARTS
+from dpbench.runs.config.settings import OFF_VALUES, SCIENTIFIC, SETTINGS, leaves, varying_keys
 from dpbench.runs.records.digest import with_current_options
 from dpbench.system.grouping import grouped
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from dpbench.privacy.guarantee import CORRECTED
+from dpbench.runs.config.history import ADDED_TO_PARTS
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.validate import (
@@ -86,38 +87,6 @@ SCIENTIFIC = tuple(name for name, setting in SETTINGS.items() if setting.scienti
 
 OFF_VALUES = tuple(value for setting in SETTINGS.values() for value in setting.omitted)
 """The values of settings that are off."""
-
-ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
-"""Settings of methods that were added after the first records, with the values those used."""
-
-ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
-    "dp_fedsgd": {"variant": CORRECTED, "local_batch_size": None},
-    "dp_fedavg": {"variant": CORRECTED},
-    "dicesgd": {"variant": CORRECTED},
-}
-"""The same for single methods, where other methods have always had the setting."""
-
-_TO_ROWS: dict[str, object] = {"test_rows": None}
-_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False}
-
-ADDED_TO_PARTS: dict[str, dict[str, object]] = {
-    "dpbench.data.adult.Adult": {"group": "sex"},
-    "dpbench.data.dutch.Dutch": {"group": "sex"},
-    "dpbench.data.custom.image_rows.HubImages": {**_TO_ROWS, "test_part": None},
-    "dpbench.data.custom.image_rows.ImageFolder": _TO_ROWS,
-    "dpbench.data.custom.table_rows.CsvFile": {
-        **_TO_TABLES,
-        "test_checksum": None,
-        "quotes": "double",
-    },
-    "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
-    "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
-    "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
-    "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},
-    "dpbench.models.bert.Bert": {"share": 0.01},
-}
-"""By target, settings of data sets and models that were added after the first records, with the
-values those used, at which records leave them out."""
 
 DECAYS = {"torch.optim.SGD": "momentum", "torch.optim.RMSprop": "alpha"}
 """By optimiser, the share of an average that a step keeps: torch does not refuse 1 and more, with

@@ -10,9 +10,10 @@ from typing import Any
 from dpbench.runs.config import buildable
 from dpbench.runs.config.chosen_options import option_node
 from dpbench.runs.config.compose import compose
+from dpbench.runs.config.history import ADDED_TO_METHODS
 from dpbench.runs.config.literals import is_plain_key, literal
 from dpbench.runs.config.search_path import groups
-from dpbench.runs.config.settings import ADDED_TO_METHODS, NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
+from dpbench.runs.config.settings import NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
 from dpbench.runs.records.collect import StoredRecord, collect
 from dpbench.runs.records.digest import digest, with_current_names, with_current_options
 from dpbench.runs.records.reading import Unreadable, read

@@ -4,9 +4,14 @@ import hashlib
 import json
 from typing import Any
 
-from dpbench.runs.config.settings import (
+from dpbench.runs.config.history import (
     ADDED_TO_METHOD,
     ADDED_TO_METHODS,
+    CURRENT_NAMES,
+    CURRENT_OPTIONS,
+    FIRST_NAMES,
+)
+from dpbench.runs.config.settings import (
     NAMED_GROUPS,
     PATHS,
     SCIENTIFIC,
@@ -14,24 +19,8 @@ from dpbench.runs.config.settings import (
     settings_left_out,
 )
 
-FIRST_NAMES = {
-    "dpbench.training.budget": "dpbench.privacy",
-    "dpbench.mechanism.schedules": "dpbench.schedules",
-    **{
-        f"dpbench.data.derive.{name}": f"dpbench.data.{name}"
-        for name in ("augmentation", "normalization", "unbalanced", "users")
-    },
-}
-"""Modules that `_target_`s name, with their original names, which digests keep."""
-
 RECORD_KEYS = frozenset((*SCIENTIFIC, "choices"))
 """The keys of a configuration that a record keeps."""
-
-CURRENT_NAMES = {first: current for current, first in FIRST_NAMES.items()}
-
-CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
-"""Options that were renamed after the first records; their groups are not in the digest."""
-
 
 DIGEST_DEFAULTS = dict(
     sorted({"choices": (), **{key: SETTINGS[key].omitted for key in SCIENTIFIC}}.items())

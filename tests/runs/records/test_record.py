@@ -3,7 +3,8 @@ import math
 import pytest
 
 from dpbench.runs.config.compose import compose
-from dpbench.runs.config.settings import ADDED_TO_METHOD, SCIENTIFIC, SETTINGS, is_scientific
+from dpbench.runs.config.history import ADDED_TO_METHOD
+from dpbench.runs.config.settings import SCIENTIFIC, SETTINGS, is_scientific
 from dpbench.runs.records.digest import digest, scientific
 from dpbench.runs.records.reading import load
 from tests.runs.records.plain_record import PLAIN, record

@@ -1,0 +1,50 @@
+"""What was added or renamed after the first records: by it, the same run always has one digest."""
+
+from dpbench.privacy.guarantee import CORRECTED
+
+ADDED_TO_METHODS = {"clip": "abadi", "style": "flat"}
+"""Settings of methods that were added after the first records, with the values those used."""
+
+ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
+    "dp_fedsgd": {"variant": CORRECTED, "local_batch_size": None},
+    "dp_fedavg": {"variant": CORRECTED},
+    "dicesgd": {"variant": CORRECTED},
+}
+"""The same for single methods, where other methods have always had the setting."""
+
+_TO_ROWS: dict[str, object] = {"test_rows": None}
+_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False}
+
+ADDED_TO_PARTS: dict[str, dict[str, object]] = {
+    "dpbench.data.adult.Adult": {"group": "sex"},
+    "dpbench.data.dutch.Dutch": {"group": "sex"},
+    "dpbench.data.custom.image_rows.HubImages": {**_TO_ROWS, "test_part": None},
+    "dpbench.data.custom.image_rows.ImageFolder": _TO_ROWS,
+    "dpbench.data.custom.table_rows.CsvFile": {
+        **_TO_TABLES,
+        "test_checksum": None,
+        "quotes": "double",
+    },
+    "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
+    "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
+    "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
+    "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},
+    "dpbench.models.bert.Bert": {"share": 0.01},
+}
+"""By target, settings of data sets and models that were added after the first records, with the
+values those used, at which records leave them out."""
+
+FIRST_NAMES = {
+    "dpbench.training.budget": "dpbench.privacy",
+    "dpbench.mechanism.schedules": "dpbench.schedules",
+    **{
+        f"dpbench.data.derive.{name}": f"dpbench.data.{name}"
+        for name in ("augmentation", "normalization", "unbalanced", "users")
+    },
+}
+"""Modules that `_target_`s name, with their original names, which digests keep."""
+
+CURRENT_NAMES = {first: current for current, first in FIRST_NAMES.items()}
+
+CURRENT_OPTIONS = {("schedule", "mixup"): "bound_switch"}
+"""Options that were renamed after the first records; their groups are not in the digest."""
