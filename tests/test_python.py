@@ -94,9 +94,9 @@ def test_a_tuple_is_a_list():
         (lambda: dpbench.reproduce("demo", table={"seeds": [0]}), r"is set by the table: use tab"),
         (lambda: dpbench.frame(None), r"or a list of records and their paths, such as frame\(\["),
         (lambda: dpbench.frame(record()), r"or a list of records and their paths, such as frame"),
-        (lambda: dpbench.audit(step=3), "step=3 is no function: give one, or its name"),
+        (lambda: dpbench.audit(step=3), "step=3 is not a function: give one, or its name"),
         (lambda: dpbench.audit(step="nowhere:f"), "nowhere:f cannot be imported"),
-        (lambda: dpbench.audit(step=len, examples=3), "examples=3 is no function"),
+        (lambda: dpbench.audit(step=len, examples=3), "examples=3 is not a function"),
     ],
 )
 def test_what_has_no_meaning_is_refused_in_one_sentence(call, why):
@@ -106,7 +106,7 @@ def test_what_has_no_meaning_is_refused_in_one_sentence(call, why):
 
 @pytest.mark.parametrize("call", [dpbench.run, functools.partial(dpbench.reproduce, "demo")])
 def test_a_mapping_in_place_of_settings_is_refused(call):
-    with pytest.raises(UserError, match=r"^{'epochs': 1} is no text: .* run\(epochs=1\), or for"):
+    with pytest.raises(UserError, match=r"^{'epochs': 1} is not text: .* run\(epochs=1\), or for"):
         call({"epochs": 1})
 
 

@@ -33,7 +33,7 @@ class Protocol:
     def rules(self) -> Challenge:
         """How an entry is tuned."""
         if self.target.table.challenge is None:
-            raise UserError(f"{self.target.name} has no table.challenge: it is no challenge.")
+            raise UserError(f"{self.target.name} is not a challenge: it has no table.challenge.")
         return self.target.table.challenge
 
     @property

@@ -81,12 +81,14 @@ def configuration(overrides: list[str], flags: set[str]) -> str:
 
 def information(overrides: list[str]) -> str:
     """The option chosen in each group and its file, and the name that the record would have."""
-    from dpbench.runs.config.search_path import folders
+    from dpbench.runs.config.search_path import added_folders
+    from dpbench.system.paths import benchmarks_folder, conf_folder
 
     config = _of_one_run(overrides)
     chosen = {group: _source(group, option) for group, option in config["choices"].items()}
     width = max(map(len, chosen))
-    lines = [f"configuration folder: {folder}" for folder, _ in folders()]
+    searched = [conf_folder(), benchmarks_folder(), *(folder for folder, _ in added_folders())]
+    lines = [f"configuration folder: {folder}" for folder in searched]
     lines += [f"{group:{width}}  {path}" for group, path in chosen.items()]
     return "\n".join([*lines, f"record: {config.path}"])
 

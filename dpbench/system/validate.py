@@ -140,7 +140,7 @@ def path_of(what: str, value: object, kind: str = "folder") -> Path:
             return Path(value)
         if len(parts) > MAX_PARTS:
             raise _refusal(what, f"{expected}, at most {MAX_PARTS} folders deep", value)
-        expected += f", of which no part has more than {MAX_NAME} bytes"
+        expected += f", with at most {MAX_NAME} bytes in each part"
     raise _refusal(what, expected, value, quoting_hint(what, value))
 
 

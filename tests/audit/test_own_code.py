@@ -355,7 +355,7 @@ def test_an_epsilon_below_that_of_the_settings_is_refuted(monkeypatch):
         ),
         (["step=json"], "json names no factory: write package.module:factory."),
         (["step=json:tool.no"], "json:tool.no cannot be imported"),
-        (["step=sys:path"], "sys:path is no function"),
+        (["step=sys:path"], "sys:path is not a function"),
         (["step=json:dumps", "training=json:dumps"], "give one"),
         (["step=json:dumps", "method=dpsgd"], "method is not an argument of audit"),
         (["step=json:dumps", "noise_multiplier=0"], "noise_multiplier"),

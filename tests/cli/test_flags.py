@@ -50,7 +50,7 @@ def test_a_part_of_the_configuration_is_shown_by_its_package(said):
 def test_the_information_names_each_file_and_the_record(said):
     lines = said("run", "--info", "method=bam", "epochs=3").splitlines()
     assert "method/bam.yaml" in "\n".join(lines)
-    assert len(lines) == len(groups()) - 1 + 2  # not of tables, and with a head and the record
+    assert len(lines) == len(groups()) - 1 + 3  # not of tables, and with two folders and the record
     assert lines[-1] == f"record: results/runs/{digest(compose(['method=bam', 'epochs=3']))}.json"
 
 

@@ -68,11 +68,15 @@ def pytest_finds(folder: Path, words: str, *files: str) -> None:
     assert {*re.findall(r"^PASSED (.*?)::", said, re.MULTILINE)} == {*tests}
 
 
+def options_in(folder: Path) -> set[Path]:
+    files = [*(folder / "conf").rglob("*.yaml"), *(folder / "benchmarks").glob("*/table/*.yaml")]
+    return {path.relative_to(folder) for path in files}
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("add_*.md")))
 def test_the_diffs_of_a_page_apply(page, tmp_path):
-    before = {path.relative_to(ROOT) for path in (ROOT / "conf").rglob("*.yaml")}
     folder = applied(page, tmp_path)
-    assert {path.relative_to(folder) for path in (folder / "conf").rglob("*.yaml")} > before
+    assert options_in(folder) > options_in(ROOT)
 
 
 @pytest.mark.slow

@@ -107,7 +107,7 @@ def named_function(setting: str, function: Callable | str) -> tuple[str, Callabl
     if isinstance(function, str):
         return function, loaded(function)
     if not callable(function):
-        raise UserError(f"{setting}={quoted(function)} is no function: give one, or its name.")
+        raise UserError(f"{setting}={quoted(function)} is not a function: give one, or its name.")
     return f"{function.__module__}:{getattr(function, '__qualname__', setting)}", function
 
 
@@ -132,7 +132,7 @@ def loaded(name: str) -> Callable:
     with errors_told(name):
         found = _imported(name, module, attribute)
     if not callable(found):
-        raise UserError(f"{name} is no function: name a factory.")
+        raise UserError(f"{name} is not a function: name a factory.")
     return found
 
 

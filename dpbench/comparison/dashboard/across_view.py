@@ -28,7 +28,7 @@ def across_view(board: dict, names: Mapping[str, str]) -> dict:
     budget = f"{budget_text(board)}, {counted(len(board['facets']), 'task')}, {count}"
     head = [
         *("ranks", "method", metric_text(board)),
-        *(f"less {names[board['baseline']]}", "verdict", "mean rank", *board["facets"]),
+        *(f"minus {names[board['baseline']]}", "verdict", "mean rank", *board["facets"]),
     ]
     rows = [_cells(row, board, names) for row in board["rows"]]
     return {

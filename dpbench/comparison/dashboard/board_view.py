@@ -94,7 +94,7 @@ def budget_text(board: dict) -> str:
 def _head(board: dict, names: Mapping[str, str]) -> list[str]:
     metrics = [arrowed(column["label"], column["better"]) for column in board["columns"]]
     baseline = board["baseline"]
-    picture = f"less {names[baseline]}" if baseline else "interval"
+    picture = f"minus {names[baseline]}" if baseline else "interval"
     first = metrics[:1] or [DASH]
     return ["#", "method", *first, picture, "significance", *metrics[1:], "ε", "ms per step"]
 

@@ -38,10 +38,10 @@ class RecordTexts:
     def contained(self) -> str:
         """A sentence on which records the page contains whole."""
         if not self._left_out:
-            return "This file contains every record whole."
+            return "This file contains full details of every run."
         return (
-            f"This file contains {self._kept} records whole, and of {self._left_out} others their "
-            "metrics and the names of their files."
+            f"This file contains full details of {self._kept:,} runs; of the other "
+            f"{self._left_out:,} only metrics."
         )
 
     def finish(self) -> str:

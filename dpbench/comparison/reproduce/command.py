@@ -58,7 +58,7 @@ def _is_for_paper(target: Target, own: Reproduce) -> bool:
     if own.columns and not own.layout:
         raise UserError(f"columns={','.join(own.columns)} needs layout=paper.")
     if own.layout and not target.table.columns:
-        raise UserError(f"{target.name} is no table of runs, so it has no layout=paper.")
+        raise UserError(f"{target.name} is not a table of runs, so it has no layout=paper.")
     return bool(own.layout)
 
 

@@ -68,14 +68,14 @@ def contradictions(record: Record) -> Iterator[str]:
         return
     if record.config["choices"]["dataset"] == CANARIES:
         if record.metrics or not record.is_audit:
-            yield "names canaries as its data, and is no record of an audit."
+            yield "names canaries as its data, but is not a record of an audit."
         yield from _wrong_epsilons(record.privacy, _epsilons_of_ledger(record.privacy))
         return
     if lacking := _lacking(record):
         yield f"has no settings of its {' and '.join(lacking)}, so it cannot be verified."
         return
     if record.is_audit:
-        yield "has the bound of an audit, but its data are no canaries."
+        yield "has the bound of an audit, but its data are not canaries."
     diverged = record.status == DIVERGED
     if diverged and not all(map(math.isnan, _exact_metrics(record))):
         yield "diverged, but has metrics that are numbers."

@@ -131,7 +131,7 @@ def _loaded(entry: EntryPoint) -> Metric | str:
     except BaseException as error:
         return f"{entry.value} cannot be imported: {type(error).__name__}: {first_line(error)}"
     if not isinstance(metric, Metric) or not callable(metric.compute):
-        return f"{entry.value} is no Metric with a function to compute it"
+        return f"{entry.value} is not a Metric with a function to compute it"
     for field in fields(metric):
         value = getattr(metric, field.name)
         if field.name != "compute" and not fits(value, field.type):

@@ -84,7 +84,7 @@ def _values(path: Path, node: Mapping[str, Any], prefix: str = "") -> Iterator[s
             refuse_resolvers(value, str(path))
             yield f"{name}={value}"
         elif (text := literal(value)) is None:
-            raise UserError(f"{path}: {name} is no number, text, list or mapping.")
+            raise UserError(f"{path}: {name} must be a number, text, list or mapping.")
         else:
             yield f"{name}={text}"
 

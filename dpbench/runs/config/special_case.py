@@ -76,7 +76,7 @@ def search_of(method: str, name: str, own: Collection[str]) -> str:
 
 def _product(key: str, names: Sequence[str], settings: Mapping[str, str]) -> str:
     if unknown := [name for name in names if name not in settings]:
-        raise UserError(f"{START} makes {key} a product of {unknown[0]}, which is no setting.")
+        raise UserError(f"{START} makes {key} a product of {unknown[0]}, which is not a setting.")
     if len(names) == 1:
         return settings[names[0]]
     return repr(math.prod(number(name, spelled_number(settings[name])) for name in names))

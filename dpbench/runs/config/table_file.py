@@ -91,8 +91,7 @@ class ColumnEntry(Part, frozen=True):
     """the largest difference that does not matter, in the column's unit or as a share of the value
     (`2%`); by default the registry's ([verdicts](verdicts.md#margins))"""
     judged: bool = True
-    """false for a column that stands for the same printed numbers as another one, which alone is
-    judged"""
+    """false for a column whose printed numbers are already judged in another column"""
 
 
 class ClaimEntry(Part, frozen=True, kw_only=True):
@@ -121,7 +120,7 @@ class ClaimEntry(Part, frozen=True, kw_only=True):
     another one; or a number"""
     quantities: list[str] = field(name="in")
     """the quantities: columns, series of a figure, differences of two, absolute values; of a table
-    also metrics that are no column, and the mean of columns; of a figure also metrics,
+    also metrics without a column, and the mean of columns; of a figure also metrics,
     `bins/confidence` and `bins/accuracy` of its reliability diagram, and the shares
     `histogram/confidence` and `histogram/true_class`"""
     under: dict[str, list[Value]] | None = None

@@ -39,7 +39,7 @@ def as_overrides(overrides: tuple[str, ...], settings: Mapping[str, object]) -> 
     for override in overrides:
         if not isinstance(override, str):
             raise UserError(
-                f"{quoted(override)} is no text: write settings as in run(epochs=1), or for keys "
+                f"{quoted(override)} is not text: write settings as in run(epochs=1), or for keys "
                 'with a dot run("optimizer.lr=0.1").'
             )
     texts = {key: literal(_plain(value)) for key, value in settings.items()}

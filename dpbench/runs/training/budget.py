@@ -45,10 +45,10 @@ class PlannedSteps:
             ledger = ledger.after(step, times)
             if len(ledger.entries) > MAX_ENTRIES:
                 raise UserError(
-                    f"schedule.noise takes more than {MAX_ENTRIES} values, each of which an "
-                    "accountant has to compose: use dpbench.mechanism.schedules.Pieces, or Stairs "
-                    "of it (for dpsgld and dpsghmc, in schedule.lr and schedule.bound, from which "
-                    "the noise follows)."
+                    f"schedule.noise takes more than {MAX_ENTRIES} values, too many for an "
+                    "accountant to compose: use dpbench.mechanism.schedules.Pieces, or Stairs of "
+                    "it (dpsgld and dpsghmc: in schedule.lr and schedule.bound, which set the "
+                    "noise)."
                 )
         return ledger.then(self.once)
 

@@ -386,7 +386,7 @@ def test_no_line_joins_two_studies_and_one_without_privacy_is_of_its_protocol(
 def test_a_record_without_room_still_shows_its_metrics(record_of, page_of, opened, monkeypatch):
     monkeypatch.setattr(record_texts, "MAX_BYTES", 0)
     window = opened(page_of([record_of(accuracy=0.75)]), pictures=False)
-    assert "This file contains 0 records whole, and of 1 others their metrics" in (
+    assert "This file contains full details of 0 runs; of the other 1 only metrics" in (
         window.inner_text("#lead + .how")
     )
     window.locator("#part-runs tbody button").click()
@@ -399,7 +399,7 @@ def test_the_first_view_begins_with_a_sentence_and_differences_from_the_baseline
     assert said.startswith(
         "At ε 1.00, digits · mlp, 3 seeds, by accuracy: of 1 other method, 1 is better"
     )
-    assert window.locator("#part-board th", has_text="less DP-SGD").count() == 1
+    assert window.locator("#part-board th", has_text="minus DP-SGD").count() == 1
     drawn_differences = window.locator("#part-board td svg[role=img]").all()
     labels = [picture.get_attribute("aria-label") for picture in drawn_differences]
     assert labels[0].startswith("2.0 %, interval from")

@@ -127,7 +127,7 @@ def test_an_audit_s_ledger_is_not_taken_for_that_of_a_run_on_data(record):
     forged = {"ledger": ledger, "audit": {"epsilon": 0.1, "confidence": 0.95}, **epsilons}
     found = [*contradictions(changed(record, "privacy", **forged))]
     assert any("has another ledger than its settings" in one for one in found)
-    assert any("has the bound of an audit, but its data are no canaries" in one for one in found)
+    assert any("has the bound of an audit, but its data are not canaries" in one for one in found)
 
 
 def test_a_run_that_diverged_has_no_metrics(record):
@@ -165,7 +165,7 @@ def test_a_record_on_canaries_is_that_of_an_audit_and_has_no_metrics(record):
     """No settings describe the steps of an audit, so none would bound its ledger."""
     choices = record.config["choices"] | {"dataset": "canaries"}
     found = contradictions(changed(record, "config", choices=choices))
-    assert "names canaries as its data, and is no record of an audit." in [*found]
+    assert "names canaries as its data, but is not a record of an audit." in [*found]
 
 
 def test_the_epsilons_of_an_audit_follow_from_its_ledger(tmp_path, capsys, monkeypatch):

@@ -110,7 +110,7 @@ def test_a_module_of_metrics_that_ends_the_process_is_ignored(plugin, capsys):
         ("accuracy", "ZEROS", "dpbench has one of this name"),
         ("a/b", "ZEROS", "its name must be a small letter, then"),
         ("gone", "GONE", r"clipworks.measures:GONE cannot be imported: AttributeError"),
-        ("without", "WITHOUT", "is no Metric with a function to compute it"),
+        ("without", "WITHOUT", "is not a Metric with a function to compute it"),
         ("euros", "EUROS", 'its unit must be percent or nats or "", and is .euros.'),
         ("down", "DOWN", "its better must be higher or lower or null, and is 'down'"),
         ("unnamed", "UNNAMED", "its label must be text, and is 3"),

@@ -246,9 +246,9 @@ def test_a_part_that_ends_the_process_ends_one_run(plugin, tmp_path, error):
         ),
         ("replace(dpsgd(1.0, 'corrected'), update=3)", "the update of dpsgd must be a dpbench"),
         ("replace(dpsgd(1.0, 'corrected'), basis='sure')", "the basis of dpsgd must be a dpbench"),
-        ("replace(dpsgd(1.0, 'corrected'), clip=Odd(0.0))", "the sensitivity of Odd is no .* of a"),
-        ("replace(dpsgd(1.0, 'corrected'), clip=Odd(nan))", "the sensitivity of Odd is no .* of a"),
-        ("replace(dpsgd(1.0, 'corrected'), clip=Odd('1'))", "the sensitivity of Odd is no .* of a"),
+        ("replace(dpsgd(1.0, 'corrected'), clip=Odd(0.0))", "sensitivity of Odd must be a .* of a"),
+        ("replace(dpsgd(1.0, 'corrected'), clip=Odd(nan))", "sensitivity of Odd must be a .* of a"),
+        ("replace(dpsgd(1.0, 'corrected'), clip=Odd('1'))", "sensitivity of Odd must be a .* of a"),
     ],
 )
 def test_a_method_of_wrong_parts_is_refused(plugin, body, why):

@@ -129,7 +129,7 @@ def _repetition(seen: Participation) -> Finding | None:
     if int(repeated.sum()) > 2:
         return refuted(f"{int(repeated.sum())} batches are the same as the one before them.")
     if bool((epochs[1:] == epochs[:1]).all()):
-        return refuted("All epochs have the same batches, so an example's steps are no new draw.")
+        return refuted("All epochs have the same batches: an example's steps are not drawn anew.")
     return None
 
 

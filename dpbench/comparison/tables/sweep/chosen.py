@@ -30,8 +30,8 @@ def on_the_test_set(records: Iterable[Record]) -> list[Record]:
     """The runs without a validation split; UserError where there is none."""
     if not (found := [r for r in records if r.config.get("validation") is None]):
         raise UserError(
-            "best=validation chooses by runs with a validation split, and shows runs without one, "
-            "of which there are none: run the best settings again, without validation=."
+            "best=validation chooses by runs with a validation split, and shows runs without one. "
+            "There are none: rerun the best settings without validation=."
         )
     return found
 
@@ -49,7 +49,7 @@ def best_on_validation(
     metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
     known = parse_name(metric).metric
     if known is None or known.better is None:
-        raise UserError("best=validation needs a metric of which more, or less, is better.")
+        raise UserError("best=validation needs a metric for which more, or less, is better.")
     if not trials:
         raise UserError("best=validation needs runs with a validation split: see dpbench search.")
     tried, chosen, not_best = _by_cell(trials, layout), [], []

@@ -160,8 +160,8 @@ def _check_all_read(folder: Path, builder: Any) -> None:
     for file, _, _ in files_of(folder):
         if file.suffix.lower() in READERS and file.resolve() not in used:
             raise UserError(
-                f"dataset.path={folder} has {file.relative_to(folder)}, of which the datasets "
-                "library reads no row beside the other files: move it elsewhere, or give the "
+                f"dataset.path={folder} has {file.relative_to(folder)}, which the datasets "
+                "library does not read beside the other files: move it elsewhere, or give the "
                 "path of one file."
             )
 

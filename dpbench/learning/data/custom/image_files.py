@@ -66,8 +66,8 @@ def images_in(folder: Path) -> Images:
         if names != [TEST, TRAIN]:
             raise UserError(
                 f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are "
-                "splits, not classes: give the path of one of them, of which dataset.test_share "
-                f"is held out, or of a folder with {TRAIN} and {TEST} alone."
+                "splits, not classes: give the path of one of them (dataset.test_share of it is "
+                f"held out), or of a folder with {TRAIN} and {TEST} alone."
             )
         return _published_split(folder)
     return Images(_class_files(folder, names), names, None)
@@ -120,7 +120,7 @@ def _published_split(folder: Path) -> Images:
     if len(learned) == len(tested) and checksum(train) == checksum(test):
         raise UserError(
             f"dataset.folder={folder} has the same images in {TRAIN} and {TEST}: give the path of "
-            "one of them, of which dataset.test_share is held out."
+            "one of them (dataset.test_share of it is held out)."
         )
     return Images([*learned, *tested], classes, len(tested))
 

@@ -200,8 +200,8 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
     example = next(iter(column.dropna()), None)
     if amounts := _amounts(column):
         raise UserError(
-            f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, each of "
-            f"which would be a category: turn them into numbers, {ways}"
+            f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, and each "
+            f"would be a category: turn them into numbers, {ways}"
         )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
         raise UserError(

@@ -32,7 +32,7 @@ def weights_file(place: object, group: str = "model") -> Path:
     for file in [path / name for name in NAMES] if folder else [path]:
         if os.path.isfile(file):
             return file
-    what = f"a folder without {' or '.join(NAMES)}" if folder else "no file"
+    what = f"a folder without {' or '.join(NAMES)}" if folder else "not a file"
     raise UserError(f"{group}.weights={path} is {what}: name a file of weights.")
 
 

@@ -70,5 +70,5 @@ def test_a_table_of_a_folder_that_would_not_be_read_is_refused(people, no_cache,
     compose(words)
     write = frame.to_csv if other.endswith("csv") else frame.to_parquet
     write(tmp_path / "rows" / other, index=False)
-    with pytest.raises(UserError, match=rf"has {re.escape(other)}, of which the datasets library"):
+    with pytest.raises(UserError, match=rf"has {re.escape(other)}, which the datasets library"):
         compose(words)

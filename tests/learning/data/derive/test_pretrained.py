@@ -232,7 +232,7 @@ def overrides(*more):
         (["features.backbone=test_vit", "features.hub=a/b"], "may change: set features.revision"),
         (["features.backbone=test_vit", "features.hub=b"], "is not a name on the hub"),
         (["features.hub=a/b", "features.weights=W"], "both name weights"),
-        (["features.backbone=test_vit", "features.weights=nowhere.pt"], "is no file: name a file"),
+        (["features.backbone=test_vit", "features.weights=nowhere.pt"], "is not a file: name a"),
         (["features.backbone=test_vit", "features.checksum=sha256:1"], "64 hex digits"),
         (["features.weights=W"], "there is no config.json beside"),
         (["features.backbone=test_resnet", "features.weights=W", "dataset=adult"], "needs images"),
