@@ -49,6 +49,11 @@ table:
   settings:
     - set: {epochs: 2, batch_size: 128, optimizer: {lr: 0.5}}
 """
+INSTALLED = {
+    "clips-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: clips\nVersion: 1.0\n",
+    "clips-1.0.dist-info/entry_points.txt": "[dpbench.plugins]\nclips = clips\n",
+}
+
 PRINTED = "method,column,value,spread\nsoftened,accuracy,199.9,0.1\n"
 
 
@@ -120,12 +125,12 @@ def test_a_student_sweeps_a_clip_of_her_own(plugin, work, command):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", ["benchmarks/clips", "."])
+@pytest.mark.parametrize("study", ["clipworks/benchmarks/clips", "clips"])
 def test_a_reviewer_reruns_one_table_and_finds_every_number_in_it(study, plugin, work, command):
-    """Of one of several studies in a package, and of a package that is one."""
-    folder = plugin / "clipworks" / study
-    table = TABLE.replace("clips/table1.csv", f"{folder.resolve().name}/table1.csv")
-    write(folder, {"table/clips_table1.yaml": table, "table1.csv": PRINTED})
+    """Of a study in a package of other things, and of one that is a package."""
+    write(plugin / study, {"table/clips_table1.yaml": TABLE, "table1.csv": PRINTED})
+    if study == "clips":
+        write(plugin, {"clips/__init__.py": '"""Clips."""\n', **INSTALLED})
     assert "table=clips_table1" in command("list", "table").out
     done = command("reproduce", "clips_table1")
     assert done.code == 0, done.err

@@ -62,7 +62,7 @@ CASES = {
     "run into closed results": ([*SMALL, "results_dir=closed"], "closed/runs"),
     "sweep into closed results": (
         [*SMALL, "-m", "seed=1,2", "results_dir=closed"],
-        "closed/sweeps/",
+        "closed/runs",
     ),
     "search into closed results": (
         ["search", "N=1", "optimizer.lr=1,2", "results_dir=closed"],

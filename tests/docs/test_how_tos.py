@@ -85,8 +85,8 @@ def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
     methods = "method=dpnsgd,dpsgd_smooth"
     python(folder, "-m", "dpbench", "run", "-m", methods, "results_dir=made", *RUN)
     assert len([*folder.glob("made/runs/*.json")]) == 2
-    ours = ("methods/test_methods.py", "methods/test_statements.py")
-    files = (*ours, "methods/test_dpsgd_smooth.py")
+    ours = ("step/methods/test_methods.py", "step/methods/test_statements.py")
+    files = (*ours, "step/methods/test_dpsgd_smooth.py")
     pytest_finds(folder, "dpnsgd or dpsgd_smooth", *files)
 
 
@@ -94,16 +94,20 @@ def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
 @pytest.mark.slow
 def test_a_clip_that_states_too_small_a_sensitivity_does_not_pass(tmp_path):
     folder = applied("add_a_method.md", tmp_path)
-    path = folder / "dpbench" / "methods" / "dpsgd_smooth.py"
+    path = folder / "dpbench" / "step" / "methods" / "dpsgd_smooth.py"
     path.write_text(path.read_text().replace("return self.bound /", "return 1.1 * self.bound /"))
     with pytest.raises(AssertionError, match="1 failed"):
-        pytest_finds(folder, "dpsgd_smooth and changes_the_sum", "methods/test_methods.py")
+        pytest_finds(folder, "dpsgd_smooth and changes_the_sum", "step/methods/test_methods.py")
 
 
 @pytest.mark.slow
 def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(tmp_path):
     folder = applied("add_a_dataset.md", tmp_path)
-    files = ("data/test_breast_cancer.py", "data/test_dataset.py", "config/test_config.py")
+    files = (
+        "learning/data/test_breast_cancer.py",
+        "learning/data/test_dataset.py",
+        "runs/config/test_config.py",
+    )
     pytest_finds(folder, "breast_cancer", *files)
 
 
@@ -111,7 +115,7 @@ def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(
 @pytest.mark.slow
 def test_the_added_table_is_made(tmp_path):
     folder = applied("add_a_table.md", tmp_path)
-    pytest_finds(folder, "digits_table1", "config/test_config.py")
+    pytest_finds(folder, "digits_table1", "runs/config/test_config.py")
     made = python(folder, "-m", "dpbench", "reproduce", "digits_table1", "threads=1")
     verdicts = re.findall(r"^\| (\w+) \| accuracy \|.*\| (\w+) \|$", made, re.MULTILINE)
     assert verdicts == [("sgd", "undecided"), ("dpsgd", "undecided")]

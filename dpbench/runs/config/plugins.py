@@ -31,9 +31,10 @@ class Plugin:
 
     @property
     def studies(self) -> tuple[Path, ...]:
-        """The folders of its studies: itself if it has tables, and those in its benchmarks/."""
-        inner = (path for path in sorted(self.folder.glob("benchmarks/*")) if path.is_dir())
-        return (*([self.folder] if (self.folder / "table").is_dir() else []), *inner)
+        """The folders of its studies: itself if it has tables and no conf/, or in benchmarks/."""
+        if (self.folder / "table").is_dir() and not (self.folder / "conf").is_dir():
+            return (self.folder,)
+        return tuple(path for path in sorted(self.folder.glob("benchmarks/*")) if path.is_dir())
 
     @property
     def option_folders(self) -> tuple[Path, ...]:
