@@ -8,7 +8,6 @@ import pytest
 
 from dpbench.audit.request import prepare_audit
 from dpbench.comparison.dashboard.command import parse as parse_report
-from dpbench.comparison.reproduce.published import records_of
 from dpbench.comparison.reproduce.render import for_paper
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.search.request import parse
@@ -19,6 +18,7 @@ from dpbench.runs.config.search_path import groups, options
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.collect import readable_records_in
 
 ROOT = Path(__file__).parents[1]
 TABLES = ROOT / "results/tables"
@@ -33,7 +33,7 @@ def test_the_readme_is_short():
 def test_its_table_is_what_its_command_prints():
     command = next(line for line in README.splitlines() if "layout=paper columns=" in line)
     name, columns = re.search(r"reproduce (\w+) layout=paper columns=([\w,]+)", command).groups()
-    target, records = target_of(name, []), records_of(TABLES / f"{name}.records.jsonl")
+    target, records = target_of(name, []), readable_records_in(TABLES / f"{name}.records.jsonl")
     files = for_paper(target, records, EVERYTHING_WAS_RUN, columns.split(","))
     assert files["paper.md"].decode().partition("\n\n")[2] in README
 

@@ -149,7 +149,7 @@ def _files(
         grid,
         target.table.notes,
     )
-    return {"md": text, "csv": grid.csv.encode()}
+    return {**text.files, "csv": grid.csv.encode()}
 
 
 def _numbers(r: DescentResult) -> tuple[float, ...]:

@@ -83,7 +83,7 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     )
     csv = _at_common_times(data).to_csv(index=False, lineterminator="\n", float_format="%.9g")
     pictures = images(draw(target.title, data, gaps))
-    return {"md": text, "csv": csv.encode(), **pictures, **claims_file(judged)}
+    return {**text.files, "csv": csv.encode(), **pictures, **claims_file(judged)}
 
 
 def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedClaim]:

@@ -109,8 +109,8 @@ def _outcome(entry: Entry, request: SearchRequest) -> Outcome:
     trials = run_trials(request)
     check_any(trials)
     finals = run_finals(request, trials)
-    for suffix, text in search_files(request, trials, finals).items():
-        write_atomically(entry.results / SEARCH / f"{request.name}.{suffix}", text.encode())
+    for suffix, content in search_files(request, trials, finals).items():
+        write_atomically(entry.results / SEARCH / f"{request.name}.{suffix}", content)
     best = ranked(finals, RULES[request.rule])
     if not best:
         raise UserError(f"no trial of {request.name} has numbers for every seed: none is chosen.")

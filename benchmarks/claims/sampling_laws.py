@@ -117,7 +117,7 @@ def sampling_laws(target: Target) -> dict[str, bytes]:
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data))}
+    return {**text.files, "csv": csv.encode(), **images(_draw(target.title, data))}
 
 
 SENTENCES = {

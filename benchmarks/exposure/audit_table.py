@@ -28,6 +28,7 @@ from dpbench.audit.row import COLUMNS, audit_grid
 from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
+from dpbench.comparison.tables.page import Page
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.settings import is_scientific, key_of, split_settings
@@ -132,7 +133,7 @@ def audit_table(target: Target) -> dict[str, bytes]:
     missing = [answer for answer in answers if isinstance(answer, str)]
     grid = Grid("", tuple(COLUMNS), tuple(row.cells for row in made))
     return {
-        "md": _page(target, made, grid, missing),
+        **_page(target, made, grid, missing).files,
         "csv": grid.csv.encode(),
         **images(titled(_picture(made), target.title)),
     }
@@ -234,12 +235,12 @@ def _of_row(target: Target, row: list[str]) -> AuditTask:
     return AuditTask(tuple(run), settings)
 
 
-def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequence[str]) -> bytes:
+def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequence[str]) -> Page:
     refuted = sum(row.refuted for row in rows)
     return page(
         target,
         target.table.paper,
-        f"- {len(rows)} claims attacked, {refuted} refuted.",
+        [f"{len(rows)} claims attacked, {refuted} refuted."],
         image(target),
         grid,
         "## Rules and notes",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import NO_VALUE, Grid
+from dpbench.comparison.tables.page import Page
 from dpbench.runs.figures.formats import images, paper_figure, symbol, titled
 from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.epsilon import legend
@@ -53,7 +54,7 @@ def exposure_figure(target: Target) -> dict[str, bytes]:
     grid = Grid("", HEAD, tuple(_lines(rows, target.table.baseline)))
     shadows = [record for runs in records.values() for record in runs]
     return {
-        "md": _page(target, rows, grid, legend(record.statement for record in shadows)),
+        **_page(target, rows, grid, legend(record.statement for record in shadows)).files,
         "csv": grid.csv.encode(),
         **images(titled(_picture(rows), target.title)),
         RECORDS: "".join(f"{record.json()}\n" for record in shadows).encode(),
@@ -88,7 +89,7 @@ def _area(exposure: Exposure) -> str:
     return f"{exposure.auc:.3f} ± {exposure.error:.3f}"
 
 
-def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid, terms: str) -> bytes:
+def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid, terms: str) -> Page:
     return page(
         target,
         f"{target.table.paper} Runs of each method: {len(target.table.seeds)}. "

@@ -66,7 +66,7 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data, setup))}
+    return {**text.files, "csv": csv.encode(), **images(_draw(target.title, data, setup))}
 
 
 def _points(tuned: Target, setup: TuningBudgetSettings) -> Iterator[dict]:

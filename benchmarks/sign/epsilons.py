@@ -71,7 +71,7 @@ def planned_table(
         legend(stated),
         target.table.notes,
     )
-    return {"md": text, "csv": grid.csv.encode()}
+    return {**text.files, "csv": grid.csv.encode()}
 
 
 def claim(runs: Sequence[Epsilons]) -> str:

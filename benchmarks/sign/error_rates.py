@@ -112,7 +112,7 @@ def sign_errors(target: Target) -> dict[str, bytes]:
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    return {"md": text, "csv": csv.encode(), **images(_draw(target.title, data))}
+    return {**text.files, "csv": csv.encode(), **images(_draw(target.title, data))}
 
 
 def _error_grid(data: pd.DataFrame, signals: Sequence[float]) -> Grid:

@@ -90,7 +90,7 @@ def sign_variance(target: Target) -> dict[str, bytes]:
         *target.table.notes,
     )
     csv = data.to_csv(index=False, lineterminator="\n", float_format="%.6g")
-    return {"md": text, "csv": csv.encode(), **images(_draw(target.title, setup, data))}
+    return {**text.files, "csv": csv.encode(), **images(_draw(target.title, setup, data))}
 
 
 def _grid(setup: SignVarianceSettings, data: pd.DataFrame) -> Grid:

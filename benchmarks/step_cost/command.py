@@ -8,10 +8,7 @@ import pandas as pd
 import torch
 from msgspec.structs import replace
 
-from dpbench.comparison.reproduce.target import Target
-from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.commands import Bench
-from dpbench.runs.records.folder import TABLES
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
@@ -66,19 +63,6 @@ def bench(arguments: list[str]) -> None:
     if not request.file.exists():
         raise UserError(f"{request.file} does not exist; measure with repeats=20.")
     print(report.render(request.file, suite.markdown, suite.picture))
-
-
-def step_times(target: Target) -> dict[str, bytes]:
-    """The page of a figure of times, always measured again: the settings of `table.compute` are
-    those of `dpbench bench`. Table, numbers and picture are in a folder of the figure's name."""
-    out = target.config.results / TABLES / target.stem
-    settings = {
-        **settings_of(target.table.compute or {}),
-        "device": target.config["device"],
-        "out": out,
-    }
-    bench([f"{key}={value}" for key, value in settings.items()])
-    return {"md": f"{target.title}: table, numbers and picture are in {out}.\n".encode()}
 
 
 def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:

@@ -24,7 +24,7 @@ from dpbench.benchmarks.exposure.audit_table import finished_rows
 
 from dpbench import load_model, load_preparation
 from dpbench.comparison.dashboard.command import report
-from dpbench.comparison.dashboard.tables import tables
+from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.dashboard.track import track
 from dpbench.comparison.search import private
 from dpbench.comparison.tables.published import read_epsilon, read_published
@@ -272,7 +272,7 @@ def read_csv(path):
 
 
 def read_table_files(path):
-    assert tables(path.parents[1])
+    assert pages(path.parents[1])
     for lines in path.parent.glob("*.records.jsonl"):
         assert list(unsupported_lines(lines)) is not None
 
@@ -329,6 +329,7 @@ def kinds(results):
     return {
         "record": Kind("runs/x.json", record, read_record, True, signed),
         "records of a table": Kind("tables/demo.records.jsonl", text[".jsonl"], read_table_files),
+        "data of a table": Kind("tables/demo.json", text[".json"], read_table_files, True),
         "page of a table": Kind("tables/demo.md", text[".md"], read_table_files),
         "csv of a table": Kind("tables/demo.csv", text[".csv"], read_table_files),
         "checkpoint": Kind(
@@ -351,11 +352,12 @@ def kinds(results):
 
 
 NAMES = (
-    *("record", "records of a table", "page of a table", "csv of a table", "checkpoint", "model"),
+    *("record", "records of a table", "data of a table", "page of a table", "csv of a table"),
+    *("checkpoint", "model"),
     *("preparation", "sweep", "key", "tracker", "option", "table", "own data", "published"),
     *("steps", "audits"),
 )
-SLOW = {"record": 10, "records of a table": 10, "page of a table": 10, "csv of a table": 10}
+SLOW = {name: 10 for name in NAMES if name.startswith("record") or name.endswith("of a table")}
 """Kinds of which one case takes as long as so many of the others."""
 
 

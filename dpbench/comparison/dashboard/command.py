@@ -1,7 +1,7 @@
 """`dpbench report [results_dir=...] [out=report.html]`: writes the page that compares records."""
 
 import warnings
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dpbench.comparison.dashboard.audits import audited
@@ -10,7 +10,8 @@ from dpbench.comparison.dashboard.page import page
 from dpbench.comparison.dashboard.record_texts import RecordTexts
 from dpbench.comparison.dashboard.searches import searches
 from dpbench.comparison.dashboard.summarise import Summary
-from dpbench.comparison.dashboard.tables import places, tables
+from dpbench.comparison.dashboard.tables import pages, places, tables
+from dpbench.comparison.tables.data import TableData
 from dpbench.runs.config.commands import Report
 from dpbench.runs.execution.rerun import CommandBuilder
 from dpbench.runs.records.collect import StoredRecord, collect, no_records
@@ -27,7 +28,8 @@ def report(arguments: list[str]) -> Path:
     written.
     """
     folder, out = parse(arguments)
-    summary, texts, unreadable = Summary(CommandBuilder(), places(folder)), RecordTexts(), []
+    found, damaged = pages(folder)
+    summary, texts, unreadable = Summary(CommandBuilder(), places(found)), RecordTexts(), []
     for entry in collect(folder):
         if isinstance(entry, Unreadable):
             unreadable.append(entry)
@@ -36,11 +38,10 @@ def report(arguments: list[str]) -> Path:
             texts.add(entry.digest, entry.text)
     if not len(summary):
         raise no_records(folder, unreadable)
-    compared, unreadable_tables = tables(folder)
-    unreadable += unreadable_tables
+    unreadable += damaged
     _warn(unreadable)
-    others = published(folder, {table["name"] for table in compared})
-    data = summary.data(compared, unreadable, others)
+    others = published(folder, found)
+    data = summary.data(tables(found), unreadable, others)
     html = page(data, texts.finish(), texts.contained(), others.drawings)
     write_atomically(out, html.encode(), setting="out")
     return out
@@ -52,14 +53,14 @@ def report_of(records: Iterable[StoredRecord]) -> str:
     for record in records:
         summary.add(record)
         texts.add(record.digest, record.text)
-    return page(summary.data([], []), texts.finish(), texts.contained(), {})
+    return page(summary.data({}, []), texts.finish(), texts.contained(), {})
 
 
-def published(folder: Path, tables: Set[str]) -> Published:
-    """What the folder publishes beside records and the tables of these names."""
+def published(folder: Path, pages: Mapping[str, TableData]) -> Published:
+    """What the folder publishes beside records and tables of cells."""
     drawings = pictures(folder)
     return Published(
-        documents(folder, tables, drawings), searches(folder), audited(folder), drawings
+        documents(folder, pages, drawings), searches(folder), audited(folder), drawings
     )
 
 

@@ -5,10 +5,11 @@ import functools
 import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
-from dpbench.comparison.tables.page import MADE_BY
+import yaml
+
+from dpbench.comparison.tables.data import TableData
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import text_of
 from dpbench.system.files import files_in
@@ -20,7 +21,8 @@ MOST_LINES = 200
 MOST_BYTES = 6_000_000
 """Of all pictures, before they are compressed."""
 
-README = "README.md"
+CITATION = "citation.yaml"
+"""In the folder of a study: its title and its link."""
 
 OTHERS = "Tables of your own"
 
@@ -36,11 +38,15 @@ def card(title: str, **parts: object) -> Card:
     return {"title": title, "run": True, "command": None, **lists, **parts}
 
 
-def documents(folder: Path, others: Container[str], drawings: Container[str]) -> dict[str, Card]:
-    """The pages in `tables/*.md` and beside it, by name, but for others. drawings: their names."""
-    pages = [*files_in(folder / TABLES, "*.md"), *files_in(folder, "*.md")]
-    named = {page.stem: page for page in pages if page.stem not in others and page.name != README}
-    return {name: _document(page, name in drawings) for name, page in named.items()}
+def documents(
+    folder: Path, pages: Mapping[str, TableData], drawings: Container[str]
+) -> dict[str, Card]:
+    """The pages that are no tables of cells, by name. drawings: their names."""
+    return {
+        name: _document(page, folder / TABLES / f"{name}.csv", name if name in drawings else None)
+        for name, page in pages.items()
+        if not page.cells
+    }
 
 
 def pictures(folder: Path) -> dict[str, str]:
@@ -107,43 +113,25 @@ NOTHING = Published({}, (), (), {})
 def study_of(name: str) -> str | None:
     """The folder of `benchmarks` with which the name of a table begins."""
     study = name.partition("_")[0]
-    return study if (benchmarks_folder() / study / README).is_file() else None
-
-
-CITATION = re.compile(r"(.+?\*.+?\*, [^.(]*\d{4})", re.DOTALL)
-LINK = re.compile(r"\]\((https://[^)\s]+)\)")
+    return study if (benchmarks_folder() / study / CITATION).is_file() else None
 
 
 @functools.cache
 def citation(study: str) -> dict[str, str | None]:
-    """The paper that a study is of, with its link; of a study of ours, its first sentence.
+    """The paper that a study is of, with its link; of a study of ours, what it is on.
 
     "" stands for tables of no study.
     """
     if not study:
         return {"title": OTHERS, "link": None}
-    text = (benchmarks_folder() / study / README).read_text(encoding="utf-8")
-    paragraph = text.split("\n\n")[1]
-    cited, link = CITATION.match(paragraph), LINK.search(paragraph)
-    title = cited[1] if cited else re.split(r"(?<=[.:])\s", paragraph)[0]
-    return {"title": _plain(title).rstrip(":"), "link": link[1] if link else None}
+    return yaml.safe_load((benchmarks_folder() / study / CITATION).read_text(encoding="utf-8"))
 
 
-def _document(page: Path, drawn: bool) -> Card:
-    lines = text_in(page).splitlines()
-    title = lines[0].removeprefix("# ") if lines else page.stem
-    # The lines before the first heading, table or picture.
-    opening = takewhile(lambda line: not line.startswith(("#", "|", "![")), lines[1:])
-    made = lines[-1] if lines and lines[-1].startswith(MADE_BY) else ""
-    head, rows = _grid(page.with_suffix(".csv"))
-    return card(
-        title,
-        notes=[_plain(line.removeprefix("- ")) for line in opening if line.startswith("- ")],
-        command=made.removeprefix(MADE_BY).strip("`") or None,
-        image=page.stem if drawn else None,
-        head=head,
-        rows=rows,
-    )
+def _document(page: TableData, numbers: Path, drawing: str | None) -> Card:
+    head, rows = _grid(numbers)
+    notes = [_plain(note) for note in page.notes]
+    command = page.command or None
+    return card(page.title, notes=notes, command=command, image=drawing, head=head, rows=rows)
 
 
 def _grid(path: Path) -> tuple[list[str], list[list[str]]]:

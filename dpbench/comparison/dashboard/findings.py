@@ -10,7 +10,7 @@ from dpbench.comparison.compare.pairs import against
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
 from dpbench.comparison.dashboard.summarise import Summary
-from dpbench.comparison.dashboard.tables import places, typed_tables
+from dpbench.comparison.dashboard.tables import pages, places
 from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.counts import counted, tally
@@ -25,7 +25,7 @@ from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.system.arguments import read
 from dpbench.system.errors import print_message
-from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.files import check_replaceable
 from dpbench.system.grouping import grouped
 
 EPSILONS = (1.0, 3.0, 8.0)
@@ -69,11 +69,11 @@ def findings(arguments: Sequence[str]) -> str:
     values = read("findings", Findings, arguments)
     folder, out = values.results_dir, values.out
     check_replaceable(out)
-    tables, contests = typed_tables(folder), contests_of(folder)
-    text = page(tables, contests).markdown
-    write_atomically(out, text.encode(), setting="out")
+    tables, _ = pages(folder)
+    made = page(tables, contests_of(folder, tables))
+    made.write(out, setting="out")
     print_message(f"written: {out}")
-    return text
+    return made.markdown
 
 
 def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
@@ -92,9 +92,9 @@ def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
     return Page("Findings", blocks, "dpbench findings")
 
 
-def contests_of(folder: Path) -> list[Contest]:
+def contests_of(folder: Path, tables: Mapping[str, TableData]) -> list[Contest]:
     """The contests of the runs of a folder; UserError where there is none."""
-    summary, unreadable = Summary(lambda config: "", places(folder)), []
+    summary, unreadable = Summary(lambda config: "", places(tables)), []
     for entry in collect(folder):
         if isinstance(entry, StoredRecord):
             summary.add(entry)

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,23 +10,22 @@ from pathlib import Path
 from dpbench.comparison.dashboard.documents import Card, card
 from dpbench.comparison.dashboard.metrics import metric_entry
 from dpbench.comparison.dashboard.values import DASH, finite_number, with_unit
+from dpbench.comparison.search.data import SearchData
+from dpbench.comparison.search.selection import ACCURACY, LOSS
 from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.data import read_json
 from dpbench.runs.records.folder import SEARCH
-from dpbench.runs.records.reading import text_of
+from dpbench.runs.records.reading import Unreadable, text_of
 from dpbench.system.files import files_in
 from dpbench.system.grouping import grouped
 
-FIRST, LAST = "trial", "n"
-"""The columns around those of the settings."""
+TRIAL = "trial"
+"""The column of numbers of trials."""
 
 USUAL = "optimizer.lr"
 """The setting on the axis where the methods of a card search it."""
 
 METHOD = "method"
-
-TITLE = re.compile(r"^# Search: (.+)$", re.MULTILINE)
-CHOSEN = re.compile(r"^Chosen: trial (\w+)\.", re.MULTILINE)
-
 
 Point = tuple[float, float, str]
 """Where a trial is, and what it tried."""
@@ -42,7 +40,7 @@ class Search:
     method: str
     trials: Sequence[dict[str, str]]
     settings: Sequence[str]
-    chosen: str | None
+    chosen: str
 
 
 def searches(folder: Path) -> list[Card]:
@@ -55,28 +53,26 @@ def searches(folder: Path) -> list[Card]:
 def _searches(path: Path) -> Iterator[Search]:
     """The searches of a file, one for each method that it tries; none for a private one, which
     shows no trials, and for a damaged file."""
-    page, text = text_of(path.with_suffix(".md")), text_of(path)
-    if not (isinstance(page, str) and isinstance(text, str)):
+    search, text = read_json(path.with_suffix(".json"), SearchData), text_of(path)
+    if isinstance(search, Unreadable) or isinstance(text, Unreadable):
         return
-    title, chosen = TITLE.search(page), CHOSEN.search(page)
     lines = [*csv.DictReader(io.StringIO(text))]
-    head = [*lines[0]] if lines else []
-    if not title or head[:1] != [FIRST] or LAST not in head:
+    settings = [setting for setting in search.ranges if setting != METHOD]
+    if not lines or not {TRIAL, ACCURACY, LOSS, *search.ranges} <= lines[0].keys():
         return
-    settings = head[1 : head.index(LAST)]
-    task, _, method = (title[1], "", "") if METHOD in settings else title[1].rpartition(", ")
-    for name, trials in grouped((line.get(METHOD, method), line) for line in lines).items():
+    task = [name for group, name in search.choices.items() if group != METHOD]
+    method = search.choices.get(METHOD)
+    for name, trials in grouped((method or line[METHOD], line) for line in lines).items():
         arm, study = _names(path.stem, task, name)
-        others = [setting for setting in settings if setting != METHOD]
-        yield Search(study, arm, trials, others, chosen and chosen[1])
+        yield Search(study, arm, trials, settings, str(search.chosen))
 
 
-def _names(file: str, task: str, method: str) -> tuple[str, str]:
-    """The names of a search and of its study, by what its file and the page's title say."""
+def _names(file: str, task: Sequence[str], method: str) -> tuple[str, str]:
+    """The names of a search and of its study: those of its file, its task and its method."""
     table, *parts = file.split("-")
     arm = next((part for part in parts if part.startswith(method)), method)
-    marks = [part for part in parts if part not in (*task.split(", "), arm)]
-    return ", ".join([arm, *marks]), f"{table}: {task}"
+    marks = [part for part in parts if part not in (*task, arm)]
+    return ", ".join([arm, *marks]), f"{table}: {', '.join(task)}"
 
 
 def _card(study: str, group: Sequence[Search]) -> Card:
@@ -95,7 +91,7 @@ def _card(study: str, group: Sequence[Search]) -> Card:
 
 def _best(search: Search, metric: str) -> tuple[str, str]:
     """The settings of the chosen trial, and its metric."""
-    chosen = next((one for one in search.trials if one[FIRST] == search.chosen), None)
+    chosen = next((one for one in search.trials if one[TRIAL] == search.chosen), None)
     if chosen is None:
         return DASH, DASH
     percent = metric_entry(metric)["percent"]
@@ -104,9 +100,8 @@ def _best(search: Search, metric: str) -> tuple[str, str]:
 
 
 def _metric(search: Search) -> str:
-    """The metric of the validation split that is drawn: accuracy where there is one."""
-    names = [name for name in search.trials[0] if re.fullmatch(r"validation/\w+", name)]
-    return min(names, key=lambda name: (name != "validation/accuracy", names.index(name)))
+    """The metric of the validation split that is drawn: the loss where there is no accuracy."""
+    return ACCURACY if any(trial[ACCURACY] for trial in search.trials) else LOSS
 
 
 def _axis(group: Sequence[Search]) -> str | None:
@@ -140,7 +135,7 @@ def _points(search: Search, axis: str, metric: str, factor: int) -> Iterator[Poi
     for trial in search.trials:
         x, y = (finite_number(trial.get(name, "")) for name in (axis, metric))
         if x is not None and y is not None:
-            yield x, factor * y, f"trial {trial[FIRST]}: {_settings(search, trial)}"
+            yield x, factor * y, f"trial {trial[TRIAL]}: {_settings(search, trial)}"
 
 
 def _settings(search: Search, trial: dict[str, str]) -> str:

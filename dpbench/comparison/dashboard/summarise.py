@@ -28,6 +28,7 @@ from dpbench.comparison.dashboard.run_row import (
 from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
 from dpbench.comparison.dashboard.table_view import reproduced, table_view
 from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.latex import ESCAPES
 from dpbench.learning.metrics.students_t import quantiles
 from dpbench.runs.records.collect import StoredRecord
@@ -88,7 +89,10 @@ class Summary:
         return self._names[key]
 
     def data(
-        self, tables: list[dict], unreadable: Sequence[Unreadable], published: Published = NOTHING
+        self,
+        tables: Mapping[str, TableData],
+        unreadable: Sequence[Unreadable],
+        published: Published = NOTHING,
     ) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
         best = self._best()
@@ -116,7 +120,7 @@ class Summary:
             "latex": ESCAPES,
             "boards": boards,
             "rows": rows,
-            "cards": published.cards({t["name"]: table_view(t, self._methods) for t in tables}),
+            "cards": published.cards({n: table_view(t, self._methods) for n, t in tables.items()}),
             "audits": published.audited,
             "unreadable": [[entry.source, entry.reason] for entry in unreadable],
         }
@@ -138,11 +142,11 @@ class Summary:
         """The contests of all runs; to be asked for after the last record."""
         return contests(self._runs)
 
-    def _lead(self, tables: list[dict], unreadable: Sequence[Unreadable]) -> list[str]:
+    def _lead(self, tables: Mapping[str, TableData], unreadable: Sequence[Unreadable]) -> list[str]:
         """What the page has, as counts."""
         datasets = {run.row["dataset"] for run in self._runs} - {None}
         methods = {run.row["method"] for run in self._runs}
-        done, judged = reproduced(tables)
+        done, judged = reproduced(tables.values())
         return [
             counted(len(self._runs), "run"),
             counted(len(datasets), "data set"),

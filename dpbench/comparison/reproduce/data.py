@@ -4,15 +4,24 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from msgspec import json
+from msgspec.structs import replace
 
 from dpbench.comparison.compare.claims import Ruling
 from dpbench.comparison.compare.side import GIVEN
 from dpbench.comparison.compare.verdict import UNDECIDED
 from dpbench.comparison.reproduce.target import Target
+from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.comparison.tables.constants import Reproduced
-from dpbench.comparison.tables.data import ClaimData, ComparisonData, Interval, RowData, TableData
+from dpbench.comparison.tables.data import (
+    CellData,
+    ClaimData,
+    ComparisonData,
+    Interval,
+    RowData,
+    json_file,
+)
+from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.paired_t import POWER, PairedTest
 from dpbench.runs.records.record import Record
@@ -20,22 +29,27 @@ from dpbench.runs.records.record import Record
 
 def table_json(
     target: Target,
+    page: Page,
     records: Iterable[Record],
     rows: Iterable[Row],
     judged: Sequence[JudgedClaim],
+    not_run: Mapping[str, str],
     printed: Reproduced | None = None,
+    cells: Iterable[Cell] = (),
 ) -> bytes:
     """The file of a table: the same runs give the same bytes."""
     seconds = {record.digest: record.provenance.get("seconds") for record in records}
-    data = TableData(
-        target.name,
-        target.title,
-        target.scale_label,
-        printed,
-        [_row(target, row, seconds) for row in rows if len(row.runs)],
-        [_claim(one) for one in judged],
+    data = replace(
+        page.data,
+        name=target.name,
+        scale=target.scale_label,
+        printed=printed,
+        rows=[_row(target, row, seconds) for row in rows if len(row.runs)],
+        claims=[_claim(one) for one in judged],
+        cells=[_cell(cell) for cell in cells],
+        not_run={**not_run},
     )
-    return json.format(json.encode(data), indent=1) + b"\n"
+    return json_file(data)
 
 
 def _row(target: Target, row: Row, seconds: Mapping[str, float | None]) -> RowData:
@@ -72,6 +86,19 @@ def _comparison(c: Comparison) -> ComparisonData:
         *(c.condition, c.row, str(c.than), c.quantity.name),
         *(_interval(c.test) if c.gaps else None, _number(c.margin), c.verdict, c.reason),
         c.found.no_headroom if c.found else "",
+    )
+
+
+def _cell(cell: Cell) -> CellData:
+    return CellData(
+        row=cell.row,
+        column=cell.column.name,
+        ours=_number(cell.ours),
+        spread=_number(cell.spread),
+        n=cell.n,
+        published=cell.published.value if cell.published else "",
+        published_spread=(cell.published.spread or "") if cell.published else "",
+        verdict=cell.verdict,
     )
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dpbench.comparison.compare.side import Task, Tuning, trials_by_task
-from dpbench.comparison.reproduce.published import records_of
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.table_file import USUAL_BASELINE
 from dpbench.runs.config.tuned import trials_of
-from dpbench.runs.records.collect import RECORDS, readable_records
+from dpbench.runs.records.collect import RECORDS, readable_records, readable_records_in
 from dpbench.runs.records.data_name import data_name
 from dpbench.runs.records.epsilon import Terms
 from dpbench.runs.records.folder import SEARCH, TABLES
@@ -62,9 +61,10 @@ def evidence_of_table(stem: str, folder: Path) -> Evidence:
     scales = target_of(name, []).table.scales
     target = target_of(name, [f"scale={kind}" for kind in kinds if kind in scales])
     path = folder / TABLES / f"{stem}.{RECORDS}"
-    if not path.exists():
-        raise UserError(f"{path} does not exist: `{target.command}` makes it.")
-    return evidence_of_records(target, records_of(path), folder)
+    records = readable_records_in(path)
+    if not records:
+        raise UserError(f"{path} has no readable record: `{target.command}` makes it.")
+    return evidence_of_records(target, records, folder)
 
 
 def evidence_of_records(target: Target, records: Iterable[Record], folder: Path) -> Evidence:

@@ -10,9 +10,9 @@ NOT_PRIVATE = (
 """On the page of a picture whose numbers no epsilon covers."""
 
 
-def page(target: Target, *blocks: Block) -> bytes:
+def page(target: Target, *blocks: Block) -> Page:
     """The page under the target's title, with its command at the end."""
-    return Page(target.title, blocks, target.command).markdown.encode()
+    return Page(target.title, blocks, target.command)
 
 
 def image(target: Target) -> str:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import pandas as pd
 from msgspec import UNSET
@@ -18,7 +19,7 @@ from dpbench.comparison.tables.conditions import conditions_of, row_name
 from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN, NotRun
 from dpbench.comparison.tables.page import Block
 from dpbench.comparison.tables.paper_layout import paper_files
-from dpbench.comparison.tables.privacy import privacy_grid
+from dpbench.comparison.tables.privacy import privacy_grid, privacy_of
 from dpbench.comparison.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import Table, build_table
@@ -67,15 +68,18 @@ def for_paper(
     return paper_files(_built(target, records, not_run), target.edition, columns)
 
 
-def texts(target: Target, records: list[Record]) -> dict[str, str]:
+def texts(
+    target: Target, records: list[Record], reasons: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
     """The files of `render` that are text and no picture, by suffix; those of most figures without
-    drawing them, which takes long."""
+    drawing them, which takes long. reasons: why rows have no runs, by name."""
+    not_run = NotRun(reasons)
     if isinstance(target.table.figure, Drawing):
         files = render(target, records)
     elif target.table.figure:
-        files = _figure(target, picture(target, records), records, EVERYTHING_WAS_RUN)
+        files = _figure(target, picture(target, records), records, not_run)
     else:
-        files = _table(target, records, EVERYTHING_WAS_RUN)
+        files = _table(target, records, not_run)
     return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
 
 
@@ -88,8 +92,9 @@ def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim
 
 def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, bytes]:
     table = _built(target, records, not_run)
+    parts = table.rows, table.claims, not_run.reasons, table.printed, table.cells
     files = table.files(to_csv(table)) | claims_file(table.claims)
-    return {**files, "json": table_json(target, records, table.rows, table.claims, table.printed)}
+    return {**files, "json": table_json(target, table.page, records, *parts)}
 
 
 def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
@@ -155,8 +160,9 @@ def _figure(
         *target.notes,
     )
     numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
-    made = {"md": text, "csv": numbers.encode(), **claims_file(judged)}
-    return {**made, "json": table_json(target, records, _figure_rows(target, runs), judged)}
+    rows = _figure_rows(target, runs)
+    data = table_json(target, text, records, rows, judged, not_run.reasons)
+    return {**text.files, "csv": numbers.encode(), **claims_file(judged), "json": data}
 
 
 def _figure_rows(target: Target, runs: pd.DataFrame) -> list[Row]:
@@ -189,8 +195,8 @@ def _privacy(
         return []
     rows = _figure_rows(target, _runs(target, records))
     printed, file = _printed_epsilons(target), target.table
-    grid = privacy_grid(rows, printed, file.baseline, planned, file.claimed_by)
-    return [grid, *_terms(records, planned)]
+    stated = privacy_of(rows, printed, file.baseline, planned)
+    return [privacy_grid(stated, file.claimed_by), *_terms(records, planned)]
 
 
 def printed_numbers(target: Target) -> PublishedTable:

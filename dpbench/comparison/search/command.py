@@ -37,11 +37,11 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda sai
         finals = run_finals(request, trials) if request.finalists else []
         failures = failures_of([*trials, *finals])
         files = render(request, trials, finals)
-    for suffix, text in files.items():
-        write_atomically(folder / f"{request.name}.{suffix}", text.encode())
+    for suffix, content in files.items():
+        write_atomically(folder / f"{request.name}.{suffix}", content)
     if failures:
         on_failures(failures)
-    return files["md"] + hint
+    return files["md"].decode() + hint
 
 
 def run_trials(request: SearchRequest) -> list[Trial]:

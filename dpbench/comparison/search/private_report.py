@@ -36,10 +36,10 @@ NOTES = (
 )
 
 
-def render(selected: PrivateSelection) -> dict[str, str]:
-    """The texts by suffix: the same search gives the same bytes."""
-    csv = pd.DataFrame([_row(selected)])
-    return {"md": _page(selected).markdown, "csv": csv.to_csv(index=False, lineterminator="\n")}
+def render(selected: PrivateSelection) -> dict[str, bytes]:
+    """The files by suffix: the same search gives the same bytes."""
+    csv = pd.DataFrame([_row(selected)]).to_csv(index=False, lineterminator="\n")
+    return {"md": _page(selected).markdown.encode(), "csv": csv.encode()}
 
 
 def how_to_publish(selected: PrivateSelection) -> str:

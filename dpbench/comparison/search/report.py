@@ -1,10 +1,11 @@
-"""A search as Markdown and CSV: all trials, the best first, and the one chosen by the rule."""
+"""A search as page, CSV and data: all trials, the best first, and the one chosen by the rule."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
+from dpbench.comparison.search.data import SearchData
 from dpbench.comparison.search.expected_best import budgets, expected_best
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.search.selection import (
@@ -20,6 +21,7 @@ from dpbench.comparison.search.selection import (
 )
 from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.data import json_file
 from dpbench.comparison.tables.grid import Grid, epsilon_text
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
@@ -53,8 +55,8 @@ NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
 
 def render(
     request: SearchRequest, trials: Sequence[Trial], finals: Sequence[Trial] = ()
-) -> dict[str, str]:
-    """The texts by suffix: the same records give the same bytes.
+) -> dict[str, bytes]:
+    """The files by suffix: the same records give the same bytes.
 
     finals: the finalists with their final seeds, from which the choice is made if there are any.
     """
@@ -63,10 +65,24 @@ def render(
     rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
     if start := request.start:
         rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
+    data = _data(request, ordered, chosen)
     return {
-        "md": _page(request, ordered, last, chosen).markdown,
-        "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n"),
+        "md": _page(request, data, ordered, last, chosen).markdown.encode(),
+        "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n").encode(),
+        "json": json_file(data),
     }
+
+
+def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> SearchData:
+    choices, ranges = request.config["choices"], request.space.ranges
+    keys = [range_.key for range_ in ranges]
+    return SearchData(
+        choices={group: choices[group] for group in NAMED_GROUPS if group not in keys},
+        ranges={range_.key: range_.text for range_ in ranges},
+        rule=request.rule,
+        chosen=chosen[0].number if chosen else None,
+        ends=at_edge(chosen[0], ordered, ranges, request.special) if chosen else [],
+    )
 
 
 def _ordered(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
@@ -77,18 +93,17 @@ def _ordered(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
 
 def _page(
     request: SearchRequest,
+    data: SearchData,
     ordered: Sequence[Trial],
     finals: Sequence[Trial],
     chosen: Sequence[Trial],
 ) -> Page:
-    choices = request.config["choices"]
-    keys = [range_.key for range_ in request.space.ranges]
-    fixed = [g for g in NAMED_GROUPS if g not in keys]
+    keys = [*data.ranges]
     settings = " ".join(f"`{o}`" for o in request.settings)
     count = counted(len(ordered), "trial")
     blocks: list[Block] = [
         f"{count} (by={request.by}, draw={request.draw}) of "
-        + ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
+        + ", ".join(f"`{key}={text}`" for key, text in data.ranges.items())
         + f", each with seed {', '.join(request.seeds)}"
         + f" and {settings}.",
         *([request.start.description] if request.start else []),
@@ -98,13 +113,13 @@ def _page(
         *(_finals(request, keys, finals) if finals else ()),
         _grid(request, keys, ordered),
         _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
-        *(at_edge(chosen[0], ordered, request.space.ranges, request.special) if chosen else ()),
+        *data.ends,
         *_luck(request, ordered),
         f"The privacy cost of this selection ({count}) is not in epsilon.",
         *filter(None, [legend(r.statement for trial in ordered for r in trial.records)]),
         *NOTES,
     ]
-    return Page(f"Search: {', '.join(choices[group] for group in fixed)}", blocks)
+    return Page(f"Search: {', '.join(data.choices.values())}", blocks)
 
 
 def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:

@@ -1,13 +1,19 @@
-"""A table or figure as data: its rows with their runs and their tuning, and its verdicts.
+"""A table or figure as data: its rows with their runs and their tuning, its cells, its verdicts.
 
 It is written as NAME.json beside the page, for the report and other programs, which do not read
 prose back.
 """
 
+from pathlib import Path
+from typing import TypeVar
+
 from msgspec import DecodeError, Struct, ValidationError, json
 
 from dpbench.comparison.compare.side import Tuning
 from dpbench.comparison.tables.constants import Reproduced
+from dpbench.runs.records.reading import Unreadable, text_of
+
+T = TypeVar("T", bound=Struct)
 
 
 class Interval(Struct, frozen=True):
@@ -70,20 +76,50 @@ class ClaimData(Struct, frozen=True):
     comparisons: list[ComparisonData]
 
 
-class TableData(Struct, frozen=True):
-    """A table or figure; printed: counts of printed numbers, at the paper's scale."""
+class CellData(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """A number of a row in the unit of its column, and the printed one with its spread, digit for
+    digit; null and "" where there is none that is finite."""
 
-    name: str
+    row: str
+    column: str
+    ours: float | None = None
+    spread: float | None = None
+    n: int
+    published: str = ""
+    published_spread: str = ""
+    verdict: str
+
+
+class TableData(Struct, frozen=True, omit_defaults=True):
+    """A table, a figure or another page; printed: counts of printed numbers, at the paper's scale.
+
+    notes: the sentences of its lists before the first grid; not_run: why rows have no runs, by
+    name.
+    """
+
     title: str
-    scale: str
+    command: str = ""
+    notes: list[str] = []
+    name: str = ""
+    scale: str = ""
     printed: Reproduced | None = None
     rows: list[RowData] = []
     claims: list[ClaimData] = []
+    cells: list[CellData] = []
+    not_run: dict[str, str] = {}
 
 
-def read_table_json(text: str) -> TableData | None:
-    """The table in the text of such a file; None in any other text."""
+def json_file(data: Struct) -> bytes:
+    """The content of NAME.json."""
+    return json.format(json.encode(data), indent=1) + b"\n"
+
+
+def read_json(path: Path, kind: type[T]) -> T | Unreadable:
+    """The value of this kind in such a file, or why it cannot be read."""
+    text = text_of(path)
+    if isinstance(text, Unreadable):
+        return text
     try:
-        return json.decode(text, type=TableData)
-    except (DecodeError, ValidationError):
-        return None
+        return json.decode(text, type=kind)
+    except (DecodeError, ValidationError, RecursionError) as error:
+        return Unreadable(path.name, f"is not the data of a page ({error})")

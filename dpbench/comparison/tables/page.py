@@ -1,15 +1,15 @@
-"""A page: what a command shows, as Markdown and as LaTeX."""
+"""A page: what a command shows, as Markdown, as LaTeX and as data."""
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
 
+from dpbench.comparison.tables.data import TableData, json_file
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.latex import escape, tabular
-
-MADE_BY = "Made by "
-"""Before the command at the end of a page."""
+from dpbench.system.files import write_atomically
 
 SPECIAL = re.compile(r"\||<(?=[A-Za-z/!?])|(?<=\])\(")
 
@@ -30,10 +30,29 @@ class Page:
 
     @property
     def markdown(self) -> str:
-        made_by = f"{MADE_BY}`{self.command}`" if self.command else ""
+        made_by = f"Made by `{self.command}`" if self.command else ""
         title = f"# {self.title}" if self.title else ""
         parts = [title, *map(_markdown, self.blocks), made_by]
         return "\n\n".join(filter(None, parts)) + "\n"
+
+    @property
+    def data(self) -> TableData:
+        opening = takewhile(lambda block: not isinstance(block, Grid), self.blocks)
+        lists = (block for block in opening if not isinstance(block, str | Grid))
+        return TableData(self.title, self.command, [note for block in lists for note in block])
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        """The page and its data by suffix."""
+        return {"md": self.markdown.encode(), "json": json_file(self.data)}
+
+    def write(self, path: Path, setting: str = "results_dir") -> None:
+        """Write the Markdown to a file, and the data to NAME.json beside it.
+
+        setting: the one that names the file. Raises UserError where they cannot be written.
+        """
+        write_atomically(path, self.markdown.encode(), setting=setting)
+        write_atomically(path.with_suffix(".json"), json_file(self.data), setting=setting)
 
     def latex(self, caption: str = "") -> str:
         """The blocks as paragraphs and booktabs tables; caption: of all tables, after their own."""
@@ -45,18 +64,6 @@ class Page:
             yield tabular(" ".join(filter(None, [*heads, caption])), block)
         else:
             yield from map(escape, [block] if isinstance(block, str) else block)
-
-
-def command_of(text: str) -> list[str] | None:
-    """The words of the command by which a page was made, after `dpbench reproduce`; None where it
-    names none."""
-    last = text.rstrip().rpartition("\n")[2]
-    try:
-        words = shlex.split(last.removeprefix(MADE_BY).strip("`"))
-    except ValueError:  # a quote without its end
-        return None
-    made = last.startswith(MADE_BY) and words[:2] == ["dpbench", "reproduce"]
-    return words[2:] if made and len(words) > 2 else None
 
 
 def _markdown(block: Block) -> str:

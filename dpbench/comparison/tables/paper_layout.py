@@ -12,20 +12,18 @@ from dpbench.comparison.tables.edition import Edition
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
 from dpbench.comparison.tables.latex import escape
 from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.privacy import RowPrivacy
 from dpbench.comparison.tables.published import Published
+from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import Table
 from dpbench.learning.metrics.registry import parse_name
-from dpbench.privacy.statement import ACCOUNTANTS
-from dpbench.runs.config.names import method_name
+from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS
+from dpbench.runs.config.names import method_name, with_variant
 from dpbench.runs.records.epsilon import NO_PROOF
 from dpbench.system.validate import one_of
 
 LONG = 40
 """Tables with more rows are longtables."""
-
-PRINTED = "epsilon printed in the paper"
-
-BOUNDS = [accountant.label for accountant in ACCOUNTANTS.values() if accountant.is_bound]
 
 
 @dataclass(frozen=True)
@@ -85,28 +83,23 @@ def paper_files(table: Table, edition: Edition, columns: Sequence[str]) -> dict[
 
 
 def _paper_table(table: Table, edition: Edition, columns: Sequence[Column]) -> PaperTable:
-    epsilons = _epsilons(table)
+    privacy = {stated.label: stated for stated in table.privacy}
     cells = {(cell.row, cell.column.name): cell for cell in table.cells}
-    labels = {cell.row: cell.condition for cell in table.cells}
-    baseline = method_name(edition.file.baseline)
     rows = []
-    for condition, members in groupby(labels, key=lambda label: labels[label]):
-        names = {label: _method(label, condition) for label in members}
-        ranked = [
-            label
-            for label, name in names.items()
-            if name != baseline and NO_PROOF not in [cell.ours for cell in epsilons.get(label, ())]
-        ]
+    for condition, members in groupby(table.rows, key=lambda row: row.condition):
+        group = [*members]
+        ranked = [row.label for row in group if _is_ranked(row, edition, privacy.get(row.label))]
         found = {c: [cells.get((label, c.name)) for label in ranked] for c in columns}
         best = {c.name: _best(c, [cell for cell in of if cell]) for c, of in found.items()}
-        for label, name in names.items():
+        for row in group:
             numbers = [
-                _cell(cells.get((label, c.name)), best[c.name] if label in ranked else None)
+                _cell(cells.get((row.label, c.name)), best[c.name] if row.label in ranked else None)
                 for c in columns
             ]
             shown = re.sub(r"\bepsilon (?=[\d.])", "ε = ", condition)
-            rows.append(PaperRow(shown, name, (*numbers, *epsilons.get(label, ()))))
-    heads = (*map(_column_name, columns), *(f"ε, {name}" for name in BOUNDS))
+            name = with_variant(method_name(row.method), row.variant)
+            rows.append(PaperRow(shown, name, (*numbers, *_epsilons(privacy.get(row.label)))))
+    heads = (*map(_column_name, columns), *(f"ε, {ACCOUNTANTS[n].label}" for n in UPPER_BOUNDS))
     return PaperTable(edition.name, _caption(table, edition), heads, tuple(rows))
 
 
@@ -118,27 +111,18 @@ def _caption(table: Table, edition: Edition) -> str:
     return f"{table.title}. {numbers}; best private mean bold."
 
 
-def _epsilons(table: Table) -> dict[str, tuple[PaperCell, ...]]:
-    """The upper bounds of each row's epsilon, the printed one beside the first."""
-    for grid in table.grids:
-        if PRINTED in grid.head:
-            places = [grid.head.index(name) for name in (*BOUNDS, PRINTED)]
-            break
-    else:
-        return {}
-    found = {}
-    for row in grid.rows:
-        *bounds, printed = (row[place].replace("inf", "∞") for place in places)
-        first, *others = bounds
-        beside = "" if printed == NO_VALUE else printed
-        found[row[0]] = (PaperCell(first, beside), *map(PaperCell, others))
-    return found
+def _is_ranked(row: Row, edition: Edition, stated: RowPrivacy | None) -> bool:
+    """Whether a row is a private method, with a proof where its privacy is stated."""
+    unproven = stated is not None and NO_PROOF in stated.epsilons.values()
+    return row.method != edition.file.baseline and not unproven
 
 
-def _method(label: str, condition: str) -> str:
-    """The display name of the method in a row's label, with its variant."""
-    method, bracket, variant = label.removeprefix(f"{condition}, ").partition(" (")
-    return f"{method_name(method)}{bracket}{variant}"
+def _epsilons(stated: RowPrivacy | None) -> tuple[PaperCell, ...]:
+    """The upper bounds of a row's epsilon, the printed one beside the first."""
+    if stated is None:
+        return ()
+    first, *others = (stated.epsilons[name].replace("inf", "∞") for name in UPPER_BOUNDS)
+    return PaperCell(first, stated.printed), *map(PaperCell, others)
 
 
 def _column_name(column: Column) -> str:

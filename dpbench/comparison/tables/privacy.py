@@ -1,8 +1,9 @@
 """The epsilons of each method, shown only as far as its guarantee supports them."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -11,11 +12,11 @@ from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN
 from dpbench.comparison.tables.runs import PRIVACY, Row
 from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT, weakest
-from dpbench.privacy.statement import ACCOUNTANTS, Statement
+from dpbench.privacy.statement import ACCOUNTANTS, AccountantName, Statement
 from dpbench.runs.records.epsilon import NO_PROOF, NOT_COMPUTED, delta_text, marked, rounded_up
 
-TIGHTEST_COLUMN = ACCOUNTANTS["pld"].label
-"""The column of the tightest upper bound."""
+TIGHTEST: AccountantName = "pld"
+"""The accountant of the tightest upper bound."""
 
 HEAD = (
     "method",
@@ -31,27 +32,55 @@ AS_PLANNED = "Not run: as planned."
 """Said of the epsilons of a method that was not run."""
 
 
-def privacy_grid(
+class RowPrivacy(NamedTuple):
+    """The privacy of a row, by its label: epsilons by accountant as text, and what they hold for.
+
+    printed, claimed: the epsilon printed in the paper, and that by its reasoning, "" for none.
+    """
+
+    label: str
+    printed: str
+    claimed: str
+    epsilons: Mapping[AccountantName, str]
+    delta: str
+    arithmetic: str
+    guarantee: str
+    why: str
+
+
+def privacy_of(
     rows: Sequence[Row],
     printed: Mapping[str, str],
     baseline: str,
     planned: Mapping[str, Statement] = EVERYTHING_WAS_RUN.statements,
-    paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
-) -> Grid:
-    """One line per method that was run or planned.
+) -> list[RowPrivacy]:
+    """The privacy of each row that was run or planned.
 
     printed: the paper's epsilon of private methods, by condition; planned: the statements of rows
-    that cannot be run on this machine, by name; paper_accountant: one of PAPER_ACCOUNTANTS. Where
-    the guarantee is `none`, RDP, PLD and GDP say so, and only the paper's shows a number. For
-    several runs the largest epsilon, the weakest guarantee and all reasons are shown.
+    that cannot be run on this machine, by name. Where the guarantee is `none`, RDP, PLD and GDP say
+    so, and only the paper's shows a number. For several runs the largest epsilon, the weakest
+    guarantee and all reasons are shown.
     """
     completed = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
-    lines = [
-        _line(row, None if row.method == baseline else printed.get(row.condition))
+    return [
+        _privacy(row, "" if row.method == baseline else printed.get(row.condition, ""))
         for row in completed
         if len(row.runs)
     ]
+
+
+def privacy_grid(
+    stated: Iterable[RowPrivacy], paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT
+) -> Grid:
+    """One line per row; paper_accountant: one of PAPER_ACCOUNTANTS."""
     head = tuple(name.format(by=PAPER_ACCOUNTANTS[paper_accountant][0]) for name in HEAD)
+    lines = (
+        (
+            *(p.label, p.printed or NO_VALUE, p.claimed or NO_VALUE, *p.epsilons.values()),
+            *(p.delta, p.arithmetic, p.guarantee, p.why),
+        )
+        for p in stated
+    )
     return Grid("Privacy", head, tuple(lines))
 
 
@@ -64,17 +93,17 @@ def _as_planned(row: Row, statement: Statement | None) -> Row:
     return replace(row, runs=pd.DataFrame([plan]))
 
 
-def _line(row: Row, printed: str | None) -> tuple[str, ...]:
+def _privacy(row: Row, printed: str) -> RowPrivacy:
     guarantee = weakest(row.runs["privacy/guarantee"])
     claimed, delta = _largest(row, "claimed"), _largest(row, "delta")
-    return (
+    return RowPrivacy(
         row.label,
-        printed or NO_VALUE,
-        _nearest(claimed) if math.isfinite(claimed) else NO_VALUE,
-        *(
-            _epsilon(_largest(row, name), guarantee, claimed, write)
+        printed,
+        _nearest(claimed) if math.isfinite(claimed) else "",
+        {
+            name: _epsilon(_largest(row, name), guarantee, claimed, write)
             for name, write in WRITTEN.items()
-        ),
+        },
         NO_VALUE if math.isnan(delta) else delta_text(delta),
         " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NO_VALUE)))),
         guarantee,

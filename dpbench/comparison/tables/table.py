@@ -16,13 +16,14 @@ from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, mean_and_spread
 from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN, NotRun
 from dpbench.comparison.tables.page import Block, Page
-from dpbench.comparison.tables.privacy import TIGHTEST_COLUMN, privacy_grid
+from dpbench.comparison.tables.privacy import TIGHTEST, RowPrivacy, privacy_grid, privacy_of
 from dpbench.comparison.tables.published import PublishedTable, check_covered
 from dpbench.comparison.tables.runs import Row, rows_of
 from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line
 from dpbench.comparison.tables.verdict import rule, scores_line
 from dpbench.learning.metrics.paired import is_paired
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
+from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.records.divergence import note
 from dpbench.system.grouping import grouped
 
@@ -32,8 +33,8 @@ class Table:
     """A table of runs or measurements, and what its files say of it.
 
     summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts; rows:
-    with their runs; printed: counts of printed numbers at the paper's scale; command: the one that
-    makes the table; foot: grids of the page alone, after the notes.
+    with their runs; privacy: of rows; printed: counts of printed numbers at the paper's scale;
+    command: the one that makes the table; foot: grids of the page alone, after the notes.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Table:
     cells: tuple[Cell, ...]
     claims: tuple[JudgedClaim, ...] = ()
     rows: tuple[Row, ...] = field(default=(), compare=False)
+    privacy: tuple[RowPrivacy, ...] = ()
     printed: constants.Reproduced | None = None
     command: str = ""
     foot: tuple[Grid, ...] = ()
@@ -64,8 +66,7 @@ class Table:
 
     def files(self, csv: str) -> dict[str, bytes]:
         """By suffix. csv: the text of the CSV file, whose columns differ between tables."""
-        texts = {"md": self.page.markdown, "csv": csv, "tex": self.latex}
-        return {suffix: text.encode() for suffix, text in texts.items()}
+        return {**self.page.files, "csv": csv.encode(), "tex": self.latex.encode()}
 
 
 COMPARED: dict[str, Callable[[Cell], str]] = {
@@ -101,7 +102,7 @@ def build_table(
     check_covered(edition, published)
     file, rows = edition.file, rows_of(edition, runs)
     cells = cells_of(edition, rows, published, not_run.reasons)
-    privacy = privacy_grid(rows, epsilon, file.baseline, not_run.statements, paper_accountant)
+    privacy = privacy_of(rows, epsilon, file.baseline, not_run.statements)
     reasons = _why_no_runs(edition, not_run.reasons)
     at_paper_scale = edition.scale_label == PAPER_SCALE
     found = evidence(edition.conditions, rows, printed_table(edition, published))
@@ -117,7 +118,7 @@ def build_table(
         ordering.order_grid(order),
         constants.constants_grid(judged_constants),
         claim_grids.comparisons_grid(judged),
-        privacy,
+        privacy_grid(privacy, paper_accountant),
     ]
     return Table(
         name=edition.name,
@@ -130,6 +131,7 @@ def build_table(
         cells=tuple(cells),
         claims=tuple(judged),
         rows=tuple(rows),
+        privacy=tuple(privacy),
         printed=constants.reproduced(edition, published, cells) if at_paper_scale else None,
     )
 
@@ -181,10 +183,10 @@ def _main(
     rows: Sequence[Row],
     cells: Sequence[Cell],
     reasons: Mapping[str, str],
-    privacy: Grid,
+    privacy: Iterable[RowPrivacy],
 ) -> Grid:
     """The table in the paper's layout, with the upper bound of each method's epsilon."""
-    epsilons = {line[0]: line[privacy.head.index(TIGHTEST_COLUMN)] for line in privacy.rows}
+    epsilons = {stated.label: stated.epsilons[TIGHTEST] for stated in privacy}
     texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
     names = [column.name for column in edition.columns]
     lines = [
@@ -197,7 +199,9 @@ def _main(
         )
         for row in rows
     ]
-    return Grid("Ours", ("method", *names, f"epsilon ({TIGHTEST_COLUMN})"), tuple(lines))
+    return Grid(
+        "Ours", ("method", *names, f"epsilon ({ACCOUNTANTS[TIGHTEST].label})"), tuple(lines)
+    )
 
 
 def _all_notes(

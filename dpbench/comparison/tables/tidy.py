@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
 from dpbench.comparison.tables.grid import csv_text
-from dpbench.comparison.tables.header import HEAD
 from dpbench.comparison.tables.table import Table
+
+HEAD = (
+    *("method", "column", "ours", "spread", "n"),
+    *("published", "published_spread", "difference", "verdict"),
+)
 
 
 def to_csv(table: Table) -> str:

@@ -9,19 +9,25 @@ import shlex
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from dpbench.comparison.reproduce.published import readable_records_of
 from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Problem, conflicting_records, unsupported_lines
 from dpbench.runs.config.commands import Verify
 from dpbench.runs.config.search_path import options
-from dpbench.runs.records.collect import RECORDS, StoredRecord, collect, no_records, records_in
+from dpbench.runs.records.collect import (
+    RECORDS,
+    StoredRecord,
+    collect,
+    no_records,
+    readable_records_in,
+    records_in,
+)
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, nearest, print_message
-from dpbench.system.files import files_in, write_atomically
+from dpbench.system.files import files_in
 from dpbench.system.progress import counting
 
 SAVED = "verified.md"
@@ -84,10 +90,8 @@ def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[
     """Write what was verified as a page into the results folder."""
     found = [f"{problem.source}: {problem.description}" for problem in problems]
     sentences = [f"{done[0].upper()}{done[1:]}", *found]
-    page = Page(
-        "What dpbench verify found", [sentences], shlex.join(["dpbench", "verify", *arguments])
-    )
-    write_atomically(folder / SAVED, page.markdown.encode())
+    command = shlex.join(["dpbench", "verify", *arguments])
+    Page("What dpbench verify found", [sentences], command).write(folder / SAVED)
 
 
 def _others(tables: Sequence[Path], stored: Sequence[StoredRecord]) -> list[StoredRecord]:
@@ -121,7 +125,7 @@ def _named(
                 or _without_digest(name, folder)
                 or f"{name} is neither a table nor a record here: {nearest(name, known)}"
             )
-    digests |= {record.digest for path in chosen for record in readable_records_of(path)}
+    digests |= {record.digest for path in chosen for record in readable_records_in(path)}
     return [entry for entry in stored if entry.digest in digests], chosen
 
 

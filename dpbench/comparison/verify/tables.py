@@ -2,31 +2,24 @@
 
 import csv
 import io
-import re
+import shlex
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from dpbench.comparison.reproduce.published import (
-    beside,
-    published_target,
-    readable_records_of,
-    records_of,
-    text_of,
-)
 from dpbench.comparison.reproduce.render import TEXTS, texts
+from dpbench.comparison.reproduce.target import Target, target_of
+from dpbench.comparison.tables.data import TableData, read_json
 from dpbench.comparison.tables.privacy import AS_PLANNED
-from dpbench.comparison.tables.verdict_words import IMPOSSIBLE
 from dpbench.comparison.verify.records import equal
-from dpbench.runs.records.collect import RECORDS
+from dpbench.runs.config.search_path import options
+from dpbench.runs.records.collect import RECORDS, readable_records_in
+from dpbench.runs.records.reading import Unreadable, text_of
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
 
-VERDICTS = re.compile(r"\d+ of \d+ printed|Not the paper's runs:|- (\d+ claims?|Constants|Order):")
-"""The beginnings of lines of a page that count its verdicts."""
-
-UNRECORDED = (AS_PLANNED, IMPOSSIBLE)
-"""What a line says of a row that was not run, of which there is no record."""
+T = TypeVar("T")
 
 
 class Problem(NamedTuple):
@@ -44,28 +37,58 @@ def unsupported_lines(path: Path) -> Iterator[str]:
     """
     stem = path.name.removesuffix(f".{RECORDS}")
     try:
-        page = path.with_name(f"{stem}.md")
         if not any(path.with_name(f"{stem}.{suffix}").exists() for suffix in TEXTS):
             return  # records alone, as of an entry to a challenge
-        target = beside(published_target(page), path)
+        _readable(text_of(path), path)
+        data = path.with_name(f"{stem}.json")
+        target = published_target(data)
         if target.table.compute:
             return
-        made = texts(target, records_of(path))
+        reasons = _readable(read_json(data, TableData), data).not_run
+        made = texts(target, readable_records_in(path), reasons)
         for suffix in TEXTS:
             file = path.with_name(f"{stem}.{suffix}")
             if suffix in made:
-                yield from _differences(suffix, text_of(file), made[suffix])
+                yield from _differences(suffix, _readable(text_of(file), file), made[suffix])
             elif file.exists():
                 yield f"does not give {file.name}, which is beside it."
     except (UserError, KeyError, csv.Error) as error:
         yield f"cannot be verified: {error}"
 
 
+def published_target(path: Path) -> Target:
+    """The target of a table's JSON, by its command, with the results folder of the file, for the
+    searches beside it.
+
+    Raises UserError for a file without a command, and for a table which is no option here.
+    """
+    command = _readable(read_json(path, TableData), path).command
+    try:
+        program, verb, name, *words = shlex.split(command)
+    except ValueError:  # too few words, or a quote without its end
+        program = verb = name = ""
+    if (program, verb) != ("dpbench", "reproduce"):
+        raise UserError(f"{path} has no command that makes it: make it again.")
+    if name not in options("table"):
+        raise UserError(
+            f"table={name} is unknown here: name the folder that has table/{name}.yaml with "
+            "--config-dir."
+        )
+    target = target_of(name, words)
+    return replace(target, config=target.config.changed(results_dir=str(path.parents[1])))
+
+
+def _readable(content: T | Unreadable, path: Path) -> T:
+    if isinstance(content, Unreadable):
+        raise UserError(f"{path} {content.reason}.")
+    return content
+
+
 def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
     """Runs whose records in two tables have different metrics; of files that can be read."""
     first: dict[str, tuple[str, dict]] = {}
     for path in tables:
-        for record in readable_records_of(path):
+        for record in readable_records_in(path):
             if record.config.get("seed") is None:  # whose runs share a digest
                 continue
             source, metrics = first.setdefault(record.digest, (path.name, record.metrics))
@@ -78,11 +101,12 @@ def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
 def _differences(suffix: str, published: str, made: str) -> Iterator[str]:
     """The lines of a published text that its records do not give, and those that it lacks."""
     found, given = (dict.fromkeys(_lines(suffix, text)) for text in (published, made))
-    recorded = [line for line in found if not any(words in line for words in UNRECORDED)]
-    for line in recorded:
-        if line not in given:
+    planned = any(AS_PLANNED in line for line in found)
+    for line in found:
+        # Of a row that was not run there is no record, but its plan is on the page.
+        if line not in given and not (planned and (AS_PLANNED in line or line[:1] != "|")):
             yield f"has the line {line}, which does not follow from its records."
-    if len(recorded) == len(found):  # else a row has a line of another kind
+    if not planned:
         for line in given:
             if line not in found:
                 yield f"lacks the line {line}, which follows from its records."
@@ -94,10 +118,7 @@ def _lines(suffix: str, text: str) -> Iterator[str]:
         # To nine digits: sums depend on the order of records.
         yield from (",".join(map(_rounded, line)) for line in csv.reader(io.StringIO(text)))
     else:
-        lines = map(str.strip, text.splitlines())
-        yield from (
-            line for line in lines if suffix != "md" or line[:1] == "|" or VERDICTS.match(line)
-        )
+        yield from filter(None, map(str.strip, text.splitlines()))
 
 
 def _rounded(word: str) -> str:

@@ -147,6 +147,11 @@ def records_in(path: Path) -> Iterator[StoredRecord | Unreadable]:
             yield _stored(parse(line, source), f"{source}, line {number}", line)
 
 
+def readable_records_in(path: Path) -> list[Record]:
+    """The readable records of a table's file; none of a file that cannot be read."""
+    return [entry.record for entry in records_in(path) if isinstance(entry, StoredRecord)]
+
+
 def _stored(entry: Record | Unreadable, source: str, text: str) -> StoredRecord | Unreadable:
     if isinstance(entry, Record):
         return StoredRecord(entry, source, text)

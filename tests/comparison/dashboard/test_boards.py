@@ -23,7 +23,7 @@ def on_boards(records, source="runs/x.json"):
     ranked = map(board, summary.contests)
     names = dict.fromkeys(("dpsgd_f", "bam"), "") | {"dpsgd": "DP-SGD"}
     said = [one | {"answer": answer(one, names)} for one in ranked]
-    return summary.data([], []) | {"boards": said}
+    return summary.data({}, []) | {"boards": said}
 
 
 def standings(board):

@@ -9,6 +9,7 @@ import pytest
 
 from dpbench.comparison.dashboard import record_texts
 from dpbench.comparison.dashboard.command import report
+from dpbench.comparison.tables.data import CellData, TableData, json_file
 from tests.comparison.dashboard.windows import drawn, numbers, wait_for_pictures
 from tests.latex import assert_compiles
 
@@ -227,12 +228,12 @@ def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
 def test_a_table_is_drawn_when_it_is_first_opened(record_of, folder_of, opened):
     folder = folder_of([record_of()])
     (folder / "tables").mkdir()
-    lines = [
-        "method,column,ours,spread,n,published,published_spread,difference,verdict",
-        "dpsgd,a,nan,nan,0,1.5,0.1,nan,not run here",
-        "dpsgd,b,2,nan,1,1.5,,0.5,differs",
+    printed = {"row": "dpsgd", "published": "1.5"}
+    cells = [
+        CellData(column="a", n=0, published_spread="0.1", verdict="not run here", **printed),
+        CellData(column="b", ours=2.0, n=1, verdict="differs", **printed),
     ]
-    (folder / "tables/own.csv").write_text("\n".join(lines) + "\n")
+    (folder / "tables/own.json").write_bytes(json_file(TableData("Own", cells=cells)))
     window = opened(report([f"results_dir={folder}", f"out={folder / 'r.html'}"]), pictures=False)
     window.locator("#part-tables summary").first.click()
     shown = window.locator("#part-tables .published").first

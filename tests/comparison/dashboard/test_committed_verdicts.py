@@ -6,7 +6,7 @@ import pytest
 
 from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from dpbench.comparison.dashboard.findings import contests_of, judged
-from dpbench.comparison.dashboard.tables import typed_tables
+from dpbench.comparison.dashboard.tables import pages
 from dpbench.learning.metrics.worst_group import WORST_GROUP
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -21,7 +21,7 @@ SAID = {
 def reported():
     """By table, condition, row, baseline's row and metric: the report's verdict and its reason."""
     found = {}
-    for contest in contests_of(RESULTS):
+    for contest in contests_of(RESULTS, pages(RESULTS)[0]):
         places = {c.method: c.choice.place for c in contest.candidates}
         for one in map(contest.by, contest.metrics):
             base = places.get(one.baseline.method) if one.baseline else None
@@ -38,7 +38,7 @@ def tabled():
     """The same of the comparisons of claims that need a gap in the direction of the metric."""
     return {
         (name, c.condition, c.row, c.than, METRICS[c.quantity]): c
-        for name, table in typed_tables(RESULTS).items()
+        for name, table in pages(RESULTS)[0].items()
         for claim in table.claims
         for c in claim.comparisons
         if c.quantity in METRICS and c.verdict in SAID

@@ -7,30 +7,35 @@ import pytest
 
 from dpbench.comparison.dashboard.audits import audited
 from dpbench.comparison.dashboard.command import published
-from dpbench.comparison.dashboard.documents import OTHERS, documents, pictures
+from dpbench.comparison.dashboard.documents import OTHERS, citation, documents, pictures
 from dpbench.comparison.dashboard.searches import searches
+from dpbench.comparison.dashboard.tables import pages
+from dpbench.comparison.search.data import SearchData
+from dpbench.comparison.tables.data import json_file
+from dpbench.comparison.tables.grid import Grid
+from dpbench.comparison.tables.page import Page
+from dpbench.system.paths import benchmarks_folder
 from tests.plugin_files import write
 
 COMMITTED = Path(__file__).parents[3] / "results"
-PAGE = """\
-# A title
-
-- **One** of [two](x.md) `things`.
-- Another.
-
-## Numbers
-
-- No note.
-
-Made by `dpbench reproduce NAME`
-"""
+PAGE = Page(
+    "A title",
+    [
+        "A paper.",
+        ["**One** of [two](x.md) `things`.", "Another."],
+        Grid("Numbers", ("x",), (("1",),)),
+        ["No note."],
+    ],
+    "dpbench reproduce NAME",
+)
+DATA = json_file(PAGE.data).decode()
 
 
 @pytest.fixture
 def folder(tmp_path):
-    for name in ("tables/audit.csv", "tables/audit.md", "tables/recount.md", "tables/recount.csv"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(COMMITTED / name, tmp_path / name)
+    (tmp_path / "tables").mkdir()
+    for name in ("audit.csv", "audit.json", "recount.csv", "recount.json"):
+        shutil.copy(COMMITTED / "tables" / name, tmp_path / "tables")
     shutil.copytree(
         COMMITTED / "search",
         tmp_path / "search",
@@ -40,9 +45,9 @@ def folder(tmp_path):
 
 
 def test_a_page_is_a_card_with_its_notes_its_command_and_its_picture(tmp_path):
-    files = {f"tables/bam_fig9.{end}": "" for end in ("md", "svg", "csv")}
-    write(tmp_path, files | {"tables/bam_fig9.md": PAGE, "tables/bam_fig9.csv": "x,y\n1,2\n"})
-    one = documents(tmp_path, (), pictures(tmp_path))["bam_fig9"]
+    numbers = {"tables/bam_fig9.svg": "", "tables/bam_fig9.csv": "x,y\n1,2\n"}
+    write(tmp_path, numbers | {"tables/bam_fig9.json": DATA})
+    one = documents(tmp_path, pages(tmp_path)[0], pictures(tmp_path))["bam_fig9"]
     assert one["title"] == "A title"
     assert one["notes"] == ["One of two things.", "Another."]
     assert one["command"] == "dpbench reproduce NAME"
@@ -51,19 +56,19 @@ def test_a_page_is_a_card_with_its_notes_its_command_and_its_picture(tmp_path):
 
 def test_points_of_a_figure_are_no_table_and_damaged_files_no_card(tmp_path):
     points = "x,y\n" + "1,2\n" * 500
-    write(tmp_path, {"tables/a.md": PAGE, "tables/a.csv": points, "tables/c.csv": points})
-    (tmp_path / "tables/b.md").write_bytes(b"\xff")
+    write(tmp_path, {"tables/a.json": DATA, "tables/a.csv": points, "tables/c.csv": points})
+    (tmp_path / "tables/b.json").write_bytes(b"\xff")
     (tmp_path / "tables/b.svg").symlink_to("nowhere")
     assert pictures(tmp_path) == {}
-    found = documents(tmp_path, (), ())
+    found = documents(tmp_path, pages(tmp_path)[0], ())
     assert found["a"]["rows"] == []
-    assert found["b"]["title"] == "b"
-    assert found.keys() == {"a", "b"}
+    assert found.keys() == {"a"}
 
 
 def test_cards_are_grouped_by_paper_with_citation_and_link(folder):
-    write(folder, {"tables/bam_fig9.md": PAGE, "checked.md": PAGE})
-    cards = published(folder, set()).cards({"own": {"title": "Own"}})
+    write(folder, {"tables/bam_fig9.json": DATA})
+    PAGE.write(folder / "checked.md")
+    cards = published(folder, pages(folder)[0]).cards({"own": {"title": "Own"}})
     (own, bam) = cards["studies"]
     assert (own["title"], own["link"], own["cards"]) == (OTHERS, None, [{"title": "Own"}])
     assert bam["title"].startswith("Moritz Knolle, Robert Dorfman, ")
@@ -74,9 +79,17 @@ def test_cards_are_grouped_by_paper_with_citation_and_link(folder):
     assert len(cards["audits"][0]["rows"]) == len(rows)
 
 
+@pytest.mark.parametrize("study", [path.parent for path in benchmarks_folder().glob("*/README.md")])
+def test_a_study_has_a_citation_whose_link_is_in_its_readme(study):
+    cited = citation(study.name)
+    assert cited.keys() == {"title", "link"}
+    assert cited["title"]
+    assert (cited["link"] or "") in (study / "README.md").read_text()
+
+
 def test_the_findings_come_first(folder):
-    (folder / "findings.md").write_text("# Findings\n\nWhat all say.\n")
-    first = published(folder, set()).cards({})["studies"][0]
+    Page("Findings", ["What all say."]).write(folder / "findings.md")
+    first = published(folder, pages(folder)[0]).cards({})["studies"][0]
     assert first["title"] == "Findings"
     assert [card["title"] for card in first["cards"]] == ["Findings"]
 
@@ -104,10 +117,11 @@ def test_a_search_is_a_cloud_of_its_trials_and_says_what_it_chose(folder):
 
 
 def test_a_search_over_methods_is_a_cloud_of_each_and_no_model_is_a_method(tmp_path):
-    head = "trial,method,optimizer.lr,n,validation/accuracy"
-    lines = [head, "1,bam,0.5,1,0.9", "3,dpsgd,0.1,1,0.8", "2,dpsgd,0.5,1,0.7"]
-    title = "# Search: digits, mlp\n\nChosen: trial 1. On all training examples"
-    write(tmp_path, {"search/digits-x.csv": "\n".join([*lines, ""]), "search/digits-x.md": title})
+    head = "trial,method,optimizer.lr,n,validation/accuracy,validation/loss"
+    lines = [head, "1,bam,0.5,1,0.9,1", "3,dpsgd,0.1,1,0.8,1", "2,dpsgd,0.5,1,0.7,1"]
+    ranges = {"method": "bam,dpsgd", "optimizer.lr": "0.1,0.5"}
+    found = searched({"dataset": "digits", "model": "mlp"}, ranges)
+    write(tmp_path, {"search/digits-x.csv": "\n".join([*lines, ""]), "search/digits-x.json": found})
     (one,) = searches(tmp_path)
     assert one["title"] == "digits: digits, mlp, 3 trials"
     assert one["rows"] == [["bam, x", "1", "lr 0.5", "90.0 %"], ["dpsgd, x", "2", "–", "–"]]
@@ -115,7 +129,32 @@ def test_a_search_over_methods_is_a_cloud_of_each_and_no_model_is_a_method(tmp_p
     assert points == {"bam, x": 1, "dpsgd, x": 2}
 
 
-@pytest.mark.parametrize("text", ["", "trial,n\n", "a,b\n1,2\n", "trial,method.bound\n1,2\n"])
-def test_what_is_no_search_is_no_card(tmp_path, text):
-    write(tmp_path, {"search/x.csv": text, "search/x.md": "# Search: digits, mlp, dpsgd\n"})
+def test_the_search_of_a_regression_is_drawn_by_its_loss(tmp_path):
+    lines = "trial,optimizer.lr,n,validation/accuracy,validation/loss\n1,0.5,1,,0.25\n2,1,1,,0.5\n"
+    choices = {"dataset": "wine", "model": "mlp", "method": "bam"}
+    found = searched(choices, {"optimizer.lr": "0.5,1"})
+    write(tmp_path, {"search/wine-x.csv": lines, "search/wine-x.json": found})
+    (one,) = searches(tmp_path)
+    assert one["cloud"]["y"] == "loss (validation)"
+    assert one["rows"] == [["bam, x", "2", "lr 0.5", "0.25"]]
+
+
+def searched(choices, ranges):
+    return json_file(SearchData(choices, ranges, "best_validation", 1, [])).decode()
+
+
+FOUND = searched({"dataset": "digits", "model": "mlp", "method": "dpsgd"}, {"lr": "1,2"})
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", FOUND),
+        ("trial,n\n", FOUND),
+        ("a,b\n1,2\n", FOUND),
+        ("trial,lr,n,validation/accuracy,validation/loss\n1,1,1,0.5,1\n", FOUND[:-9]),
+    ],
+)
+def test_what_is_no_search_is_no_card(tmp_path, text, found):
+    write(tmp_path, {"search/x.csv": text, "search/x.json": found})
     assert searches(tmp_path) == []

@@ -7,7 +7,14 @@ from msgspec import json
 from dpbench.comparison.compare.side import AT_EDGE, Tuning
 from dpbench.comparison.dashboard.findings import findings, page
 from dpbench.comparison.tables.constants import Reproduced
-from dpbench.comparison.tables.data import ClaimData, ComparisonData, Interval, RowData, TableData
+from dpbench.comparison.tables.data import (
+    ClaimData,
+    ComparisonData,
+    Interval,
+    RowData,
+    TableData,
+    read_json,
+)
 
 TERMS = ("dpsgd", "acc")
 
@@ -24,7 +31,7 @@ def table(*claims, printed=None):
         RowData("", "dpsgd", "", ["a"], Tuning(64), 36.0),
         RowData("", "bam", "", ["b"], Tuning(64, AT_EDGE), 36.0),
     ]
-    return TableData("frontier_table5", "Tuned", "paper", printed, rows, [*claims])
+    return TableData("Tuned", name="frontier_table5", printed=printed, rows=rows, claims=[*claims])
 
 
 def line_of(text, word):
@@ -78,6 +85,8 @@ def test_what_to_use_is_what_is_better_where_there_was_something_to_win(
             made.append(trial)
     text = findings([f"results_dir={folder_of(made)}", f"out={tmp_path / 'findings.md'}"])
     assert (tmp_path / "findings.md").read_text() == text
+    data = read_json(tmp_path / "findings.json", TableData)
+    assert (data.title, data.command) == ("Findings", "dpbench findings")
     none = "no evidence"
     assert f"| images | {none} | BAM (1 of 1 task) | {none} |" in text
     assert f"| tables | {none} | DP-SGD; nothing to win was shown on 1 task | {none} |" in text

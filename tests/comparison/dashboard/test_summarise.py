@@ -15,7 +15,7 @@ def summarised(records, command):
     summary = Summary(command)
     for record in records:
         summary.add(StoredRecord(record, "runs/x.json", record.json()))
-    return summary.data([], [])
+    return summary.data({}, [])
 
 
 @pytest.fixture

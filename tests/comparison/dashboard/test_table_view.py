@@ -1,32 +1,29 @@
 """What a paper's table says on the page: ours, print, and the verdict."""
 
 import pytest
+from msgspec.structs import replace
 
 from dpbench.comparison.dashboard.table_view import reproduced, table_view
+from dpbench.comparison.tables.data import CellData, ClaimData, TableData
 
-EMPTY = {"row": "dpsgd", "column": "a", "ours": "", "spread": "", "n": "", "published": "1.5",
-         "published_spread": "", "verdict": "not run"}  # fmt: skip
+EMPTY = CellData(row="dpsgd", column="a", n=0, published="1.5", verdict="not run")
 
 
-def viewed(**cell):
-    table = {
-        "title": "t", "command": None,
-        "claims": [{"statement": "s", "verdict": "holds", "reason": ""}],
-        "rows": ["dpsgd"], "columns": ["a"], "cells": [EMPTY | cell],
-        "verdicts": {"differs": 2, "-": 3, "undecided": 1},
-    }  # fmt: skip
+def viewed(*verdicts, **cell):
+    others = [replace(EMPTY, row=f"{i}", verdict=word) for i, word in enumerate(verdicts)]
+    claim = ClaimData("c", "s", "", "", "", "", "holds", "", None, None, [])
+    table = TableData("t", claims=[claim], cells=[replace(EMPTY, **cell), *others])
     return table_view(table, {"dpsgd": "DP-SGD"})
 
 
 @pytest.mark.parametrize(
     ("cell", "text"),
     [
-        ({"ours": "nan", "n": "0", "verdict": "not run here"}, "–"),
-        ({"ours": "nan", "spread": "nan", "n": "2"}, "not finite (2)"),
-        ({"ours": "1.26", "spread": "nan", "n": "1"}, "1.3 (1)"),
-        ({"ours": "2", "spread": "0.04", "n": "3", "published": "1.50"}, "2.00 ± 0.04 (3)"),
-        ({"ours": "inf", "spread": "nan", "n": "1", "published": ""}, "inf (1)"),
-        ({"ours": "1.23456", "n": "1", "published": ""}, "1.235 (1)"),
+        ({"verdict": "not run here"}, "–"),
+        ({"n": 2}, "not finite (2)"),
+        ({"ours": 1.26, "n": 1}, "1.3 (1)"),
+        ({"ours": 2.0, "spread": 0.04, "n": 3, "published": "1.50"}, "2.00 ± 0.04 (3)"),
+        ({"ours": 1.23456, "n": 1, "published": ""}, "1.235 (1)"),
     ],
 )
 def test_ours_has_the_decimals_of_print_and_never_nan(cell, text):
@@ -43,12 +40,14 @@ def test_print_stands_in_brackets_and_a_verdict_has_a_sign():
 
 
 def test_verdicts_are_counted_and_claims_marked():
-    view = viewed()
+    view = viewed("differs", "-", "undecided", verdict="differs")
     assert view["tally"] == [(2, "bad", "2 differ"), (1, "near", "1 undecided")]
     assert view["claims"] == [("good", "✓ holds", "s")]
     assert view["run"]
+    assert not viewed()["run"]
 
 
 def test_only_judged_numbers_count_as_reproduced_or_not():
-    tables = [{"verdicts": {"reproduced": 2, "not judged": 9}}, {"verdicts": {"differs": 1}}]
-    assert reproduced(tables) == (2, 3)
+    words = ("reproduced", "reproduced", "not judged", "differs")
+    cells = [replace(EMPTY, verdict=word) for word in words]
+    assert reproduced([TableData("t", cells=cells[:3]), TableData("u", cells=cells[3:])]) == (2, 3)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from dpbench.comparison.reproduce.checklist import checklist
-from dpbench.comparison.reproduce.published import records_of
 from dpbench.comparison.reproduce.render import texts
 from dpbench.comparison.reproduce.target import target_of
+from dpbench.runs.records.collect import readable_records_in
 from dpbench.system.errors import UserError
 from dpbench.system.paths import conf_folder
 from tests.comparison.tables.sweep.made_up import record
@@ -198,7 +198,7 @@ def test_a_folder_with_nothing_to_compare_is_refused_in_a_sentence(tmp_path, rec
 def test_the_page_of_a_comparison_has_it_at_its_foot():
     target = target_of("challenge_v1", [])
     tables = conf_folder().parent / "results" / "tables"
-    records = records_of(tables / f"{target.name}.records.jsonl")
+    records = readable_records_in(tables / f"{target.name}.records.jsonl")
     page = texts(target, records)["md"]
     foot = page.partition("## Checklist")[2]
     rows = {line.split(" | ")[0]: line.split(" | ") for line in foot.splitlines()}
@@ -213,7 +213,7 @@ def test_the_page_of_a_comparison_has_it_at_its_foot():
 def test_a_method_twice_is_its_own_second_search_and_claims_on_the_worst_group_choose_the_metric():
     target = target_of("frontier_table6", [])
     tables = conf_folder().parent / "results" / "tables"
-    page = texts(target, records_of(tables / f"{target.name}.records.jsonl"))["md"]
+    page = texts(target, readable_records_in(tables / f"{target.name}.records.jsonl"))["md"]
     foot = page.partition("## Checklist, by accuracy of the worst group (%)")[2]
     rows = {line.split(" | ")[0]: line.split(" | ") for line in foot.splitlines()}
     assert "| dpsgd_again" not in rows

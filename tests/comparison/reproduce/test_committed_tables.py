@@ -11,8 +11,8 @@ from PIL import Image
 
 import dpbench
 from dpbench.comparison.reproduce.command import reproduce
-from dpbench.comparison.reproduce.published import published_target
 from dpbench.comparison.reproduce.render import render
+from dpbench.comparison.verify.tables import published_target
 from dpbench.runs.figures.formats import DPI
 from dpbench.runs.records.reading import parse
 from dpbench.system.errors import Unavailable
@@ -29,9 +29,9 @@ WITH_RECORDS = sorted(
 @pytest.mark.parametrize("name", WITH_RECORDS)
 def test_a_committed_table_follows_from_its_command_and_its_committed_records(name):
     committed = {path.name.removeprefix(f"{name}."): path for path in TABLES.glob(f"{name}.*")}
-    assert {"md", "csv", "tex", "records.jsonl"} <= set(committed)
+    assert {"md", "csv", "tex", "json", "records.jsonl"} <= set(committed)
     lines = committed["records.jsonl"].read_text().splitlines()
-    wanted = published_target(committed["md"])
+    wanted = published_target(committed["json"])
     assert wanted.stem == name
     files = render(wanted, [parse(line, "x") for line in lines])
     assert set(files) == set(committed)
@@ -122,11 +122,12 @@ def test_a_committed_table_is_made_in_a_clone_without_training(stem, tmp_path, m
 def test_the_committed_claims_of_a_figure_follow_from_its_records(path, monkeypatch):
     for module in ("reproduce.render", "papers.calibration.coincidence"):
         monkeypatch.setattr(f"dpbench.{module}.images", lambda figure: {})
-    page, records = (
-        path.with_name(path.name.replace("claims.csv", end)) for end in ("md", "records.jsonl")
+    page, data, records = (
+        path.with_name(path.name.replace("claims.csv", end))
+        for end in ("md", "json", "records.jsonl")
     )
     lines = records.read_text().splitlines()
-    files = render(published_target(page), [parse(line, "x") for line in lines])
+    files = render(published_target(data), [parse(line, "x") for line in lines])
     assert files["claims.csv"] == path.read_bytes()
     before, ours = (text.partition("\n![")[0] for text in (page.read_text(), files["md"].decode()))
     assert ours == before

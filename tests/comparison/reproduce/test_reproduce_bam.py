@@ -273,7 +273,7 @@ def test_bias_over_batch_sizes_is_each_run_s_mean(checkout, tmp_path):
 
 def test_figure_3_is_timed_and_not_trained(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr("dpbench.benchmarks.step_cost.command.bench", asked.extend)
+    monkeypatch.setattr("dpbench.benchmarks.step_cost.figure.bench", asked.extend)
     said = reproduce("bam_fig3", [f"results_dir={tmp_path}", "device=cpu", "scale=cpu_hour"])
     out = tmp_path / "tables" / "bam_fig3-cpu_hour"
     assert asked == [

@@ -94,7 +94,7 @@ def test_the_search_goes_on_until_the_best_lies_inside(scored):
     assert len(trials) > request.count
     assert len({trial.values["optimizer.lr"] for trial in trials}) == len(trials)
     assert [trial.number for trial in trials] == list(range(1, len(trials) + 1))
-    page = render(request, trials)["md"]
+    page = render(request, trials)["md"].decode()
     assert "The trials after the first 8 were added beyond ends" in page
     assert "at the upper end" not in page
 

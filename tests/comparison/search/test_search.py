@@ -6,9 +6,11 @@ import pandas as pd
 import pytest
 
 from dpbench.comparison.search.command import search
+from dpbench.comparison.search.data import SearchData
 from dpbench.comparison.search.report import at_edge, render
 from dpbench.comparison.search.request import parse
 from dpbench.comparison.search.selection import Trial
+from dpbench.comparison.tables.data import read_json
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import expand
 from dpbench.runs.execution import load_or_run as runs
@@ -37,6 +39,10 @@ def records(folder):
 def test_a_search_writes_all_trials_best_first_and_the_chosen_command(folder, tmp_path):
     text = search([*SMALL, "N=3", "extend=0", LR, "seed=0,1", "name=some", folder])
     assert (tmp_path / "search" / "some.md").read_text() == text
+    data = read_json(tmp_path / "search" / "some.json", SearchData)
+    assert f"Chosen: trial {data.chosen}." in text
+    assert text.startswith(f"# Search: {', '.join(data.choices.values())}\n")
+    assert all(f"`{key}={range_}`" in text for key, range_ in data.ranges.items())
     rows = pd.read_csv(tmp_path / "search" / "some.csv")
     assert sorted(rows["trial"]) == [1, 2, 3]
     assert rows["n"].tolist() == [2, 2, 2]
@@ -81,7 +87,7 @@ def test_a_search_of_a_regression_says_that_the_loss_decides(rule):
     one = record()
     one.metrics.clear()
     one.metrics["validation/loss"] = 0.5
-    page = render(request, [Trial(1, {"optimizer.lr": "0.1"}, {"0": one})])["md"]
+    page = render(request, [Trial(1, {"optimizer.lr": "0.1"}, {"0": one})])["md"].decode()
     assert f"Rule `{rule}`: lowest mean validation loss over all seeds, since a regression" in page
     assert "| trial | optimizer.lr | loss | n |" in page
 

@@ -186,7 +186,7 @@ def test_the_search_of_the_special_case_may_be_named(made, tmp_path):
 def test_there_is_no_start_without_a_special_case(arguments):
     request = parse(["space=method", "dataset=digits", *arguments])
     assert request.start is None
-    assert "start" not in render(request, [trial(1, **{"optimizer__lr": "1"})])["csv"]
+    assert "start" not in render(request, [trial(1, **{"optimizer__lr": "1"})])["csv"].decode()
 
 
 def test_a_private_search_starts_nowhere():
@@ -256,13 +256,13 @@ def test_the_trials_after_the_start_are_those_without_it(method, scored, made, t
 def test_page_and_file_say_which_trial_was_the_start(scored, made, tmp_path):
     made("x-dpsgd")
     request = request_for("dp_mf", tmp_path, "N=8", "extend=0", "name=x-dp_mf")
-    files = render(request, run_trials(request))
+    files = {k: v.decode() for k, v in render(request, run_trials(request)).items()}
     assert (
         "Trial 0 is the start: with `method.bands=1` the method is dpsgd, here at the setting that "
         "the search `x-dpsgd` chose." in files["md"]
     )
     usual = replace(request, start=None)
-    pages = files["md"], render(usual, run_trials(usual))["md"]
+    pages = files["md"], render(usual, run_trials(usual))["md"].decode()
     found, expected = (p.partition("## Fewer trials")[2].split("The privacy")[0] for p in pages)
     assert found == expected != "", "of random trials alone"
     path = tmp_path / "x.csv"

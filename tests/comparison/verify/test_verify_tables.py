@@ -7,14 +7,19 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.comparison.dashboard.documents import documents
-from dpbench.comparison.reproduce.published import published_target
+from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
+from dpbench.comparison.tables.data import json_file
 from dpbench.comparison.tables.not_run import NotRun
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.command import verify
 from dpbench.comparison.verify.records import contradictions
-from dpbench.comparison.verify.tables import conflicting_records, unsupported_lines
+from dpbench.comparison.verify.tables import (
+    conflicting_records,
+    published_target,
+    unsupported_lines,
+)
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import parse, read
@@ -61,7 +66,7 @@ def test_published_epsilons_follow_from_their_settings(path):
 @pytest.mark.parametrize("names", [[], ["bam_lambda"]])
 @pytest.mark.parametrize("broken", ["not UTF-8 text", "not a regular file"])
 def test_a_file_of_records_that_cannot_be_read_is_one_problem(tmp_path, names, broken):
-    page = PUBLISHED[0].with_name("bam_lambda.md")
+    page = PUBLISHED[0].with_name("bam_lambda.json")
     (tmp_path / "tables").mkdir()
     (tmp_path / "tables" / page.name).write_text(page.read_text())
     path = tmp_path / "tables" / "bam_lambda.records.jsonl"
@@ -95,7 +100,9 @@ def published(name: str, folder: Path) -> Path:
         ("misalignment_table5", "csv", "\ndpsgd,loss_a,", "\ndpsgd,loss_b,"),
         ("misalignment_table5", "md", "| 1e-06 | float |", "| 1e-09 | secure |"),
         ("misalignment_table5", "md", "| holds |", "| open |"),
+        ("misalignment_table5", "md", "Scale: paper", "Scale: tiny"),
         ("misalignment_table5", "tex", " & 0.3", " & 0.2"),
+        ("misalignment_table5", "json", '"ours": 0.3', '"ours": 9.3'),
         ("misalignment_table5", "claims.csv", ",holds,\n", ",refuted,\n"),
         ("misalignment_fig8", "csv", ",dpsgd,female,0,1.", ",dpsgd,female,0,2."),
         ("misalignment_fig8", "claims.csv", ",holds,\n", ",open,\n"),
@@ -156,9 +163,11 @@ def test_impossible_and_planned_rows_need_no_record(tmp_path):
     reasons = dict.fromkeys(("adult, dpsgd_f", "dpsgd_f"), "there is no reason.")
     for suffix, content in render(target, stored, NotRun(reasons)).items():
         (tmp_path / f"misalignment_table5.{suffix}").write_bytes(content)
-    page = (tmp_path / "misalignment_table5.md").read_text()
-    assert "not possible: there is no reason." in page
-    assert [*unsupported_lines(tmp_path / "misalignment_table5.records.jsonl")] == []
+    page, lines = (tmp_path / f"misalignment_table5.{end}" for end in ("md", "records.jsonl"))
+    assert "not possible: there is no reason." in page.read_text()
+    assert [*unsupported_lines(lines)] == []
+    page.write_text(page.read_text().replace("there is no reason.", "there is one."))
+    assert [*unsupported_lines(lines)]
 
 
 @pytest.mark.parametrize(
@@ -180,23 +189,23 @@ def test_impossible_and_planned_rows_need_no_record(tmp_path):
     ],
 )
 def test_the_target_of_a_page_is_that_of_the_command_at_its_end(words, epsilons, seeds, tmp_path):
-    made, page = target_of("bam_table1", words), tmp_path / "bam_table1-part.md"
-    page.write_text(Page("Table 1", ["A paper."], made.command).markdown)
-    target = published_target(page)
+    made, path = target_of("bam_table1", words), tmp_path / "tables" / "bam_table1-part.json"
+    path.parent.mkdir()
+    path.write_bytes(json_file(Page("Table 1", ["A paper."], made.command).data))
+    target = published_target(path)
     found = [dict(condition.values)["privacy.epsilon"] for condition in target.conditions]
     assert found == epsilons
     assert target.table.seeds == seeds
-    assert (target.stem, target.config) == (made.stem, made.config)
+    assert target.stem == made.stem
+    assert target.config == made.config.changed(results_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "end", ["", "Made by `dpbench reproduce`", "Made by `dpbench run 'x`", "x"]
-)
-def test_a_page_without_its_command_is_refused(end, tmp_path):
-    page = tmp_path / "bam_table1.md"
-    page.write_text(Page("Table 1", [end]).markdown)
-    with pytest.raises(UserError, match="does not end with its command"):
-        published_target(page)
+@pytest.mark.parametrize("command", ["", "dpbench reproduce", "dpbench run 'x", "dpbench run x"])
+def test_a_page_without_its_command_is_refused(command, tmp_path):
+    path = tmp_path / "bam_table1.json"
+    path.write_bytes(json_file(Page("Table 1", [], command).data))
+    with pytest.raises(UserError, match="has no command that makes it"):
+        published_target(path)
 
 
 @pytest.mark.slow
@@ -223,16 +232,16 @@ def test_a_record_of_another_table_is_a_problem_in_one_sentence(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lost", ["md", "csv"])
+@pytest.mark.parametrize("lost", ["md", "csv", "json"])
 def test_records_without_their_page_or_numbers_are_a_problem_in_one_sentence(tmp_path, lost):
     copy = published("misalignment_table5", tmp_path)
     missing = tmp_path / f"misalignment_table5.{lost}"
     missing.unlink()
-    sentence = f"cannot be verified: {missing} cannot be read (No such file or directory)."
+    sentence = f"cannot be verified: {missing} is not a regular file."
     assert list(unsupported_lines(copy)) == [sentence]
     missing.write_bytes(b"\xff")
     (found,) = unsupported_lines(copy)
-    assert found == f"cannot be verified: {missing} cannot be read (not UTF-8 text)."
+    assert found == f"cannot be verified: {missing} is not UTF-8 text."
     for beside in (path for path in tmp_path.iterdir() if path != copy):
         beside.unlink()
     assert list(unsupported_lines(copy)) == []  # as submitted to a challenge
@@ -280,7 +289,7 @@ def test_what_was_found_is_saved_as_a_page_of_the_report(folder):
     said, _ = verify([own.stem, f"results_dir={folder}"])
     assert not (folder / "verified.md").exists()
     verify([own.stem, f"results_dir={folder}", "save=true"])
-    card = documents(folder, (), ())["verified"]
+    card = documents(folder, pages(folder)[0], ())["verified"]
     assert card["notes"][0] == said[0].upper() + said[1:]
     assert card["command"] == f"dpbench verify {own.stem} results_dir={folder} save=true"
 
