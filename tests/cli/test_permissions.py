@@ -104,7 +104,7 @@ CASES = {
     "a closed folder of options": (["list", "method", "--config-dir", "closed"], "closed"),
     "a name that is too long": (
         ["publish", "results_dir=read_only", f"out={300 * 'x'}"],
-        "out must be the name of a file, of which no part has more than 255 bytes",
+        "out must be the name of a file, with at most 255 bytes in each part",
     ),
     "a link to itself": ([*SMALL, "results_dir=loop"], "loop"),
     "a file for a folder": ([*SMALL, "results_dir=closed.csv"], "closed.csv"),

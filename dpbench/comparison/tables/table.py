@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pandas as pd
 
-from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE
+from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import constants, grid, ordering
 from dpbench.comparison.tables.cells import Cell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
@@ -213,7 +213,27 @@ def _all_notes(
     yield from _notes_on_runs(edition, rows, reasons)
 
 
+def _notes_on_trials(tuning: Mapping[str, Tuning]) -> Iterable[str]:
+    """How long was searched for each method, and whose searches did not try its special case."""
+    of_method = [(row.rpartition(", ")[2], t) for row, t in tuning.items()]
+    if counts := grouped((t.trials, method) for method, t in of_method if t.trials):
+        usual = max(counts, key=lambda trials: len({*counts[trials]}))
+        others = [f"{n} for {_names(methods)}" for n, methods in counts.items() if n != usual]
+        yield f"Trials of each search: {'; '.join([str(usual), *others])}."
+    for case, methods in grouped((t.unsearched, name) for name, t in of_method).items():
+        if case:
+            yield (
+                f"No verdict beside {case} counts against {_names(methods)}: {case} is a special "
+                "case, whose setting not all searches tried."
+            )
+
+
+def _names(methods: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(methods))
+
+
 def _notes_on_tuning(edition: Edition) -> Iterable[str]:
+    yield from _notes_on_trials(edition.tuning)
     flaws = grouped((t.flaw, row) for row, t in edition.tuning.items() if t.flaw)
     searched = " and ".join(f"{key}={value}" for key, value in edition.file.tuned_at.items())
     if at_edge := flaws.get(AT_EDGE):

@@ -78,4 +78,4 @@ def test_the_target_says_both_verdicts(tmp_path):
     text = reproduce("bam_lemma3", [f"results_dir={tmp_path}", *small])
     assert "- Lemma 3, L_BAO is an upper bound of L_Z: holds.\n" in text
     assert "Our own runs, changed: dataset=digits" in text
-    assert {p.suffix for p in (tmp_path / "tables").iterdir()} == {".md", ".csv"}
+    assert {p.suffix for p in (tmp_path / "tables").iterdir()} == {".md", ".csv", ".json"}

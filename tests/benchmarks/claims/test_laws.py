@@ -76,7 +76,7 @@ def test_laws_are_ordered_as_their_proofs_say():
 def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     said = reproduce("sampling_laws", [f"results_dir={tmp_path}", "scale=cpu_hour"])
     files = {path.suffix: path for path in (tmp_path / "tables").iterdir()}
-    assert set(files) == {".md", ".csv", ".png", ".svg", ".pdf"}
+    assert set(files) == {".md", ".csv", ".json", ".png", ".svg", ".pdf"}
     assert files[".md"].read_text() == said
     assert "too small in 2 of 2 settings, by a factor of up to 5.12." in said
     assert "what is proven is larger in 0 of 2 settings." in said

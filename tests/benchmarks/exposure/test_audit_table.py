@@ -48,7 +48,7 @@ def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
     # At a sampling rate of 1, as the notes say: 4.887 is the epsilon of the sum alone.
     assert page.count("| dpsgd_quantile | step | 200 | 1 | 4.891 | PLD |") == 1
     files = {path.suffix for path in tmp_path.glob("tables/audit*")}
-    assert files == {".md", ".csv", ".png", ".svg", ".pdf"}
+    assert files == {".md", ".csv", ".json", ".png", ".svg", ".pdf"}
 
 
 @pytest.mark.slow

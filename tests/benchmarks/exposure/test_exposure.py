@@ -88,7 +88,7 @@ def test_the_figure_has_both_attacks_by_method_and_group(tmp_path):
     assert "- dpsgd: " in page
     assert page.count("| - | - | - |") == 3  # no canaries without noise
     files = {path.suffix for path in tmp_path.glob("tables/exposure_adult*")}
-    assert files == {".md", ".csv", ".png", ".svg", ".pdf", ".jsonl"}
+    assert files == {".md", ".csv", ".json", ".png", ".svg", ".pdf", ".jsonl"}
     assert len(list(tmp_path.glob("runs/*.json"))) == 8
 
 

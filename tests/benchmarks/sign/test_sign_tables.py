@@ -65,7 +65,7 @@ def test_all_laws_meet_the_same_budget_and_signs_need_less_noise(errors):
 def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     said = reproduce("sign_fig1", [f"results_dir={tmp_path}", "scale=cpu_hour", *FEW])
     files = {path.suffix: path for path in (tmp_path / "tables").iterdir()}
-    assert set(files) == {".md", ".csv", ".png", ".svg", ".pdf"}
+    assert set(files) == {".md", ".csv", ".json", ".png", ".svg", ".pdf"}
     assert files[".png"].read_bytes().startswith(b"\x89PNG")
     assert files[".md"].read_text() == said
     points = list(csv.DictReader(io.StringIO(files[".csv"].read_text())))

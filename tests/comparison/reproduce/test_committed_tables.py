@@ -120,7 +120,7 @@ def test_a_committed_table_is_made_in_a_clone_without_training(stem, tmp_path, m
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*_fig*.claims.csv")), ids=lambda p: p.name)
 def test_the_committed_claims_of_a_figure_follow_from_its_records(path, monkeypatch):
-    for module in ("reproduce.render", "papers.calibration.coincidence"):
+    for module in ("reproduce.render", "benchmarks.calibration.coincidence"):
         monkeypatch.setattr(f"dpbench.{module}.images", lambda figure: {})
     page, data, records = (
         path.with_name(path.name.replace("claims.csv", end))

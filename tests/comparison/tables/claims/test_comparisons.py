@@ -3,6 +3,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from dpbench.comparison.compare.side import GIVEN, Tuning
 from dpbench.comparison.compare.verdict import Doubts
 from dpbench.comparison.tables.claims.comparisons import evidence, judged_claim
 from dpbench.comparison.tables.claims.grids import (
@@ -16,7 +17,7 @@ from dpbench.comparison.tables.claims.quantities import PrintedNumber, Quantity
 from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.table import build_table
+from dpbench.comparison.tables.table import _notes_on_trials, build_table
 from dpbench.learning.metrics.metric import Margin
 from dpbench.system.errors import UserError
 
@@ -256,6 +257,21 @@ def test_nobody_fails_where_nobody_can_win(run, edition, plain, free, reason):
 def test_the_page_names_the_rows_that_were_tuned_at_an_edge(build):
     (note,) = [n for n in build(at_edge=["fair"]).notes if n.startswith("Tuned at an edge")]
     assert ": fair. " in note
+
+
+def test_the_page_says_how_long_was_searched_and_what_was_not_tried():
+    tuning = {
+        "x, fair": Tuning(trials=16, unsearched="dpsgd"),
+        "y, fair": Tuning(trials=16, unsearched="dpsgd"),
+        "x, dpsgd": Tuning(trials=64),
+        "x, printed": GIVEN,
+    }
+    assert [*_notes_on_trials(tuning)] == [
+        "Trials of each search: 16; 64 for dpsgd.",
+        "No verdict beside dpsgd counts against fair: dpsgd is a special case, whose setting not "
+        "all searches tried.",
+    ]
+    assert [*_notes_on_trials({"printed": GIVEN})] == []
 
 
 def test_each_doubtful_comparison_names_the_row_that_loses(under_both):
