@@ -116,6 +116,16 @@ STEP = {
         Case("bert_base", "bert_base", (2, 128), 3, 32, BERT_BASE, vocabulary=28996),
         Case("bert_base_all_layers", "bert_base", (2, 128), 3, 32, ALL_LAYERS, vocabulary=28996),
     ),
+    "counted": (
+        Case("dutch_logistic", "logistic", DUTCH, 2, 256),
+        Case("adult_mlp", "mlp", ADULT, 2, 256),
+        Case("resnet9_w64", "resnet9", CIFAR, 10, 256, {"width": 64, **PLAIN}),
+        Case("scattering_cnn", "scattering_cnn", (243, 8, 8), 10, 2100),
+        Case("tempered_cnn", "tempered_cnn", CIFAR, 10, 2100),
+        Case("wrn16_4", "wrn16_4", CIFAR, 10, 256, PLAIN),
+        Case("vit_tiny", "vit_tiny", IMAGENET, 10, 64),
+        Case("bert_4_layers", "bert_tiny", (2, 64), 3, 64, BERT_MINI, vocabulary=30522),
+    ),
 }
 
 TRAINED = ("head", "biases_and_head", "norms_and_head", "lora", "last_block_and_head", "all")

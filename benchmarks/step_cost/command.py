@@ -13,12 +13,15 @@ from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
-from . import cases, contenders, picture, report, whole_commands
+from . import cases, contenders, counted, picture, report, whole_commands
 from .cases import Case
 from .contenders import BASELINE, CONTENDERS, Contender
 from .environment import environment, load_per_core, processor_name
 from .timing import measure
 from .whole_commands import COMMANDS, Command
+
+COUNTED = "counted"
+"""The device that need not be there."""
 
 
 class BenchRequest(Bench, frozen=True):
@@ -27,7 +30,13 @@ class BenchRequest(Bench, frozen=True):
     @property
     def file(self) -> Path:
         """The CSV file of all measurements of the suite on this kind of processor."""
-        return self.out / f"{self.suite}_{processor_name(self.device)}.csv"
+        on = COUNTED if self.counted else processor_name(self.device)
+        return self.out / f"{self.suite}_{on}.csv"
+
+    @property
+    def counted(self) -> bool:
+        """Whether steps are counted and not timed."""
+        return self.device == COUNTED
 
     def cases(self) -> list[Case]:
         """The cases, in their order; UserError for an unknown one."""
@@ -45,8 +54,9 @@ class BenchRequest(Bench, frozen=True):
 
     def contenders(self, case: Case) -> dict[str, Contender]:
         """Contenders by name, the baseline first; UserError for an unknown one."""
+        steps = contenders.COUNTED if self.counted else contenders.STEP
         suites = {"parts": contenders.PARTS, "depth": contenders.DEPTH}
-        suite = suites.get(self.suite, contenders.STEP)
+        suite = suites.get(self.suite, steps)
         names = self.contender or [n for n, c in suite.items() if case.compiled or not c.compiled]
         return {
             name: CONTENDERS[one_of("contender", name, CONTENDERS)]
@@ -57,7 +67,7 @@ class BenchRequest(Bench, frozen=True):
 def bench(arguments: list[str]) -> None:
     """Measure, add to the CSV file after each case, and write table and picture from it."""
     request = parse(arguments)
-    suite = SUITES[request.suite]
+    suite = COUNTS if request.counted else SUITES[request.suite]
     for rows in suite.measure(request):
         report.add(request.file, rows)
     if not request.file.exists():
@@ -65,7 +75,11 @@ def bench(arguments: list[str]) -> None:
     print(report.render(request.file, suite.markdown, suite.picture))
 
 
-def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
+Measurement = tuple[Case, dict[str, Contender]]
+
+
+def _measurements(request: BenchRequest) -> list[Measurement]:
+    """Each case with its contenders; UserError for a broken file of one, or rows in the way."""
     measurements = [(case, request.contenders(case)) for case in request.cases()]
     for case, by_name in measurements:  # before any work: a contender's process would say less
         cases.settings_of("model", case.model)
@@ -75,10 +89,19 @@ def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
         report.check_replaced(
             request.file, {case.name: [*by_name] for case, by_name in measurements}
         )
-    for case, by_name in measurements if request.repeats else ():
+    return measurements if request.repeats else []
+
+
+def _measure_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
+    for case, by_name in _measurements(request):
         load = load_per_core()
         timed = measure(case, by_name, request.repeats, request.device)
         yield report.rows(case, timed, environment(request.device), load)
+
+
+def _count_steps(request: BenchRequest) -> Iterator[pd.DataFrame]:
+    for case, by_name in _measurements(request):
+        yield counted.rows(case, by_name)
 
 
 def _measure_commands(request: BenchRequest) -> Iterator[pd.DataFrame]:
@@ -93,8 +116,10 @@ class Suite(NamedTuple):
 
     measure: Callable[[BenchRequest], Iterator[pd.DataFrame]]
     markdown: Callable[[pd.DataFrame], str]
-    picture: Callable[[pd.DataFrame], bytes]
+    picture: Callable[[pd.DataFrame], bytes] | None = None
 
+
+COUNTS = Suite(_count_steps, counted.markdown)
 
 SUITES = {
     "step": Suite(_measure_steps, report.markdown, picture.draw),
@@ -107,11 +132,15 @@ SUITES = {
 def parse(arguments: list[str]) -> BenchRequest:
     """The request of KEY=VALUE arguments; UserError for invalid ones."""
     request = read("bench", BenchRequest, arguments)
+    if request.device == COUNTED and request.suite != "step":
+        raise UserError(f"device=counted has no suite={request.suite}: leave suite= out.")
     return replace(request, device=_device(request.device))
 
 
 def _device(value: str) -> str:
-    """cpu or cuda."""
+    """cpu, cuda or counted."""
+    if value == COUNTED:
+        return value
     available = ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
     if value == "auto":
         return available[-1]

@@ -119,10 +119,10 @@ def _serve(pipe: Connection, make: Make, case: Case, device: str) -> None:
     except (EOFError, BrokenPipeError):
         return
     except Exception as error:
-        pipe.send(ContenderError(_reason(error)))
+        pipe.send(ContenderError(reason(error)))
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, CannotBeTimed):
         return str(error)

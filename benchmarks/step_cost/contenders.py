@@ -73,4 +73,6 @@ PARTS = {
     name: STEP[name] for name in (BASELINE, "ours_ghost", "opacus_hooks", "opacus_ghost", "opake")
 }
 
+COUNTED = {name: STEP[name] for name in (BASELINE, "ours_ghost", "opacus_hooks", "opacus_ghost")}
+
 CONTENDERS = STEP | DEPTH

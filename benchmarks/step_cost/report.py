@@ -100,13 +100,16 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def render(
-    path: Path, markdown: Callable[[pd.DataFrame], str], picture: Callable[[pd.DataFrame], bytes]
+    path: Path,
+    markdown: Callable[[pd.DataFrame], str],
+    picture: Callable[[pd.DataFrame], bytes] | None,
 ) -> str:
-    """Write table and picture beside the CSV file, and return the table."""
+    """Write table and any picture beside the CSV file, and return the table."""
     data = read(path)
     text = markdown(data)
     path.with_suffix(".md").write_text(text)
-    path.with_suffix(".png").write_bytes(picture(data))
+    if picture:
+        path.with_suffix(".png").write_bytes(picture(data))
     return text
 
 

@@ -180,7 +180,7 @@ class Bench(Struct, frozen=True):
     case: some of the suite's models or commands, A,B
     contender: some of the suite's implementations, A,B
     repeats: measurements of each; 0 only writes table and picture again
-    device: cpu or cuda
+    device: cpu, cuda, or counted: what a step would do on a GPU, counted without one
     out: the folder of measurements, table and picture
     """
 
