@@ -5,17 +5,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.modules import module as modules_of_torch
 
 from dpbench.learning.data.dataset import Batch
+from dpbench.step.gradients.torch_layers import FOR_ALL, HOOKS
 
 aten = torch.ops.aten
 forward, backward = aten.nll_loss_forward.default, aten.nll_loss_backward.default
 
 PLAIN = [nn.Sequential, nn.Flatten, nn.Linear]
 KINDS = (PLAIN, [*PLAIN, nn.Sigmoid])
-
-HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 
 IGNORED = -100
 """The class whose losses are 0, as in `torch.nn.functional.cross_entropy`."""
@@ -50,7 +48,7 @@ class LogisticRegression:
         self._modules: list[Any] = [model, *model.children()]
         self._attributes = [*map(vars, self._modules)]
         self._parameters: dict[str, Any] = self._modules[2]._parameters
-        self._places = [vars(modules_of_torch)[f"_global{kind}"] for kind in HOOKS]
+        self._places = [*FOR_ALL]
         for attributes in self._attributes:
             self._places += [attributes[kind] for kind in HOOKS]
 

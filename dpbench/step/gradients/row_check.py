@@ -12,11 +12,15 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
+from dpbench.learning.models.architecture import LOSSES
 from dpbench.step.gradients.kept import CHANGED, forgotten, named_tensors
 from dpbench.step.gradients.modules import RowsMoved, Unsupported
 from dpbench.step.gradients.row_rules import Mixed, RowAxis
 from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls, storage_of
+from dpbench.step.gradients.torch_layers import operations_of
 from dpbench.system.errors import UserError
+
+Kind = tuple[bool, bool, str | int, torch.Size]
 
 READS = "Python reads values of the examples, by which it may choose what it does with all of them"
 CODE = (
@@ -34,12 +38,13 @@ CAUGHT = (
 
 class RowCheck:
     """Follows the rows of a model's passes: of the first of each mode and shape, which determine
-    the operations of a pass; and of every pass of a model whose Python code may choose them by
-    something else, such as a value that it reads. What a pass stores in modules is undone.
+    the operations of a pass, as do mode and an example's shape for a model of torch's own layers;
+    and of every pass of a model whose Python code may choose them by something else, such as a
+    value that it reads. What a pass stores in modules is undone.
 
-    modules: those whose inputs and outputs the engine takes for the batch's. Their parameters must
-    not be used outside them. alone: why one example's gradient may depend on others though all rows
-    stay in their places; "" if nothing was seen by which it may.
+    modules: those whose inputs and outputs the engine takes for the batch's, by two hooks on each.
+    Their parameters must not be used outside them. alone: why one example's gradient may depend on
+    others though all rows stay in their places; "" if nothing was seen by which it may.
     """
 
     alone = ""
@@ -48,7 +53,7 @@ class RowCheck:
         self._model, self._loss, self._modules = model, loss, modules
         self._inside: list[nn.Module] = []
         self._places: list[tuple[int, int, int]] = []  # start and end of a parameter, its module
-        self._seen: set[tuple[bool, bool, torch.Size]] = set()
+        self._seen: set[Kind] = set()
         self._always = self._stores = False
         self._tracer: RowTracer | None = None
 
@@ -60,7 +65,7 @@ class RowCheck:
 
         recorded: whether calls of the modules are announced by `enter` and `leave`.
         """
-        kind = (self._model.training, recorded, inputs.shape)
+        kind = self._kind(inputs, others, recorded)
         if not self._always and (len(inputs) < 2 or kind in self._seen):
             with self.apart(len(inputs)):
                 yield
@@ -72,6 +77,14 @@ class RowCheck:
             yield
         self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
+
+    def _kind(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Kind:
+        """What determines the operations of a pass: the number of rows too, unless all is torch's
+        code."""
+        plain = {*map(type, (inputs, *others))} == {Tensor} and recorded
+        known = plain and any(self._loss is loss for loss in LOSSES.values())
+        layers = known and operations_of(self._model, hooks=2 * len(self._modules))
+        return self._model.training, recorded, layers or len(inputs), inputs.shape[1:]
 
     @contextmanager
     def apart(self, rows: int) -> Iterator[None]:
