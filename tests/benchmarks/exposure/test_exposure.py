@@ -75,6 +75,7 @@ def test_private_runs_that_learn_little_show_nothing(tmp_path):
     assert gdp_epsilon(*private.later_runs(None).halves(0), 1e-5, 0.95) < 0.5
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_figure_has_both_attacks_by_method_and_group(tmp_path):
     asked = [

@@ -238,6 +238,7 @@ def test_the_same_records_in_any_order_give_the_same_bytes(finished):
         assert render(wanted, kept) == render(wanted, kept[::-1])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_bias_over_training_has_a_line_per_method(checkout, tmp_path):
     reproduce("toy_bam_fig2", [f"results_dir={tmp_path}"])

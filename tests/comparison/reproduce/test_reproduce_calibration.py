@@ -137,6 +137,7 @@ def test_without_clipping_there_is_no_epsilon_and_no_warning():
         assert (said["guarantee"], said["rdp"], said["gdp"]) == ("none", None, None)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_systems_beside_each_other(small):
     alike = [arm for arm in SYSTEMS if arm not in FEDERATED]
@@ -219,6 +220,7 @@ def test_a_histogram_has_a_line_for_each_arm(small, number, arms):
     assert sum(float(row["count"]) for row in rows) == 359 * arms
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_heat_map_has_a_cell_for_each_pair(small):
     pairs = "table.conditions=[{optimizer.lr:[0.02,0.5],method.bound:[0.2,25]}]"
@@ -233,6 +235,7 @@ def test_the_heat_map_has_a_cell_for_each_pair(small):
     assert axes[1].texts[1].get_text() == f"{mine[0]:.1f}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_regression_figure_has_both_losses_of_its_data_set(small):
     _, _, axes = small("calibration_fig10", *CURVES, "diagnostics.train=true")

@@ -42,14 +42,14 @@ def records(path: Path) -> list[Record]:
     return found
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.partition(".")[0])
 def test_the_records_of_a_published_table_give_its_numbers(path):
     assert list(unsupported_lines(path)) == []
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "path",

@@ -159,7 +159,10 @@ def test_weights_of_other_sizes_are_refused(tmp_path, published):
 
 
 def test_weights_that_are_not_there_are_refused_before_any_work(tmp_path):
-    for place, what in ((tmp_path / "a.pt", "not a file"), (tmp_path, "a folder without model.saf")):
+    for place, what in (
+        (tmp_path / "a.pt", "not a file"),
+        (tmp_path, "a folder without model.saf"),
+    ):
         with pytest.raises(UserError, match=f"model.weights={place} is {what}"):
             compose(["model=vit_base", f"model.weights={place}"])
     with pytest.raises(UserError, match="the name of a file"):

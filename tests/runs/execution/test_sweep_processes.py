@@ -115,6 +115,7 @@ steps_file.StepsFile.stop = when_seen
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_runs_in_other_processes_are_shown_by_their_steps(tmp_path, monkeypatch):
     script, results, seen = (tmp_path / name for name in ("showing.py", "results", "seen"))

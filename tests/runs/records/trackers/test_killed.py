@@ -55,6 +55,7 @@ if not importlib.util.find_spec("mlflow"):
     del READERS["mlflow"]
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("default")  # of what MLflow uses
 def test_after_a_kill_all_trackers_have_the_rows_of_a_run_that_was_left_alone(tmp_path):
     alone = KilledRun(tmp_path / "alone", "tracker=csv")

@@ -249,6 +249,7 @@ def test_a_table_is_an_artifact(tmp_path):
     assert names == ["some.csv", "some.html", "some.md"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_an_agent_of_a_sweep_finds_its_run_and_its_metric(tmp_path):
     """The guide's sweep, by W&B's own function from parameters to the command of an agent."""
