@@ -9,13 +9,10 @@ dpbench takes no time.
 
 from typing import TYPE_CHECKING, Any
 
+from dpbench import audit
+from dpbench.comparison import reproduce
 from dpbench.system import public_names
 from dpbench.system.version import __version__ as __version__
-
-public_names.install()
-
-from dpbench import audit  # noqa: E402  # the names in it may be public ones
-from dpbench.comparison import reproduce  # noqa: E402
 
 if TYPE_CHECKING:
     from dpbench.learning.data.custom.preparation import load_preparation
@@ -23,6 +20,8 @@ if TYPE_CHECKING:
     from dpbench.runs.records.adapters import save_adapter
     from dpbench.runs.records.frames import frame
     from dpbench.runs.records.trained_model import load_model, model_file
+
+public_names.install()
 
 __all__ = [
     "audit",

@@ -33,11 +33,15 @@ def benchmarks_folder() -> Path:
     return _folder(BENCHMARKS)
 
 
-@functools.cache
 def option_folders() -> tuple[Path, ...]:
     """The folders of our own options: conf/, and the studies, which have options of their own."""
-    studies = (path for path in sorted(benchmarks_folder().iterdir()) if path.is_dir())
-    return (conf_folder(), *(path for path in studies if any(path.glob("*/*.yaml"))))
+    return (conf_folder(), *_studies_with_options(benchmarks_folder()))
+
+
+@functools.cache
+def _studies_with_options(benchmarks: Path) -> tuple[Path, ...]:
+    studies = (path for path in sorted(benchmarks.iterdir()) if path.is_dir())
+    return tuple(path for path in studies if any(path.glob("*/*.yaml")))
 
 
 def searches_folder() -> Path:

@@ -19,7 +19,7 @@ GROUPS = {
     "learning": ("data", "metrics", "models"),
     "step": ("clipping", "gradients", "mechanism", "methods"),
     "runs": ("config", "diagnostics", "execution", "figures", "records", "training"),
-    "comparison": (*("compare", "dashboard", "reproduce", "search", "tables", "verify"),),
+    "comparison": ("compare", "dashboard", "reproduce", "search", "tables", "verify"),
 }
 """The rooms of each group, by whose names alone they are public."""
 
@@ -58,9 +58,9 @@ class PublicNames(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing but to undo what the import system has set, as the module has been executed."""
-        alias, module.__spec__ = module.__spec__, module.__spec__ and module.__spec__.loader_state
-        assert alias is not None
+        """Restore the module's own spec; it has been executed by its real name."""
+        if module.__spec__:
+            module.__spec__ = module.__spec__.loader_state
 
 
 def _studies(name: str) -> ModuleSpec | None:

@@ -115,13 +115,13 @@ def declared(group: str) -> frozenset[str]:
     """The targets that are allowed in a group."""
     optimizers = _optimizers() if group == OPTIMIZER else frozenset()
     parts = frozenset(PARTS + METHOD_PARTS * (group == "method"))
-    ours = parts | _declared_by_us(group) | optimizers
+    ours = parts | _declared_by_us(group, option_folders()) | optimizers
     return ours.union(*(_declared_by(plugin, group) for plugin in plugins()))
 
 
 @functools.cache
-def _declared_by_us(group: str) -> frozenset[str]:
-    return frozenset().union(*(_targets_in(folder / group) for folder in option_folders()))
+def _declared_by_us(group: str, folders: tuple[Path, ...]) -> frozenset[str]:
+    return frozenset().union(*(_targets_in(folder / group) for folder in folders))
 
 
 def _declared_by(plugin: Plugin, group: str) -> frozenset[str]:
@@ -135,7 +135,7 @@ def _declared_by(plugin: Plugin, group: str) -> frozenset[str]:
 
 def _is_declared(group: str, name: str) -> bool:
     """Whether a group allows a target; imports torch only for optimisers that no file names."""
-    return name in _declared_by_us(group) or name in declared(group)
+    return name in _declared_by_us(group, option_folders()) or name in declared(group)
 
 
 @functools.cache

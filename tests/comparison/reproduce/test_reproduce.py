@@ -96,9 +96,7 @@ def checkout(tmp_path_factory):
     (root / "benchmarks" / "tiny" / "epsilon.csv").write_text("dataset,epsilon\ndigits,1.23\n")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(resources, "PACKAGE", root / "dpbench")
-        resources.option_folders.cache_clear()
         yield root
-    resources.option_folders.cache_clear()
 
 
 @pytest.fixture(scope="module")
