@@ -96,11 +96,14 @@ def completed(kind: type[Struct]) -> Iterator[str]:
 
 def described(kind: type[Struct]) -> Iterator[tuple[str, str]]:
     """Each field as KEY=DEFAULT, and its meaning with the names or the range of its values."""
-    said = meanings(kind)
+    meaning = meanings(kind)
     for field in fields(kind):
         values = ", ".join(_choices(field.type)) or _range(field.type)
         default = _text(field.default)
-        yield f"{field.name}={default}", said[field.name] + (f" ({values})" if values else "")
+        yield (
+            f"{field.name}={default}",
+            meaning[field.name] + (f" ({values})" if values else ""),
+        )
 
 
 def _text(default: object) -> str:

@@ -1,9 +1,9 @@
 """The search space of a search: of the method that is run, or of another."""
 
 from dpbench.runs.config.compose import compose
+from dpbench.runs.config.method_space import ranges_of, searchable, space_of
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.settings import key_of
-from dpbench.runs.config.space_files import ranges_of, searchable, space_of
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
@@ -19,8 +19,8 @@ def with_space(name: str, overrides: list[str]) -> list[str]:
 
 
 def method_of_space(name: str, overrides: list[str]) -> str:
-    """The method that a space is named after, as a file or by OF_THE_METHOD; UserError for an
-    unknown space."""
+    """The method whose space is meant: one that is named, or that of the runs (OF_THE_METHOD);
+    UserError for one without a space."""
     if name == OF_THE_METHOD:
         name = _method(overrides)
         if not space_of(name):

@@ -14,8 +14,8 @@ from yaml import YAMLError
 
 from dpbench.runs.config import search_path
 from dpbench.runs.config.interpolations import check_expansion
+from dpbench.runs.config.method_space import SEARCH
 from dpbench.runs.config.search_path import Folders
-from dpbench.runs.config.space_files import SEARCH
 from dpbench.runs.config.yaml_files import broken_files_named
 
 LEFT_TO_HYDRA = ("defaults:", "@package", "${")

@@ -1,4 +1,4 @@
-"""A file in conf/table as a value: every key that it may have, with its type and its meaning.
+"""The file of a table as a value: every key that it may have, with its type and its meaning.
 
 The text below a key is its meaning in docs/tables_language.md, which scripts/table_keys writes.
 """
@@ -289,7 +289,7 @@ class TableFile(Part, frozen=True, kw_only=True):
     """how `dpbench challenge` tunes an entry, as it did each baseline"""
 
     columns: dict[str, ColumnEntry] = {}
-    """by name, in order; usually a file in `conf/table/columns/`"""
+    """by name, in order; usually a file in `table/columns/`"""
 
     regime: str = ""
     """where the sources of claims make them, unless a claim says it"""

@@ -12,11 +12,11 @@ from dpbench.comparison.search.request import parse
 from dpbench.comparison.search.selection import Trial
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.compose import compose
+from dpbench.runs.config.method_space import SEARCH, ranges_of, searchable, space_of
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import file_of, options, searching
 from dpbench.runs.config.settings import leaves
 from dpbench.runs.config.space import Interval
-from dpbench.runs.config.space_files import SEARCH, ranges_of, searchable, space_of
 from dpbench.system.errors import UserError
 
 PRIVATE = [name for name in options("method") if name not in ("sgd", "signsgd")]
