@@ -243,10 +243,15 @@ def _check_numbers(dataset: Dataset, what: str, numbers: Tensor, names: int) -> 
 def vocabulary_of(dataset: Dataset) -> int | None:
     """The number of tokens, if inputs are texts; else None.
 
-    Texts are int64 [n, 2, T]: token numbers, 0 being padding, and the number of the text (0 or 1)
-    that each token belongs to.
+    Texts are int64 [n, 2, T]: token numbers, and the number of the text (0 or 1) that each token
+    belongs to.
     """
     return getattr(dataset, "vocabulary", None)
+
+
+def padding_of(dataset: Dataset) -> int:
+    """The number of the padding token of texts: 0 unless the data set says another."""
+    return getattr(dataset, "padding", None) or 0
 
 
 def calibration_size_of(dataset: Dataset) -> int:
@@ -280,6 +285,10 @@ class DerivedDataset:
     @property
     def vocabulary(self) -> int | None:
         return vocabulary_of(self.base)
+
+    @property
+    def padding(self) -> int:
+        return padding_of(self.base)
 
     @property
     def calibration_size(self) -> int:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Dataset, vocabulary_of
+from dpbench.learning.data.dataset import Batch, Dataset, padding_of, vocabulary_of
 
 
 def probe(dataset: Dataset, views: int) -> Batch:
@@ -17,7 +17,7 @@ def probe(dataset: Dataset, views: int) -> Batch:
     if vocabulary is None:
         inputs = torch.rand(shape, generator=draw)
     else:
-        inputs = _texts(shape, vocabulary, draw)
+        inputs = _texts(shape, vocabulary, padding_of(dataset), draw)
     numbers = torch.arange(2)
     targets = numbers.float() if dataset.task == "regression" else numbers % dataset.classes
     return Batch(inputs, targets, torch.zeros_like(numbers))
@@ -32,10 +32,10 @@ def probe_users(dataset: Dataset, most: int) -> Batch:
     return Batch(inputs, targets, copies.groups, present, torch.arange(2))
 
 
-def _texts(shape: tuple[int, ...], vocabulary: int, draw: torch.Generator) -> Tensor:
+def _texts(shape: tuple[int, ...], vocabulary: int, padding: int, draw: torch.Generator) -> Tensor:
     """Pairs of texts int64 [..., 2, T], the second of the two examples half padding."""
     tokens = torch.randint(1, vocabulary, (*shape[:-2], shape[-1]), generator=draw)
     types = (torch.arange(shape[-1]) >= shape[-1] // 4).long().expand_as(tokens).clone()
-    for part in (tokens, types):
-        part[1, ..., (shape[-1] + 1) // 2 :] = 0
+    for part, rest in ((tokens, padding), (types, 0)):
+        part[1, ..., (shape[-1] + 1) // 2 :] = rest
     return torch.stack([tokens, types], dim=-2)

@@ -78,8 +78,13 @@ class Snli:
     def vocabulary(self) -> int:
         return self.tokens.vocabulary
 
+    @property
+    def padding(self) -> int:
+        return self.tokens.padding
+
     def load(self, folder: Path, seed: int) -> Data:
-        """Read the two files below `folder`, or download them (95 MB); the seed is not used.
+        """Read the two files below `folder`, or download them (95 MB), and their tokens, which are
+        kept there; the seed is not used.
 
         Raises UserError if the pairs or the tokenizer are not available.
         """
@@ -88,11 +93,12 @@ class Snli:
         else:
             unpack(folder)
             train, test = read(folder / TRAIN, PUBLISHED), read(fetch(TEST, folder))
-        return Data(self._split(train), self._split(test))
+        return Data(self._split(train, folder), self._split(test, folder))
 
-    def _split(self, pairs: Pairs) -> Split:
+    def _split(self, pairs: Pairs, folder: Path) -> Split:
         classes = torch.tensor(pairs.labels)
-        return Split(self.tokens.of(pairs.premises, pairs.hypotheses), classes, classes)
+        tokens = self.tokens.kept(folder, pairs.premises, pairs.hypotheses)
+        return Split(tokens, classes, classes)
 
 
 def unpack(folder: Path) -> None:

@@ -1,83 +1,153 @@
 """Tokenisation of sentences and pairs of sentences."""
 
+import hashlib
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.fetch.library import library
+from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
 from dpbench.system.errors import Unavailable, UserError
 from dpbench.system.validate import Count, integer
 
-PADDING = 0
-"""The padding token of BERT."""
-
 MAX_TOKENS = 100_000  # per pair: beyond any model
-CHUNK = 10_000  # pairs tokenised at a time: the tokenizer's lists take far more memory than tensors
+CHUNK = 10_000  # pairs tokenised at a time: the tokenizer's lists take far more memory than arrays
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A published tokenizer, by its name on the Hugging Face hub or its folder.
+    """A published tokenizer: its name on the Hugging Face hub, or its folder, an archive with it,
+    or an installed package.
 
     vocabulary: its number of tokens, which models need before anything is read. length: T, to which
-    longer pairs are truncated, the longer sentence first, and shorter ones padded.
+    longer pairs are truncated, the longer sentence first, and shorter ones padded. padding: the
+    number of its padding token.
     """
 
     tokenizer: str
     vocabulary: Count
     length: int
+    padding: int = 0
 
     def __post_init__(self) -> None:
         integer("dataset.tokens.length", self.length, most=MAX_TOKENS)
+        integer("dataset.tokens.padding", self.padding, least=0)
 
     def of(self, *texts: Sequence[str]) -> Tensor:
-        """Token numbers and types, int32 [n, 2, T]: [CLS] premise [SEP] hypothesis [SEP], padding.
+        """Token numbers and the number of each token's text, int32 [n, 2, T]; BERT's are [CLS]
+        premise [SEP] hypothesis [SEP], padding.
 
         texts: n sentences; or n premises, and n hypotheses. Raises UserError if the tokenizer is
-        not available or does not match the settings.
+        not available or does not match the settings; warns of texts that are cut.
         """
-        tokenizer = self._load()
-        return torch.cat([self._encode(tokenizer, *part) for part in _parts(*texts)])
+        tokens, counts = self._coded(*texts)
+        _warn_of_long(counts, self.length)
+        return torch.from_numpy(tokens)
 
-    def numbers_of(self, *texts: Sequence[str]) -> list[int]:
-        """The number of tokens of each sentence or pair [n], before they are cut."""
-        tokenizer = self._load()
-        coded = (tokenizer(*part, verbose=False)["input_ids"] for part in _parts(*texts))
-        return [len(row) for rows in coded for row in rows]
+    def kept(self, folder: Path, *texts: Sequence[str]) -> Tensor:
+        """Those of `of`, in a file below the data folder whose name is a checksum of texts and
+        tokenizer."""
+        digest = hashlib.sha256(self._content.encode())
+        digest.update(repr((self.length, self.padding)).encode())
+        for text in (text for column in texts for text in column):
+            digest.update(f"{text}\0".encode(errors="surrogatepass"))
+        stem = folder / "tokens" / digest.hexdigest()[:32]
+        files = [stem.with_suffix(".npy"), stem.with_suffix(".counts.npy")]
+        ensure_cached(files, lambda parts: _save(self._coded(*texts), parts))
+        tokens, counts = (np.load(file, mmap_mode="c") for file in files)
+        _warn_of_long(counts, self.length)
+        return torch.from_numpy(tokens)
 
-    def _encode(self, tokenizer: Any, *texts: list[str]) -> Tensor:
-        coded = tokenizer(
-            *texts,
-            truncation="longest_first",
-            padding="max_length",
-            max_length=self.length,
-            return_token_type_ids=True,
-            return_tensors="pt",
-        )
-        return torch.stack([coded["input_ids"], coded["token_type_ids"]], dim=1).int()
+    def _coded(self, *texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """The tokens int32 [n, 2, T], and the numbers of tokens before they are cut [n]."""
+        tokens = np.zeros((len(texts[0]), 2, self.length), np.int32)
+        tokens[:, 0] = self.padding
+        counts = np.zeros(len(tokens), np.int32)
+        for start, part in _parts(*texts):
+            self._tokenizer.no_truncation()
+            coded = self._tokenizer.encode_batch(part)
+            counts[start : start + len(part)] = [len(one.ids) for one in coded]
+            self._tokenizer.enable_truncation(self.length, strategy="longest_first")
+            for row, one in enumerate(coded):
+                if len(one.ids) > self.length:
+                    one = self._tokenizer.encode_batch(part[row : row + 1])[0]
+                at = start + row
+                tokens[at, 0, : len(one.ids)] = one.ids
+                if isinstance(part[row], tuple):
+                    tokens[at, 1, : len(one.ids)] = _text_numbers(one.sequence_ids)
+        return tokens, counts
 
-    def _load(self) -> Any:
+    @cached_property
+    def _content(self) -> str:
+        """The tokenizer as text, for checksums."""
+        return self._tokenizer.to_str()
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        """The tokenizer of the library tokenizers, which neither pads nor cuts."""
+        folder = tokenizer_folder(self.tokenizer)
+        if folder is not None and (folder / WHOLE).is_file():
+            found = described(folder)
+            tokenizer = library("tokenizers").Tokenizer.from_file(str(folder / WHOLE))
+        else:
+            tokenizer, found = self._from_hub(str(folder or self.tokenizer))
+        if found != (self.vocabulary, self.padding):
+            raise UserError(
+                f"the tokenizer {self.tokenizer} has {found.vocabulary} tokens and padding "
+                f"{found.padding}, not {self.vocabulary} and {self.padding}: set "
+                f"dataset.tokens.vocabulary={found.vocabulary} and "
+                f"+dataset.tokens.padding={found.padding}."
+            )
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
+        return tokenizer
+
+    def _from_hub(self, name: str) -> tuple[Any, Described]:
         try:
-            tokenizer = library("transformers").AutoTokenizer.from_pretrained(self.tokenizer)
+            tokenizer = library("transformers").AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError) as error:
             raise Unavailable(
-                f"the tokenizer {self.tokenizer} is not in this machine's Hugging Face cache and "
+                f"the tokenizer {name} is not in this machine's Hugging Face cache and "
                 "cannot be downloaded now: run once with network access, or copy the cache "
                 "($HF_HOME) from a machine that has it."
             ) from error
-        if len(tokenizer) != self.vocabulary or tokenizer.pad_token_id != PADDING:
-            raise UserError(
-                f"the tokenizer {self.tokenizer} has {len(tokenizer)} tokens and padding "
-                f"{tokenizer.pad_token_id}, not {self.vocabulary} and {PADDING}: set "
-                "dataset.tokens.vocabulary to its size, or choose a tokenizer of BERT."
-            )
-        return tokenizer
+        if not getattr(tokenizer, "is_fast", False):
+            raise UserError(f"the tokenizer {name} has no fast version, and cannot be used.")
+        return tokenizer.backend_tokenizer, Described(len(tokenizer), tokenizer.pad_token_id)
 
 
-def _parts(*texts: Sequence[str]) -> Iterator[list[list[str]]]:
-    """The texts, CHUNK at a time."""
+def _parts(*texts: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
+    """The texts, CHUNK at a time, after the place of the first: strings, or pairs of them."""
     for start in range(0, len(texts[0]), CHUNK):
-        yield [list(column[start : start + CHUNK]) for column in texts]
+        columns = [column[start : start + CHUNK] for column in texts]
+        yield start, list(columns[0] if len(columns) == 1 else zip(*columns, strict=True))
+
+
+def _text_numbers(sequences: list[int | None]) -> np.ndarray:
+    """The number of each token's text: that of the text before for special tokens, as BERT has it
+    and other tokenizers do not."""
+    return np.maximum.accumulate([number or 0 for number in sequences])
+
+
+def _save(arrays: Sequence[np.ndarray], files: Sequence[Path]) -> None:
+    for array, path in zip(arrays, files, strict=True):
+        with path.open("wb") as file:
+            np.save(file, array)
+
+
+def _warn_of_long(counts: np.ndarray, length: int) -> None:
+    """Warn of texts with more tokens than are kept. counts: their numbers."""
+    if long := int((counts > length).sum()):
+        warnings.warn(
+            f"{long:,} of {len(counts):,} texts have more than {length} tokens, and are cut: a "
+            f"greater length keeps more (the longest has {counts.max():,}).",
+            stacklevel=3,
+        )

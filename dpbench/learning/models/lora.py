@@ -96,11 +96,12 @@ class Lora:
 
 def adaptable(net: nn.Module, head: nn.Module) -> Iterator[str]:
     """The names of the modules that adapters can be added to."""
+    in_head = {*head.modules()}
     for path, module in net.named_modules():
         linear = isinstance(module, nn.Linear)
         if (
             linear or (isinstance(module, nn.Conv2d) and module.groups == 1)
-        ) and module is not head:
+        ) and module not in in_head:
             yield path
 
 

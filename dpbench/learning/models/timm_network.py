@@ -1,7 +1,7 @@
 """Networks for images, from timm."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,18 @@ from torch.nn import functional as F
 from dpbench.learning.data.derive.backbones import named_as_in_timm
 from dpbench.learning.data.derive.normalization import Normalization
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.fetch.published_weights import weights_in_package
-from dpbench.learning.data.fetch.weights import NAMES, tensors_of, verified_checksum, weights_file
+from dpbench.learning.data.fetch.published_weights import (
+    PublishedWeights,
+    loading_weights,
+    public_note,
+    refuse_missing,
+)
+from dpbench.learning.data.fetch.weights import tensors_of
 from dpbench.learning.models.images import image_shape
 from dpbench.learning.models.lora import Lora
-from dpbench.learning.models.pretrained import attention, loading_weights, planning, refuse_missing
+from dpbench.learning.models.pretrained import attention, planning
 from dpbench.learning.models.supported_layers import with_supported_layers
 from dpbench.learning.models.trained_parts import adapt, check_train, train_part
-from dpbench.learning.models.weights import check_weights, public_note
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, Share, one_of
 
@@ -56,7 +60,11 @@ class TimmNetwork:
 
     def __post_init__(self) -> None:
         check_train(self.train, self.lora)
-        check_weights(self.pretrained, self.weights, self.checksum, self.package)
+        self._published.check_used(self.pretrained)
+
+    @property
+    def _published(self) -> PublishedWeights:
+        return PublishedWeights.of(vars(self), "model")
 
     @property
     def note(self) -> str:
@@ -94,24 +102,20 @@ class TimmNetwork:
         make = partial(timm.create_model, self.name, **settings)
         if not self.pretrained or planning():
             return make(), None
+        (file, *_), checksum = self._found().verified()
         with loading_weights(self.name):
-            file = self._file()
-            checksum = verified_checksum(file, self.checksum)
             net = make(pretrained=True, pretrained_cfg_overlay={"state_dict": self._read(file)})
         net.pretrained_cfg = net.default_cfg = _without_tensors(net.pretrained_cfg)
         return net, checksum
 
-    def _file(self) -> Path:
-        """The file of weights, downloaded to the Hugging Face cache if it is to be there."""
-        if self.package is not None:
-            return weights_in_package(self.package, "model")
-        if self.weights is not None:
-            return weights_file(self.weights)
+    def _found(self) -> PublishedWeights:
+        """The weights in the place that is set, or else on the hub."""
+        if not self._published.nowhere:
+            return self._published
         repository = library("timm").get_pretrained_cfg(self.name).hf_hub_id
         if not repository:
             raise UserError(f"the hub has no weights of {self.name}: set model.weights to a file.")
-        hub = library("huggingface_hub")
-        return Path(hub.hf_hub_download(repository, NAMES[0], revision=self.revision))
+        return replace(self._published, hub=repository)
 
     def _read(self, file: Path) -> Mapping[str, Tensor]:
         """The file's tensors; UserError if one of the network's tensors is missing."""

@@ -32,9 +32,6 @@ from dpbench.system.validate import one_of, quoted, shown
 BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
 """The name of an option that, in the group privacy, would be a budget of this epsilon."""
 
-PRETRAINED = "dpbench.data.derive.pretrained.Pretrained"
-"""Features whose settings are completed from the file of weights."""
-
 CUSTOM = "dpbench.data.custom."
 """The modules of data sets whose settings are completed from the data."""
 
@@ -47,14 +44,11 @@ def compose(overrides: list[str]) -> dict:
     added, others = search_path.split_folders(overrides)
     with search_path.searching(added):
         plain = pickle.loads(_composed(search_path.folders(), *others))
-    if isinstance(plain["model"], dict) and plain["model"].get("weights") is not None:
-        from dpbench.learning.models.weights import named_by_content  # which imports torch
+    for group in ("model", "features"):
+        if _names_weights(plain[group]):
+            from dpbench.learning.data.fetch import published_weights  # which imports torch
 
-        plain["model"] = named_by_content(plain["model"])
-    if _target_of(plain["features"]) == PRETRAINED:
-        from dpbench.learning.data.fetch import published_weights  # which imports torch
-
-        plain["features"] = published_weights.named_by_content(plain["features"])
+            plain[group] = published_weights.named_by_content(plain[group], group)
     if str(_target_of(plain["dataset"])).startswith(CUSTOM):
         from dpbench.learning.data.custom.public_settings import (  # which imports pandas
             display_name,
@@ -71,6 +65,16 @@ def setting_names(chosen: tuple[str, ...]) -> set[str]:
     """The names of all settings of a run with the chosen options."""
     with grammar():
         return {*_base(search_path.folders(), *chosen)[1]}
+
+
+def _names_weights(part: object) -> bool:
+    """Whether a part's settings lack what files of weights say. Those of a package or the hub whose
+    checksum is configured are not looked for: nothing else has to be known before they are used."""
+    if not isinstance(part, dict):
+        return False
+    unknown = part.get("checksum") is None or part.get("config", {}) is None
+    elsewhere = any(part.get(key) is not None for key in ("package", "hub"))
+    return part.get("weights") is not None or (elsewhere and unknown)
 
 
 def _target_of(node: object) -> object:

@@ -24,6 +24,7 @@ ADDED_TO_PARTS: dict[str, dict[str, object]] = {
         **_TO_TABLES,
         "test_checksum": None,
         "quotes": "double",
+        "padding": 0,
     },
     "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
     "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},

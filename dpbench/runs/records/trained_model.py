@@ -26,7 +26,10 @@ PRIVACY_KEY = "privacy"
 SALT = ".salt"
 """The file beside the models with the key of names that say nothing of the data."""
 
-WITHOUT_WEIGHTS = {"pretrained": False, "package": None, "weights": None, "checksum": None}
+WITHOUT_WEIGHTS = {
+    "pretrained": False,
+    **dict.fromkeys(("package", "weights", "hub", "revision", "checksum")),
+}
 """Settings of a model with which it is built without files from elsewhere: applied when a model is
 saved, and when it is loaded, as a file may come from somebody else."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import has_random_size, vocabulary_of
+from dpbench.learning.data.dataset import has_random_size, padding_of, vocabulary_of
 from dpbench.learning.data.derive.users import Units, units_of
 from dpbench.learning.models.architecture import check_module
 from dpbench.privacy.ledger import Ledger, Step
@@ -201,11 +201,19 @@ def _building(part: str) -> Iterator[None]:
 
 
 def _check_texts(run: Run) -> None:
-    """UserError for texts and a model that does not take texts, or has a smaller vocabulary."""
+    """UserError for texts and a model without texts, of fewer tokens, or with other padding."""
     tokens, vocabulary = vocabulary_of(run.dataset), getattr(run.model, "vocabulary", None)
-    if tokens is not None and (vocabulary is None or vocabulary < tokens):
+    if tokens is None:
+        return
+    if vocabulary is None or vocabulary < tokens:
         limit = "takes no texts" if vocabulary is None else f"has only {vocabulary}"
         raise UserError(
             f"{run.dataset.name} has texts of {tokens} tokens and this model {limit}: use "
-            "model=bert_base or bert_tiny."
+            "model=text, bert_base or bert_tiny."
+        )
+    ours, theirs = padding_of(run.dataset), getattr(run.model, "padding", 0)
+    if ours != theirs:
+        raise UserError(
+            f"{run.dataset.name} has texts padded by token {ours} and this model expects {theirs}: "
+            "use the tokenizer that the model was published with."
         )

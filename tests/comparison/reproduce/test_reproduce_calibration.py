@@ -284,7 +284,9 @@ def test_a_row_without_weights_shows_the_reason(small, offline):
     assert digits[0] == "digits, mlp, small_r"
     assert digits[1].endswith("(1)")
     assert cifar[:2] == ["cifar10, vit_base, small_r", cifar[1]]
-    assert cifar[1].startswith("not possible: needs pre-trained weights: those of vit_base_patch16")
+    assert cifar[1].startswith(
+        "not possible: needs pre-trained weights: those of timm/vit_base_patch16"
+    )
     planned = {line[0]: line[-1] for line in cells(text, "Privacy")}
     assert planned[cifar[0]].endswith("Not run: as planned.")
     assert not planned[digits[0]].endswith("Not run: as planned.")

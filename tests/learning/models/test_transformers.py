@@ -9,7 +9,6 @@ import timm
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import save_file
-from transformers import BertForSequenceClassification
 
 from dpbench.learning.models.bert import Bert
 from dpbench.learning.models.timm_network import TimmNetwork
@@ -133,7 +132,7 @@ def test_dropout_is_in_every_layer_or_in_none():
 def test_published_weights_are_loaded_and_the_head_is_new(tmp_path):
     published = BERT.build((2, 10), 3).net.bert
     published.save_pretrained(tmp_path)
-    model = replace(BERT, name=str(tmp_path), pretrained=True).build((2, 10), 2)
+    model = replace(BERT, weights=str(tmp_path), pretrained=True).build((2, 10), 2)
     for name, parameter in published.named_parameters():
         assert torch.equal(model.net.bert.get_parameter(name), parameter), name
 
@@ -145,7 +144,7 @@ def test_impossible_berts_are_refused(tmp_path):
         with pytest.raises(UserError, match=r"texts of shape \(2, 12\) at most"):
             BERT.build(shape, 3)
     BERT.build((2, 10), 3).net.save_pretrained(tmp_path)
-    other = replace(BERT, name=str(tmp_path), pretrained=True, vocabulary=49)
+    other = replace(BERT, weights=str(tmp_path), pretrained=True, vocabulary=49)
     with pytest.raises(UserError, match=r"weights of .* do not fit .* of these sizes"):
         other.build((2, 10), 3)
 
@@ -160,13 +159,14 @@ def offline(*_, **__):
 def test_a_vit_without_network_is_one_sentence(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(
-        UserError, match=r"needs pre-trained weights: those of test_vit .*model\.pretrained=false"
+        UserError,
+        match=r"needs pre-trained weights: those of timm/test_vit.* model\.pretrained=false",
     ):
         replace(VIT, pretrained=True).build((3, 32, 32), 10)
 
 
 def test_a_bert_without_network_is_one_sentence(monkeypatch):
-    monkeypatch.setattr(BertForSequenceClassification, "from_pretrained", offline)
+    monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
     with pytest.raises(
         UserError, match=r"needs pre-trained weights: those of tiny .*model\.pretrained=false"
     ):
@@ -184,7 +184,6 @@ def test_a_missing_library_is_one_sentence(monkeypatch, library, model, shape):
 
 def test_planning_needs_no_weights(monkeypatch):
     monkeypatch.setattr(huggingface_hub, "hf_hub_download", offline)
-    monkeypatch.setattr(BertForSequenceClassification, "from_pretrained", offline)
     with torch.device("meta"):
         replace(VIT, pretrained=True).build((3, 32, 32), 3)
         replace(BERT, pretrained=True).build((2, 10), 3)

@@ -41,6 +41,7 @@ NEEDS = dict.fromkeys(
     ("features", "efficientnet_lite0"): "dataset=cifar10",
     ("features", "pretrained"): WEIGHTS,
     ("dataset", "snli"): "model=bert_tiny",
+    ("model", "text"): "model.config={model_type:bert} model.pretrained=false",
     ("temperature", "private"): "dataset=dutch",
     ("method", "dpsgld"): "privacy=follows",
     ("privacy", "follows"): "method=dpsgld",

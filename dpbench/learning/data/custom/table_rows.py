@@ -138,7 +138,8 @@ class CsvFile(TableRows):
 
     test_file: another file with the test rows, and test_checksum: its checksum.
     text: one or two columns of text, which are then the only features; tokenizer: the folder of
-    theirs, with its checksum and its number of tokens; length: T, the most tokens of a row.
+    theirs, with its checksum, its number of tokens and that of padding; length: T, the most tokens
+    of a row.
     """
 
     file: str | None = None
@@ -150,6 +151,7 @@ class CsvFile(TableRows):
     tokenizer: str | None = None
     tokenizer_checksum: str | None = None
     vocabulary: int | None = None
+    padding: int | None = None
     length: int | None = None
 
     needs = "dataset.file=FILE and dataset.target=COLUMN"
@@ -175,11 +177,12 @@ class CsvFile(TableRows):
         """The splits of texts; warns of those that are cut."""
         columns = texts.columns_with_texts(vars(self), frame)
         texts.tokenizer_of(vars(self))  # refuses another one
-        tokens = Tokens(str(self.tokenizer), self.vocabulary or 0, self.length or 0)
+        tokens = Tokens(
+            str(self.tokenizer), self.vocabulary or 0, self.length or 0, self.padding or 0
+        )
         sentences = [
             frame[name].astype(str).tolist() for name in texts.text_columns(self.text, frame)
         ]
-        texts.warn_of_long(tokens.numbers_of(*sentences), tokens.length)
         _, groups = groups_of(frame, columns, "the table")
         targets = torch.tensor(codes(frame[columns.target]))
         warn_of_unseen(frame[columns.target], *self.order(seed))

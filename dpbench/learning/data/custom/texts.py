@@ -1,9 +1,6 @@
 """Columns of text in the user's own tables, which a tokenizer turns into the inputs of a model."""
 
-import json
-import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +9,12 @@ import pandas as pd
 from dpbench.learning.data.custom import checksums
 from dpbench.learning.data.custom.columns import REGRESSION, Columns, TestRows, columns_of, named
 from dpbench.learning.data.custom.table import describe
+from dpbench.learning.data.tokenizers import described, tokenizer_folder
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 
-SETTINGS = ("text", "tokenizer", "tokenizer_checksum", "vocabulary", "length")
+SETTINGS = ("text", "tokenizer", "tokenizer_checksum", "vocabulary", "padding", "length")
 """The settings that a table has only if it has texts."""
-
-FILES = ("tokenizer.json", "vocab.txt")
 
 
 def has_texts(settings: Mapping[str, Any]) -> bool:
@@ -80,43 +76,20 @@ def _check_none_blank(blank: pd.DataFrame, name: str, test: TestRows) -> None:
 
 
 def tokenizer_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The checksum of a tokenizer's folder, and its number of tokens."""
+    """The checksum of a tokenizer's folder, its number of tokens, and that of its padding token."""
     if settings["tokenizer"] is None:
         raise UserError(
             "dataset.text needs dataset.tokenizer=FOLDER, with a tokenizer that save_pretrained of "
-            "transformers has written."
+            "transformers has written, or the name of an installed package that has one."
         )
-    folder = checksums.source_path("dataset.tokenizer", settings["tokenizer"], "folder")
+    place = str(settings["tokenizer"])
+    folder = tokenizer_folder(place)
+    if folder is None:
+        folder = checksums.source_path("dataset.tokenizer", place, "folder")
     actual, expected = checksums.checksum(folder), settings.get("tokenizer_checksum")
     if expected not in (None, actual):
         raise UserError(
-            f"dataset.tokenizer={folder} has the checksum {actual}, but dataset.tokenizer_checksum "
+            f"dataset.tokenizer={place} has the checksum {actual}, but dataset.tokenizer_checksum "
             f"is {expected}: give the original tokenizer, or leave out the checksum."
         )
-    return {"tokenizer_checksum": actual, "vocabulary": _vocabulary(folder)}
-
-
-def _vocabulary(folder: Path) -> int:
-    """The number of tokens of a tokenizer in a folder, without its library."""
-    whole, words = (folder / name for name in FILES)
-    try:
-        if whole.is_file():
-            content = json.loads(whole.read_text(encoding="utf-8"))
-            added = {token["content"] for token in content.get("added_tokens", [])}
-            return len({*content["model"]["vocab"]} | added)
-        return len({*words.read_text(encoding="utf-8").splitlines()})
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"dataset.tokenizer={folder} has no {' and no '.join(FILES)} of a tokenizer: give a "
-            "folder that save_pretrained of transformers has written."
-        ) from error
-
-
-def warn_of_long(tokens: Sequence[int], length: int) -> None:
-    """Warn of texts with more tokens than are kept. tokens: their numbers."""
-    if long := sum(count > length for count in tokens):
-        warnings.warn(
-            f"{long:,} of {len(tokens):,} texts have more than {length} tokens, and are cut: set "
-            f"dataset.length to keep more (the longest has {max(tokens):,}).",
-            stacklevel=2,
-        )
+    return {"tokenizer_checksum": actual, **described(folder)._asdict()}

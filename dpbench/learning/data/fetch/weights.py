@@ -8,6 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from dpbench.learning.data.fetch.archives import SUFFIXES, unpacked
 from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import UserError
 from dpbench.system.files import cached_digest_of
@@ -26,8 +27,11 @@ def check_checksum(group: str, checksum: str | None) -> None:
 
 
 def weights_file(place: object, group: str = "model") -> Path:
-    """The weights file at a path, which may be its folder; UserError if there is none."""
+    """The weights file at a path, which may be its folder, or an archive with it; UserError if
+    there is none."""
     path = Path(os.path.expanduser(path_of(f"{group}.weights", place, "file")))
+    if path.suffix in SUFFIXES and path.is_file():
+        path = unpacked(path)
     folder = os.path.isdir(path)
     for file in [path / name for name in NAMES] if folder else [path]:
         if os.path.isfile(file):

@@ -256,7 +256,7 @@ def test_without_network_the_hub_is_one_sentence(monkeypatch, tmp_path):
     place = ["features.hub=somebody/something", f"features.revision={'a' * 40}"]
     given = [f"features.checksum=sha256:{'0' * 64}", "features.backbone=test_resnet"]
     run = build(compose(overrides(*place, *given, "features.normalization=null")))
-    with pytest.raises(Unavailable, match="is not in the Hugging Face cache"):
+    with pytest.raises(Unavailable, match="somebody/something are not in the Hugging Face cache"):
         run.load(tmp_path)
 
 
