@@ -93,8 +93,9 @@ def regression_folder() -> Path:
 
 @pytest.fixture(scope="session")
 def snli_folder() -> Path:
-    """A data folder with the original test file of SNLI, for tests marked `data`."""
-    return _originals((snli.TEST,), "snli")
+    """A data folder with the original test and development files of SNLI, for tests marked
+    `data`."""
+    return _originals((snli.TEST, snli.DEV), "snli")
 
 
 def _originals(needed: tuple[Source, ...], *names: str) -> Path:

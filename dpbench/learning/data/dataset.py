@@ -1,7 +1,7 @@
 """The types that all data sets share."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from dpbench.learning.data.lengths import Lengths
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, quoted, typed
 
@@ -42,6 +43,10 @@ class Batch:
         parts = (t.split(size) for t in self._tensors)
         return [Batch(*part) for part in zip(*parts, strict=True)]
 
+    def cut(self, length: int) -> "Batch":
+        """The batch of texts without the tokens after the first `length`, which are padding."""
+        return replace(self, inputs=self.inputs[..., :length].contiguous())
+
     @property
     def sizes(self) -> Tensor:
         """The number of examples of each user [B]; ones for a batch of examples."""
@@ -67,13 +72,17 @@ class Split:
     Images may be stored as uint8 [n, channels, height, width]; batches of them are scaled to
     [0, 1]. Texts may be stored as int32 [n, 2, T]; batches of them are int64. Features may be
     stored as float16; batches of them are float32. normalize: applied to the inputs of every batch
-    afterwards.
+    afterwards. people: the number [n] int64 of the person that each example is of, or of whatever
+    else several examples share, if it is known. lengths: to which texts are cut where they are
+    passed through a model.
     """
 
     inputs: Tensor
     targets: Tensor
     groups: Tensor
     normalize: Callable[[Tensor], Tensor] | None = None
+    people: Tensor | None = None
+    lengths: Lengths | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -105,13 +114,24 @@ class Split:
             inputs = self.normalize(inputs)
         return Batch(inputs, targets, groups)
 
+    def parts(self, size: int) -> Iterator[tuple[Tensor, Batch]]:
+        """All examples, at most `size` at a time and texts of one length: their indices, and the
+        batch."""
+        every = torch.arange(len(self), device=self.device)
+        groups = self.lengths.groups(self.inputs) if self.lengths else [(every, None)]
+        for places, length in groups:
+            for indices in places.split(size):
+                batch = self.at(indices)
+                yield indices, batch if length is None else batch.cut(length)
+
     def batches(self, size: int) -> list[Tensor]:
         """Indices of all examples in order, `size` at a time."""
         return list(torch.arange(len(self), device=self.targets.device).split(size))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Split":
         changed = change(self.inputs), change(self.targets), change(self.groups)
-        return Split(*changed, self.normalize)
+        people = None if self.people is None else change(self.people)
+        return Split(*changed, self.normalize, people, self.lengths)
 
 
 @dataclass(frozen=True)
@@ -254,6 +274,12 @@ def padding_of(dataset: Dataset) -> int:
     return getattr(dataset, "padding", None) or 0
 
 
+def lengths_of(dataset: Dataset) -> Lengths | None:
+    """The lengths to which a data set's texts are cut; None for none."""
+    sizes = getattr(dataset, "lengths", None)
+    return Lengths(tuple(sizes), padding_of(dataset)) if sizes else None
+
+
 def calibration_size_of(dataset: Dataset) -> int:
     """The expected number of examples held out to fit a temperature on; 0 if there are none."""
     return getattr(dataset, "calibration_size", 0)
@@ -289,6 +315,10 @@ class DerivedDataset:
     @property
     def padding(self) -> int:
         return padding_of(self.base)
+
+    @property
+    def lengths(self) -> Sequence[int] | None:
+        return getattr(self.base, "lengths", None)
 
     @property
     def calibration_size(self) -> int:

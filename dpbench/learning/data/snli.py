@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import NamedTuple
 from zipfile import ZipFile
 
+import numpy as np
 import torch
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.dataset import Data, Split, lengths_of
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, write_member
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokens import Tokens
 from dpbench.system.errors import UserError
+from dpbench.system.validate import one_of
 
 LABELS = ("entailment", "neutral", "contradiction")
 NUMBERS = {"-": -1} | {label: number for number, label in enumerate(LABELS)}
-PUBLISHED = 550_152
-"""Training pairs in the publishers' file; 785 of them have no gold label."""
-LABELLED = 549_367
 
 ARCHIVE = Source(
     path="snli_1.0/snli_1.0.zip",
@@ -36,6 +35,24 @@ TEST = Source(
     page=ARCHIVE.page,
     urls=(),
 )
+DEV = Source(
+    path="snli_1.0/snli_1.0_dev.jsonl",
+    checksum="md5:b23798a0751d9a3dccac16a232496ca5",
+    page=ARCHIVE.page,
+    urls=(),
+)
+
+
+class Part(NamedTuple):
+    """A part of the publishers' pairs to train on: its number of pairs, of those with a gold label,
+    of premises among these, and its name on the hub."""
+
+    published: int
+    labelled: int
+    hub: str
+
+
+PARTS = {"train": Part(550_152, 549_367, "train"), "dev": Part(10_000, 9_842, "validation")}
 
 
 class Pairs(NamedTuple):
@@ -50,25 +67,43 @@ class Pairs(NamedTuple):
 class Snli:
     """Pairs of English sentences in the publishers' split; the groups are the three classes.
 
-    tokens: the tokenizer. hub: None for the publishers' files, or a name such as `stanfordnlp/snli`
-    that the `datasets` library loads from the Hugging Face hub. Pairs without a gold label are left
-    out, also of the test set. Source: Bowman et al., EMNLP 2015; protocol: Bu et al. (calibration),
-    section 5.5.
+    tokens: the tokenizer. part: `train`, or `dev` to train on the publishers' development part,
+    where their training file is not to be had. hub: None for the publishers' files, or a name such
+    as `stanfordnlp/snli` that the `datasets` library loads from the Hugging Face hub. Pairs without
+    a gold label are left out, also of the test set; pairs with one premise are of one person.
+    Source: Bowman et al., EMNLP 2015; protocol: Bu et al. (calibration), section 5.5.
     """
 
     tokens: Tokens
     hub: str | None
+    part: str = "train"
 
     name = "snli"
     task = "classification"
     classes = len(LABELS)
     groups = LABELS
-    train_size = LABELLED
-    notes = (
-        f"The {PUBLISHED - LABELLED} training pairs without a gold label are left out; their "
-        "number is published.",
-        "The 10,000 pairs of the publishers' development part are left out.",
-    )
+
+    def __post_init__(self) -> None:
+        one_of("dataset.part", self.part, PARTS)
+
+    @property
+    def train_size(self) -> int:
+        return PARTS[self.part].labelled
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        published, labelled, _ = PARTS[self.part]
+        other = "development" if self.part == "train" else "training"
+        return (
+            f"The {published - labelled} {self._name} pairs without a gold label are left out; "
+            "their number is published.",
+            f"The {PARTS['dev' if self.part == 'train' else 'train'].published:,} pairs of the "
+            f"publishers' {other} part are left out.",
+        )
+
+    @property
+    def _name(self) -> str:
+        return "training" if self.part == "train" else "development"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,32 +117,41 @@ class Snli:
     def padding(self) -> int:
         return self.tokens.padding
 
+    @property
+    def lengths(self) -> list[int] | None:
+        return self.tokens.lengths
+
     def load(self, folder: Path, seed: int) -> Data:
         """Read the two files below `folder`, or download them (95 MB), and their tokens, which are
         kept there; the seed is not used.
 
         Raises UserError if the pairs or the tokenizer are not available.
         """
+        chosen = PARTS[self.part]
         if self.hub is not None:
-            train, test = (from_hub(self.hub, part) for part in ("train", "test"))
+            train, test = (from_hub(self.hub, part) for part in (chosen.hub, "test"))
+        elif self.part == "dev":
+            train, test = (read(_original(source, folder)) for source in (DEV, TEST))
         else:
-            unpack(folder)
-            train, test = read(folder / TRAIN, PUBLISHED), read(fetch(TEST, folder))
+            ensure_cached([folder / TRAIN], lambda parts: _extract(folder, parts[0]))
+            train = read(folder / TRAIN, chosen.published)
+            test = read(_original(TEST, folder))
         return Data(self._split(train, folder), self._split(test, folder))
 
     def _split(self, pairs: Pairs, folder: Path) -> Split:
         classes = torch.tensor(pairs.labels)
         tokens = self.tokens.kept(folder, pairs.premises, pairs.hypotheses)
-        return Split(tokens, classes, classes)
+        _, premises = np.unique(pairs.premises, return_inverse=True)
+        people = torch.from_numpy(premises)
+        return Split(tokens, classes, classes, people=people, lengths=lengths_of(self))
 
 
-def unpack(folder: Path) -> None:
-    """Extract the training and test files below `folder` from the publishers' archive."""
-    ensure_cached([folder / TRAIN], lambda parts: _extract(folder, parts[0]))
-    test = folder / TEST.path
-    if not test.exists():
+def _original(source: Source, folder: Path) -> Path:
+    """A file of the publishers' archive below `folder`, extracted if missing, and verified."""
+    if not (folder / source.path).exists():
         with ZipFile(fetch(ARCHIVE, folder)) as archive:
-            write_member(archive.open(TEST.path), test)
+            write_member(archive.open(source.path), folder / source.path)
+    return fetch(source, folder)
 
 
 def _extract(folder: Path, path: Path) -> None:

@@ -1,5 +1,6 @@
 """Random splits and sub-samples, determined by the seed and their purpose."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,24 @@ from dpbench.system.validate import fraction
 def held_out(count: int, test_share: float) -> int:
     """The number of test examples among `count`."""
     return int(test_share * count)
+
+
+def held_out_together(people: np.ndarray, count: int, draws: np.random.Generator) -> np.ndarray:
+    """Whether each example [n] is held out: exactly `count` are, all or none of each person.
+
+    people: the number of each example's person. People are drawn in a random order, and those who
+    have more examples than are still wanted are passed over. UserError if no choice of this kind
+    has the right number.
+    """
+    numbers, sizes = np.unique(people, return_counts=True)
+    chosen = []
+    for place in draws.permutation(len(numbers)):
+        if sizes[place] <= count:
+            chosen.append(numbers[place])
+            count -= sizes[place]
+    if count:
+        raise UserError("no choice of whole people has this share of the examples: take another.")
+    return np.isin(people, chosen)
 
 
 def check_test_share(test_share: float, count: int) -> None:

@@ -3,8 +3,9 @@
 import hashlib
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,18 @@ class Tokens:
 
     vocabulary: its number of tokens, which models need before anything is read. length: T, to which
     longer pairs are truncated, the longer sentence first, and shorter ones padded. padding: the
-    number of its padding token.
+    number of its padding token. lengths: in passes of a model, texts are cut to the least of these
+    that they fit in; None for T alone.
     """
 
     tokenizer: str
     vocabulary: Count
     length: int
     padding: int = 0
+    lengths: list[int] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
+        check_lengths("dataset.tokens.lengths", self.lengths)
         integer("dataset.tokens.length", self.length, most=MAX_TOKENS)
         integer("dataset.tokens.padding", self.padding, least=0)
 
@@ -122,6 +126,13 @@ class Tokens:
         if not getattr(tokenizer, "is_fast", False):
             raise UserError(f"the tokenizer {name} has no fast version, and cannot be used.")
         return tokenizer.backend_tokenizer, Described(len(tokenizer), tokenizer.pad_token_id)
+
+
+def check_lengths(key: str, lengths: Sequence[int] | None) -> None:
+    """UserError for lengths that do not ascend."""
+    for before, length in pairwise([0, *(lengths or ())]):
+        if integer(key, length) <= before:
+            raise UserError(f"{key}={list(lengths or ())} must ascend: write [32, 64, 128].")
 
 
 def _parts(*texts: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:

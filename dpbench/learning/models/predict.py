@@ -29,11 +29,15 @@ def predict(
     model.eval()
 
     def in_batches(size: int) -> tuple[Tensor, Tensor]:
-        outputs, losses = [], []
-        for indices in split.batches(size):
-            part = split.at(indices)
+        places, outputs, losses = [], [], []
+        for indices, part in split.parts(size):
+            places.append(indices)
             outputs.append(by_row(model, part.inputs))
             losses.append(loss(outputs[-1], part.targets))
-        return torch.cat(outputs), torch.cat(losses)
+        found = torch.cat(outputs), torch.cat(losses)
+        if split.lengths is None:
+            return found
+        order = torch.cat(places).argsort()
+        return found[0][order], found[1][order]
 
     return run_with_halving(in_batches, batch_size)[0]

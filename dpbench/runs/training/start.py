@@ -2,7 +2,7 @@
 
 import torch
 
-from dpbench.learning.data.dataset import Batch, Data
+from dpbench.learning.data.dataset import Batch, Data, lengths_of
 from dpbench.learning.data.probe import probe, probe_users
 from dpbench.learning.models.architecture import LOSSES, check_outputs
 from dpbench.runs.config.settings import no_device
@@ -51,7 +51,9 @@ def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
         optimizer=_optimizer(run, engine.parameters),
         noise_multiplier=planned.noise_multiplier,
         expected_batch_size=planned.sampler.expected_batch_size,
-        physical=PhysicalBatches(physical if isinstance(physical, int) else None),
+        physical=PhysicalBatches(
+            physical if isinstance(physical, int) else None, lengths=lengths_of(run.dataset)
+        ),
         steps=planned.steps,
         schedule=planned.schedule,
         seed=run.draws_seed(),

@@ -27,6 +27,6 @@ def fit_memory(step: PrivateStep, probe: Batch) -> None:
         size = largest_fitting_size(
             lambda size: passes(batch.each(lambda t: t[:size])), most, theta.device
         )
-        step.physical = PhysicalBatches(size, adaptive=True)
+        step.physical = PhysicalBatches(size, adaptive=True, lengths=step.physical.lengths)
 
     dry_run(step, fit)

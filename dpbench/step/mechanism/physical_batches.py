@@ -4,9 +4,11 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, reduce
+from operator import itemgetter
 from typing import TypeVar
 
 from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.lengths import Lengths
 from dpbench.system.errors import UserError
 from dpbench.system.memory import is_out_of_memory, run_with_halving
 
@@ -18,13 +20,25 @@ class PhysicalBatches:
     """Splits logical batches into physical ones of at most `size` examples; None for no split.
 
     adaptive: whether the size is halved where memory runs out, instead of raising an error.
+    lengths: those of texts, of which a physical batch then has one; users are not split by it.
     """
 
     size: int | None = None
     adaptive: bool = False
+    lengths: Lengths | None = None
 
     def split(self, batch: Batch) -> list[Batch]:
-        return batch.split(self.size)
+        return self._parts(batch, self.size)
+
+    def _parts(self, batch: Batch, size: int | None) -> list[Batch]:
+        if self.lengths is None or batch.present is not None:
+            return batch.split(size)
+        groups = self.lengths.groups(batch.inputs)
+        return [
+            part
+            for places, length in groups
+            for part in batch.each(itemgetter(places)).cut(length).split(size)
+        ]
 
     def sum(
         self, batch: Batch, work: Callable[[Batch], Summand], indivisible_for: str | None = None
@@ -39,20 +53,20 @@ class PhysicalBatches:
         whole = len(batch)
         start = whole if self.size is None else min(self.size, whole)
         if self.adaptive:
-            results, fitted = run_with_halving(partial(_total, batch, work), start)
+            results, fitted = run_with_halving(partial(self._total, batch, work), start)
             if fitted < start:
                 self.size = fitted
             return results
         try:
-            return work(batch) if start == whole else _total(batch, work, start)
+            one = start == whole and (self.lengths is None or indivisible_for)
+            return work(batch) if one else self._total(batch, work, start)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
             raise UserError(_too_large(start, indivisible_for)) from error
 
-
-def _total(batch: Batch, work: Callable[[Batch], Summand], size: int) -> Summand:
-    return reduce(operator.add, map(work, batch.split(size)))
+    def _total(self, batch: Batch, work: Callable[[Batch], Summand], size: int) -> Summand:
+        return reduce(operator.add, map(work, self._parts(batch, size)))
 
 
 def _too_large(size: int, indivisible_for: str | None) -> str:

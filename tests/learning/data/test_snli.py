@@ -5,13 +5,16 @@ import sys
 from dataclasses import replace
 from zipfile import ZipFile
 
+import numpy as np
 import pytest
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from dpbench.learning.data import snli
-from dpbench.learning.data.snli import LABELS, Snli, from_hub, read
+from dpbench.learning.data.derive.validation import WithValidation
+from dpbench.learning.data.snli import LABELS, PARTS, Snli, from_hub, read
+from dpbench.learning.data.splits import held_out_together
 from dpbench.learning.data.tokens import Tokens
 from dpbench.system.errors import UserError
 from dpbench.system.paths import conf_folder
@@ -44,11 +47,12 @@ def tokens(tmp_path):
 @pytest.fixture
 def small(tmp_path, tokens, monkeypatch, unchecked):
     """A data folder with the archive of a small SNLI, and the data set."""
-    monkeypatch.setattr(snli, "PUBLISHED", 8)
+    monkeypatch.setitem(PARTS, "train", snli.Part(8, 6, "train"))
     (tmp_path / "snli_1.0").mkdir()
     with ZipFile(tmp_path / snli.ARCHIVE.path, "w") as archive:
         archive.writestr(snli.TRAIN, lines(PAIRS * 2))
         archive.writestr(snli.TEST.path, lines(PAIRS))
+        archive.writestr(snli.DEV.path, lines(PAIRS[:3]))
     return tmp_path, Snli(tokens, hub=None)
 
 
@@ -90,6 +94,42 @@ def test_pairs_without_a_gold_label_are_left_out(small):
     assert batch.inputs.shape == (2, *dataset.shape)
     assert torch.equal(data.train.inputs[:3], data.train.inputs[3:])
     assert not torch.equal(data.train.inputs[0], data.train.inputs[1])
+
+
+def test_the_development_part_may_be_trained_on(small):
+    folder, dataset = small
+    dev = replace(dataset, part="dev")
+    data = dev.load(folder, seed=0)
+    assert (len(data.train), len(data.test), dev.train_size) == (2, 3, 9_842)
+    assert "158 development pairs without a gold label" in dev.notes[0]
+    assert "pairs of the publishers' training part are left out" in dev.notes[1]
+    assert not (folder / snli.TRAIN).exists()
+    with pytest.raises(UserError, match="did you mean dev"):
+        replace(dataset, part="deve")
+
+
+def test_pairs_with_one_premise_are_in_one_part_of_a_validation_split(small):
+    folder, dataset = small
+    rows = [(f"a {word}", "dog", LABELS[k]) for word in WORDS[5:] for k in range(3)]
+    with ZipFile(folder / snli.ARCHIVE.path, "w") as archive:
+        archive.writestr(snli.TRAIN, lines(rows))
+        archive.writestr(snli.TEST.path, lines(PAIRS))
+    PARTS["train"] = snli.Part(len(rows), len(rows), "train")
+    data = WithValidation(dataset, 0.2).load(folder, seed=0)
+    assert (len(data.train), len(data.test)) == (len(rows) - 3, 3)
+    assert not {*data.train.people.tolist()} & {*data.test.people.tolist()}
+
+
+@pytest.mark.data
+def test_a_fifth_of_the_development_part_is_held_out_by_premise(snli_folder, tokens, tmp_path):
+    pairs = read(snli_folder / snli.DEV.path)
+    assert len(pairs.labels) == PARTS["dev"].labelled
+    assert len({*pairs.premises}) == 3_319
+    _, premises = np.unique(pairs.premises, return_inverse=True)
+    for seed in range(5):
+        out = held_out_together(premises, 1_968, np.random.default_rng(seed))
+        assert out.sum() == 1_968
+        assert not {*premises[out]} & {*premises[~out]}
 
 
 def test_a_training_file_of_another_length_is_refused(small):

@@ -24,7 +24,7 @@ from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import Rows
 from dpbench.learning.data.custom.preparation import TablePreparation, prepared_by
 from dpbench.learning.data.custom.table import codes, groups_of
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.dataset import Data, Split, lengths_of
 from dpbench.learning.data.tokens import Tokens
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, one_of, quoted
@@ -139,7 +139,7 @@ class CsvFile(TableRows):
     test_file: another file with the test rows, and test_checksum: its checksum.
     text: one or two columns of text, which are then the only features; tokenizer: the folder of
     theirs, with its checksum, its number of tokens and that of padding; length: T, the most tokens
-    of a row.
+    of a row; lengths: see `dpbench.data.tokens.Tokens`.
     """
 
     file: str | None = None
@@ -153,6 +153,7 @@ class CsvFile(TableRows):
     vocabulary: int | None = None
     padding: int | None = None
     length: int | None = None
+    lengths: list[int] | None = field(default=None, hash=False)
 
     needs = "dataset.file=FILE and dataset.target=COLUMN"
 
@@ -186,7 +187,8 @@ class CsvFile(TableRows):
         _, groups = groups_of(frame, columns, "the table")
         targets = torch.tensor(codes(frame[columns.target]))
         warn_of_unseen(frame[columns.target], *self.order(seed))
-        rows = Split(tokens.of(*sentences), targets, torch.tensor(groups))
+        coded = tokens.of(*sentences)
+        rows = Split(coded, targets, torch.tensor(groups), lengths=lengths_of(self))
         return Data(*(rows.take(torch.from_numpy(part)) for part in self.order(seed)))
 
 

@@ -13,7 +13,10 @@ from dpbench.learning.data.tokenizers import described, tokenizer_folder
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 
-SETTINGS = ("text", "tokenizer", "tokenizer_checksum", "vocabulary", "padding", "length")
+SETTINGS = (
+    *("text", "tokenizer", "tokenizer_checksum", "vocabulary", "padding"),
+    *("length", "lengths"),
+)
 """The settings that a table has only if it has texts."""
 
 

@@ -76,6 +76,8 @@ class WithFeatures(DerivedDataset):
     def shape(self) -> tuple[int, ...]:
         return self.features.shape_of(self.base)
 
+    vocabulary = lengths = None
+
     @property
     def note(self) -> str:
         return self.features.note
@@ -96,7 +98,8 @@ class WithFeatures(DerivedDataset):
         name = self.features.file_name(hashlib.sha256(pixels.data).hexdigest()[:16])
         path = folder / "features" / f"{name}.npy"
         ensure_cached([path], lambda parts: self._write(split, path, parts[0]))
-        return replace(split, inputs=torch.from_numpy(np.load(path, mmap_mode="c")))
+        features = torch.from_numpy(np.load(path, mmap_mode="c"))
+        return replace(split, inputs=features, lengths=None)
 
     def _write(self, split: Split, path: Path, part: Path) -> None:
         rows = _Rows(path, (len(split), *self.shape), self.features.dtype)

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset
-from dpbench.learning.data.splits import held_out
+from dpbench.learning.data.splits import held_out, held_out_together
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction
@@ -16,8 +16,9 @@ from dpbench.system.validate import fraction
 class WithValidation(DerivedDataset):
     """`base` with a share of its training examples held out, which replaces the test set.
 
-    They are drawn by the seed, after the split of the data set itself. The remaining examples are
-    the training set, whose size determines sampling rate, steps and epsilon.
+    They are drawn by the seed, after the split of the data set itself: all or none of a person,
+    where it is known whose they are. The remaining examples are the training set, whose size
+    determines sampling rate, steps and epsilon.
     """
 
     base: Dataset
@@ -45,7 +46,12 @@ class WithValidation(DerivedDataset):
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and split its training set; the test set is not used."""
         data = self.base.load(folder, seed)
-        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(data.train)))
-        count = held_out(len(data.train), self.share)
-        train, test = (data.train.take(part) for part in (order[count:], order[:count]))
+        draws, count = numpy_generator(seed, "validation"), held_out(len(data.train), self.share)
+        if data.train.people is None:
+            order = torch.from_numpy(draws.permutation(len(data.train)))
+            parts = order[count:], order[:count]
+        else:
+            out = torch.from_numpy(held_out_together(data.train.people.numpy(), count, draws))
+            parts = (~out).nonzero().flatten(), out.nonzero().flatten()
+        train, test = (data.train.take(part) for part in parts)
         return replace(data, train=train, test=test, tested_on="validation")
