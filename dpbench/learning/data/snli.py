@@ -81,6 +81,7 @@ class Snli:
     name = "snli"
     task = "classification"
     classes = len(LABELS)
+    pairs = True
     groups = LABELS
 
     def __post_init__(self) -> None:

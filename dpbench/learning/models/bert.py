@@ -4,10 +4,11 @@ from dataclasses import dataclass, replace
 
 from torch import nn
 
+from dpbench.learning.data.fetch.encoders import encoder_config
 from dpbench.learning.data.fetch.published_weights import PublishedWeights, public_note
 from dpbench.learning.models.layers import MAX_LAYERS
 from dpbench.learning.models.lora import Lora
-from dpbench.learning.models.text import encoder_config, text_classifier
+from dpbench.learning.models.text import text_classifier
 from dpbench.learning.models.trained_parts import check_train
 from dpbench.system.validate import Count, Share, fraction, integer
 

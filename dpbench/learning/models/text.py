@@ -1,7 +1,6 @@
 """Encoders of texts with a classification head, from the transformers library."""
 
 import inspect
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -9,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from dpbench.learning.data.fetch.encoders import encoder_config
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.fetch.published_weights import (
     PublishedWeights,
@@ -19,11 +19,8 @@ from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.modes import in_mode
 from dpbench.learning.models.pretrained import attention, planning
 from dpbench.learning.models.trained_parts import adapt, check_train, train_part
-from dpbench.system.errors import UserError, first_line
-from dpbench.system.validate import Share, fraction, quoted
-
-NOT_SIZES = ("id2label", "label2id", "num_labels", "problem_type", "dtype", "architectures")
-"""Keys of a config.json that say nothing of the encoder."""
+from dpbench.system.errors import UserError
+from dpbench.system.validate import Share, fraction
 
 
 class Trained(Protocol):
@@ -99,32 +96,6 @@ class Text:
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         published = self._published if self.pretrained else None
         return text_classifier(self, self._sizes, published, shape, classes)
-
-
-def encoder_config(config: Mapping[str, Any], dropout: float | None) -> Any:
-    """The settings of an encoder in transformers; UserError for what describes none.
-
-    config: the content of a config.json, of which nothing else is read than what transformers has
-    for that kind of encoder. dropout: in all layers; None for that of the config.
-    """
-    auto = library("transformers.models.auto.configuration_auto")
-    heads = library("transformers").MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
-    kind = str(config.get("model_type"))
-    if kind not in auto.CONFIG_MAPPING or auto.CONFIG_MAPPING[kind] not in heads:
-        raise UserError(
-            f"model.config.model_type={quoted(config.get('model_type'))} is no encoder with a "
-            "classification head in transformers."
-        )
-    known = auto.CONFIG_MAPPING[kind]().to_dict()
-    kept = {key: value for key, value in config.items() if key in known and key not in NOT_SIZES}
-    if dropout is not None:
-        kept |= {key: dropout for key in known if "dropout" in key}
-    try:
-        return auto.CONFIG_MAPPING[kind](**kept)
-    except Exception as error:  # each kind has checks of its own
-        raise UserError(
-            f"model.config describes no {kind}: {first_line(error, type(error).__name__)}."
-        ) from error
 
 
 def text_classifier(

@@ -40,6 +40,8 @@ NEEDS = dict.fromkeys(
     ("features", "scattering_imagenet"): "dataset=cifar10",
     ("features", "efficientnet_lite0"): "dataset=cifar10",
     ("features", "pretrained"): WEIGHTS,
+    ("features", "text"): "dataset=snli features.config={model_type:bert,vocab_size:28996} "
+    f"features.checksum=sha256:{'0' * 64}",
     ("dataset", "snli"): "model=bert_tiny",
     ("model", "text"): "model.config={model_type:bert} model.pretrained=false",
     ("temperature", "private"): "dataset=dutch",

@@ -162,6 +162,11 @@ class CsvFile(TableRows):
         return super().shape if self.text is None or self.length is None else (2, self.length)
 
     @property
+    def pairs(self) -> bool:
+        """Whether an example is two texts."""
+        return self.text is not None and not isinstance(self.text, str)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         return super().notes if self.text is None else (self._public,)
 

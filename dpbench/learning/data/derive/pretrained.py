@@ -119,7 +119,8 @@ class Pretrained:
             scaled = F.interpolate(images, size, mode="bilinear", antialias=True)
             return network(normalize(scaled)).clamp(-LARGEST, LARGEST).half().cpu()
 
-        return one_by_one(features, dataset.shape)
+        draw = torch.Generator().manual_seed(0)
+        return one_by_one(features, torch.rand(AT_ONCE, *dataset.shape, generator=draw))
 
     def _trained(self) -> nn.Module:
         (file, *_), _ = self._published.verified()
@@ -127,19 +128,16 @@ class Pretrained:
             return self._network.trained(file).eval()
 
 
-def one_by_one(
-    function: Callable[[Tensor], Tensor], shape: tuple[int, ...]
-) -> Callable[[Tensor], Tensor]:
+def one_by_one(function: Callable[[Tensor], Tensor], rows: Tensor) -> Callable[[Tensor], Tensor]:
     """A function of batches of any size whose rows have the same bits whatever the others are.
 
     Kernels add in an order that may depend on the number of rows, and on the place of a row. So
     each batch is padded to AT_ONCE rows; if a row depends on its place or its neighbours all the
-    same, as tried on random inputs [B, *shape], batches have one row.
+    same, as tried on so many random `rows` [B, ...], batches have one row.
     """
-    rows = torch.rand(AT_ONCE, *shape, generator=torch.Generator().manual_seed(0))
     alike, crowd = function(rows[-1:].expand_as(rows)), function(rows)
     same = torch.equal(alike, crowd[-1:].expand_as(alike))
-    size = AT_ONCE if same else 1
+    size = len(rows) if same else 1
 
     def of_batch(inputs: Tensor) -> Tensor:
         parts = inputs.split(size)

@@ -275,7 +275,9 @@ def with_weights(network: Any, config: Any, file: Path, own: tuple[str, ...]) ->
     UserError if others are, or if the file has layers that the network has not.
     """
     tensors: Mapping[str, Tensor] = tensors_of(file)
-    library("transformers").logging.set_verbosity_error()  # what it reports is refused below
+    quiet = library("transformers").logging  # what it reports is refused below
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
     with loading_weights(str(file)):
         net, found = network.from_pretrained(
             None,

@@ -108,7 +108,7 @@ def test_a_network_whose_rows_depend_on_each_other_sees_one_at_a_time():
         sizes.append(len(rows))
         return rows - rows.mean(0)
 
-    of_batch = one_by_one(mixing, (2,))
+    of_batch = one_by_one(mixing, torch.rand(AT_ONCE, 2))
     sizes.clear()
     of_batch(torch.rand(5, 2))
     assert sizes == [1] * 5

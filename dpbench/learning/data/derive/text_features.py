@@ -1,0 +1,160 @@
+"""Features of texts from a frozen encoder that somebody else has trained on public texts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpbench.learning.data.dataset import Dataset, padding_of, vocabulary_of
+from dpbench.learning.data.derive.pretrained import AT_ONCE, LARGEST, one_by_one
+from dpbench.learning.data.fetch.encoders import encoder_config
+from dpbench.learning.data.fetch.library import library
+from dpbench.learning.data.fetch.published_weights import PublishedWeights, with_weights
+from dpbench.learning.data.lengths import Lengths
+from dpbench.system.errors import UserError
+from dpbench.system.seeds import torch_state_kept
+
+LENGTHS = (16, 32, 64, 128)
+"""The lengths to which sentences are cut, each by its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFeatures:
+    """The mean of an encoder's last hidden states over the tokens of a text, in float16.
+
+    Of a pair, each text is read by itself, and the features of their means u and v are u, v,
+    |u - v| and u v (Conneau et al. 2017, "Supervised learning of universal sentence
+    representations from natural language inference data"). config, package, weights, hub, revision,
+    checksum: as those of `dpbench.models.text.Text`.
+
+    Every text is read by itself, and nothing is measured on the data.
+    """
+
+    config: dict[str, Any] | None = field(hash=False)
+    package: str | None
+    weights: str | None
+    hub: str | None
+    revision: str | None
+    checksum: str | None
+
+    dtype = np.float16
+
+    @property
+    def _published(self) -> PublishedWeights:
+        return PublishedWeights.of(vars(self))
+
+    @property
+    def _sizes(self) -> Any:
+        if self.config is None:
+            raise UserError(
+                "features=text needs an encoder: set features.package, features.weights (a "
+                "folder) or features.hub and features.revision."
+            )
+        return encoder_config(self.config, None)
+
+    @property
+    def note(self) -> str:
+        return (
+            f"The features are those of a text encoder from {self._published.place} "
+            f"({self.checksum}), which is taken to be public: not covered by epsilon. Each "
+            "example's features depend on that example alone."
+        )
+
+    def shape_of(self, dataset: Dataset) -> tuple[int, ...]:
+        """The shape of a text's features; UserError for data that are no texts of the encoder."""
+        sizes, tokens = self._sizes, vocabulary_of(dataset)
+        if tokens is None or tokens > sizes.vocab_size:
+            raise UserError(
+                f"features=text needs texts of at most {sizes.vocab_size} tokens, and "
+                f"{dataset.name} has {'none' if tokens is None else tokens}: use features=none."
+            )
+        if padding_of(dataset) != (sizes.pad_token_id or 0):
+            raise UserError(
+                f"{dataset.name} has texts padded by token {padding_of(dataset)} and the encoder "
+                f"expects {sizes.pad_token_id}: use the tokenizer that it was published with."
+            )
+        return (sizes.hidden_size * (4 if _has_pairs(dataset) else 1),)
+
+    def check_files(self) -> None:
+        """UserError for missing weights, and for those of another checksum."""
+        self._published.verified()
+
+    def file_name(self, inputs: str) -> str:
+        """The name of a file of features: 30 MB for 10,000 pairs and a width of 384."""
+        weights = self._published.verified()[1].removeprefix("sha256:")[:12]
+        return f"text_{weights}_{inputs}"
+
+    def extractor(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
+        means = self._means(dataset, device)
+        if not _has_pairs(dataset):
+            return lambda texts: _stored(means(texts))
+
+        def features(pairs: Tensor) -> Tensor:
+            u, v = means(_first(pairs, padding)), means(_second(pairs, padding))
+            return _stored(torch.cat([u, v, (u - v).abs(), u * v], 1))
+
+        padding = padding_of(dataset)
+        return features
+
+    def _means(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
+        """A function from texts [B, 2, T] to their means [B, D], each by itself."""
+        encoder, padding = self._encoder().to(device), padding_of(dataset)
+        lengths = Lengths(LENGTHS, padding)
+        draw, by_length = torch.Generator().manual_seed(0), {}
+
+        @torch.inference_mode()
+        def mean(tokens: Tensor) -> Tensor:
+            seen = (tokens != padding).long().to(device)
+            hidden = encoder(tokens.to(device), attention_mask=seen).last_hidden_state
+            weights = seen.unsqueeze(2) / seen.sum(1).clamp(min=1).view(-1, 1, 1)
+            return (hidden * weights).sum(1).cpu()
+
+        def of_length(length: int) -> Callable[[Tensor], Tensor]:
+            if length not in by_length:
+                shape, most = (AT_ONCE, length), vocabulary_of(dataset) or 0
+                rows = torch.randint(most, shape, generator=draw)
+                by_length[length] = one_by_one(mean, rows)
+            return by_length[length]
+
+        def means(texts: Tensor) -> Tensor:
+            out = torch.empty(len(texts), self._sizes.hidden_size)
+            for places, length in lengths.groups(texts):
+                if len(places):
+                    out[places] = of_length(length)(texts[places, 0, :length])
+            return out
+
+        return means
+
+    def _encoder(self) -> nn.Module:
+        (file, *_), _ = self._published.verified()
+        config = self._sizes
+        network = library("transformers").MODEL_MAPPING[type(config)]
+        with torch_state_kept(torch.device("cpu")):  # of its pooler, which is not used
+            return with_weights(network, config, file, own=("pooler.",)).eval()
+
+
+def _has_pairs(dataset: Dataset) -> bool:
+    return getattr(dataset, "pairs", False)
+
+
+def _stored(features: Tensor) -> Tensor:
+    return features.clamp(-LARGEST, LARGEST).half()
+
+
+def _first(pairs: Tensor, padding: int) -> Tensor:
+    """The first texts of pairs [B, 2, T] as texts."""
+    tokens, numbers = pairs.unbind(1)
+    return torch.stack([tokens.masked_fill(numbers == 1, padding), torch.zeros_like(tokens)], 1)
+
+
+def _second(pairs: Tensor, padding: int) -> Tensor:
+    """The second texts of pairs [B, 2, T] as texts, with the token that begins a text."""
+    tokens, numbers = pairs.unbind(1)
+    kept = (numbers == 1).int()
+    kept[:, 0] = 1
+    order = kept.argsort(dim=1, descending=True, stable=True)
+    moved = tokens.masked_fill(kept == 0, padding).gather(1, order)
+    return torch.stack([moved, torch.zeros_like(moved)], 1)

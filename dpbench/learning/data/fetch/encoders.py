@@ -1,0 +1,37 @@
+"""Encoders of texts, as a config.json of transformers describes them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpbench.learning.data.fetch.library import library
+from dpbench.system.errors import UserError, first_line
+from dpbench.system.validate import quoted
+
+NOT_SIZES = ("id2label", "label2id", "num_labels", "problem_type", "dtype", "architectures")
+"""Keys of a config.json that say nothing of the encoder."""
+
+
+def encoder_config(config: Mapping[str, Any], dropout: float | None) -> Any:
+    """The settings of an encoder in transformers; UserError for what describes none.
+
+    config: the content of a config.json, of which nothing else is read than what transformers has
+    for that kind of encoder. dropout: in all layers; None for that of the config.
+    """
+    auto = library("transformers.models.auto.configuration_auto")
+    heads = library("transformers").MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    kind = str(config.get("model_type"))
+    if kind not in auto.CONFIG_MAPPING or auto.CONFIG_MAPPING[kind] not in heads:
+        raise UserError(
+            f"config.model_type={quoted(config.get('model_type'))} is no encoder with a "
+            "classification head in transformers."
+        )
+    known = auto.CONFIG_MAPPING[kind]().to_dict()
+    kept = {key: value for key, value in config.items() if key in known and key not in NOT_SIZES}
+    if dropout is not None:
+        kept |= {key: dropout for key in known if "dropout" in key}
+    try:
+        return auto.CONFIG_MAPPING[kind](**kept)
+    except Exception as error:  # each kind has checks of its own
+        raise UserError(
+            f"config describes no {kind}: {first_line(error, type(error).__name__)}."
+        ) from error
