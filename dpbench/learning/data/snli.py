@@ -15,7 +15,7 @@ from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.dataset import Data, Split, lengths_of
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, write_member
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.tokens import Tokens
+from dpbench.learning.data.tokens import TextPreparation, Tokens
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
@@ -121,6 +121,10 @@ class Snli:
     @property
     def lengths(self) -> list[int] | None:
         return self.tokens.lengths
+
+    def text_preparation(self) -> TextPreparation:
+        """How pairs of sentences become a model's inputs."""
+        return self.tokens.preparation(self.pairs, LABELS)
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the two files below `folder`, or download them (95 MB), and their tokens, which are

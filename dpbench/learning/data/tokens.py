@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 import torch
 from torch import Tensor
@@ -70,24 +71,12 @@ class Tokens:
         _warn_of_long(counts, self.length)
         return torch.from_numpy(tokens)
 
+    def preparation(self, pairs: bool, classes: Sequence[Any]) -> "TextPreparation":
+        """How new texts become a model's inputs. classes: in the order of its outputs."""
+        return TextPreparation(self._content, self.length, self.padding, pairs, [*classes])
+
     def _coded(self, *texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The tokens int32 [n, 2, T], and the numbers of tokens before they are cut [n]."""
-        tokens = np.zeros((len(texts[0]), 2, self.length), np.int32)
-        tokens[:, 0] = self.padding
-        counts = np.zeros(len(tokens), np.int32)
-        for start, part in _parts(*texts):
-            self._tokenizer.no_truncation()
-            coded = self._tokenizer.encode_batch(part)
-            counts[start : start + len(part)] = [len(one.ids) for one in coded]
-            self._tokenizer.enable_truncation(self.length, strategy="longest_first")
-            for row, one in enumerate(coded):
-                if len(one.ids) > self.length:
-                    one = self._tokenizer.encode_batch(part[row : row + 1])[0]
-                at = start + row
-                tokens[at, 0, : len(one.ids)] = one.ids
-                if isinstance(part[row], tuple):
-                    tokens[at, 1, : len(one.ids)] = _text_numbers(one.sequence_ids)
-        return tokens, counts
+        return coded(self._tokenizer, self.length, self.padding, *texts)
 
     @cached_property
     def _content(self) -> str:
@@ -96,7 +85,7 @@ class Tokens:
 
     @cached_property
     def _tokenizer(self) -> Any:
-        """The tokenizer of the library tokenizers, which neither pads nor cuts."""
+        """The tokenizer of the library tokenizers, which neither pads nor cuts texts."""
         folder = tokenizer_folder(self.tokenizer)
         if folder is not None and (folder / WHOLE).is_file():
             found = described(folder)
@@ -126,6 +115,61 @@ class Tokens:
         if not getattr(tokenizer, "is_fast", False):
             raise UserError(f"the tokenizer {name} has no fast version, and cannot be used.")
         return tokenizer.backend_tokenizer, Described(len(tokenizer), tokenizer.pad_token_id)
+
+
+class TextPreparation(msgspec.Struct, frozen=True):
+    """How texts become the inputs of a model, kept with it to classify new ones.
+
+    tokenizer: the content of its file tokenizer.json. length, padding: as those of Tokens. pairs:
+    whether an example is two texts. classes: in the order of the model's outputs.
+    """
+
+    tokenizer: str
+    length: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
+    padding: Annotated[int, msgspec.Meta(ge=0)]
+    pairs: bool
+    classes: list[str | int | float | bool | None]
+
+    def __call__(self, texts: Sequence[Any]) -> Tensor:
+        """The inputs int64 [n, 2, T] of n texts, or n pairs of texts; UserError for others."""
+        kind = tuple if self.pairs else str
+        if not texts or not all(isinstance(text, kind) for text in texts):
+            wanted = "pairs of texts, [(one, other), ...]" if self.pairs else "texts"
+            raise UserError(f"this model classifies {wanted}: give a list of them.")
+        columns = [*zip(*texts, strict=True)] if self.pairs else [texts]
+        tokens, counts = coded(self._loaded, self.length, self.padding, *columns)
+        _warn_of_long(counts, self.length)
+        return torch.from_numpy(tokens).long()
+
+    @property
+    def _loaded(self) -> Any:
+        tokenizer = library("tokenizers").Tokenizer.from_str(self.tokenizer)
+        tokenizer.no_padding()
+        return tokenizer
+
+
+def coded(
+    tokenizer: Any, length: int, padding: int, *texts: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens int32 [n, 2, T], and the numbers of tokens before they are cut [n].
+
+    tokenizer: one of the library tokenizers, which does not pad.
+    """
+    tokens = np.zeros((len(texts[0]), 2, length), np.int32)
+    tokens[:, 0] = padding
+    counts = np.zeros(len(tokens), np.int32)
+    for start, part in _parts(*texts):
+        tokenizer.no_truncation()
+        found = tokenizer.encode_batch(part)
+        counts[start : start + len(part)] = [len(one.ids) for one in found]
+        tokenizer.enable_truncation(length, strategy="longest_first")
+        for row, one in enumerate(found):
+            if len(one.ids) > length:
+                one = tokenizer.encode_batch(part[row : row + 1])[0]
+            tokens[start + row, 0, : len(one.ids)] = one.ids
+            if isinstance(part[row], tuple):
+                tokens[start + row, 1, : len(one.ids)] = _text_numbers(one.sequence_ids)
+    return tokens, counts
 
 
 def check_lengths(key: str, lengths: Sequence[int] | None) -> None:

@@ -1,11 +1,14 @@
 """From a configuration to a record; a finished run is not repeated."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
+from dpbench.learning.data.dataset import vocabulary_of
 from dpbench.learning.data.probe import probe
+from dpbench.learning.data.tokens import TextPreparation
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.records.epsilon import epsilon_in_words
@@ -66,13 +69,14 @@ def _fit_and_save(
     file = model_path(config.results, config.digest, run.noise)
     prepared = file.with_suffix(".preparation.json")
     preparation = _preparation(run) if config["save_model"] else None
+    texts = _text_preparation(run) if config["save_model"] else None
 
     def save(model: nn.Module, record: Record) -> None:
         """What cannot be made again first; the record last, as with it the run is finished."""
         if config["save_model"]:
             inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
             classes, privacy = run.dataset.classes, epsilon_in_words(record)
-            content = serialised(model, config["model"], inputs, classes, privacy)
+            content = serialised(model, config["model"], inputs, classes, privacy, texts)
             write_atomically(file, content)
         else:
             file.unlink(missing_ok=True)  # of another training than the one of this record
@@ -90,11 +94,21 @@ def _fit_and_save(
 
 def _preparation(run: Run) -> bytes | None:
     """How the rows of a table of the user's own are prepared, as a file; None for other data."""
-    rows = run.dataset
-    while hasattr(rows, "base"):
-        rows = rows.base
-    kept = getattr(rows, "preparation", lambda _: None)(run.seed)
+    kept = getattr(_read(run.dataset), "preparation", lambda _: None)(run.seed)
     return kept.json().encode() if kept else None
+
+
+def _text_preparation(run: Run) -> TextPreparation | None:
+    """How texts become the model's inputs; None where these are none."""
+    prepare = getattr(_read(run.dataset), "text_preparation", None)
+    return prepare() if prepare and vocabulary_of(run.dataset) is not None else None
+
+
+def _read(dataset: Any) -> Any:
+    """The data set that others are derived from."""
+    while hasattr(dataset, "base"):
+        dataset = dataset.base
+    return dataset
 
 
 def _tracking(config: RunConfig) -> Tracking | None:

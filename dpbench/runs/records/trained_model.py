@@ -4,9 +4,11 @@ import hashlib
 import hmac
 import io
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from dpbench.runs.records.folder import MODELS
 from dpbench.runs.records.record import Record
@@ -18,10 +20,15 @@ from dpbench.system.validate import path_of
 if TYPE_CHECKING:  # a finished run is found without importing torch
     from torch import Tensor, nn
 
+    from dpbench.learning.data.tokens import TextPreparation
+
 KEYS = {"settings", "shape", "classes", "state", "buffers", "inputs", "outputs"}
 
 PRIVACY_KEY = "privacy"
 """The key of the epsilon with its terms, in words; older files have none."""
+
+TEXTS_KEY = "texts"
+"""The key of how texts become inputs, in the models that read them."""
 
 SALT = ".salt"
 """The file beside the models with the key of names that say nothing of the data."""
@@ -57,13 +64,18 @@ def model_file(record: Record, results_dir: str | Path = "results") -> Path:
 
 
 def serialised(
-    model: "nn.Module", settings: Mapping[str, Any], inputs: "Tensor", classes: int, privacy: str
+    model: "nn.Module",
+    settings: Mapping[str, Any],
+    inputs: "Tensor",
+    classes: int,
+    privacy: str,
+    texts: "TextPreparation | None" = None,
 ) -> bytes:
     """The content of a file that `load_model` reads.
 
     settings: those of the group `model`. inputs: some synthetic ones [B, *shape], whose outputs are
     kept to check the loaded model by. classes: the number of outputs. privacy: the model's epsilon
-    with its terms, for whoever gets the file alone.
+    with its terms, for whoever gets the file alone. texts: how they become inputs, if they do.
     """
     import torch
 
@@ -80,6 +92,7 @@ def serialised(
         "inputs": _plain(inputs),
         "outputs": _plain(outputs),
         PRIVACY_KEY: privacy,
+        **({TEXTS_KEY: msgspec.to_builtins(texts)} if texts else {}),
     }
     buffer = io.BytesIO()
     torch.save(content, buffer)
@@ -99,8 +112,10 @@ def _plain(value: Any) -> Any:
 def load_model(path: str | Path) -> "nn.Module":
     """The model that a run with `save_model=true` has trained, in evaluation mode on the CPU.
 
-    Its inputs are [B, *shape], prepared as the run's data set prepares them. Only plain values and
-    tensors are read from the file, and nothing that it names: it may come from somebody else.
+    Its inputs are [B, *shape], prepared as the run's data set prepares them; one that reads texts
+    has a function `classify` from a list of them, or of pairs, to the list of their classes. Only
+    plain values and tensors are read from the file, and nothing that it names: it may come from
+    somebody else.
     Raises UserError for a file that is not such a model, and for one whose settings build no model
     here, or another one.
     """
@@ -115,7 +130,7 @@ def load_model(path: str | Path) -> "nn.Module":
         saved = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch does not document the types
         raise UserError(f"{path} is not the model of a run ({type(error).__name__}).") from error
-    if not isinstance(saved, dict) or saved.keys() - {PRIVACY_KEY} != KEYS:
+    if not isinstance(saved, dict) or saved.keys() - {PRIVACY_KEY, TEXTS_KEY} != KEYS:
         raise UserError(f"{path} is not the model of a run with save_model=true.")
     try:
         with torch_state_kept(torch.device("cpu")), torch.no_grad():
@@ -125,6 +140,8 @@ def load_model(path: str | Path) -> "nn.Module":
             expected = saved["outputs"]  # NaN of a diverged run
             atol = TOLERANCE * float(expected.nan_to_num().abs().max())
             same = torch.allclose(outputs, expected, TOLERANCE, atol, equal_nan=True)
+            if TEXTS_KEY in saved:
+                model.classify = _classifier(model, saved)
     except UserError:
         raise
     except Exception as error:  # the file may contain anything
@@ -136,6 +153,23 @@ def load_model(path: str | Path) -> "nn.Module":
             "written by another version: its outputs are not those that it was saved with."
         )
     return model
+
+
+def _classifier(model: Any, saved: Mapping[str, Any]) -> Callable[[Sequence[Any]], list]:
+    """A function from texts to their classes; ValueError for a preparation of another model."""
+    import torch
+
+    from dpbench.learning.data.tokens import TextPreparation
+
+    prepare = msgspec.convert(saved[TEXTS_KEY], TextPreparation)
+    if prepare.length != saved["shape"][-1] or len(prepare.classes) != saved["classes"]:
+        raise ValueError("a preparation of texts for another model")
+
+    @torch.no_grad()
+    def classify(texts: Sequence[Any]) -> list:
+        return [prepare.classes[k] for k in model(prepare(texts)).argmax(1).tolist()]
+
+    return classify
 
 
 def _check_stored(saved: Mapping[str, Any]) -> None:

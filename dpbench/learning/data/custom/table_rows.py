@@ -23,9 +23,9 @@ from dpbench.learning.data.custom.columns import (
 from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import Rows
 from dpbench.learning.data.custom.preparation import TablePreparation, prepared_by
-from dpbench.learning.data.custom.table import codes, groups_of
+from dpbench.learning.data.custom.table import codes, distinct, groups_of
 from dpbench.learning.data.dataset import Data, Split, lengths_of
-from dpbench.learning.data.tokens import Tokens
+from dpbench.learning.data.tokens import TextPreparation, Tokens
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, one_of, quoted
 
@@ -179,13 +179,22 @@ class CsvFile(TableRows):
     def _split(self, frame: pd.DataFrame, seed: int) -> Data:
         return super()._split(frame, seed) if self.text is None else self._texts(frame, seed)
 
+    @property
+    def _tokens(self) -> Tokens:
+        sizes = self.vocabulary or 0, self.length or 0, self.padding or 0
+        return Tokens(str(self.tokenizer), *sizes)
+
+    def text_preparation(self) -> TextPreparation:
+        """How texts become a model's inputs; UserError if the table has changed."""
+        frame = self.read()
+        target = texts.columns_with_texts(vars(self), frame).target
+        return self._tokens.preparation(self.pairs, distinct(frame[target], "the table"))
+
     def _texts(self, frame: pd.DataFrame, seed: int) -> Data:
         """The splits of texts; warns of those that are cut."""
         columns = texts.columns_with_texts(vars(self), frame)
         texts.tokenizer_of(vars(self))  # refuses another one
-        tokens = Tokens(
-            str(self.tokenizer), self.vocabulary or 0, self.length or 0, self.padding or 0
-        )
+        tokens = self._tokens
         sentences = [
             frame[name].astype(str).tolist() for name in texts.text_columns(self.text, frame)
         ]

@@ -76,6 +76,14 @@ class TextFeatures:
                 f"{dataset.name} has texts padded by token {padding_of(dataset)} and the encoder "
                 f"expects {sizes.pad_token_id}: use the tokenizer that it was published with."
             )
+        # Positions of texts whose padding is not 0 begin after its number, as RoBERTa's do.
+        first = sizes.pad_token_id + 1 if sizes.pad_token_id else 0
+        most = sizes.max_position_embeddings - first
+        if dataset.shape[1] > most:
+            raise UserError(
+                f"the encoder reads {most} tokens, and the texts of {dataset.name} may have "
+                f"{dataset.shape[1]}: set dataset.length={most}, or dataset.tokens.length."
+            )
         return (sizes.hidden_size * (4 if _has_pairs(dataset) else 1),)
 
     def check_files(self) -> None:

@@ -51,7 +51,10 @@ def package_folder(name: str, group: str) -> Path:
         )
     found = find_spec(name)
     if found is None or not found.submodule_search_locations:
-        raise Unavailable(f"{group}.package={name} is not installed: run `pip install {name}`.")
+        raise Unavailable(
+            f"{group}.package={name} is not installed: run `pip install {name}`, or install the "
+            "package that has it."
+        )
     return Path(next(iter(found.submodule_search_locations)))
 
 

@@ -1,5 +1,6 @@
 """Columns of text in tables of the user's own: what becomes of them, and what is refused."""
 
+import shutil
 import warnings
 
 import numpy as np
@@ -14,6 +15,7 @@ from dpbench.runs.execution.prepare import build, prepare
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.reading import load
+from dpbench.runs.records.trained_model import load_model, model_file
 from dpbench.system.errors import UserError
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "book", "the", "very"]
@@ -115,12 +117,31 @@ def test_a_run_on_texts_says_what_it_was_made_of_and_no_path(reviews, tokenizer,
     assert record.config["dataset"]["tokenizer_checksum"].startswith("sha256:")
     assert str(tmp_path) not in path.read_text()
     assert not list((tmp_path / "results").rglob("*.preparation.json"))
+    check_classified(model_file(record, tmp_path / "results"), reviews, tokenizer)
     copy = tmp_path / "copy"
     copy.mkdir()
     for file in tokenizer.iterdir():
         (copy / file.name).write_bytes(file.read_bytes())
     again = [f"dataset.tokenizer={copy}" if "tokenizer=" in a else a for a in arguments]
     assert digest(compose(again)) == record.digest
+
+
+def check_classified(path, reviews, tokenizer):
+    """A saved model classifies strings, without its tokenizer's folder, as it does tokens."""
+    shutil.move(tokenizer, tokenizer.with_name("moved"))
+    model = load_model(path)
+    shutil.move(tokenizer.with_name("moved"), tokenizer)
+    sentences = pd.read_csv(reviews)["review"].tolist()
+    tokens = Tokens(str(tokenizer), len(WORDS), 8).of(sentences).long()
+    assert model.classify(sentences) == [["no", "yes"][k] for k in model(tokens).argmax(1)]
+    for wrong in ([], [1], [("a", "b")], "one text"[:0]):
+        with pytest.raises(UserError, match="classifies texts: give a list of them"):
+            model.classify(wrong)
+    saved = torch.load(path, weights_only=True)
+    for changed_ in ({"length": 9}, {"classes": ["no"]}, {"tokenizer": 3}, {"padding": -1}):
+        torch.save({**saved, "texts": {**saved["texts"], **changed_}}, path.with_name("other.pt"))
+        with pytest.raises(UserError, match="does not fit the model that its settings build"):
+            load_model(path.with_name("other.pt"))
 
 
 def test_tables_without_texts_keep_the_settings_and_names_that_they_had(people):

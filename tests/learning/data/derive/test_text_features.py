@@ -115,6 +115,10 @@ def test_features_need_texts_of_the_encoder(encoder):
     object.__setattr__(other, "padding", 0)
     with pytest.raises(UserError, match="padded by token 0 and the encoder expects 1"):
         WithFeatures(other, of)
+    long = Sentences(False)
+    object.__setattr__(long, "shape", (2, 49))
+    with pytest.raises(UserError, match="reads 48 tokens, and the texts of sentences may have 49"):
+        WithFeatures(long, of)
     config = compose(["features=text", f"features.weights={folder}"])["features"]
     assert config["config"]["hidden_size"] == 8
     assert config["checksum"].startswith("sha256:")
