@@ -203,6 +203,8 @@ def test_without_network_the_hub_is_one_sentence(monkeypatch):
         ({"config": {"model_type": None}}, "is no encoder with a classification"),
         ({"config": {"model_type": "deberta-v2", **SMALL}}, "masks padding in a way of its own"),
         ({"config": {"model_type": "bert", "hidden_size": "a"}}, "describes no bert"),
+        ({"config": {"model_type": "bert", "hidden_size": 0}}, "describes no bert"),
+        ({"config": {"model_type": "bert", "num_hidden_layers": 10**9}}, "has 1000000000 layers"),
         ({"weights": "a"}, "needs model.pretrained=true"),
         ({"dropout": 1.5}, "model.dropout"),
     ],

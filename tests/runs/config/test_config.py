@@ -40,8 +40,13 @@ NEEDS = dict.fromkeys(
     ("features", "scattering_imagenet"): "dataset=cifar10",
     ("features", "efficientnet_lite0"): "dataset=cifar10",
     ("features", "pretrained"): WEIGHTS,
-    ("features", "text"): "dataset=snli features.config={model_type:bert,vocab_size:28996} "
-    f"features.checksum=sha256:{'0' * 64}",
+    **{
+        ("features", name): f"dataset=snli dataset.part=dev dataset.tokens.vocabulary=30522 {more}"
+        for name, more in {
+            "minilm": "",
+            "text": "features.config={model_type:bert} features.checksum=sha256:" + "0" * 64,
+        }.items()
+    },
     ("dataset", "snli"): "model=bert_tiny",
     ("model", "text"): "model.config={model_type:bert} model.pretrained=false",
     ("temperature", "private"): "dataset=dutch",

@@ -57,7 +57,7 @@ NEEDS = {
     **{name: [f"dataset={name}", *TABLE] for name in ("csv", "hub")},  # csv is a tracker as well
     **{name: [*CUSTOM, "dataset.groups=[a,b]"] for name in ("images", "hub_images")},
     "bert_tiny": ["dataset=snli"],
-    "text": ["dataset=snli"],  # an option of model and of features
+    **{name: ["dataset=snli"] for name in ("text", "minilm")},  # of models and of features
     **dict.fromkeys(["resnet9", "wrn16_4", "vit_tiny", "cnn_tanh"], IMAGES),
     "scattering": ["dataset=mnist"],
     "efficientnet_lite0": IMAGES,

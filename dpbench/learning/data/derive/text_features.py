@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class TextFeatures:
     def _published(self) -> PublishedWeights:
         return PublishedWeights.of(vars(self))
 
-    @property
+    @cached_property
     def _sizes(self) -> Any:
         if self.config is None:
             raise UserError(

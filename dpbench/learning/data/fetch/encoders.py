@@ -3,9 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import quoted
+
+MAX_LAYERS = 1000
+"""The most layers of an encoder: more than any has, and few enough to be built in seconds."""
 
 NOT_SIZES = ("id2label", "label2id", "num_labels", "problem_type", "dtype", "architectures")
 """Keys of a config.json that say nothing of the encoder."""
@@ -30,7 +35,12 @@ def encoder_config(config: Mapping[str, Any], dropout: float | None) -> Any:
     if dropout is not None:
         kept |= {key: dropout for key in known if "dropout" in key}
     try:
-        return auto.CONFIG_MAPPING[kind](**kept)
+        sizes = auto.CONFIG_MAPPING[kind](**kept)
+        if not 0 < sizes.num_hidden_layers <= MAX_LAYERS:
+            raise ValueError(f"it has {sizes.num_hidden_layers} layers")
+        with torch.device("meta"):  # which uses no memory
+            heads[type(sizes)](sizes)
+        return sizes
     except Exception as error:  # each kind has checks of its own
         raise UserError(
             f"config describes no {kind}: {first_line(error, type(error).__name__)}."
