@@ -34,7 +34,7 @@ class Trained(Protocol):
     def share(self) -> float: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Text:
     """An encoder of transformers (BERT, RoBERTa, DistilBERT, ELECTRA, MiniLM) and a new head.
 
@@ -50,7 +50,7 @@ class Text:
 
     config: dict[str, Any] | None = field(hash=False)
     package: str | None
-    weights: str | None
+    weights: str | None = None
     hub: str | None
     revision: str | None
     checksum: str | None

@@ -18,12 +18,13 @@ from dpbench.system.errors import UserError
 N, MOST, PADDING = 30, 24, 1
 LENGTHS = Lengths((6, 12), PADDING)
 ENCODER = Text(
-    {
+    config={
         "model_type": "roberta", "vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 2,
         "num_attention_heads": 2, "intermediate_size": 32, "max_position_embeddings": 30,
         "pad_token_id": PADDING, "type_vocab_size": 1,
     },
-    None, None, None, None, None, pretrained=False, dropout=0.0, train="all",
+    package=None, hub=None, revision=None, checksum=None, pretrained=False, dropout=0.0,
+    train="all",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.text import Text
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build
-from dpbench.runs.records.digest import digest
+from dpbench.runs.records.digest import digest, scientific
 from dpbench.step.gradients import make_engine
 from dpbench.system.errors import Unavailable, UserError
 
@@ -139,6 +139,13 @@ def test_a_downloaded_and_an_installed_package_give_the_same_run(folder, tmp_pat
     for parameters in zip(*(net.parameters() for net in nets), strict=True):
         assert torch.equal(parameters[0], parameters[1])
         assert torch.equal(parameters[0], parameters[2])
+
+
+def test_a_record_without_its_path_can_be_planned(folder):
+    config = compose(["model=text", f"model.weights={folder}", "dataset=snli"])
+    kept = scientific(config)["model"]
+    assert "weights" not in kept
+    assert build({**config, "model": kept}).model.vocabulary == 50
 
 
 def test_an_archive_without_a_model_is_refused(tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ class TextFeatures:
 
     config: dict[str, Any] | None = field(hash=False)
     package: str | None
-    weights: str | None
+    weights: str | None = None
     hub: str | None
     revision: str | None
     checksum: str | None
