@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Block, Page
-from dpbench.learning.models import bert, timm_network
+from dpbench.learning.models import text, timm_network
 from dpbench.runs.training.provenance import installed_version
 from dpbench.step.gradients import ENGINES, Parameters, engine
 from dpbench.step.gradients.layers import patches
@@ -69,7 +69,7 @@ def gpu_decisions() -> Iterator[None]:
             (Tensor, "is_cuda", property(lambda _: True)),
             (engine, "CPU_BLOCK", engine.GPU_BLOCK),
             (patches, "GROUPED", ()),
-            (bert, "attention", unfused),
+            (text, "attention", unfused),
             (timm_network, "attention", unfused),
             (RowCheck, "_followed", unchecked),
             (ours, "make_engine", lambda name, m, loss, _: ENGINES[name](m, loss, Parameters(m))),

@@ -269,12 +269,12 @@ def vocabulary_of(dataset: Dataset) -> int | None:
     return getattr(dataset, "vocabulary", None)
 
 
-def padding_of(dataset: Dataset) -> int:
+def padding_of(dataset: object) -> int:
     """The number of the padding token of texts: 0 unless the data set says another."""
     return getattr(dataset, "padding", None) or 0
 
 
-def lengths_of(dataset: Dataset) -> Lengths | None:
+def lengths_of(dataset: object) -> Lengths | None:
     """The lengths to which a data set's texts are cut; None for none."""
     sizes = getattr(dataset, "lengths", None)
     return Lengths(tuple(sizes), padding_of(dataset)) if sizes else None

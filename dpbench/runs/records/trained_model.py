@@ -135,7 +135,7 @@ def load_model(path: str | Path) -> "nn.Module":
     try:
         with torch_state_kept(torch.device("cpu")), torch.no_grad():
             _check_stored(saved)
-            model = _built(saved)
+            model: Any = _built(saved)
             outputs = model(saved["inputs"])
             expected = saved["outputs"]  # NaN of a diverged run
             atol = TOLERANCE * float(expected.nan_to_num().abs().max())
