@@ -50,13 +50,18 @@ def searches_folder() -> Path:
 
 
 def _folder(name: str) -> Path:
-    inside, beside = PACKAGE / name, PACKAGE.parent / name
+    return _beside(PACKAGE, name)
+
+
+@functools.cache  # a composition asks for them fifty times
+def _beside(package: Path, name: str) -> Path:
+    inside, beside = package / name, package.parent / name
     if inside.is_dir():
         return inside
     # Beside an installed package there may be unrelated folders, so only a checkout counts.
-    if beside.is_dir() and (PACKAGE.parent / "pyproject.toml").is_file():
+    if beside.is_dir() and (package.parent / "pyproject.toml").is_file():
         return beside
     raise UserError(
-        f"The folder {name}/ is neither in {PACKAGE} nor in a checkout around it; "
+        f"The folder {name}/ is neither in {package} nor in a checkout around it; "
         "install dpbench-suite again, from a wheel or with pip install -e in a full checkout."
     )

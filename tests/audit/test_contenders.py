@@ -95,6 +95,7 @@ def test_steps_with_and_without_the_canary_have_noise_of_their_own(name):
     assert least > 1e-6
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["opacus_hooks", "opacus_ghost", "jax_privacy"])
 @pytest.mark.parametrize("game", ["run", "step"])

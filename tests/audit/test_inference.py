@@ -54,6 +54,7 @@ def test_null_scores_prove_nothing(inference, audits):
     assert sum(found) <= stats.binom.ppf(0.999, audits, 0.05)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("multiplier", [1.0, 2.0])
 def test_known_gaussian_scores_give_most_of_the_epsilon_and_no_more(multiplier):

@@ -33,6 +33,7 @@ def test_a_release_beside_the_steps_holds_and_is_refuted_with_a_tenth_of_the_noi
     assert is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(

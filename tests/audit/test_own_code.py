@@ -43,7 +43,7 @@ def test_each_fault_stands_for_a_text_that_its_loop_has_once(fault):
     factory_of(fault["loop"], fault["replace"], fault["with"])
 
 
-@pytest.mark.sampled(36)
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 def test_the_check_for_a_fault_finds_it(fault):
     code = audited(fault["loop"], fault["replace"], fault["with"])

@@ -27,6 +27,7 @@ def test_single_steps_of_correlated_noise_are_not_attacked():
 COUNTS = ("method=dpsgd_quantile", "method.count_noise=0.15")  # of half counts: 0.3
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_step_with_its_counts_holds():
     assert not step_is_refuted(*COUNTS)
@@ -70,7 +71,7 @@ def test_a_division_by_the_real_size_of_a_batch_is_refuted():
     assert step_is_refuted("method=dpsgd", "method.variant=paper", trials=1000)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
 def test_a_step_that_is_right_holds(method):

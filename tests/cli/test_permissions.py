@@ -181,6 +181,7 @@ def ended(place):
     return found
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_an_inaccessible_file_is_one_sentence(name, ended):

@@ -129,6 +129,7 @@ main()
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "code"),

@@ -148,6 +148,7 @@ def named(page: Path) -> str:
     return page.parent.name
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_the_sources_give_every_number(page):
     assert wrong(named(page), page.read_text()) == []
@@ -168,6 +169,7 @@ def checked(page: str, text: str) -> Iterator[tuple[Shown, list[Given]]]:
                 yield shown, numbers
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_nearly_every_changed_digit_is_found(page):
     found = [
@@ -215,6 +217,7 @@ def test_an_exception_is_needed(where):
     assert not set(excuses) & given_anyway or where in ACCOUNTS
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:privacy.delta=8e-07 is above")  # ImageNet32 in bam_table1
 @pytest.mark.parametrize("where", ACCOUNTS, ids=" ".join)

@@ -79,6 +79,7 @@ def test_the_diffs_of_a_page_apply(page, tmp_path):
     assert options_in(folder) > options_in(ROOT)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
     folder = applied("add_a_method.md", tmp_path)
@@ -100,6 +101,7 @@ def test_a_clip_that_states_too_small_a_sensitivity_does_not_pass(tmp_path):
         pytest_finds(folder, "dpsgd_smooth and changes_the_sum", "step/methods/test_methods.py")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(tmp_path):
     folder = applied("add_a_dataset.md", tmp_path)

@@ -182,6 +182,7 @@ PLANNED = [
 ]
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.filterwarnings("ignore:privacy.delta=8e-07 is above")  # ImageNet32 in bam_table1
 @pytest.mark.parametrize("command", PLANNED)
 def test_a_long_command_is_one_that_the_suite_takes(command):

@@ -106,7 +106,7 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CALLS)
 def test_a_failing_call_to_the_disk_is_at_most_one_sentence(name, whole, tmp_path):
     with refusing(name, tmp_path / "counted", None) as calls:

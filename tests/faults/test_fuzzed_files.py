@@ -386,6 +386,7 @@ def check(kinds, name, folder, count):
     assert (folder.parent / "victim" / "file").read_text() == "precious"
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_file_is_read_or_refused_in_a_sentence(kinds, name, folder):

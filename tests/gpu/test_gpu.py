@@ -65,6 +65,7 @@ def clipped(found):
         return found.weighted_sum(factors)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ghost", "vmap"])
 def test_engines_agree(name, batch):
@@ -73,7 +74,7 @@ def test_engines_agree(name, batch):
     assert torch.allclose(clipped(fast).double(), clipped(slow), atol=1e-4)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -49,6 +49,7 @@ def test_one_sampled_step_never_leaks_more(rate, sigma):
     assert leaked <= DELTA
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("limit", [1, 2, 4])
 @pytest.mark.parametrize("places", [*itertools.product((1.0, -1.0), repeat=3)])
 def test_an_empty_place_in_a_step_whose_batch_is_cut_never_leaks_more(limit, places):

@@ -64,6 +64,7 @@ def sampled_delta(loss: np.ndarray, epsilon: float) -> tuple[float, float]:
     return gains.mean(), gains.std() / len(gains) ** 0.5
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("removing", [True, False])
 @pytest.mark.parametrize(("steps", "mu"), [(3, 1.0), (5, 1.5), (40, 2.0)])
 def test_one_of_many_steps_is_that_of_samples(steps, mu, removing):

@@ -68,6 +68,7 @@ def simulated(mechanism, epsilon: float, removing: bool) -> tuple[float, float]:
     return over.mean(), over.std() / 200
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-1, 1e-2])
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ def of_count(dimension: int, shift: float, place: float) -> tuple[np.ndarray, np
     return tuple(stats.binom.logpmf(ones, dimension, expit(x)) for x in (place + shift, place))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("dimension", [1, 2, 7, 60])
 @pytest.mark.parametrize("shift", [0.05, 0.6, 2.5])
 def test_signs_have_the_profile_of_the_worst_position(dimension, shift):
@@ -190,6 +191,7 @@ def test_the_last_delta_of_a_profile_is_far_below_any_that_is_asked_for(mechanis
     assert profile(mechanism).deltas[-1] < 1e-40
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("z", [0.0, 3.0, 9.0, 12.0])
 @pytest.mark.parametrize("dimension", [3, 200, 50_000])

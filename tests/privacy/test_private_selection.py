@@ -52,6 +52,7 @@ EVENT = dp_accounting.ComposedDpEvent(
 )
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS, ids=repr)
 def test_epsilon_is_that_of_dp_accounting(law):

@@ -165,7 +165,7 @@ def test_no_order_of_scores_exceeds_the_bound_in_thousands_of_cases(seed):
     check_no_order_exceeds_the_bound(500, seed)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "law", [each for each in LAWS if each.law == "negative_binomial"], ids=repr

@@ -79,6 +79,7 @@ def test_composed_randomised_responses_are_never_below_the_binomial(truth, rate,
     assert spent[1] > delta
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 2, 5, 20])
 @pytest.mark.parametrize("rate", [0.3, 1.0])
@@ -128,6 +129,7 @@ def two_steps(mu: float, rate: float, epsilon: float) -> mpmath.mpf:
         return mpmath.quad(weighted, ends, maxdegree=7)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [1e-4, 1e-13, 1e-25])
 @pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.1), (0.5, 0.9)])
@@ -140,6 +142,7 @@ def test_two_sampled_steps_agree_with_the_integral(mu, rate, delta):
 # Against another library, where delta is not tiny.
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "rate", "times", "delta"),

@@ -139,7 +139,7 @@ def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
     known = dict.fromkeys(groups()) | _keys(config) | _keys({"table": table} if table else {})
     for chosen_values in values(file, choices) if file else ():
         config.merge_with(chosen_values)
-    if table is not None or len(folders) > 1:
+    if table is not None or search_path.added_folders():
         _check_chosen_by_user(config, options, table is not None)
         check_expansion(config)
     return pickle.dumps((config, choices, table)), known
@@ -189,11 +189,17 @@ def _check_chosen_by_user(config: DictConfig, options: list[Override], by_table:
     """
     keys = [key for key in map(str, config) if key not in SETTINGS]
     for key in keys if by_table else [*keys, *PATHS]:
-        chosen = [option for option in options if option.key_or_group == key]
-        if config[key] != composed(chosen).config.get(key):
+        lines = (str(o.input_line) for o in options if o.key_or_group == key)
+        if config[key] != _alone(search_path.folders(), key, *lines):
             source = "a table" if by_table else "an option of another group"
             name = f"the {key}" if key in groups() else key
             raise UserError(f"{source} cannot set {name}: choose it on the command line.")
+
+
+@functools.lru_cache(maxsize=1024)
+def _alone(folders: Folders, key: str, *lines: str) -> object:
+    """What the options of one group, or the defaults, set a key to; not to be modified."""
+    return composed(parse(list(lines))).config.get(key)
 
 
 def _replaced(overrides: list[Override]) -> dict[str, str]:

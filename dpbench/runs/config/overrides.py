@@ -4,12 +4,14 @@ A command may come from somebody else, so interpolations reach nothing outside t
 but what `${oc.env:NAME}` spells out: see `dpbench.config.interpolations`.
 """
 
+import functools
 import itertools
 import math
 import re
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 import hydra
@@ -117,11 +119,12 @@ def _is_initialized() -> bool:
 def parse(overrides: list[str]) -> list[Override]:
     """The overrides of a command line; UserError for one that cannot be parsed."""
     with grammar():
-        parser = OverridesParser.create(GlobalHydra.instance().config_loader())
-        return [_parse(parser, text) for text in overrides]
+        loader = GlobalHydra.instance().config_loader()
+        return [replace(_parse(text), config_loader=loader) for text in overrides]
 
 
-def _parse(parser: OverridesParser, text: str) -> Override:
+@functools.lru_cache(maxsize=4096)
+def _parse(text: str) -> Override:
     if len(text) > MAX_LENGTH or _depth(text) > MAX_DEPTH:
         raise UserError(f"{quoted(text)} is too long, or nested too deeply, for an override.")
     if text.startswith("-"):
@@ -131,7 +134,7 @@ def _parse(parser: OverridesParser, text: str) -> Override:
             f"an override must be KEY=VALUE, got {quoted(text)}: write for instance dataset=adult, "
             "without spaces."
         )
-    override = _parsed(parser, text)
+    override = _parsed(OverridesParser.create(), text)
     if _may_interpolate(override):
         _refuse_resolvers(text)
     key = override.key_or_group

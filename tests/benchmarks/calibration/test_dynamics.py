@@ -55,6 +55,7 @@ EQUATIONS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize(("dynamics", "equations"), EQUATIONS)
 def test_small_steps_follow_the_equations_that_the_paper_prints(dynamics, equations):
@@ -97,6 +98,7 @@ def followed(optimizer, clip, steps=1200, **changed):
     return follow(network, batch, SETUP.clips[clip], replace(how, **changed), torch.Generator())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", SETUP.optimizers)
 def test_two_examples_by_hand_show_every_clipping_of_the_theorem(optimizer):

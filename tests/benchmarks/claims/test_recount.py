@@ -83,6 +83,7 @@ GAUSSIAN_TOO_SMALL = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GAUSSIAN_TOO_SMALL)
 def test_what_is_called_too_small_lies_below_a_lower_bound_of_what_is_spent(name):

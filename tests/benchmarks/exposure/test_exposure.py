@@ -58,6 +58,7 @@ def black_box_of(overrides, tmp_path):
     return black_box([fit(run, tmp_path, quiet=True) for run in runs])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_runs_that_memorise_wrong_labels_are_found_out(tmp_path):
     memorised = black_box_of(FITS, tmp_path)

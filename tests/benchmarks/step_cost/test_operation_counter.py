@@ -39,6 +39,7 @@ def test_a_product_an_addition_in_place_and_a_read_value():
     }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("step", "cost"),
     [
@@ -58,6 +59,7 @@ def test_kernels_bytes_and_peak(step, cost):
     assert [c for c in given if any(c)] == [c for c in cost if any(c)]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "read", [lambda x: x.cpu(), lambda x: bool((x > 0).any()), torch.Tensor.max]
 )

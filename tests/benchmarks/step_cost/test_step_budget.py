@@ -52,6 +52,7 @@ def excess(case, contender="ours_ghost"):
     )
 
 
+@pytest.mark.sampled(3)
 @pinned_torch
 @pytest.mark.slow
 @pytest.mark.parametrize("contender", ["plain", "ours_ghost"])
@@ -87,6 +88,7 @@ def plant(monkeypatch, change):
     monkeypatch.setattr(private_step, "finite_factors", changed)
 
 
+@pytest.mark.sampled(2)
 @pinned_torch
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", PLANTED)

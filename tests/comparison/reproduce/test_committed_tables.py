@@ -24,7 +24,7 @@ WITH_RECORDS = sorted(
 )
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WITH_RECORDS)
 def test_a_committed_table_follows_from_its_command_and_its_committed_records(name):
@@ -101,6 +101,7 @@ def assert_agree(ours, committed):
     assert found == pytest.approx(there, rel=2e-3, abs=1e-3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("stem", ["misalignment_table5", "misalignment_fig3", "bam_fig2-cpu_hour"])
 def test_a_committed_table_is_made_in_a_clone_without_training(stem, tmp_path, monkeypatch):
@@ -116,7 +117,7 @@ def test_a_committed_table_is_made_in_a_clone_without_training(stem, tmp_path, m
         assert (made / file).read_bytes() == (TABLES / file).read_bytes(), file
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*_fig*.claims.csv")), ids=lambda p: p.name)
 def test_the_committed_claims_of_a_figure_follow_from_its_records(path, monkeypatch):

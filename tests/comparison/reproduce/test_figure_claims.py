@@ -182,6 +182,7 @@ def made_up(wanted, claim, sign):
     ]  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):

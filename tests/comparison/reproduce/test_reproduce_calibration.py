@@ -165,6 +165,7 @@ def test_an_unknown_arm_is_refused_with_the_nearest():
         target_of("calibration_table2", ["table.arm=small_r"])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [4, pytest.param(6, marks=pytest.mark.slow), pytest.param(8, marks=pytest.mark.slow)]
@@ -199,6 +200,7 @@ def test_accuracy_against_r_is_what_the_runs_ended_with(small):
     assert list(axes[2].lines[0].get_xdata()) == [1, 5, 20, 60, 200]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [5, 7, 9])
 def test_reliability_has_a_diagram_for_each_arm(small, number):
@@ -256,6 +258,7 @@ def test_the_regressions_are_run_as_the_paper_has_it(small, regression_folder):
     assert printed["california, large_r"] == "4.41"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAPERS_OWN)
 def test_without_pretrained_weights_no_other_model_is_shown(name, offline, no_statement, tmp_path):

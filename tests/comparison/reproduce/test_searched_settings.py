@@ -13,6 +13,7 @@ SEARCHES = Path(__file__).resolve().parents[3] / "results" / "search"
 OF_SIGNS = sorted(path.stem for path in SEARCHES.glob("sign_table1-*.csv"))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", OF_SIGNS)
 def test_sign_table1_trains_with_the_best_trial_of_each_search(name):
     dataset, model, method = re.fullmatch(

@@ -329,6 +329,7 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
     assert not list((tmp_path / "search").glob("some*"))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("more", "says"),
     [

@@ -66,6 +66,7 @@ def two_groups(tmp_path_factory):
     ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("method", CONTAINING)
 def test_a_method_at_its_start_is_its_special_case(method, two_groups):

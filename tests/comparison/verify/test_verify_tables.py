@@ -42,7 +42,7 @@ def records(path: Path) -> list[Record]:
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.partition(".")[0])
 def test_the_records_of_a_published_table_give_its_numbers(path):
@@ -93,6 +93,7 @@ def published(name: str, folder: Path) -> Path:
     return folder / lines.name
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "suffix", "true", "false"),
@@ -121,6 +122,7 @@ def test_a_changed_published_text_is_found(name, suffix, true, false, tmp_path):
     assert lacking.startswith("lacks the line ")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "suffix", "pattern"),

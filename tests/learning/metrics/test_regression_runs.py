@@ -75,6 +75,7 @@ def test_a_line_is_found_and_nothing_is_said_of_classes():
     assert record.calibration == {}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "method",

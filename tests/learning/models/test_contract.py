@@ -104,7 +104,7 @@ def test_nothing_is_done_in_place(model):
     assert not any(getattr(module, "inplace", False) for module in model.modules())
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "vmap"])
 def test_engines_agree_with_the_reference_in_single_precision(model, batch, name):
@@ -114,11 +114,12 @@ def test_engines_agree_with_the_reference_in_single_precision(model, batch, name
     assert error.max() < 1e-4
 
 
+@pytest.mark.sampled(6)
 def test_the_fast_engine_does_it(model, batch):
     assert make_engine("auto", model, cross_entropy, batch).name == "ghost"
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "vmap"])
 def test_a_gradient_in_training_is_finite_dropout_and_all(model, batch, name):

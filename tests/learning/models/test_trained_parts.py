@@ -90,7 +90,7 @@ def ghost_is_exact(architecture, shape, train):
     assert difference.norm() < 1e-4 * expected.norm()
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("train", TRAIN)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_fast_engine_is_exact(network, train):

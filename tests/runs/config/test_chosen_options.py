@@ -85,6 +85,7 @@ def test_options_put_together_are_what_hydra_composes(data):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("table", [[], ["+table=misalignment_table5"]])
 def test_hydra_composes_once_for_all_pairs_of_options(table):
     compose([*table, "epochs=17"])  # and once for the launcher as it is without the table
@@ -95,6 +96,7 @@ def test_hydra_composes_once_for_all_pairs_of_options(table):
     assert by_hydra.cache_info().misses == before
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("group", GROUPS)
 def test_an_option_is_what_hydra_composes(group):
     for name in options(group)[:2]:

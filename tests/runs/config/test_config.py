@@ -100,7 +100,7 @@ def test_every_file_is_an_option_and_every_option_a_file():
         assert options(group) == sorted(files)
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(16)
 @pytest.mark.slow
 @pytest.mark.parametrize(("group", "name"), [c for c in CHOICES if c[0] in {*groups()} - {"model"}])
 def test_every_option_is_planned_without_data(group, name, nowhere, request):
@@ -121,6 +121,7 @@ def models():
     return {name: build(compose([f"model={name}"])).model for name in MODELS}
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_every_model_is_planned_for_a_data_set_or_says_what_it_needs(dataset, models, nowhere):
@@ -181,7 +182,7 @@ def plan_all(runs, nowhere):
             assert run.config["method"]["variant"] == "paper"
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(4)
 @pytest.mark.filterwarnings("ignore:privacy.delta=8e-07 is above")  # ImageNet32 in bam_table1
 @pytest.mark.parametrize("name", [marked(name) for name in TABLES])
 def test_every_override_of_a_table_is_planned_without_data(name, nowhere, no_statement):
@@ -198,7 +199,7 @@ def test_every_run_of_a_table_is_planned_without_data(name, nowhere, no_statemen
 SCALES = [(name, scale) for name in TABLES for scale in scales_of(name)]
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "scale"), SCALES)
 def test_a_scale_says_what_it_shrinks_and_does(name, scale):

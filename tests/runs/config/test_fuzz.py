@@ -223,6 +223,7 @@ def test_a_key_takes_what_a_command_line_says_or_refuses_it_at_length(bases, no_
     said(bases, 3000)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "change",

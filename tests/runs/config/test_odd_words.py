@@ -249,6 +249,7 @@ bench out={LONG}
 """
 
 
+@pytest.mark.sampled(100)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("line", WORDS.split("\n")[1:-1], ids=lambda line: line[:60])
 def test_odd_input_is_refused_in_one_sentence(line, tmp_path, monkeypatch, capsys):

@@ -101,6 +101,7 @@ def close(value):
     return pytest.approx(value, rel=1e-9, abs=1e-12, nan_ok=True)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seam", SEAMS)
 @pytest.mark.parametrize("clip", CLIPS)
 def test_a_measurement_agrees_with_gradients_in_full(small, clip, seam):

@@ -19,7 +19,7 @@ def settings(**changes):
     return MisalignmentDiagnostics(**plain | changes)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("physical", [None, 4])
 def test_a_run_is_the_same_to_the_last_bit_with_and_without(small, method_name, physical):

@@ -138,6 +138,7 @@ def test_short_runs_write_none(asked, steps, monkeypatch):
     assert len(steps) == 8
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "why"),
@@ -205,7 +206,7 @@ FORGERIES = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_checkpoint_is_passed_over(asked, steps, tmp_path, name):

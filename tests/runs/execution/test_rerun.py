@@ -131,6 +131,7 @@ def made(tmp_path):
     return load_or_run(run_config([*overrides, f"results_dir={tmp_path / 'results'}"]), quiet=True)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("by", ["path", "digest"])
 def test_a_record_reruns_itself_to_the_bit(made, by, tmp_path, monkeypatch, capsys):
     results = made.parents[1]

@@ -204,7 +204,7 @@ def test_nothing_but_a_file_is_opened(tmp_path):
     assert read(tmp_path / "bytes.json").reason == "is not UTF-8 text"
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
 def test_every_committed_record_is_read_and_written_as_it_is(path):

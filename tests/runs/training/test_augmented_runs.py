@@ -31,6 +31,7 @@ def test_one_view_that_is_the_example_itself_changes_nothing_to_the_last_bit():
     assert what_it_measured(once) == what_it_measured(plain)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ghost", "loop", "vmap"])
 def test_copies_of_an_example_change_nothing_up_to_rounding(engine):

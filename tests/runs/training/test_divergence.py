@@ -86,6 +86,7 @@ def test_a_private_run_does_not_end_earlier_because_its_gradients_are_not_finite
     assert min(record.history["train/not_finite"]) > 0
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("method", METHODS)
 def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(method, broken):

@@ -170,6 +170,7 @@ NEEDS = {
 COMBINED = ["dpsgd_quantile method.style=layerwise", "dp_fedsgd method.local_batch_size=1"]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*options("method"), *COMBINED])
 def test_every_method_goes_on_as_if_never_stopped(name):
@@ -208,7 +209,7 @@ WITH = {
 }
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 4, 7])  # 4 ends an epoch
 @pytest.mark.parametrize("feature", WITH)
@@ -225,7 +226,7 @@ EVERYTHING = [
 ]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "path"),

@@ -82,6 +82,7 @@ def test_one_example_changes_the_sum_by_at_most_the_stated_sensitivity(rows, bou
     assert (with_it - without).double().norm() <= sensitivity + rounding
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
 def test_the_noise_has_the_scale_in_the_ledger(scale, variance_p):
@@ -301,6 +302,7 @@ def test_a_private_search_pays_for_it_beside_the_score(no_statement):
     ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("parameters", [1, 2])

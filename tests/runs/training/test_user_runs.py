@@ -106,7 +106,7 @@ def test_a_statement_names_the_unit():
     assert "public" in said["why"]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("users", [iid(100, 0.8), dirichlet(100, 0.5, 0.5), shards(100, 2)])
 @pytest.mark.parametrize("method", [FED, LOCAL, AVG], ids=["fedsgd", "local", "fedavg"])

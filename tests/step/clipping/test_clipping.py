@@ -162,6 +162,7 @@ def test_taking_an_example_away_moves_the_sum_by_at_most_the_sensitivity(
     assert moved(clip, rows, groups, i) <= float(clip.sensitivity.bound) * (1 + 1e-9)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(answers)
@@ -191,6 +192,7 @@ def test_taking_an_example_away_moves_the_counts_by_at_most_one(
     assert change.double().norm() <= 1
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(answers)

@@ -173,6 +173,7 @@ def assert_same_answers(engine, reference, batch: Batch) -> None:
         assert close(asked.weighted_sum(f), reference(batch).weighted_sum(f))
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("examples", [EXAMPLES, 1, 0])
 @pytest.mark.parametrize("case", CASES)
 def test_engines_agree_on_every_layer(case, examples):

@@ -113,6 +113,7 @@ def engine_of(name, model, loss=cross_entropy):
         return make_engine(name, model, loss, examples(2))
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", ["auto", "loop"])
 @pytest.mark.parametrize("kind", UNDONE)
 @pytest.mark.parametrize("training", [False, True])

@@ -74,6 +74,7 @@ def skip_what_torch_cannot(model: str, engine: str, precision: str) -> None:
         pytest.skip("on a CPU, torch cannot differentiate layer normalisation in two precisions")
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("engine", ["auto", "vmap"])
 @pytest.mark.parametrize("model", MODELS)
@@ -88,6 +89,7 @@ def test_a_norm_is_never_shorter_than_what_is_summed(model, engine, precision):
         assert torch.allclose(gradients.stack().double(), summed, rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("precision", BITS)
 @pytest.mark.parametrize("engine", ["auto", "vmap"])
 @pytest.mark.parametrize("model", MODELS)
@@ -111,6 +113,7 @@ def test_gradients_are_per_example_in_low_precision_too(engine):
         assert torch.allclose(alone[0], whole[i], rtol=0.05, atol=0.05 * float(whole[i].norm()))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("engine", ["auto", "vmap"])
 @pytest.mark.parametrize("model", MODELS)
 def test_the_order_of_memory_changes_no_gradient(model, engine):

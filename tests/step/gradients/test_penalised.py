@@ -33,6 +33,7 @@ def asked(engine):
     return answer
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("case", CASES)
 def test_book_keeping_agrees_with_differentiating_twice(case):
     model, batch = model_and_batch(case)

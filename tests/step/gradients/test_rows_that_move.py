@@ -31,7 +31,7 @@ from tests.step.gradients.moved_rows import (
 )
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(10)
 @pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
 @pytest.mark.parametrize("training_only", [False, True])
 @pytest.mark.parametrize("part", MOVES, ids=lambda part: part.__name__)
@@ -40,6 +40,7 @@ def test_a_part_that_moves_rows_costs_no_sensitivity(part, training_only):
     holds(model, "ghost", scale=3.0, n=22 if part in IN_LARGE_BATCHES else 10)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["ghost", "vmap"])
 @pytest.mark.parametrize("part", [*ERRORS, scaled_by_a_text], ids=lambda part: part.__name__)
 def test_an_error_or_a_text_that_one_example_causes_changes_no_other(part, name):

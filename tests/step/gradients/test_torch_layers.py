@@ -110,7 +110,7 @@ def right(engine, batch):
     return torch.allclose(engine(batch).stack().double(), expected, 1e-4, 1e-6)
 
 
-@pytest.mark.sampled(60)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", LAYERS, ids=lambda kind: kind.__name__)
 def test_a_chain_is_followed_once_and_rows_are_independent(kind, seed, followed):
@@ -239,6 +239,7 @@ CHANGES = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 @pytest.mark.parametrize("later", [False, True], ids=["before", "later"])
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)

@@ -174,6 +174,7 @@ def test_a_local_batch_of_all_examples_is_whole_local_data_to_the_bit(
     assert torch.equal(theta(whole), theta(local))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_gradient_of_a_local_batch_is_unbiased(step_of, users_of, size):
@@ -194,6 +195,7 @@ def test_the_gradient_of_a_local_batch_is_unbiased(step_of, users_of, size):
         assert ((draws[:, k].mean(0) - means.mean(0)).abs() <= allowed).all()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @given(st.integers(1, 5), st.integers(0, 10**6), st.integers(0, 10**6), st.sampled_from([1, 1e3]))
 @settings(derandomize=True, deadline=None, max_examples=15)

@@ -56,6 +56,7 @@ def neighbours(batch: Batch, i: int) -> Batch:
 sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
 
 
+@pytest.mark.sampled(110)
 @pytest.mark.slow
 @proven_anywhere
 @given(sizes, seeds, st.sampled_from([0.1, 1.0, 1e3]), answers)
@@ -115,6 +116,7 @@ def test_the_paper_variant_of_dpsgd_f_violates_its_sensitivity(step_of, batch_of
     assert (one - other).norm() > 1.5 * sensitivity
 
 
+@pytest.mark.sampled(94)
 @private
 @pytest.mark.parametrize("examples", [0, 9])
 @pytest.mark.parametrize("physical", [None, 2])
@@ -171,6 +173,7 @@ def test_counts_have_the_noise_in_the_ledger(step_of, batch_of, variance_p, name
     assert variance_p(noise, heard * 3 / 2) < 1e-6
 
 
+@pytest.mark.sampled(45)
 @those(lambda method: not method.whole_batches)
 @pytest.mark.parametrize("physical", [1, 4])
 def test_physical_batches_change_nothing_but_rounding(
@@ -184,6 +187,7 @@ def test_physical_batches_change_nothing_but_rounding(
     assert torch.allclose(theta(whole), theta(parts), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.sampled(47)
 @every
 @pytest.mark.parametrize("engine", ["ghost", "vmap"])
 def test_a_method_does_not_know_which_engine_runs(step_of, examples_for, name, variant, engine):

@@ -104,6 +104,7 @@ def totals(step_of, batch_of, users_of):
     return found
 
 
+@pytest.mark.sampled(80)
 @pytest.mark.slow
 @pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 @pytest.mark.parametrize(
@@ -136,6 +137,7 @@ def test_nor_does_it_where_the_features_of_all_examples_are_clipped(totals, name
     assert moved.norm() <= sensitivity * (1 + 1e-6)
 
 
+@pytest.mark.sampled(28)
 @pytest.mark.slow
 @pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 @pytest.mark.parametrize("around", [Scaled, ScaledByPython])

