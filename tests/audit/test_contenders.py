@@ -147,6 +147,7 @@ def test_an_adaptive_bound_that_tells_the_size_of_the_batch_is_refuted():
     assert is_refuted("opacus_adaptive", "step", size=1500, noise_multiplier=4.0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_bits_of_noise_in_float32_are_refuted_and_those_on_a_grid_are_not(monkeypatch):
     from opacus.optimizers import optimizer

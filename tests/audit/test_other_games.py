@@ -16,6 +16,7 @@ from tests.audit.attacking import is_refuted, less_noise
 pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("game", "trials"),

@@ -43,6 +43,7 @@ def dpbench(folder: Path, command: list[str]) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code"),
     [

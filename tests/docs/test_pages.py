@@ -161,6 +161,7 @@ def follow(page: Path, slow: bool, monkeypatch, folder: Path) -> None:
             assert agree(fence.shown, printed), f"{fence.text}printed:\n{printed}"
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages(lambda fence: runs(fence) and not is_slow(fence)))
 def test_a_page_can_be_followed(page, monkeypatch, tmp_path):

@@ -26,13 +26,13 @@ def folder(tmp_path) -> KilledRun:
     return KilledRun(tmp_path)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "number", "after"),
     [
         ("replace", 4, False),  # the file is whole, and not yet in its place
         ("replace", 3, True),  # it is in its place, and the oldest one not yet gone
-        pytest.param("fsync", 4, False, marks=pytest.mark.long),  # it may be there in part
+        ("fsync", 4, False),  # it may be there in part
     ],
 )
 def test_a_run_killed_while_writing_a_checkpoint_resumes(folder, whole, name, number, after):

@@ -126,6 +126,7 @@ def fit(run, **settings):
     return trainer.fit(run, NOWHERE, quiet=True, **settings)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 def test_a_run_that_was_interrupted_ends_as_an_uninterrupted_one(device, tmp_path, monkeypatch):
     whole = fit(run_on(device))
@@ -150,6 +151,7 @@ def test_a_run_that_was_interrupted_ends_as_an_uninterrupted_one(device, tmp_pat
     assert math.isclose(resumed.metrics["test/loss"], whole.metrics["test/loss"], rel_tol=slack)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 def test_a_physical_batch_size_that_is_found_changes_rounding_alone(device):
     whole, parts = fit(run_on(device)), fit(run_on(device, physical_batch_size="auto"))

@@ -54,6 +54,7 @@ def piece(
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_piece_is_a_command_that_exists():
     assert COMMANDS["tests"][:3] == ["pytest", "-m", "gpu"]

@@ -133,6 +133,7 @@ def test_the_two_bounds_and_the_pure_one_are_in_order(mechanism, rate):
     assert 0 < pld(book, DELTA) <= rdp(book, DELTA) <= pure
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(

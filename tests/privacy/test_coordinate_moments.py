@@ -42,6 +42,7 @@ def renyi_of_bits(x: np.ndarray, y: np.ndarray, order: float) -> np.ndarray:
     return np.logaddexp(one, other) / (order - 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("shift", [0.02, 0.7, 3.0])
 def test_moments_agree_with_numerical_integration(law, shift):
@@ -98,6 +99,7 @@ def test_coordinates_add_up_and_all_of_them_move(law):
     assert many == pytest.approx(50 * one, rel=1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("rate", [0.01, 0.5])

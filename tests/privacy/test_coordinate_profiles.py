@@ -85,6 +85,7 @@ def worst_of_signs(dimension: int, shift: float, epsilon: float) -> mpmath.mpf:
         return max(deltas)
 
 
+@pytest.mark.long
 @given(st.integers(1, 24), st.floats(1, 45), st.floats(0, 1))
 @example(1, 38.0, 0.99)  # without the digits of 1 - q, epsilon was 36.22 for 37.98 at delta 1e-4
 @example(20, 36.0, 0.98)  # 688.2 for 698

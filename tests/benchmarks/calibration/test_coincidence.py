@@ -85,6 +85,7 @@ def small(tmp_path_factory):
     return folder / "tables", reproduce("calibration_fig1", [f"results_dir={folder}", *DIGITS])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_figure_has_a_curve_for_each_sigma_and_a_distance_for_each_lr(small):
     folder, text = small

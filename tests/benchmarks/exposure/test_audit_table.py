@@ -17,6 +17,7 @@ from dpbench.runs.config.settings import split_settings
 from dpbench.runs.training.plan import plan
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_row_of_the_table_can_be_attacked():
     target = target_of("audit", [])

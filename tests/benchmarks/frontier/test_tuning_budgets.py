@@ -18,6 +18,7 @@ def files():
     return tuning_budgets(target_of("frontier_fig2", []))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_best_of_all_trials_is_that_of_the_search_and_more_trials_find_no_less(files):
     data = pd.read_csv(io.BytesIO(files["csv"]))

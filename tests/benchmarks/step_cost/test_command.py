@@ -208,6 +208,7 @@ print(timed.memory())
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(resident("VmHWM") is None, reason="needs Linux's /proc")
 def test_memory_that_was_freed_before_is_not_taken_off_that_of_a_step():

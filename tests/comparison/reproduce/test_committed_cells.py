@@ -11,6 +11,7 @@ COMMITTED = PACKAGE.parent / "results" / "tables" / "misalignment_table5.records
 CELL = ["+table=misalignment_table5", "method=dpsgd_global_adapt", "seed=0", "threads=1"]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.data
 def test_a_cell_of_table_5_is_made_again(data_folder, tmp_path):

@@ -21,6 +21,7 @@ def folder(tmp_path_factory):
     return made
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_more_power_takes_more_seeds_and_nothing_is_written(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}

@@ -99,7 +99,7 @@ def test_a_table_claims_something_of_rows_that_it_has(name):
         assert claim.statement.endswith(".")
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_fed_its_print_holds_where_print_does(name):

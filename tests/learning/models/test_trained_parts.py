@@ -97,6 +97,7 @@ def test_the_fast_engine_is_exact(network, train):
     ghost_is_exact(*NETWORKS[network], train)
 
 
+@pytest.mark.long
 def test_batch_normalisation_becomes_group_normalisation_on_request():
     fixed = replace(CONVOLUTIONAL, fix=True, image_size=96)
     ghost_is_exact(fixed, IMAGE, "all")

@@ -181,6 +181,7 @@ def no_accountants(monkeypatch):
     monkeypatch.setattr("dpbench.training.budget.calibrate", lambda *_: 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_every_key_takes_every_kind_of_value_or_refuses_it(bases, no_accountants):
     count, found = faults(bases, each=4, pairs=150)

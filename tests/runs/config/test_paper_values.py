@@ -68,6 +68,7 @@ METHODS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("table", "method"), [(table, method) for table in METHODS for method in METHODS[table]]
 )

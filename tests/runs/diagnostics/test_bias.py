@@ -37,7 +37,7 @@ def run(small, diagnostics, name="dpsgd", groups=GROUPS, count=5):
     return observer.series(), [values for *_, values in alone]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("examples", "physical"), [("batch", None), ("batch", 4), ("probe", None), ("all", 4)]

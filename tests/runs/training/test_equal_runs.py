@@ -43,6 +43,7 @@ def test_physical_batches_measure_the_same_up_to_rounding(size):
     assert parts.privacy == whole.privacy
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(("room", "size"), [(2**40, 186), (-(2**40), 1)])
 def test_a_physical_size_that_is_found_measures_the_same_up_to_rounding(monkeypatch, room, size):

@@ -319,7 +319,7 @@ METHODS = ["dpsgd", "dpsgd_quantile", "dpsgd_f", "dpsgd_global_adapt", "dpsat"]
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=6)
 @given(
     st.sampled_from(METHODS),
     st.sampled_from(options("optimizer")),

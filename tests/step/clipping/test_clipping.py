@@ -176,6 +176,7 @@ def test_the_sensitivity_is_reached_so_no_noise_is_wasted(clip, answers):
     assert farthest == pytest.approx(float(clip.sensitivity.bound), rel=1e-6)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.slow
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(examples, answers, st.integers(0, 9), st.data())

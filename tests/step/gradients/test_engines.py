@@ -279,6 +279,7 @@ def bursting(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return curved(outputs, targets) / (targets > 0)
 
 
+@pytest.mark.sampled(58)
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("case", CASES)
 def test_a_non_finite_loss_spoils_its_own_gradient_only(case, name):

@@ -211,7 +211,7 @@ def assert_no_example_exceeds(rule: str, seed: int) -> None:
                 assert excess(gradients, make(bound, strict)) <= ROUNDING, (name, bound, strict)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(8)
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", [*RULES, "stack", "directional"])
 @given(st.integers(0, 10**6))

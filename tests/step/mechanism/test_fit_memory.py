@@ -70,6 +70,7 @@ def everything(step: PrivateStep, batches: list[Batch]) -> list[torch.Tensor]:
     return [*reports, theta(step), torch.as_tensor(state), *draws]
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("late", [False, True], ids=["gradient", "sum"])
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError, MemoryError])
 @pytest.mark.parametrize("name", METHODS)

@@ -63,6 +63,7 @@ def is_mask(index) -> bool:
     return index is not None and index.dtype in (torch.bool, torch.uint8)
 
 
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("physical", [None, 4])
 @pytest.mark.parametrize("engine", ["vmap", "ghost"])
 @pytest.mark.parametrize("name", [*METHODS, *WITH_STATE])

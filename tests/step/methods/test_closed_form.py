@@ -255,6 +255,7 @@ def test_one_release_of_all_examples_is_one_gaussian_mechanism(make):
     assert pld(ledger, 1e-5) == pytest.approx(exact_epsilon(1 / sigma, 1e-5), rel=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @BOTH
 def test_an_attack_on_the_sum_finds_no_more_than_the_account_and_nearly_that(step_of, make):

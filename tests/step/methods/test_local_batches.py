@@ -68,6 +68,7 @@ def test_all_subsets_are_alike(size):
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_users_steps_and_seeds_draw_independently():
     """Whether the first of a user's two examples is drawn, in 5,000 steps."""

@@ -83,6 +83,7 @@ def test_one_example_changes_the_sum_by_at_most_the_stated_sensitivity(
         assert (total - other).norm() <= method.excess * sensitivity * (1 + 1e-9)
 
 
+@pytest.mark.sampled(14)
 @with_counts
 @given(sizes, seeds, answers)
 @settings(derandomize=True, deadline=None, max_examples=5)

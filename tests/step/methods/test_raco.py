@@ -250,6 +250,7 @@ def test_users_have_no_single_group_and_are_refused():
 # What it is for.
 
 
+@pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.data
 @pytest.mark.slow

@@ -246,6 +246,7 @@ def test_the_same_points_give_the_same_bytes():
     assert b"Figure 2" not in files["svg"], "a paper has a caption"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_other_points_or_another_title_give_another_picture():
     plain = [grouped_run("sgd"), grouped_run("dpsgd")]

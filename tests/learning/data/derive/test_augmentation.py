@@ -69,6 +69,7 @@ def test_every_view_is_its_own_image_shifted_and_flipped(padding, flip):
     assert len(seen) > 12
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_shifts_and_flips_have_their_probabilities_and_do_not_depend_on_each_other():
     images = pictures(700, 3, 3)
