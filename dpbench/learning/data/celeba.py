@@ -31,6 +31,9 @@ PARTITION = Source(
     page=PAGE,
     urls=(),
 )
+KAGGLE = "https://www.kaggle.com/datasets/jessicali9530/celeba-dataset"
+CSV = ".csv"  # of Kaggle's lists; the publishers' are text
+IMAGES = "img_align_celeba"
 MAX_PIXELS = 1_024
 """The largest side of an image; the published photographs have 178 x 218."""
 
@@ -42,7 +45,8 @@ class CelebA:
     """202,599 colour photographs of faces in the publishers' split.
 
     size: side of the square images, in pixels. target, group: names of two of the forty
-    attributes. The images cannot be downloaded by a program. Source: Liu et al., ICCV 2015.
+    attributes. The images cannot be downloaded by a program: a person puts those of the publishers,
+    or the unpacked archive of Kaggle, into the folder `celeba`. Source: Liu et al., ICCV 2015.
     """
 
     size: int
@@ -74,15 +78,20 @@ class CelebA:
 
         Raises a UserError that names the first missing file of the publishers.
         """
-        labels = read_attributes(fetch(ATTRIBUTES, folder), [self.target, self.group])
-        parts = read_partition(fetch(PARTITION, folder))
+        labels = read_attributes(_list(ATTRIBUTES, folder), [self.target, self.group])
+        listed = _list(PARTITION, folder)
+        parts = read_partition(listed)
+        if listed.suffix == CSV and (parts == TRAIN).sum() != self.train_size:
+            raise altered_file(listed, KAGGLE)  # the publishers' list has a checksum instead
         return Data(
             train=self._split(folder, labels[parts == TRAIN], "train"),
             test=self._split(folder, labels[parts == TEST], "test"),
         )
 
     def _split(self, folder: Path, labels: pd.DataFrame, part: str) -> Split:
-        photographs = [folder / "celeba" / "img_align_celeba" / name for name in labels.index]
+        images = folder / "celeba" / IMAGES
+        nested = images / IMAGES  # in Kaggle's archive
+        photographs = [(nested if nested.is_dir() else images) / name for name in labels.index]
         return Split(
             pack(photographs, self.size, folder / "celeba" / f"{part}_{self.size}.npy"),
             torch.from_numpy(labels[self.target].to_numpy("int64")),
@@ -90,9 +99,18 @@ class CelebA:
         )
 
 
+def _list(source: Source, folder: Path) -> Path:
+    """The publishers' list, verified, or what Kaggle distributes in its place, if that is there."""
+    table = (folder / source.path).with_suffix(CSV)
+    return table if table.is_file() else fetch(source, folder)
+
+
 def read_attributes(path: Path, names: list[str]) -> pd.DataFrame:
     """Whether each photograph has the attributes `names`, indexed by the photograph's name."""
-    table = pd.read_csv(path, sep=r"\s+", skiprows=1)  # the first line is the number of rows
+    if path.suffix == CSV:
+        table = pd.read_csv(path, index_col=0)
+    else:
+        table = pd.read_csv(path, sep=r"\s+", skiprows=1)  # the first line is the number of rows
     for name in names:
         if name not in table:
             raise UserError(f"CelebA has no attribute {name!r}: {nearest(name, table)}")
@@ -101,6 +119,8 @@ def read_attributes(path: Path, names: list[str]) -> pd.DataFrame:
 
 def read_partition(path: Path) -> pd.Series:
     """The partition number of each photograph, indexed by its name."""
+    if path.suffix == CSV:
+        return pd.read_csv(path, index_col=0)["partition"]
     return pd.read_csv(path, sep=r"\s+", header=None, index_col=0)[1]
 
 

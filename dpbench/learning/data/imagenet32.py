@@ -9,7 +9,7 @@ import torch
 
 from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.dataset import Data, Split
-from dpbench.learning.data.fetch.download import Source
+from dpbench.learning.data.fetch.download import BROKEN_ARCHIVE, Source, altered_file
 from dpbench.learning.data.fetch.pickled import read_images
 from dpbench.system.errors import UserError
 
@@ -57,7 +57,8 @@ class ImageNet32:
     notes = ()
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Memory-map the photographs, converted on first use from the publishers' eleven files.
+        """Memory-map the photographs, converted on first use from the publishers' eleven files:
+        pickles, or arrays in files of numpy (`train_data_batch_1.npz`).
 
         The seed is not used. Raises a UserError that names the first missing file.
         """
@@ -88,9 +89,27 @@ def _convert(
     packed = np.lib.format.open_memmap(images, mode="w+", dtype=np.uint8, shape=shape)
     classes: list[int] = []
     for source in sources:
-        pixels, numbers = read_images(source, folder, "labels")
-        packed[len(classes) : len(classes) + len(pixels)] = pixels
+        pixels, numbers = _images(source, folder)
+        start = len(classes)
         classes += (numbers - 1).tolist()
+        if len(classes) > size:
+            raise altered_file(folder / source.path, source.page)
+        packed[start : len(classes)] = pixels
     packed.flush()
     with labels.open("wb") as file:
         np.save(file, classes)
+
+
+def _images(source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [n, 3, 32, 32] and labels [n], from 1, of one of the publishers' files."""
+    arrays = (folder / source.path).with_suffix(".npz")
+    if not arrays.is_file():
+        return read_images(source, folder, "labels")
+    try:
+        with np.load(arrays, allow_pickle=False) as content:
+            pixels, numbers = content["data"].reshape(-1, *ImageNet32.shape), content["labels"]
+    except (*BROKEN_ARCHIVE, ValueError, OSError) as error:
+        raise altered_file(arrays, source.page) from error
+    if pixels.dtype != np.uint8 or len(pixels) != len(numbers):
+        raise altered_file(arrays, source.page)
+    return pixels, numbers

@@ -122,6 +122,47 @@ def test_imagenet32_is_verified_converted_once_and_trained_on(imagenet, run_in):
     assert run_in(*words, "seed=1").metrics, "the converted files suffice"
 
 
+@pytest.fixture
+def arrays(imagenet):
+    """ImageNet32's files as those of numpy, which the publishers distribute as well."""
+    for source in (*imagenet32.TRAIN, *imagenet32.TEST):
+        file = imagenet / source.path
+        content = pickle.loads(file.read_bytes())
+        np.savez(file, **{key: np.asarray(value) for key, value in content.items()})
+    return imagenet
+
+
+def test_imagenet32_as_arrays_is_that_of_pickles(arrays):
+    sources = (*imagenet32.TRAIN, *imagenet32.TEST)
+    for source in sources:
+        (arrays / source.path).unlink()
+    data = ImageNet32().load(arrays, 0)
+    with np.load(arrays / "imagenet32" / "train_data_batch_10.npz") as last:
+        assert np.array_equal(data.train.inputs[-ROWS:].flatten(1), last["data"])
+        assert np.array_equal(data.train.targets[-ROWS:], last["labels"] - 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data, labels: {"data": data[:, :-1], "labels": labels},
+        lambda data, labels: {"data": data, "labels": labels[:-1]},
+        lambda data, labels: {"data": data.astype(float), "labels": labels},
+        lambda data, labels: {"data": data},
+        lambda data, labels: {"data": data, "labels": labels.astype(object)},
+        lambda data, labels: {"data": np.tile(data, (9, 1)), "labels": np.tile(labels, 9)},
+    ],
+    ids=["pixels", "labels", "type", "missing", "pickled", "number"],
+)
+def test_broken_arrays_of_imagenet32_are_refused(change, arrays):
+    file = arrays / "imagenet32" / "train_data_batch_3.npz"
+    with np.load(file) as content:
+        np.savez(file, **change(content["data"], content["labels"]))
+    with pytest.raises(UserError, match=r"train_data_batch_.* is truncated or altered"):
+        ImageNet32().load(arrays, 0)
+    assert not [*(arrays / "imagenet32").glob("*.npy")]
+
+
 def test_a_file_of_imagenet32_with_one_bit_flipped_is_refused(imagenet):
     file = imagenet / imagenet32.TRAIN[3].path
     content = bytearray(file.read_bytes())

@@ -18,6 +18,39 @@ def test_photographs_attributes_and_parts_are_joined_by_name(small_celeba):
     assert np.array_equal(data.test.inputs[0].numpy(), read_photograph(tenth, 16))
 
 
+@pytest.fixture
+def kaggle(small_celeba, monkeypatch):
+    """The same photographs as Kaggle's archive has them."""
+    folder = small_celeba / "celeba"
+    images = folder / "img_align_celeba"
+    images.rename(folder / "images")
+    images.mkdir()
+    (folder / "images").rename(images / "img_align_celeba")
+    for name, skip, header in (("attr_celeba", 1, None), ("eval_partition", 0, ["partition"])):
+        lines = folder / f"list_{name}.txt"
+        rows = [line.split() for line in lines.read_text().splitlines()[skip:]]
+        rows = rows if header is None else [header, *rows]
+        rows[0].insert(0, "image_id")
+        lines.with_suffix(".csv").write_text("\n".join(map(",".join, rows)))
+        lines.unlink()
+    monkeypatch.setattr(CelebA, "train_size", 7)
+    return small_celeba
+
+
+def test_the_archive_of_kaggle_is_read_as_the_publishers_files(kaggle):
+    data = SMALL.load(kaggle, seed=0)
+    assert data.train.targets.tolist() == [0, 1, 0, 1, 0, 1, 0]
+    assert data.train.groups.tolist() == [0, 1, 1, 0, 1, 1, 0]
+    images = kaggle / "celeba" / "img_align_celeba" / "img_align_celeba"
+    assert np.array_equal(data.test.inputs[0].numpy(), read_photograph(images / "000010.jpg", 16))
+
+
+def test_a_list_of_other_parts_is_refused(kaggle, monkeypatch):
+    monkeypatch.setattr(CelebA, "train_size", 8)
+    with pytest.raises(UserError, match=r"list_eval_partition.csv is truncated or altered"):
+        SMALL.load(kaggle, seed=0)
+
+
 def test_the_second_load_needs_no_photographs(small_celeba):
     first = SMALL.load(small_celeba, seed=0)
     for photograph in (small_celeba / "celeba" / "img_align_celeba").iterdir():
