@@ -12,7 +12,7 @@ from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text, interval_text, number
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.sweep.cells import Mean, Runs
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.names import method_name
 from dpbench.runs.config.space import override_texts
 from dpbench.runs.records.collect import RECORDS
@@ -90,8 +90,7 @@ def _grid(
 ) -> Grid:
     """A line for the entry and for each baseline, the best mean first."""
     name = entry.protocol.rules.metric
-    metric = parse_name(name).metric
-    assert metric
+    metric = metric_of(name)
     lines = [(f"{method_name(entry.name)}, the entry", Runs(outcome.tested), NO_VALUE, NO_VALUE)]
     for row, records in baselines.items():
         difference = interval_text(compared[row].test, metric.digits)

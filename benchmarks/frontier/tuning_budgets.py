@@ -13,7 +13,7 @@ from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.search.expected_best import budgets, expected_best, shares
 from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.grid import Grid
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.private_selection import Repetitions, selection_costs
 from dpbench.runs.config.tuned import trials_of
 from dpbench.runs.execution.prepare import prepare
@@ -100,8 +100,7 @@ def _values(
 
 
 def _is_cost(metric: str) -> bool:
-    known = parse_name(metric).metric
-    return known is not None and known.better == "lower"
+    return metric_of(metric).better == "lower"
 
 
 def interval(
@@ -147,8 +146,7 @@ def _grid(data: pd.DataFrame, metric: str, costs: dict[str, dict[int, float]]) -
 
 
 def _label(metric: str) -> str:
-    known = parse_name(metric).metric
-    label = known.label if known else metric
+    label = metric_of(metric).label
     return f"{label} of the most accurate trial" if _is_cost(metric) else label
 
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from dpbench.learning.metrics.registry import metrics, parse_name
+from dpbench.learning.metrics.registry import REGISTRY, parse_name
 from dpbench.runs.records.epsilon import EXACT, epsilon_in_words, rounded_up
 from dpbench.runs.records.record import Record
 
@@ -31,7 +31,7 @@ def _metrics(record: Record) -> Iterator[str]:
     for base in SUMMARY_METRICS:
         for name, value in tested.items():
             if name.base == base and not name.group:
-                yield f"{name.split} {metrics()[base].label} {_formatted(base, value)}{mark}"
+                yield f"{name.split} {REGISTRY[base].label} {_formatted(base, value)}{mark}"
         groups = {n.group: value for n, value in tested.items() if n.base == base and n.group}
         measured = [group for group, value in groups.items() if not math.isnan(value)]
         if base == "accuracy" and len(measured) > 1:
@@ -46,6 +46,6 @@ def _attack(record: Record) -> Iterator[str]:
 
 
 def _formatted(base: str, value: float) -> str:
-    metric = metrics()[base]
+    metric = REGISTRY[base]
     number = f"{metric.factor * value:.{metric.digits or 3}f}"
     return f"{number}%" if metric.unit == "percent" else number

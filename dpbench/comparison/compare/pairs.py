@@ -10,7 +10,7 @@ from dpbench.comparison.compare.side import Budget, Side
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Doubts, Judged, judge
 from dpbench.learning.metrics.metric import Margin
 from dpbench.learning.metrics.paired_t import LEVEL, PairedTest, paired_test
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.runs.records.epsilon import EQUAL_BUDGETS
 
 K = TypeVar("K", bound=Hashable)
@@ -52,8 +52,8 @@ def compare(
     again: the second sides of all pairs after another search, beside which a verdict must be
     shown, too.
     """
-    known = parse_name(metric).metric
-    if known is None or not known.better:
+    known = metric_of(metric)
+    if not known.better:
         return {}
     tests, doubts = {}, []
     for key, (one, other) in pairs.items():

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpbench.learning.metrics.registry import parse_name
-from dpbench.learning.metrics.worst_group import value_of
+from dpbench.learning.metrics.derived import value_of
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.statement import Statement
 from dpbench.runs.config.settings import OFF_VALUES, leaves
 from dpbench.runs.records.divergence import DIVERGED
@@ -121,8 +121,7 @@ def value_in(record: Record, metric: str) -> float:
     """A metric in its unit; NaN where the run diverged or has no such metric."""
     if record.status == DIVERGED:
         return math.nan
-    known = parse_name(metric).metric
-    return (known.factor if known else 1) * value_of(record.measured, metric)
+    return metric_of(metric).factor * value_of(record.measured, metric)
 
 
 def shared_settings(config: Mapping[str, Any]) -> dict[str, object]:

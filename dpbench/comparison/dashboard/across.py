@@ -13,8 +13,8 @@ from dpbench.comparison.compare.pairs import against, ranks
 from dpbench.comparison.compare.side import BySeed, Side, Tuning
 from dpbench.comparison.dashboard.boards import column_of, gap_forest, rounded, span
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
-from dpbench.comparison.dashboard.representative import sign_of
 from dpbench.learning.metrics.paired_t import LEVEL
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.learning.metrics.students_t import estimate, paired
 
 FEWEST_METHODS = 3
@@ -62,7 +62,7 @@ class Study:
 
     @property
     def sign(self) -> int:
-        return sign_of(self.metric)
+        return metric_of(self.metric).sign
 
     @property
     def baseline(self) -> str:

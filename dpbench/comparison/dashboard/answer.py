@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from dpbench.comparison.tables.counts import counted, tally
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.runs.records.epsilon import rounded_up
 
 
@@ -29,8 +29,8 @@ def answer(board: dict, names: Mapping[str, str]) -> str:
     found = [row["verdict"] for row in judged]
     if not found:
         return f"{where}: no other method with an epsilon can be compared with {baseline}."
-    margin, known = parse_name(metric).margin, parse_name(metric).metric
-    in_points = known and known.unit == "percent" and not margin.relative
+    margin, known = parse_name(metric).margin, metric_of(metric)
+    in_points = known.unit == "percent" and not margin.relative
     points = f" point{'' if margin.absolute == 1 else 's'}" if in_points else ""
     within = f"within {margin}{points} of it"
     words: dict[str, tuple[str, str]] = {

@@ -11,8 +11,8 @@ from dpbench.comparison.dashboard.contests import Candidate, Contest
 from dpbench.comparison.dashboard.metrics import metric_entry
 from dpbench.comparison.dashboard.representative import Group
 from dpbench.comparison.dashboard.run_row import seven_digits
+from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.students_t import Estimate, estimate, paired
-from dpbench.learning.metrics.worst_group import WORST_GROUP
 
 ECE = "test/ece"
 

@@ -16,10 +16,9 @@ from dpbench.comparison.dashboard.representative import (
     groups_of,
     offered,
     ranked_by,
-    sign_of,
 )
 from dpbench.comparison.dashboard.run_row import Place, ReportedRun
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.learning.metrics.students_t import estimate
 from dpbench.runs.config.names import data_kind
 from dpbench.runs.records.epsilon import NOT_PRIVATE
@@ -80,8 +79,7 @@ class Candidate:
         return [self._side(group, metric) for group in self.again if not group.diverged]
 
     def _side(self, group: Group, metric: str) -> Side:
-        known, place = parse_name(metric).metric, self.choice.place
-        factor = known.factor if known else 1
+        factor, place = metric_of(metric).factor, self.choice.place
         return Side(
             self.method,
             {seed: factor * value for seed, value in group.by_seed(metric).items()},
@@ -133,7 +131,7 @@ class Contest:
 
     def _place(self, candidate: Candidate) -> tuple:
         mean = estimate([*candidate.by_seed(self.metric).values()]) if self.metric else None
-        value = -sign_of(str(self.metric)) * mean.mean if mean else 0.0
+        value = -metric_of(str(self.metric)).sign * mean.mean if mean else 0.0
         return not candidate.is_ranked, mean is None, value, candidate.method
 
     @property
@@ -157,13 +155,13 @@ class Contest:
         free = [c for c in self.candidates if c.group.epsilon == NOT_PRIVATE]
         others = [v for method, v in self.comparable.items() if method != baseline.method]
         base = self.comparable[baseline.method]
-        margin = name.margin.in_records(name.metric.factor if name.metric else 1)
+        margin = name.margin.in_records(name.metric.factor)
         mean = estimate([*base.values()])
         return why_none(
             base,
             [values for c in free if (values := c.by_seed(str(self.metric)))],
             others,
-            sign_of(str(self.metric)),
+            metric_of(str(self.metric)).sign,
             margin.at(mean.mean if mean else 0.0),
         )
 

@@ -18,7 +18,7 @@ from dpbench.comparison.tables.data import ClaimData, RowData, TableData
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, number, signed
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.verdict_words import FAILS, FORMS
-from dpbench.learning.metrics.worst_group import WORST_GROUP
+from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.names import method_name
 from dpbench.runs.config.search_path import options

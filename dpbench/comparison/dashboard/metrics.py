@@ -14,19 +14,19 @@ def metric_entry(name: str) -> dict:
     """
     parts = parse_name(name)
     metric = parts.metric
-    label = _label(name, parts)
+    label = _label(parts)
     return {
         "name": name,
         "label": label,
         "title": f"{label}: {parts.group}" if parts.group else label,
-        "percent": metric is not None and metric.unit == "percent",
-        "better": metric.better if metric else None,
-        "kind": "group" if parts.group else metric.kind if metric else "utility",
+        "percent": metric.unit == "percent",
+        "better": metric.better,
+        "kind": "group" if parts.group else metric.kind,
     }
 
 
-def _label(name: str, parts: MetricName) -> str:
-    label = parts.metric.label if parts.metric else parts.base or name
+def _label(parts: MetricName) -> str:
+    label = parts.metric.label
     return label if parts.split in ("", FIRST_SPLIT) else f"{label} ({parts.split})"
 
 

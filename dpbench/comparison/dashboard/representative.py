@@ -8,9 +8,9 @@ from functools import cached_property
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.dashboard.run_row import Place, ReportedRun
 from dpbench.comparison.tables.counts import counted
-from dpbench.learning.metrics.registry import OFFERED, RANKED_BY, added_metrics, parse_name
+from dpbench.learning.metrics.derived import WORST_GROUP, value_of
+from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
 from dpbench.learning.metrics.students_t import Estimate, estimate
-from dpbench.learning.metrics.worst_group import WORST_GROUP, value_of
 from dpbench.runs.records.epsilon import NOT_PRIVATE
 
 
@@ -66,16 +66,8 @@ def ranked_by(groups: Sequence[Group], split: str = "test") -> str | None:
 
 def offered() -> list[str]:
     """The metrics of the test split that methods may be compared by, in their order."""
-    added = (name for name, metric in added_metrics().items() if metric.better)
-    return [f"test/{name}" for name in (*OFFERED, *added)]
-
-
-def sign_of(metric: str) -> int:
-    """1 if a larger value of the metric is better, else -1."""
-    known = parse_name(metric).metric
-    if known is None:
-        raise KeyError(metric)
-    return known.sign
+    others = (name for name, metric in metrics().items() if metric.better and metric.is_offered)
+    return [f"test/{name}" for name in dict.fromkeys((*RANKED_BY, *others))]
 
 
 @dataclass(frozen=True)
@@ -165,5 +157,5 @@ def _best(groups: Sequence[Group], split: str) -> Group:
     """The group with the best mean; those without a mean come last."""
     metric = ranked_by(groups, split)
     means = [(group.mean(metric) if metric else None, group) for group in groups]
-    ranked = [(sign_of(str(metric)) * m.mean, -i, g) for i, (m, g) in enumerate(means) if m]
+    ranked = [(metric_of(str(metric)).sign * m.mean, -i, g) for i, (m, g) in enumerate(means) if m]
     return max(ranked)[2] if ranked else groups[0]

@@ -20,8 +20,8 @@ from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.latex import tabular
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.sweep.page import metric_label
+from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import parse_name
-from dpbench.learning.metrics.worst_group import WORST_GROUP
 from dpbench.runs.config.commands import Checklist
 from dpbench.runs.config.names import method_name
 from dpbench.runs.config.search_path import options

@@ -106,7 +106,7 @@ def _columns(target: Target, claim: Claim) -> list[Column]:
 def _margin(series: str) -> Margin:
     """The margin of a metric, in the unit of the records, or of another series."""
     name = parse_name(series)
-    return name.margin.in_records(name.metric.factor) if name.metric else name.margin
+    return name.margin.in_records(name.metric.factor)
 
 
 def _value(record: Record, name: str) -> float:

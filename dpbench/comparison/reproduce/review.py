@@ -13,8 +13,8 @@ from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.reproduce.evidence import Entry, Evidence, Search, budget_of
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.counts import counted
-from dpbench.learning.metrics.registry import parse_name
-from dpbench.learning.metrics.worst_group import value_of
+from dpbench.learning.metrics.derived import value_of
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.records.digest import digest_of_scientific
 from dpbench.runs.records.record import Record
 from dpbench.system.grouping import grouped
@@ -112,8 +112,8 @@ class Review:
 
     @property
     def _effect(self) -> str:
-        known = parse_name(self.metric).metric
-        sign = known.sign if known and known.better else 1
+        known = metric_of(self.metric)
+        sign = known.sign if known.better else 1
         sizes = [_cohens_d(c.side.values, c.base.values) for c in self.compared.values()]
         finite = [sign * size for size in sizes if math.isfinite(size)]
         return f"{statistics.median(finite):+.2f}" if finite else "-"

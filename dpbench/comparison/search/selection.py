@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.learning.metrics import worst_group
+from dpbench.learning.metrics import derived
 from dpbench.privacy.statement import AccountantName
 from dpbench.runs.records.epsilon import Terms
 from dpbench.runs.records.record import Record
@@ -13,7 +13,7 @@ from dpbench.system.errors import UserError
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
 ECE = "validation/ece"
-WORST_GROUP = worst_group.WORST_GROUP.replace("test/", "validation/")
+WORST_GROUP = derived.WORST_GROUP.replace("test/", "validation/")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Trial:
         return statistics.stdev(self._values(metric))
 
     def _values(self, metric: str) -> list[float]:
-        return [worst_group.value_of(record.metrics, metric) for record in self.records]
+        return [derived.value_of(record.metrics, metric) for record in self.records]
 
     @property
     def terms(self) -> Terms | None:

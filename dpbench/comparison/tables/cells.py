@@ -11,7 +11,7 @@ from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.verdict import Distance, judge
 from dpbench.comparison.tables.verdict_words import IMPOSSIBLE, MISSING
-from dpbench.learning.metrics.paired import is_paired
+from dpbench.learning.metrics.derived import is_paired
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def _column(name: str, entry: ColumnEntry) -> Column:
     found = parse_name(entry.metric)
     known: dict[str, Any] = {"margin": found.margin}
     # Without a direction, as where the registry does not know it, a column must name its own.
-    if found.metric and found.metric.better:
+    if found.metric.better:
         known |= {key: getattr(found.metric, key) for key in ("factor", "digits", "better")}
     known |= {key: value for key, value in structs.asdict(entry).items() if value is not UNSET}
     known_keys(f"column {name}", known, known, required=("factor", "digits", "better"))

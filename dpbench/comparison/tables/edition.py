@@ -9,7 +9,7 @@ from dpbench.comparison.compare.side import Tuning
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.columns import Column, columns_of
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.learning.metrics.paired import is_paired
+from dpbench.learning.metrics.derived import is_paired
 from dpbench.runs.config.table_file import TableFile
 from dpbench.system.errors import UserError
 from dpbench.system.validate import known_keys

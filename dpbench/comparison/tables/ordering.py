@@ -11,7 +11,7 @@ from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.edition import Edition
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.verdict_words import FAILS, HOLDS, UNDECIDED
-from dpbench.learning.metrics.paired import is_paired
+from dpbench.learning.metrics.derived import is_paired
 from dpbench.learning.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
 
 HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")

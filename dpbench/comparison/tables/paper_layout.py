@@ -128,7 +128,7 @@ def _epsilons(stated: RowPrivacy | None) -> tuple[PaperCell, ...]:
 def _column_name(column: Column) -> str:
     """`accuracy, male (%)`; the column's own name for a metric that is unknown."""
     parts = parse_name(column.metric.removeprefix("train_set/"))
-    if parts.metric is None:
+    if not parts.is_known:
         return column.name
     training = ["training"] if column.metric.startswith("train_set/") else []
     words = ", ".join(filter(None, [parts.metric.label, parts.group, *training]))

@@ -10,8 +10,12 @@ import pandas as pd
 from dpbench.comparison.compare.side import Budget
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.edition import Edition
-from dpbench.learning.metrics.paired import is_paired, pair_with_baseline
-from dpbench.learning.metrics.worst_group import WORST_GROUP, with_worst_group
+from dpbench.learning.metrics.derived import (
+    WORST_GROUP,
+    is_paired,
+    pair_with_baseline,
+    with_worst_group,
+)
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.runs.config.names import with_variant

@@ -21,7 +21,7 @@ from dpbench.comparison.tables.published import PublishedTable, check_covered
 from dpbench.comparison.tables.runs import Row, rows_of
 from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line
 from dpbench.comparison.tables.verdict import rule, scores_line
-from dpbench.learning.metrics.paired import is_paired
+from dpbench.learning.metrics.derived import is_paired
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.records.divergence import note

@@ -30,35 +30,6 @@ class Bins(NamedTuple):
         return self.correct - self.confidences
 
 
-def expected_calibration_error(outputs: Tensor, targets: Tensor) -> float:
-    """Mean over examples of |accuracy - mean confidence| of the example's bin, in [0, 1].
-
-    outputs: logits [n, K]; targets: classes [n] int64. The confidence is the largest softmax
-    probability; 15 bins of equal width, the l1 norm, bins weighted by their examples (Guo et al.
-    2017, eq. 3). NaN without examples or where an output is not finite.
-    """
-    return expected(equal_width(rank_by_confidence(outputs, targets)))
-
-
-def maximum_calibration_error(outputs: Tensor, targets: Tensor, least: int = 1) -> float:
-    """The largest |accuracy - mean confidence| of any bin with `least` or more examples, in [0, 1].
-
-    The same bins as the expected error (Guo et al. 2017, eq. 4). It is not weighted, so with
-    `least` 1, as in the formula, a bin of one example can decide it. NaN if no bin has enough
-    examples or an output is not finite.
-    """
-    return maximum(equal_width(rank_by_confidence(outputs, targets)), least)
-
-
-def adaptive_calibration_error(outputs: Tensor, targets: Tensor) -> float:
-    """The expected error over 15 bins of equal mass, between quantiles of the confidence.
-
-    Equal confidences share a bin, so with many ties there are fewer bins (Nguyen and O'Connor 2015,
-    "Posterior calibration and exploratory analysis for natural language processing models").
-    """
-    return expected(equal_mass(rank_by_confidence(outputs, targets)))
-
-
 def rank_by_confidence(outputs: Tensor, targets: Tensor) -> RankedExamples:
     """Examples by confidence, from logits [n, K] and classes [n]; empty if one is not finite."""
     if not outputs.isfinite().all():

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from dpbench.learning.metrics.classification import spread
@@ -27,16 +26,15 @@ def group_fairness(
     sizes = _per_cell(targets, groups, group_count)
     chosen = outputs.argmax(dim=1) == 1
     positive = _per_cell(targets[chosen], groups[chosen], group_count)
-    parity = spread(positive.sum(dim=1) / sizes.sum(dim=1))
-    false, true = (spread(rates) for rates in (positive / sizes).unbind(1))
-    valid = bool(outputs.isfinite().all())
+    if not outputs.isfinite().all():
+        sizes = sizes * math.nan
+    false, true = map(spread, (positive / sizes).T.tolist())
     return {
-        "demographic_parity_difference": parity if valid else math.nan,
-        "equalized_odds_difference": float(np.maximum(false, true)) if valid else math.nan,
+        "demographic_parity_difference": spread((positive.sum(1) / sizes.sum(1)).tolist()),
+        "equalized_odds_difference": float(np.maximum(false, true)),
     }
 
 
 def _per_cell(targets: Tensor, groups: Tensor, group_count: int) -> Tensor:
     """The number of examples per group and class [groups, 2] float64."""
-    cells = torch.bincount(2 * groups + targets, minlength=2 * group_count)
-    return cells.view(group_count, 2).double()
+    return (2 * groups + targets).bincount(minlength=2 * group_count).view(group_count, 2).double()

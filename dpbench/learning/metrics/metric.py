@@ -49,13 +49,14 @@ OTHER_MARGIN = Margin(relative=0.05)
 
 @dataclass(frozen=True)
 class Metric:
-    """How a metric is shown, the differences of it that matter, and how a plug-in computes it.
+    """How a metric is shown, the differences of it that matter, and how it is computed.
 
     digits: decimals in its unit; None if they depend on the data. better: the better direction;
     None if there is none. margin: what a reader would not choose a method for. compute: from
     outputs [n, K], targets [n] and groups [n] of a held-out split to the value, a fraction where
-    the unit is percent; None for those that are computed together (`tasks`). task: of the data
+    the unit is percent; None for those that come from elsewhere than outputs. task: of the data
     sets on which it is computed. is_bound: whether it is an upper bound, which is rounded up.
+    is_offered: whether the report offers to compare methods by it.
     """
 
     label: str
@@ -67,6 +68,7 @@ class Metric:
     compute: "Callable[[Tensor, Tensor, Tensor], float] | None" = None
     task: Literal["classification", "regression"] = "classification"
     is_bound: bool = False
+    is_offered: bool = True
 
     @property
     def factor(self) -> int:

@@ -1,15 +1,19 @@
 """All metrics by name: ours, and those of plug-ins."""
 
 import functools
+import pkgutil
 import re
 import sys
 import warnings
+from collections import ChainMap
 from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from dpbench.learning.metrics.metric import OTHER_MARGIN, Margin, Metric
+from dpbench.learning.metrics import builtin
+from dpbench.learning.metrics.metric import Margin, Metric
 from dpbench.system.errors import first_line
 from dpbench.system.validate import fits, in_words, quoted
 
@@ -22,82 +26,69 @@ NOISY_ACCURACY = "validation/noisy_accuracy"
 WORST = "worst_group_accuracy"
 
 
-def _accuracy(label: str) -> Metric:
-    return Metric(label, "percent", 1, "higher", margin=Margin(0.5))
+MODULES = {
+    name: {
+        key.lower(): value
+        for key, value in vars(import_module(f"{builtin.__name__}.{name}")).items()
+        if isinstance(value, Metric)
+    }
+    for _, name, _ in pkgutil.iter_modules(builtin.__path__)
+}
+"""The metrics of each module of `builtin`, which compute themselves, by the names of constants."""
 
-
-def _loss(label: str, digits: int) -> Metric:
-    return Metric(label, "nats", digits, "lower", margin=Margin(relative=0.02))
-
-
-def _calibration(label: str, margin: float = 0.5) -> Metric:
-    return Metric(label, "percent", 1, "lower", "calibration", Margin(margin))
-
-
-def _fairness(label: str) -> Metric:
-    return Metric(label, "percent", 1, "lower", "fairness", Margin(1.0))
-
-
-def _attack(label: str) -> Metric:
-    return Metric(label, "percent", 2, "lower", "privacy", is_bound=True)
-
+ACCURACY = Metric("accuracy", "percent", 1, "higher", margin=Margin(0.5))
+LOSS = Metric("loss", "nats", 3, "lower", margin=Margin(relative=0.02))
+GAP = Metric("accuracy gap between groups", "percent", 1, "lower", "fairness", Margin(1.0))
+MCE = Metric(
+    "MCE, median of the last ten epochs", "percent", 1, "lower", "calibration", Margin(2.0)
+)
+ATTACK = Metric("membership advantage, at most", "percent", 2, "lower", "privacy", is_bound=True)
+RISK = Metric("excessive risk", "nats", 3, "lower", "fairness", Margin(0.01))
+TEMPERATURE = Metric("private temperature", "", 2, None)
+DERIVED = {
+    "noisy_accuracy": replace(ACCURACY, label="accuracy, with noise"),
+    "nll_unscaled": replace(LOSS, label="NLL before the private temperature", digits=2),
+    "accuracy_unscaled": replace(ACCURACY, label="accuracy before the private temperature"),
+    "ece_unscaled": replace(MCE, label="ECE before the private temperature", margin=Margin(0.5)),
+    "mce_unscaled": replace(MCE, label="MCE before the private temperature"),
+    "mce_last10": MCE,
+    "temperature": TEMPERATURE,
+    "bias": replace(TEMPERATURE, label="private bias"),
+    "membership_advantage": ATTACK,
+    "true_positive_rate": replace(ATTACK, label="true positives at 0.1% false ones, at most"),
+    "reconstruction": replace(ATTACK, label="reconstruction, at most"),
+    "seconds": Metric("seconds", "", 1, "lower", "cost"),
+    "privacy_cost": replace(GAP, label="privacy cost"),
+    "privacy_cost_gap": replace(GAP, label="privacy cost gap"),
+    "excessive_risk": RISK,
+    "excessive_risk_gap": replace(RISK, label="excessive risk gap"),
+}
+"""Computed by other parts than the evaluation of a split; the report does not offer them."""
 
 REGISTRY: Mapping[str, Metric] = {
-    "accuracy": _accuracy("accuracy"),
-    "noisy_accuracy": _accuracy("accuracy, with noise"),
-    "loss": _loss("loss", 3),
-    "nll": _loss("negative log-likelihood", 2),
-    "nll_unscaled": _loss("NLL before the private temperature", 2),
-    "accuracy_unscaled": _accuracy("accuracy before the private temperature"),
-    "ece": _calibration("ECE"),
-    "mce": _calibration("MCE", 2.0),
-    "mce_min20": _calibration("MCE of bins of 20 and more", 2.0),
-    "mce_last10": _calibration("MCE, median of the last ten epochs", 2.0),
-    "adaptive_ece": _calibration("adaptive ECE"),
-    "ece_temperature": _calibration("ECE after a temperature"),
-    "ece_unscaled": _calibration("ECE before the private temperature"),
-    "mce_unscaled": _calibration("MCE before the private temperature", 2.0),
-    "brier": Metric("Brier score", "", 3, "lower", "calibration"),
-    "temperature": Metric("private temperature", "", 2, None),
-    "bias": Metric("private bias", "", 2, None),
-    "balanced_accuracy": _accuracy("balanced accuracy"),
-    "f1_macro": _accuracy("macro F1"),
-    "auroc": _accuracy("AUROC"),
-    WORST: Metric("accuracy of the worst group", "percent", 1, "higher", "fairness", Margin(1.0)),
-    "accuracy_gap": _fairness("accuracy gap between groups"),
-    "demographic_parity_difference": _fairness("demographic parity difference"),
-    "equalized_odds_difference": _fairness("equalised odds difference"),
-    "membership_advantage": _attack("membership advantage, at most"),
-    "true_positive_rate": _attack("true positives at 0.1% false ones, at most"),
-    "reconstruction": _attack("reconstruction, at most"),
-    "seconds": Metric("seconds", "", 1, "lower", "cost"),
-    "mse": Metric("mean squared error", "", None, "lower"),
-    "rmse": Metric("root mean squared error", "", None, "lower"),
-    "mae": Metric("mean absolute error", "", None, "lower"),
-    "r2": Metric("R²", "", None, "higher", margin=Margin(0.01)),
-    "privacy_cost": _fairness("privacy cost"),
-    "privacy_cost_gap": _fairness("privacy cost gap"),
-    "excessive_risk": Metric("excessive risk", "nats", 3, "lower", "fairness", Margin(0.01)),
-    "excessive_risk_gap": Metric(
-        "excessive risk gap", "nats", 3, "lower", "fairness", Margin(0.01)
-    ),
+    "accuracy": ACCURACY,
+    "loss": LOSS,
+    **ChainMap(*reversed(MODULES.values())),
+    WORST: replace(GAP, label="accuracy of the worst group", better="higher"),
+    "accuracy_gap": GAP,
+    "demographic_parity_difference": replace(GAP, label="demographic parity difference"),
+    "equalized_odds_difference": replace(GAP, label="equalised odds difference"),
+    **{name: replace(metric, is_offered=False) for name, metric in DERIVED.items()},
 }
 """Ours, in display order."""
 
 RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
 """Methods are ranked by the first of these metrics that was measured."""
 
-OFFERED = (
-    *RANKED_BY,
-    *("balanced_accuracy", "f1_macro", "auroc", "nll", "ece", WORST),
-    *("accuracy_gap", "demographic_parity_difference", "equalized_odds_difference"),
-)
-"""Metrics that methods may be compared by in the report, beside those of plug-ins."""
-
 
 def metrics() -> Mapping[str, Metric]:
     """All by name: ours, then those of plug-ins."""
     return {**REGISTRY, **added_metrics()}
+
+
+def computed(task: str) -> dict[str, Metric]:
+    """The metrics of a task that compute themselves."""
+    return {name: own for name, own in metrics().items() if own.compute and own.task == task}
 
 
 def added_metrics() -> Mapping[str, Metric]:
@@ -148,9 +139,15 @@ class MetricName:
     group: str
 
     @property
-    def metric(self) -> Metric | None:
-        """The metric in the registry; None if it is unknown."""
-        return REGISTRY.get(self.base) or added_metrics().get(self.base)
+    def metric(self) -> Metric:
+        """The metric; of one that is unknown only the name, of which no direction is better."""
+        known = REGISTRY.get(self.base) or added_metrics().get(self.base)
+        return known or Metric(self.base or self.split, "", None, None)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the registry or a plug-in has the metric."""
+        return self.base in metrics()
 
     @property
     def margin(self) -> Margin:
@@ -158,7 +155,12 @@ class MetricName:
         a share of the value for a metric that is unknown."""
         if self.group and self.base == "accuracy":
             return REGISTRY[WORST].margin
-        return self.metric.margin if self.metric else OTHER_MARGIN
+        return self.metric.margin
+
+
+def metric_of(name: str) -> Metric:
+    """The metric of a name."""
+    return parse_name(name).metric
 
 
 def parse_name(name: str) -> MetricName:

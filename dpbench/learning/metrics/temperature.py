@@ -6,7 +6,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from dpbench.learning.metrics import classification
-from dpbench.learning.metrics.calibration import expected_calibration_error
+from dpbench.learning.metrics.builtin.calibration import ece
 
 LOWEST, HIGHEST = 0.01, 100.0
 
@@ -48,7 +48,7 @@ def effect_of_scaling(outputs: Tensor, targets: Tensor) -> TemperatureEffect:
 
 def _errors(outputs: Tensor, targets: Tensor) -> tuple[float, float]:
     losses = classification.negative_log_likelihood(outputs, targets)
-    return expected_calibration_error(outputs, targets), classification.mean(losses)
+    return ece(outputs, targets), classification.mean(losses)
 
 
 def fitted_temperature(outputs: Tensor, targets: Tensor) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
+from dpbench.learning.metrics.registry import MODULES, parse_name
 from dpbench.runs.config.buildable import declared
 from dpbench.runs.config.plugins import plugin_of, plugins
 from dpbench.runs.config.settings import NAMED_GROUPS
@@ -28,28 +29,29 @@ PLUGIN_PARTS_KEY = "built"
 """The key of the plug-ins' parts in a record's provenance."""
 
 
-def code_of(config: Mapping[str, Any]) -> str:
+def code_of(config: Mapping[str, Any], metrics: Iterable[str] = ()) -> str:
     """Twelve hex digits of a checksum of the files that may matter to a run, committed or not.
 
-    These are the rooms of training, without the modules of parts that the run does not have, and
-    the plug-ins that it has parts of. Other methods, other data sets and pages do not matter.
+    metrics: the names of those that it has. The files are the rooms of training, without the
+    modules of parts and metrics that the run does not have, and the plug-ins that it has parts of.
+    Other methods, other data sets, other metrics and pages do not matter.
     """
-    return _checksum(tuple((path, path.stat().st_mtime_ns) for path in _files(config)))
+    return _checksum(tuple((path, path.stat().st_mtime_ns) for path in _files(config, metrics)))
 
 
-def imported_code_of(config: Mapping[str, Any]) -> str:
+def imported_code_of(config: Mapping[str, Any], metrics: Iterable[str] = ()) -> str:
     """Like `code_of`, for the files as this process first read them.
 
     A notebook keeps running what it imported, even if the files change later.
     """
-    return _first_checksum(tuple(_files(config)))
+    return _first_checksum(tuple(_files(config, metrics)))
 
 
-def _files(config: Mapping[str, Any]) -> Iterator[Path]:
+def _files(config: Mapping[str, Any], metrics: Iterable[str]) -> Iterator[Path]:
     """The files that may matter to a run, in the same order everywhere."""
     targets = [*_targets(scientific(with_current_names(dict(config)))).values()]
     used = {plugin.root for name in targets if (plugin := plugin_of(name))}
-    others = _modules_of_other_parts(_modules(targets))
+    others = _modules_of_other_parts(_modules(targets)) | _modules_of_other_metrics(metrics)
     for folder in (*(PACKAGE / room for room in ROOMS), *sorted(used)):
         yield from (path for path in sorted(folder.rglob("*.py")) if path not in others)
 
@@ -64,6 +66,14 @@ def _modules_of_other_parts(own: Set[Path]) -> set[Path]:
         for path in others
         if path.parent in rooms and f"{path.parent.name}.{path.stem} import" not in texts
     }
+
+
+def _modules_of_other_metrics(names: Iterable[str]) -> set[Path]:
+    """The files of metrics that a run does not have."""
+    bases = {parse_name(name).base for name in names}
+    own = {module for module, metrics in MODULES.items() if bases & metrics.keys()}
+    files = (PACKAGE / "learning" / "metrics" / "builtin").glob("*.py")
+    return {path for path in files if path.stem not in own}
 
 
 def _modules(targets: Iterable[str]) -> set[Path]:
@@ -96,7 +106,7 @@ def built_by_plugins(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def is_stale(record: Record) -> bool:
     """Whether a record is by other code than its run would import now; older ones do not say."""
-    return record.provenance.get(CHECKSUM_KEY) not in (None, code_of(record.config))
+    return record.provenance.get(CHECKSUM_KEY) not in (None, code_of(record.config, record.metrics))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -51,9 +51,10 @@ def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, 
 
 def _mean(runs: Mapping[Any, Record], metric: str) -> str:
     """`accuracy 83.1`: the mean over runs in the metric's unit."""
-    known = parse_name(metric).metric
+    name = parse_name(metric)
+    known = name.metric
     mean = statistics.fmean(record.measured[metric] for record in runs.values())
-    if known is None:
+    if not name.is_known:
         return f"{metric} {mean:.3g}"
     digits = 3 if known.digits is None else known.digits
     return f"{known.label} {known.factor * mean:.{digits}f}"

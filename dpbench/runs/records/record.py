@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import cast
 
-from dpbench.learning.metrics.last_epochs import last_epochs_metrics
+from dpbench.learning.metrics.derived import last_epochs_metrics
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.privacy.statement import Statement
 from dpbench.runs.config.settings import NAMED_GROUPS

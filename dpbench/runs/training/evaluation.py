@@ -1,14 +1,14 @@
 """The evaluation of a trained run: its metrics, its noisy accuracy, an attack's target losses."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
+from dpbench.learning.metrics.evaluation import evaluate as metrics_of_split
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
-from dpbench.learning.metrics.tasks import FIT, METRICS, measured_by_plugins
 from dpbench.learning.models.predict import predict
 from dpbench.runs.diagnostics.batch import isolated_evaluation
 from dpbench.runs.training.loop import Training
@@ -34,13 +34,13 @@ def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, fl
     temperature is fitted."""
     model: nn.Module = engine.model
     unit = data.target_unit
-    outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test, unit)
+    outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
     if run.temperature and data.calibration:
         scaling = _scaling(run, run.temperature, engine, data.calibration)
         unscaled, model = tested, nn.Sequential(model, scaling)
-        outputs, tested = _on_split(METRICS, run.dataset, model, engine, data.test, unit)
+        outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
         tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
-    _, fitted = _on_split(FIT, run.dataset, model, engine, data.train, unit)
+    _, fitted = _on_split(run.dataset, model, engine, data.train, unit, held_out=False)
     on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
     return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
 
@@ -50,31 +50,27 @@ def tested(run: Run, training: Training, data: Data) -> dict[str, float]:
     fitted at its end only."""
     engine = training.step.engine
     with training.evaluated(), isolated_evaluation(engine.model):
-        _, metrics = _on_split(
-            METRICS, run.dataset, engine.model, engine, data.test, data.target_unit
-        )
+        _, metrics = _on_split(run.dataset, engine.model, engine, data.test, data.target_unit)
     unscaled = UNSCALED if run.temperature else ()
     names = {name: f"{name}_unscaled" if name in unscaled else name for name in metrics}
     return {f"{data.tested_on}/{names[name]}": value for name, value in metrics.items()}
 
 
 def _on_split(
-    metrics: Mapping[str, Callable],
     dataset: Dataset,
     model: nn.Module,
     engine: Engine,
     split: Split,
     unit: float,
+    held_out: bool = True,
 ) -> tuple[Tensor, dict[str, float]]:
     """Outputs [n, K] of a model for a split, and its metrics there; unit: that of targets."""
     outputs, losses = predict(model, engine.loss, split, by_row=engine.by_row)
-    found, targets, measure = outputs, split.targets, metrics[dataset.task]
+    predicted, targets = outputs, split.targets
     if unit != 1:
-        found, targets = unit * outputs.double(), unit * targets.double()
-    measured = measure(found, losses, targets, split.groups, dataset.groups)
-    if metrics is METRICS:
-        measured |= measured_by_plugins(dataset.task, found, targets, split.groups)
-    return outputs, measured
+        predicted, targets = unit * outputs.double(), unit * targets.double()
+    columns = (predicted, losses, targets, split.groups)
+    return outputs, metrics_of_split(dataset.task, *columns, dataset.groups, held_out)
 
 
 def _scaling(

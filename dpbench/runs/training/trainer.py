@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 from dpbench.learning.data.dataset import Data
+from dpbench.learning.metrics.evaluation import packages_of_metrics
+from dpbench.learning.metrics.registry import computed
 from dpbench.learning.metrics.reliability import reliability
-from dpbench.learning.metrics.tasks import packages_of_metrics
 from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import to_plain
 from dpbench.privacy.statement import Statement
@@ -72,7 +73,7 @@ def fit(
     device = pick_device(run.device)
     if run.physical_batch_size == "auto":
         check_measurable(device)
-    usage, code = ResourceUsage(device), _code(run.config)
+    usage, code = ResourceUsage(device), _code(run)
     data = run.load(data_dir)
     warn_of_empty_groups(data, run.dataset.groups)
     data = replace(data, train=data.train.to(device), test=data.test.to(device))
@@ -110,13 +111,13 @@ def _record(
     )
 
 
-def _code(config: dict) -> dict:
+def _code(run: Run) -> dict:
     """The entries on code in the provenance of a composed run."""
-    if not config:
+    if not run.config:
         return {}
-    parts = {PLUGIN_PARTS_KEY: built_by_plugins(config), "metrics": packages_of_metrics()}
+    parts = {PLUGIN_PARTS_KEY: built_by_plugins(run.config), "metrics": packages_of_metrics()}
     named = {key: names for key, names in parts.items() if names}
-    return {CHECKSUM_KEY: imported_code_of(config), **named}
+    return {CHECKSUM_KEY: imported_code_of(run.config, computed(run.dataset.task)), **named}
 
 
 EARLY = (

@@ -7,7 +7,7 @@ import pytest
 from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from dpbench.comparison.dashboard.findings import contests_of, judged
 from dpbench.comparison.dashboard.tables import pages
-from dpbench.learning.metrics.worst_group import WORST_GROUP
+from dpbench.learning.metrics.derived import WORST_GROUP
 
 RESULTS = Path(__file__).parents[3] / "results"
 METRICS = {"accuracy": "test/accuracy", "worst_group": WORST_GROUP}

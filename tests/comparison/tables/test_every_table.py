@@ -16,7 +16,7 @@ from dpbench.comparison.tables.constants import constants
 from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.table import build_table
 from dpbench.comparison.tables.verdict_words import FAILS
-from dpbench.learning.metrics.paired import is_paired
+from dpbench.learning.metrics.derived import is_paired
 from dpbench.runs.config.search_path import file_of, options
 
 COLUMNS = re.compile(r"@table\.columns|^  columns:", re.MULTILINE)

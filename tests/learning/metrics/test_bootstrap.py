@@ -5,10 +5,10 @@ from scipy import stats
 
 from dpbench.learning.metrics import bootstrap
 from dpbench.learning.metrics.bootstrap import _quantiles, intervals
+from dpbench.learning.metrics.builtin.calibration import ece
 from dpbench.learning.metrics.calibration import (
     BINS,
     brier,
-    expected_calibration_error,
     rank_by_confidence,
 )
 from dpbench.learning.metrics.evaluation import evaluate
@@ -26,7 +26,7 @@ def made(n, seed=0):
 
 def measured(outputs, targets):
     zeros = torch.zeros_like(targets)
-    metrics = evaluate(outputs, zeros.float(), targets, zeros, ["all"])
+    metrics = evaluate("classification", outputs, zeros.float(), targets, zeros, ["all"])
     return {name: metrics[name] for name in NAMES}
 
 
@@ -56,14 +56,14 @@ def test_scipy_has_the_same_intervals_up_to_its_own_draws():
     outputs, targets = made(300)
     ours = intervals(outputs, targets)
 
-    def ece(*columns):
+    def of_columns(*columns):
         *logits, classes = (torch.from_numpy(np.asarray(column)) for column in columns)
-        return expected_calibration_error(torch.stack(logits, 1), classes.long())
+        return ece(torch.stack(logits, 1), classes.long())
 
     reference = {
         "accuracy": theirs(np.mean, rank_by_confidence(outputs, targets).correct),
         "brier": theirs(np.mean, brier(outputs, targets).numpy()),
-        "ece": theirs(ece, *outputs.T.numpy(), targets.numpy()),
+        "ece": theirs(of_columns, *outputs.T.numpy(), targets.numpy()),
     }
     for name, interval in reference.items():
         width = interval.high - interval.low

@@ -6,14 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dpbench.learning.metrics.builtin.calibration import adaptive_ece, ece, mce
 from dpbench.learning.metrics.calibration import (
     BINS,
-    adaptive_calibration_error,
     brier,
     equal_mass,
     equal_width,
-    expected_calibration_error,
-    maximum_calibration_error,
     probability_of_truth,
     rank_by_confidence,
 )
@@ -57,8 +55,8 @@ def test_both_errors_agree_with_bins_made_by_hand(n, classes, scale, seed):
     targets = torch.randint(classes, (n,), generator=generator)
     gaps, shares = gaps_by_hand(outputs.numpy(), targets.numpy())
     expected, maximum = (gaps * shares).sum(), gaps.max()
-    assert expected_calibration_error(outputs, targets) == pytest.approx(expected, abs=1e-6)
-    assert maximum_calibration_error(outputs, targets) == pytest.approx(maximum, abs=1e-6)
+    assert ece(outputs, targets) == pytest.approx(expected, abs=1e-6)
+    assert mce(outputs, targets) == pytest.approx(maximum, abs=1e-6)
 
 
 def test_bins_of_few_examples_can_be_left_out():
@@ -66,32 +64,32 @@ def test_bins_of_few_examples_can_be_left_out():
     gaps, shares = gaps_by_hand(logits.numpy(), targets.numpy())
     enough = [gap for gap, share in zip(gaps, shares, strict=True) if share * 300 >= 20]
     assert 0 < len(enough) < len(gaps)
-    least_20 = maximum_calibration_error(logits, targets, least=20)
+    least_20 = mce(logits, targets, least=20)
     assert least_20 == pytest.approx(max(enough))
-    assert least_20 < maximum_calibration_error(logits, targets)
-    assert math.isnan(maximum_calibration_error(logits[:19], targets[:19], least=20))
+    assert least_20 < mce(logits, targets)
+    assert math.isnan(mce(logits[:19], targets[:19], least=20))
 
 
 def test_certain_examples_share_the_last_bin_with_nearly_certain_ones():
     outputs = torch.tensor([[800.0, 0.0], [4.0, 0.0]], dtype=torch.float64)
     nearly = 1 / (1 + math.exp(-4))
-    error = expected_calibration_error(outputs, torch.tensor([0, 1]))
+    error = ece(outputs, torch.tensor([0, 1]))
     assert error == pytest.approx(abs(0.5 - (1 + nearly) / 2))
 
 
 def test_logits_between_0_and_1_are_not_taken_for_probabilities():
     outputs = torch.tensor([[0.9, 0.1]])
     confidence = 1 / (1 + math.exp(-0.8))
-    assert expected_calibration_error(outputs, torch.tensor([0])) == pytest.approx(1 - confidence)
+    assert ece(outputs, torch.tensor([0])) == pytest.approx(1 - confidence)
 
 
 def test_nothing_and_nan_have_no_calibration():
     nothing = (torch.empty(0, 3), torch.empty(0, dtype=torch.int64))
     diverged = (torch.tensor([[math.nan, 0.0]]), torch.tensor([0]))
     for outputs, targets in (nothing, diverged):
-        assert math.isnan(expected_calibration_error(outputs, targets))
-        assert math.isnan(maximum_calibration_error(outputs, targets))
-        assert math.isnan(adaptive_calibration_error(outputs, targets))
+        assert math.isnan(ece(outputs, targets))
+        assert math.isnan(mce(outputs, targets))
+        assert math.isnan(adaptive_ece(outputs, targets))
     assert brier(*diverged).isnan().all()
 
 
@@ -102,7 +100,7 @@ def test_both_errors_agree_with_torchmetrics(classes):
 
     outputs, targets = made(400, classes)
     probabilities = outputs.softmax(dim=1).float()
-    for ours, norm in ((expected_calibration_error, "l1"), (maximum_calibration_error, "max")):
+    for ours, norm in ((ece, "l1"), (mce, "max")):
         reference = theirs(probabilities, targets, classes, n_bins=BINS, norm=norm)
         assert ours(outputs, targets) == pytest.approx(reference.item(), abs=1e-6)
 
@@ -132,7 +130,7 @@ def test_adaptive_bins_are_equal_parts_of_the_sorted_examples(share, seed):
     confidences, classes = outputs.softmax(dim=1).max(dim=1)
     order = confidences.argsort()
     gaps = ((classes == targets).double() - confidences)[order].view(BINS, share).mean(dim=1)
-    ours = adaptive_calibration_error(outputs, targets)
+    ours = adaptive_ece(outputs, targets)
     assert ours == pytest.approx(gaps.abs().mean().item())
 
 
@@ -140,9 +138,9 @@ def test_equal_confidences_share_an_adaptive_bin_whatever_their_order():
     outputs = torch.tensor([[2.0, 0.0], [1.0, 0.0]]).repeat(50, 1)
     targets = torch.tensor([0, 0, 1, 1]).repeat(25)
     assert sorted(equal_mass(rank_by_confidence(outputs, targets)).counts)[-2:] == [50, 50]
-    error = adaptive_calibration_error(outputs, targets)
+    error = adaptive_ece(outputs, targets)
     order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
-    assert adaptive_calibration_error(outputs[order], targets[order]) == pytest.approx(error)
+    assert adaptive_ece(outputs[order], targets[order]) == pytest.approx(error)
     confidences = torch.tensor([1.0, 2.0]).sigmoid()
     assert error == pytest.approx((confidences - 0.5).mean().item())
 

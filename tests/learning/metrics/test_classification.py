@@ -14,7 +14,10 @@ from sklearn.metrics import (
 )
 
 from dpbench.learning.metrics import classification
+from dpbench.learning.metrics.evaluation import evaluate
+from dpbench.learning.metrics.registry import MODULES
 
+MEANS = ("balanced_accuracy", "f1_macro", "auroc")
 NAN_ROW = torch.tensor([[0.0, 2.0], [math.nan, 1.0], [3.0, 0.0]])
 
 
@@ -47,7 +50,7 @@ def test_means_over_classes_agree_with_scikit_learn(n, classes, seed, ties):
     outputs = outputs.round() if ties else outputs
     targets = torch.cat([torch.arange(classes), torch.randint(classes, (n,), generator=generator)])
     outputs = torch.cat([outputs[:classes], outputs])
-    found = classification.class_metrics(outputs, targets)
+    found = class_metrics(outputs, targets)
     predicted, scores = outputs.argmax(dim=1), outputs.softmax(dim=1).numpy()
     curves = scores[:, 1] if classes == 2 else scores
     expected = {
@@ -58,19 +61,24 @@ def test_means_over_classes_agree_with_scikit_learn(n, classes, seed, ties):
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+def class_metrics(outputs, targets):
+    compute = {name: MODULES["classification"][name].compute for name in MEANS}
+    return {name: of(outputs, targets, torch.zeros_like(targets)) for name, of in compute.items()}
+
+
 def test_means_over_classes_are_nan_without_a_class_and_without_a_prediction():
     outputs, targets = torch.eye(3), torch.tensor([0, 1, 1])
-    assert all(map(math.isnan, classification.class_metrics(outputs, targets).values()))
+    assert all(map(math.isnan, class_metrics(outputs, targets).values()))
     targets = torch.tensor([0, 1])
     broken = torch.tensor([[1.0, math.inf], [0.0, 1.0]])
-    assert all(map(math.isnan, classification.class_metrics(broken, targets).values()))
+    assert all(map(math.isnan, class_metrics(broken, targets).values()))
 
 
 def test_chance_has_an_area_of_a_half_and_certainty_of_one():
     targets = torch.tensor([0, 1, 0, 1])
-    same = classification.class_metrics(torch.ones(4, 2), targets)
+    same = class_metrics(torch.ones(4, 2), targets)
     assert (same["auroc"], same["balanced_accuracy"]) == (0.5, 0.5)
-    right = classification.class_metrics(torch.eye(2)[targets], targets)
+    right = class_metrics(torch.eye(2)[targets], targets)
     assert (right["auroc"], right["f1_macro"]) == (1.0, 1.0)
 
 
@@ -89,21 +97,25 @@ def test_infinite_outputs_are_not_a_prediction_either():
     assert classification.correct(outputs, torch.tensor([0])).isnan().all()
 
 
+def means(values, groups, names):
+    given = (torch.zeros(len(groups), 2), values, torch.zeros_like(groups), groups)
+    measured = evaluate("classification", *given, names, held_out=False)
+    return [measured[f"loss/{name}"] for name in names]
+
+
 def test_group_means_are_over_examples():
     values = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0])
     groups = torch.tensor([0, 0, 1, 1, 1])
-    means = classification.mean_per_group(values, groups, ["a", "b"])
-    np.testing.assert_allclose([means["a"], means["b"]], [1 / 2, 2 / 3])
+    np.testing.assert_allclose(means(values, groups, ["a", "b"]), [1 / 2, 2 / 3])
 
 
 def test_an_empty_group_has_nan_not_zero():
-    means = classification.mean_per_group(torch.ones(2), torch.tensor([0, 2]), ["a", "b", "c"])
-    assert means["a"] == means["c"] == 1
-    assert math.isnan(means["b"])
+    a, b, c = means(torch.ones(2), torch.tensor([0, 2]), ["a", "b", "c"])
+    assert a == c == 1
+    assert math.isnan(b)
 
 
 def test_a_nan_stays_within_its_group():
-    values = torch.tensor([math.nan, 1.0])
-    means = classification.mean_per_group(values, torch.tensor([0, 1]), ["a", "b"])
-    assert math.isnan(means["a"])
-    assert means["b"] == 1
+    a, b = means(torch.tensor([math.nan, 1.0]), torch.tensor([0, 1]), ["a", "b"])
+    assert math.isnan(a)
+    assert b == 1

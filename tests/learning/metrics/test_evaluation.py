@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from dpbench.learning.metrics.evaluation import evaluate, fit_metrics
+from dpbench.learning.metrics.evaluation import evaluate
 
 NAMES = ("male", "female")
 BINARY = {
@@ -23,7 +23,7 @@ def example(n=12, classes=2):
 
 
 def test_two_classes_have_every_metric_as_a_plain_float():
-    metrics = evaluate(*example(), NAMES)
+    metrics = evaluate("classification", *example(), NAMES)
     assert metrics.keys() == BINARY
     # Twelve examples fill no bin with twenty.
     assert math.isnan(metrics.pop("mce_min20"))
@@ -31,7 +31,7 @@ def test_two_classes_have_every_metric_as_a_plain_float():
 
 
 def test_more_classes_have_all_but_the_two_class_metrics():
-    metrics = evaluate(*example(classes=3), NAMES)
+    metrics = evaluate("classification", *example(classes=3), NAMES)
     assert BINARY - metrics.keys() == {
         "demographic_parity_difference",
         "equalized_odds_difference",
@@ -39,18 +39,18 @@ def test_more_classes_have_all_but_the_two_class_metrics():
 
 
 def test_the_accuracy_gap_is_between_the_best_and_the_worst_group():
-    metrics = evaluate(*example(), NAMES)
+    metrics = evaluate("classification", *example(), NAMES)
     gap = abs(metrics["accuracy/male"] - metrics["accuracy/female"])
     assert metrics["accuracy_gap"] == pytest.approx(gap)
 
 
 def test_a_group_without_examples_makes_the_accuracy_gap_nan():
-    assert math.isnan(evaluate(*example(), (*NAMES, "nobody"))["accuracy_gap"])
+    assert math.isnan(evaluate("classification", *example(), (*NAMES, "nobody"))["accuracy_gap"])
 
 
 def test_the_loss_is_the_training_loss_and_the_nll_is_of_the_outputs():
     outputs, losses, targets, groups = example()
-    metrics = evaluate(outputs, losses, targets, groups, NAMES)
+    metrics = evaluate("classification", outputs, losses, targets, groups, NAMES)
     assert metrics["loss"] == pytest.approx(losses.mean().item())
     assert metrics["loss/male"] == pytest.approx(losses[groups == 0].mean().item())
     reference = -outputs.log_softmax(dim=1)[range(12), targets].mean().item()
@@ -60,7 +60,10 @@ def test_the_loss_is_the_training_loss_and_the_nll_is_of_the_outputs():
 def test_the_order_of_the_examples_does_not_matter_but_for_the_temperature():
     parts = example()
     order = torch.randperm(12, generator=torch.Generator().manual_seed(0))
-    shuffled, usual = (evaluate(*them, NAMES) for them in ([part[order] for part in parts], parts))
+    shuffled, usual = (
+        evaluate("classification", *them, NAMES)
+        for them in ([part[order] for part in parts], parts)
+    )
     # A temperature is fitted on the examples at even places.
     assert shuffled.pop("ece_temperature") != usual.pop("ece_temperature")
     assert shuffled == pytest.approx(usual, nan_ok=True)
@@ -69,18 +72,20 @@ def test_the_order_of_the_examples_does_not_matter_but_for_the_temperature():
 def test_a_diverged_model_has_nan_everywhere():
     outputs, losses, targets, groups = example()
     nan = torch.full_like(losses, math.nan)
-    metrics = evaluate(outputs * math.nan, nan, targets, groups, NAMES)
+    metrics = evaluate("classification", outputs * math.nan, nan, targets, groups, NAMES)
     assert all(map(math.isnan, metrics.values()))
 
 
 def test_no_examples_at_all_have_nan_everywhere():
     nothing = torch.empty(0, dtype=torch.int64)
-    metrics = evaluate(torch.empty(0, 2), torch.empty(0), nothing, nothing, NAMES)
+    metrics = evaluate("classification", torch.empty(0, 2), torch.empty(0), nothing, nothing, NAMES)
     assert all(map(math.isnan, metrics.values()))
 
 
 def test_the_fit_has_accuracy_and_loss_as_all_metrics_have_them():
-    fitted, metrics = (of(*example(), NAMES) for of in (fit_metrics, evaluate))
+    fitted, metrics = (
+        evaluate("classification", *example(), NAMES, held_out=of_test) for of_test in (False, True)
+    )
     assert fitted == {
         name: value
         for name, value in metrics.items()
@@ -92,9 +97,9 @@ def test_the_fit_has_accuracy_and_loss_as_all_metrics_have_them():
 def test_shapes_that_disagree_are_refused():
     outputs, losses, targets, groups = example()
     with pytest.raises(ValueError, match=r"not \[n, K\]"):
-        evaluate(outputs, losses[:1], targets, groups, NAMES)
+        evaluate("classification", outputs, losses[:1], targets, groups, NAMES)
 
 
 def test_a_group_without_a_name_is_refused():
     with pytest.raises(ValueError, match="outside the 1 named"):
-        evaluate(*example(), ("male",))
+        evaluate("classification", *example(), ("male",))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.learning.metrics.last_epochs import last_epochs_metrics
+from dpbench.learning.metrics.derived import last_epochs_metrics
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.frames import frame

@@ -3,7 +3,7 @@ import math
 import pandas as pd
 import pytest
 
-from dpbench.learning.metrics.paired import is_paired, pair_with_baseline
+from dpbench.learning.metrics.derived import is_paired, pair_with_baseline
 from dpbench.system.errors import UserError
 
 COLUMNS = [

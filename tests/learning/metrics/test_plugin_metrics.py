@@ -7,8 +7,8 @@ import torch
 
 from dpbench.comparison.dashboard.metrics import metric_entry
 from dpbench.comparison.tables.sweep.command import table
+from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.metrics.registry import REGISTRY, added_metrics, parse_name
-from dpbench.learning.metrics.tasks import measured_by_plugins
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import load
@@ -42,6 +42,10 @@ LEAVES = Metric("leaves", "", 2, None, compute=leaves)
 POINTS = "clipworks-1.2.dist-info/entry_points.txt"
 
 
+def measured(outputs, targets, groups):
+    return evaluate("classification", outputs, torch.ones(2), targets, groups, ("a", "b"))
+
+
 def declare(plugin, **metrics):
     lines = [f"{name} = clipworks.measures:{value}" for name, value in metrics.items()]
     write(
@@ -73,9 +77,8 @@ def test_a_run_has_the_metric_and_tables_and_the_report_show_it(plugin, tmp_path
 
 def test_a_metric_that_fails_is_nan_with_a_warning(plugin):
     declare(plugin, fails="FAILS", zeros="ZEROS")
-    outputs = torch.eye(2)
     with pytest.warns(UserWarning, match=r"the metric fails failed, so it is NaN: AttributeError"):
-        found = measured_by_plugins("classification", outputs, torch.arange(2), torch.zeros(2))
+        found = measured(torch.eye(2), torch.arange(2), torch.zeros(2).long())
     assert found["zeros"] == 0.5
     assert math.isnan(found["fails"])
 
@@ -83,8 +86,8 @@ def test_a_metric_that_fails_is_nan_with_a_warning(plugin):
 def test_a_metric_that_changes_what_it_is_given_changes_nothing_else(plugin):
     declare(plugin, changes="CHANGES", zeros="ZEROS")
     given = torch.eye(2), torch.tensor([1, 1]), torch.tensor([1, 1])
-    found = measured_by_plugins("classification", *given)
-    assert found == {"changes": 1.0, "zeros": 0.5}
+    found = measured(*given)
+    assert (found["changes"], found["zeros"]) == (1.0, 0.5)
     assert torch.equal(given[0], torch.eye(2))
     assert given[1].tolist() == given[2].tolist() == [1, 1]
 
@@ -92,7 +95,7 @@ def test_a_metric_that_changes_what_it_is_given_changes_nothing_else(plugin):
 def test_a_metric_that_ends_the_process_is_nan(plugin):
     declare(plugin, leaves="LEAVES")
     with pytest.warns(UserWarning, match="the metric leaves failed, so it is NaN: SystemExit: 3"):
-        found = measured_by_plugins("classification", torch.eye(2), torch.ones(2), torch.ones(2))
+        found = measured(torch.eye(2), *2 * [torch.ones(2).long()])
     assert math.isnan(found["leaves"])
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn import metrics as theirs
 
-from dpbench.learning.metrics.regression import evaluate_regression, regression_fit_metrics
+from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.models.architecture import squared_error
 
 NAMES = ("low", "high")
@@ -18,7 +18,7 @@ def example(n=20):
 
 def test_scikit_learn_has_the_same_numbers():
     outputs, losses, targets, groups = example()
-    ours, pair = evaluate_regression(outputs, losses, targets, groups, NAMES), (targets, outputs)
+    ours, pair = evaluate("regression", outputs, losses, targets, groups, NAMES), (targets, outputs)
     assert ours == pytest.approx(
         {
             "loss": theirs.mean_squared_error(*pair),
@@ -34,7 +34,7 @@ def test_scikit_learn_has_the_same_numbers():
 
 def test_the_loss_is_the_training_loss_and_the_mse_is_of_the_outputs():
     outputs, losses, targets, groups = example()
-    ours = evaluate_regression(outputs, 3 * losses, targets, groups, NAMES)
+    ours = evaluate("regression", outputs, 3 * losses, targets, groups, NAMES)
     assert ours["loss"] == pytest.approx(3 * ours["mse"])
 
 
@@ -47,9 +47,9 @@ def test_predicting_the_mean_explains_nothing_and_equal_targets_leave_nothing_to
     _, _, targets, groups = example()
     outputs = targets.mean().expand(20, 1)
     losses = squared_error(outputs, targets)
-    assert evaluate_regression(outputs, losses, targets, groups, NAMES)["r2"] == pytest.approx(0)
+    assert evaluate("regression", outputs, losses, targets, groups, NAMES)["r2"] == pytest.approx(0)
     same = torch.ones(20)
-    assert math.isnan(evaluate_regression(outputs, losses, same, groups, NAMES)["r2"])
+    assert math.isnan(evaluate("regression", outputs, losses, same, groups, NAMES)["r2"])
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
@@ -58,19 +58,19 @@ def test_a_diverged_model_and_no_examples_have_nan_everywhere(wrong):
     diverged = (outputs * wrong, losses * math.nan, targets, groups)
     nothing = (torch.empty(0, 1), torch.empty(0), torch.empty(0), groups[:0])
     for parts in (diverged, nothing):
-        assert all(map(math.isnan, evaluate_regression(*parts, NAMES).values()))
+        assert all(map(math.isnan, evaluate("regression", *parts, NAMES).values()))
 
 
 def test_shapes_that_disagree_and_groups_without_names_are_refused():
     outputs, losses, targets, groups = example()
     with pytest.raises(ValueError, match=r"not \[n, 1\]"):
-        evaluate_regression(outputs.expand(20, 2), losses, targets, groups, NAMES)
+        evaluate("regression", outputs.expand(20, 2), losses, targets, groups, NAMES)
     with pytest.raises(ValueError, match="outside the 1 named"):
-        evaluate_regression(outputs, losses, targets, groups, NAMES[:1])
+        evaluate("regression", outputs, losses, targets, groups, NAMES[:1])
 
 
 def test_the_fit_has_the_losses_as_all_metrics_have_them():
-    metrics = evaluate_regression(*example(), NAMES)
+    metrics = evaluate("regression", *example(), NAMES)
     losses = {name: value for name, value in metrics.items() if name.startswith("loss")}
-    assert regression_fit_metrics(*example(), NAMES) == losses
+    assert evaluate("regression", *example(), NAMES, held_out=False) == losses
     assert len(losses) == 3

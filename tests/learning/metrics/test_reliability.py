@@ -6,10 +6,7 @@ import pytest
 import torch
 
 from dpbench.learning.metrics.bootstrap import intervals
-from dpbench.learning.metrics.calibration import (
-    expected_calibration_error,
-    maximum_calibration_error,
-)
+from dpbench.learning.metrics.builtin.calibration import ece, mce
 from dpbench.learning.metrics.reliability import CELLS, reliability
 from dpbench.learning.metrics.temperature import effect_of_scaling
 
@@ -33,8 +30,8 @@ def test_the_bins_give_the_calibration_errors_back(examples, kept):
     assert np.isnan(confidences[counts == 0]).all()
     gaps = np.abs(accuracies - confidences)
     expected = np.nansum(counts * gaps) / 90
-    assert expected == pytest.approx(expected_calibration_error(*examples))
-    assert np.nanmax(gaps) == pytest.approx(maximum_calibration_error(*examples))
+    assert expected == pytest.approx(ece(*examples))
+    assert np.nanmax(gaps) == pytest.approx(mce(*examples))
 
 
 def test_a_histogram_counts_the_examples_of_each_cell(examples, kept):

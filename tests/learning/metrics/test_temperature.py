@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.learning.metrics.calibration import expected_calibration_error
+from dpbench.learning.metrics.builtin.calibration import ece
 from dpbench.learning.metrics.temperature import effect_of_scaling, fitted_temperature
 
 
@@ -56,8 +56,8 @@ def test_the_temperature_is_fitted_on_even_and_measured_on_odd_positions():
     assert (said.fitted, said.measured) == (51, 50)
     assert said.temperature == fitted_temperature(logits[::2], targets[::2])
     odd, theirs = logits[1::2], targets[1::2]
-    assert said.ece_before == expected_calibration_error(odd, theirs)
-    assert said.ece == expected_calibration_error(odd / said.temperature, theirs)
+    assert said.ece_before == ece(odd, theirs)
+    assert said.ece == ece(odd / said.temperature, theirs)
     loss = torch.nn.functional.cross_entropy(odd / said.temperature, theirs)
     assert said.nll == pytest.approx(loss.item())
 

@@ -3,7 +3,7 @@ import math
 import pandas as pd
 import pytest
 
-from dpbench.learning.metrics.worst_group import WORST_GROUP, with_worst_group
+from dpbench.learning.metrics.derived import WORST_GROUP, with_worst_group
 
 
 def test_the_worst_group_is_determined_for_each_run():

@@ -275,22 +275,22 @@ def test_changed_code_of_it_makes_its_records_stale_and_no_others(plugin):
 def test_the_hash_of_a_run_is_that_of_its_record(plugin, tmp_path):
     config = compose(["model=net", *SMALL])
     record = read(load_or_run(run_config(["model=net", *SMALL, f"results_dir={tmp_path}"])))
-    assert record.provenance[CHECKSUM_KEY] == code_of(config)
+    assert record.provenance[CHECKSUM_KEY] == code_of(config, record.metrics)
 
 
 @pytest.mark.slow
 def test_a_record_names_the_code_that_was_imported_and_not_what_it_says_by_now(plugin, tmp_path):
     asked = ["model=net", *SMALL, f"results_dir={tmp_path}"]
     config, net = compose(asked), plugin / "clipworks" / "net.py"
-    before = code_of(config)
-    dpbench.run(*asked, quiet=True)
+    measured = dpbench.run(*asked, quiet=True).metrics
+    before = code_of(config, measured)
     net.write_text(net.read_text().replace("nn.Tanh()", "nn.ReLU()"))
     for more in ([], ["again=stale"]):
         with pytest.warns(
             UserWarning, match="a different version of the code; .* start Python again"
         ):
             record = dpbench.run(*asked, *more, quiet=True)
-        assert record.provenance[CHECKSUM_KEY] == before != code_of(config)
+        assert record.provenance[CHECKSUM_KEY] == before != code_of(config, measured)
 
 
 @pytest.mark.slow

@@ -47,7 +47,7 @@ def directly(step, theta, split):
         step.engine.parameters.theta.copy_(theta)
         outputs = step.engine.model(split.inputs)
         losses = nn.functional.cross_entropy(outputs, split.targets, reduction="none")
-    return evaluate(outputs, losses, split.targets, split.groups, ("a", "b", "c"))
+    return evaluate("classification", outputs, losses, split.targets, split.groups, ("a", "b", "c"))
 
 
 def test_every_point_is_a_direct_evaluation(parts, batch_of):

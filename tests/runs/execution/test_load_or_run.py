@@ -161,7 +161,7 @@ def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, 
 @pytest.mark.slow
 def test_other_code_starts_anew(asked, steps, monkeypatch):
     interrupted(asked, steps, before=3)
-    monkeypatch.setattr(trainer, "imported_code_of", lambda config: "other")
+    monkeypatch.setattr(trainer, "imported_code_of", lambda *_: "other")
     with pytest.warns(UserWarning, match=f"instead of {CHECKSUM_KEY}=other"):
         load_or_run(run_config(asked), quiet=True)
     assert steps == [*range(3), *range(8)]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpbench.learning.metrics.calibration import expected_calibration_error
+from dpbench.learning.metrics.builtin.calibration import ece
 from dpbench.learning.metrics.reliability import CELLS, reliability
 from dpbench.runs.figures.formats import image
 from dpbench.runs.figures.reliability import (
@@ -68,7 +68,7 @@ def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
     picture, axes = written(draw_reliability(data, "Reliability"))
     assert picture.startswith(PNG)
     both = (torch.cat(parts) for parts in zip(outputs_of(0), outputs_of(1), strict=True))
-    assert axes[0].texts[0].get_text() == f"ECE {100 * expected_calibration_error(*both):.1f}%"
+    assert axes[0].texts[0].get_text() == f"ECE {100 * ece(*both):.1f}%"
     accuracies, gaps = (
         [bar.get_height() for bar in bars] for bars in axes[0].containers if len(bars) == 15
     )

@@ -40,6 +40,8 @@ def copy(tmp_path, monkeypatch):
         ("step/methods/fairlens.py", False),
         ("learning/models/resnet9.py", False),
         ("learning/data/adult.py", False),
+        ("learning/metrics/evaluation.py", True),
+        ("learning/metrics/builtin/regression.py", False),
         ("comparison/dashboard/page.py", False),
         ("cli/main.py", False),
         ("runs/execution/slurm.py", False),
@@ -60,6 +62,16 @@ def test_a_method_that_another_is_made_of_counts(copy):
     path = copy / "step" / "methods" / "dpsgd.py"
     path.write_text(path.read_text() + "\nCHANGED = True\n")
     assert code_of(config) != before
+
+
+def test_a_metric_counts_for_the_runs_that_have_it(copy):
+    config, file = compose([]), copy / "learning" / "metrics" / "builtin" / "calibration.py"
+    names = (["test/accuracy", "test/ece"], ["test/accuracy"])
+    before = [code_of(config, measured) for measured in names]
+    file.write_text(file.read_text() + "\nCHANGED = True\n")
+    (file.parent / "sharpness.py").write_text("SHARPNESS = 1\n")
+    after = [code_of(config, measured) for measured in names]
+    assert (after[0] != before[0], after[1] == before[1]) == (True, True)
 
 
 def test_the_rooms_are_all_that_training_imports():
@@ -99,8 +111,8 @@ def test_a_stale_record_is_said_to_be_and_repeated_on_request(run, tmp_path, mon
     made = path.stat().st_mtime_ns
     run("again=stale")
     assert path.stat().st_mtime_ns == made
-    monkeypatch.setattr("dpbench.records.code.code_of", lambda config: "other")
-    monkeypatch.setattr("dpbench.training.trainer.imported_code_of", lambda config: "other")
+    monkeypatch.setattr("dpbench.records.code.code_of", lambda *_: "other")
+    monkeypatch.setattr("dpbench.training.trainer.imported_code_of", lambda *_: "other")
     assert "produced by a different version of the code; rerun it with again=stale" in run()
     assert path.stat().st_mtime_ns == made
     assert STALE_RECORD not in run("again=stale")
@@ -123,7 +135,7 @@ def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["dpbench", *command])
     main()
     assert "other code" not in capsys.readouterr().err
-    monkeypatch.setattr("dpbench.records.code.code_of", lambda config: "other")
+    monkeypatch.setattr("dpbench.records.code.code_of", lambda *_: "other")
     main()
     assert "1 of 1 records were produced by a different version" in capsys.readouterr().err
 

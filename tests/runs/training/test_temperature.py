@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dpbench.comparison.verify.records import contradictions
 from dpbench.learning.data.dataset import Split
 from dpbench.learning.metrics import temperature as exact
-from dpbench.learning.metrics.calibration import expected_calibration_error
+from dpbench.learning.metrics.builtin.calibration import ece
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Poisson
 from dpbench.runs.execution.load_or_run import load_or_run
@@ -157,8 +157,8 @@ def test_an_overconfident_model_is_calibrated_despite_the_noise():
     scaling = USUAL.fitted(overconfident(4000, seed=1), 4000, streams)
     examples = overconfident(10_000)
     with torch.no_grad():
-        after = expected_calibration_error(scaling(examples.inputs), examples.targets)
-    assert 3 * after < expected_calibration_error(examples.inputs, examples.targets)
+        after = ece(scaling(examples.inputs), examples.targets)
+    assert 3 * after < ece(examples.inputs, examples.targets)
 
 
 def their_epsilon(accountant, ledger):

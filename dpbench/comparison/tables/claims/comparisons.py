@@ -189,7 +189,9 @@ class Evidence:
         """Why nothing can be said of a row that does not win; "" where it is no private one that
         is claimed to be better than another under the same condition."""
         than, condition, quantity = compared.than, compared.condition, compared.quantity
-        is_gain = compared.favour == quantity.sign and parse_name(quantity.columns[0].metric).metric
+        is_gain = (
+            compared.favour == quantity.sign and parse_name(quantity.columns[0].metric).is_known
+        )
         is_row = isinstance(than, str) and self._shares_condition(compared)
         if compared.by < 0 or not is_gain or not is_row:
             return ""

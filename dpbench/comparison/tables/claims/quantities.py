@@ -101,7 +101,7 @@ def quantity(name: str, columns: Iterable[Column]) -> Quantity:
     mean = MEAN.fullmatch(name)
     parts = re.split(", *", mean[1]) if mean else name.split(MINUS)
     for part in (part for part in parts if part not in known):
-        if parse_name(part).metric is None:
+        if not parse_name(part).is_known:
             raise UserError(f"A claim is about {part}: {nearest(part, known)}")
         known[part] = metric_column(part)
     if mean:

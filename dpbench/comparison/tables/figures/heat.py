@@ -9,7 +9,7 @@ import pandas as pd
 from dpbench.comparison.tables.conditions import setting
 from dpbench.comparison.tables.grid import Grid, number
 from dpbench.learning.metrics.metric import Metric
-from dpbench.learning.metrics.registry import metrics, parse_name
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.table_file import Heat
 from dpbench.runs.figures.formats import POINTS, paper_figure, symbol, titled
 from dpbench.runs.records.record import Record
@@ -74,11 +74,6 @@ def _grid(data: pd.DataFrame, panel: str, metric: Metric, corner: str) -> Grid:
         (f"{at:g}", *(number(v, metric.digits) for v in row)) for at, row in means.iterrows()
     )
     return Grid(_heading(panel, metric), head, rows)
-
-
-def metric_of(name: str) -> Metric:
-    """The metric of a name such as `test/accuracy`."""
-    return metrics()[parse_name(name).base]
 
 
 def _heading(panel: str, metric: Metric) -> str:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from dpbench.comparison.tables.conditions import setting
 from dpbench.comparison.tables.figures.looks import on_paper
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.table_file import AxisScale, Lines, Panel
 from dpbench.runs.figures.formats import POINTS, legend_below, paper_figure, symbol, titled
@@ -210,8 +210,7 @@ def _plot(axis, spec: LineFigure, panel: Panel, data: pd.DataFrame) -> None:
 
 
 def _is_percent(series: str) -> bool:
-    metric = parse_name(series).metric
-    return metric is not None and metric.unit == "percent"
+    return metric_of(series).unit == "percent"
 
 
 def _lines(

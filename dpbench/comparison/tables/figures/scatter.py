@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpbench.comparison.tables.figures.heat import metric_of
 from dpbench.comparison.tables.figures.lines import NamedRecord
 from dpbench.comparison.tables.figures.looks import on_paper
 from dpbench.comparison.tables.grid import NO_VALUE, Grid
-from dpbench.learning.metrics.worst_group import value_of
+from dpbench.learning.metrics.derived import value_of
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.figures.formats import legend_below, paper_figure, symbol, titled
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.system.errors import UserError
@@ -89,7 +89,10 @@ def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
 def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
     """Whether each mean is on the Pareto front of the private arms under its condition."""
     # Rounded, as equal means may differ by the order of their sums.
-    gains = means[["x", "y"]].to_numpy().round(9) * [metric_of(spec.x).sign, metric_of(spec.y).sign]
+    gains = means[["x", "y"]].to_numpy().round(9) * [
+        metric_of(spec.x).sign,
+        metric_of(spec.y).sign,
+    ]
     private = (means["arm"] != spec.baseline).to_numpy()
     on_front = []
     for gain, condition, is_private in zip(gains, means["condition"], private, strict=True):

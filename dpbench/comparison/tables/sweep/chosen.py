@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dpbench.comparison.tables.sweep.cells import Cell, SweepLayout
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.identity import setting_of
 from dpbench.runs.records.record import Record
@@ -47,8 +47,8 @@ def best_on_validation(
     which no trial is of a tested setting.
     """
     metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
-    known = parse_name(metric).metric
-    if known is None or known.better is None:
+    known = metric_of(metric)
+    if known.better is None:
         raise UserError("best=validation needs a metric for which more, or less, is better.")
     if not trials:
         raise UserError("best=validation needs runs with a validation split: see dpbench search.")

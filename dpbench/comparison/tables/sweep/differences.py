@@ -11,7 +11,7 @@ from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.tables.grid import NO_VALUE, interval_text
 from dpbench.comparison.tables.sweep.cells import Cell, Key, Runs, SweepLayout, value_of
 from dpbench.learning.metrics.paired_t import PairedTest
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.grouping import grouped
@@ -59,10 +59,10 @@ class Differences:
 
     def text(self, cell: Cell, metric: str) -> str:
         """`+0.52 [+0.10, +0.94] (5), better`: difference, interval, common seeds, and verdict."""
-        found, known = self.of(cell, metric), parse_name(metric).metric
+        found = self.of(cell, metric)
         if found is None:
             return NO_VALUE
-        shown = f"{interval_text(found, known.digits if known else None)} ({found.n})"
+        shown = f"{interval_text(found, metric_of(metric).digits)} ({found.n})"
         shown = shown if math.isfinite(found.mean) else NO_VALUE
         judged = self.judged.get((cell, metric))
         return f"{shown}, {judged.words}" if judged else shown

@@ -13,7 +13,7 @@ from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.sweep.cells import Cell, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.comparison.tables.sweep.differences import Differences, untuned
 from dpbench.learning.metrics.metric import Metric
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.config.names import method_name
 from dpbench.runs.records.data_name import data_name
@@ -250,8 +250,8 @@ class SweepTable:
                         terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
                     for name in filter(runs.measure, self.layout.metrics):
                         mean, spread, n = runs.mean(name)
-                        metric = parse_name(name).metric
-                        bound = delta_text(mean) if metric and metric.is_bound else f"{mean:.6g}"
+                        metric = metric_of(name)
+                        bound = delta_text(mean) if metric.is_bound else f"{mean:.6g}"
                         numbers = (bound, f"{spread:.6g}", str(n))
                         cell = (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
                         tried = [str(self.tried.get((row, column), 0))] if self.tried else []
@@ -272,14 +272,14 @@ class SweepTable:
 def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:
     """The rows with the best mean of a metric, of those with an epsilon on equal terms."""
     terms = {runs.terms.comparable for runs in rows.values() if runs.terms}
-    metric = parse_name(name).metric
+    metric = metric_of(name)
     private = {row: runs for row, runs in rows.items() if not isinstance(runs.epsilon, str)}
     means = {row: runs.mean(name).value for row, runs in private.items()}
     means = {row: value for row, value in means.items() if not math.isnan(value)}
     epsilons = [float(rows[row].epsilon) for row in means]
     if epsilons and max(epsilons) > EQUAL_BUDGETS * min(epsilons):
         return set()
-    if metric is None or metric.better is None or len(means) < 2 or len(terms) > 1:
+    if metric.better is None or len(means) < 2 or len(terms) > 1:
         return set()
     best = max(means.values(), key=lambda mean: metric.sign * mean)
     shown = _shown(best, metric)
@@ -294,9 +294,9 @@ def metric_label(name: str, records: Iterable[Record]) -> str:
     parts = parse_name(name)
     metric = parts.metric
     split = parts.split if parts.split != "test" else ""
-    words = [metric.label if metric else parts.base, parts.group, split]
-    unit = {"percent": " (%)", "nats": " (nats)"}.get(metric.unit if metric else "", "")
-    if metric and metric.unit == "nats" and any("test/rmse" in r.metrics for r in records):
+    words = [metric.label, parts.group, split]
+    unit = {"percent": " (%)", "nats": " (nats)", "": ""}[metric.unit]
+    if metric.unit == "nats" and any("test/rmse" in r.metrics for r in records):
         unit = ""
     return f"{', '.join(filter(None, words))}{unit}"
 
@@ -313,18 +313,16 @@ def _label(key: str, value: Any, named: bool = False) -> str:
 
 
 def _text(mean: Mean, name: str) -> str:
-    metric = parse_name(name).metric
-    digits = metric.digits if metric else None
-    spread = "" if math.isnan(mean.spread) else f" ± {number(mean.spread, digits)}"
+    metric = metric_of(name)
+    spread = "" if math.isnan(mean.spread) else f" ± {number(mean.spread, metric.digits)}"
     return f"{_shown(mean.value, metric)}{spread} ({mean.n})"
 
 
-def _shown(value: float, metric: Metric | None) -> str:
+def _shown(value: float, metric: Metric) -> str:
     """A mean as text: one of upper bounds may only be rounded up."""
-    digits = metric.digits if metric else None
-    if metric and metric.is_bound and digits is not None and not math.isnan(value):
-        return rounded_up(value, digits)
-    return number(value, digits)
+    if metric.is_bound and metric.digits is not None and not math.isnan(value):
+        return rounded_up(value, metric.digits)
+    return number(value, metric.digits)
 
 
 def _order(key: Key) -> list[tuple[bool, float, str]]:

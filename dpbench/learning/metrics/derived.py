@@ -1,16 +1,82 @@
-"""The cost of privacy per group: a private run against the non-private run of the same seed."""
+"""Metrics that no record has: tables and the report compute them from those of the records.
 
-from typing import TYPE_CHECKING
+They are the accuracy of the worst group; the MCE over the last epochs, since a single evaluation
+can hinge on one example; and the cost of privacy per group, of a private run against the
+non-private run of the same seed.
+"""
 
+import math
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dpbench.learning.metrics.registry import WORST
 from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
+WORST_GROUP = f"test/{WORST}"
+"""Computed per run from `test/accuracy/<group>`."""
+
+LAST_EPOCHS = 10
+
 SAME = ["dataset", "model", "seed"]
 TRAINING = "train_set/"
 PER_GROUP = ("privacy_cost/", "excessive_risk/")
 GAPS = ("privacy_cost_gap", "excessive_risk_gap")
+
+
+def value_of(metrics: Mapping[str, float], name: str) -> float:
+    """A metric of a run, NaN where it has none; `SPLIT/worst_group_accuracy` is computed."""
+    split, _, base = name.partition("/")
+    if base != WORST:
+        return metrics.get(name, math.nan)
+    groups = (value for key, value in metrics.items() if key.startswith(f"{split}/accuracy/"))
+    return min((value for value in groups if not math.isnan(value)), default=math.nan)
+
+
+def with_worst_group(runs: "pd.DataFrame") -> "pd.DataFrame":
+    """The runs with WORST_GROUP, the lowest of each run's `test/accuracy/<group>` (fractions).
+
+    A run without groups gets NaN; runs that have the metric already stay as they are.
+    """
+    if WORST_GROUP in runs.columns:
+        return runs
+    groups = [name for name in runs.columns if name.startswith("test/accuracy/")]
+    return runs.join(runs[groups].astype(float).min(axis=1).rename(WORST_GROUP))
+
+
+def last_epochs_metrics(
+    config: Mapping[str, Any], diagnostics: Mapping[str, list]
+) -> dict[str, float]:
+    """`mce_last10` of the evaluated split: the median MCE after each of the last ten epochs.
+
+    A fraction, from a record's `diagnostics`; NaN if one of the ten is NaN. Empty if the MCE was
+    not measured after each of these epochs, or there are fewer.
+    """
+    epochs = config.get("epochs")
+    if not isinstance(epochs, int) or epochs < LAST_EPOCHS:
+        return {}
+    by_epoch = dict(_after_epochs(epochs, diagnostics))
+    last = range(epochs - LAST_EPOCHS + 1, epochs + 1)
+    if not all(epoch in by_epoch for epoch in last):
+        return {}
+    split = "test" if config.get("validation") is None else "validation"
+    return {f"{split}/mce_last{LAST_EPOCHS}": _median([by_epoch[epoch] for epoch in last])}
+
+
+def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tuple[int, float]]:
+    """The epochs after which the MCE was measured, each with its MCE."""
+    columns = [diagnostics.get(name, []) for name in ("step", "epoch", "tested/mce")]
+    for step, epoch, mce in zip(*columns, strict=False):
+        # All epochs have equally many steps; other measurements lie within an epoch.
+        if step * epochs == epoch * columns[0][-1]:
+            yield epoch, mce
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values) if all(map(math.isfinite, values)) else math.nan
 
 
 def is_paired(metric: str) -> bool:
