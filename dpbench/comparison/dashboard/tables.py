@@ -4,13 +4,12 @@ import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import yaml
-
 from dpbench.comparison.dashboard.run_row import Place
 from dpbench.comparison.tables.data import CellData, TableData, read_json
 from dpbench.comparison.tables.published import read_published, without_comments
 from dpbench.comparison.tables.verdict_words import NOT_RUN
 from dpbench.runs.config.search_path import own_file_of
+from dpbench.runs.config.yaml_files import read_settings
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.errors import UserError
@@ -62,7 +61,7 @@ def _printed_tables() -> Iterator[tuple[str, TableData]]:
                 cells = _printed_cells(path)
             except UserError:
                 continue  # a file of another format
-            title = yaml.safe_load(file.read_text(encoding="utf-8"))["table"]["title"]
+            title = read_settings(file)["table"]["title"]
             yield name, TableData(title, f"dpbench reproduce {name}", cells=cells)
 
 

@@ -2,15 +2,14 @@
 
 import math
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import groupby
 
 from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.edition import Edition
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
-from dpbench.comparison.tables.latex import escape
+from dpbench.comparison.tables.latex import tabular
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.privacy import RowPrivacy
 from dpbench.comparison.tables.published import Published
@@ -22,52 +21,6 @@ from dpbench.runs.config.names import method_name, with_variant
 from dpbench.runs.records.epsilon import NO_PROOF
 from dpbench.system.validate import one_of
 
-LONG = 40
-"""Tables with more rows are longtables."""
-
-
-@dataclass(frozen=True)
-class PaperCell:
-    """A number as text, the published one or "", and whether it is the best of its column."""
-
-    ours: str
-    published: str = ""
-    best: bool = False
-
-    def text(self, bold: str) -> str:
-        """The cell; bold: the format of the best."""
-        ours = bold.format(self.ours) if self.best else self.ours
-        return f"{ours} [{self.published}]" if self.published else ours
-
-
-@dataclass(frozen=True)
-class PaperRow:
-    """A row: its condition or "", the display name of its method, and a cell for each column."""
-
-    condition: str
-    method: str
-    cells: tuple[PaperCell, ...]
-
-
-@dataclass(frozen=True)
-class PaperTable:
-    """A table to be printed: its caption, its columns, and its rows by condition."""
-
-    name: str
-    caption: str
-    columns: tuple[str, ...]
-    rows: tuple[PaperRow, ...]
-
-    @property
-    def head(self) -> tuple[str, ...]:
-        """The heads of all columns; the first is of the conditions, where there are any."""
-        return (*([""] if self.has_conditions else []), "method", *self.columns)
-
-    @property
-    def has_conditions(self) -> bool:
-        """Whether rows are grouped."""
-        return any(row.condition for row in self.rows)
-
 
 def paper_files(table: Table, edition: Edition, columns: Sequence[str]) -> dict[str, bytes]:
     """The files by suffix. columns: the names of those to print, all if empty.
@@ -76,13 +29,19 @@ def paper_files(table: Table, edition: Edition, columns: Sequence[str]) -> dict[
     """
     known = {column.name: column for column in edition.columns}
     chosen = [known[one_of("columns", name, known)] for name in columns or known]
-    paper = _paper_table(table, edition, chosen)
-    cells = [cell for cell in table.cells if cell.column in chosen]
-    texts = {"md": _markdown(paper), "csv": _csv(cells), "tex": _latex(paper)}
+    caption, grouped = _caption(table, edition), any(row.condition for row in table.rows)
+    grid = _grid(table, edition, chosen, grouped)
+    texts = {
+        "md": Page("", [caption, grid]).markdown,
+        "csv": _csv([cell for cell in table.cells if cell.column in chosen]),
+        "tex": tabular(caption, grid, edition.name, grouped) + "\n",
+    }
     return {f"paper.{suffix}": text.encode() for suffix, text in texts.items()}
 
 
-def _paper_table(table: Table, edition: Edition, columns: Sequence[Column]) -> PaperTable:
+def _grid(table: Table, edition: Edition, columns: Sequence[Column], grouped: bool) -> Grid:
+    """A row for each method, with the best mean of each column bold; grouped: under its condition,
+    which stands in the first row of its group."""
     privacy = {stated.label: stated for stated in table.privacy}
     cells = {(cell.row, cell.column.name): cell for cell in table.cells}
     rows = []
@@ -91,16 +50,17 @@ def _paper_table(table: Table, edition: Edition, columns: Sequence[Column]) -> P
         ranked = [row.label for row in group if _is_ranked(row, edition, privacy.get(row.label))]
         found = {c: [cells.get((label, c.name)) for label in ranked] for c in columns}
         best = {c.name: _best(c, [cell for cell in of if cell]) for c, of in found.items()}
+        name = re.sub(r"\bepsilon (?=[\d.])", "ε = ", condition)
         for row in group:
             numbers = [
                 _cell(cells.get((row.label, c.name)), best[c.name] if row.label in ranked else None)
                 for c in columns
             ]
-            shown = re.sub(r"\bepsilon (?=[\d.])", "ε = ", condition)
-            name = with_variant(method_name(row.method), row.variant)
-            rows.append(PaperRow(shown, name, (*numbers, *_epsilons(privacy.get(row.label)))))
+            first = [name if row is group[0] else ""] if grouped else []
+            method = with_variant(method_name(row.method), row.variant)
+            rows.append((*first, method, *numbers, *_epsilons(privacy.get(row.label))))
     heads = (*map(_column_name, columns), *(f"ε, {ACCOUNTANTS[n].label}" for n in UPPER_BOUNDS))
-    return PaperTable(edition.name, _caption(table, edition), heads, tuple(rows))
+    return Grid("", (*([""] if grouped else []), "method", *heads), tuple(rows))
 
 
 def _caption(table: Table, edition: Edition) -> str:
@@ -117,12 +77,12 @@ def _is_ranked(row: Row, edition: Edition, stated: RowPrivacy | None) -> bool:
     return row.method != edition.file.baseline and not unproven
 
 
-def _epsilons(stated: RowPrivacy | None) -> tuple[PaperCell, ...]:
+def _epsilons(stated: RowPrivacy | None) -> tuple[str, ...]:
     """The upper bounds of a row's epsilon, the printed one beside the first."""
     if stated is None:
         return ()
     first, *others = (stated.epsilons[name].replace("inf", "∞") for name in UPPER_BOUNDS)
-    return PaperCell(first, stated.printed), *map(PaperCell, others)
+    return _beside(first, stated.printed), *others
 
 
 def _column_name(column: Column) -> str:
@@ -143,27 +103,23 @@ def _best(column: Column, cells: Sequence[Cell]) -> str | None:
     return number(max(means) if column.better == "higher" else min(means), column.digits)
 
 
-def _cell(cell: Cell | None, best: str | None) -> PaperCell:
+def _cell(cell: Cell | None, best: str | None) -> str:
+    """`**80.5 ± 0.4** [80.3]`: our mean, bold if it is the best, and the published one."""
     if cell is None:
-        return PaperCell(NO_VALUE)
+        return NO_VALUE
     digits = cell.column.digits
     mean = number(cell.ours, digits) if cell.n else NO_VALUE
     spread = "" if math.isnan(cell.spread) else f" ± {number(cell.spread, digits)}"
-    return PaperCell(f"{mean}{spread}", _published(cell.published), mean == best)
+    ours = f"**{mean}{spread}**" if mean == best else f"{mean}{spread}"
+    return _beside(ours, _published(cell.published))
+
+
+def _beside(ours: str, published: str) -> str:
+    return f"{ours} [{published}]" if published else ours
 
 
 def _published(printed: Published | None) -> str:
     return printed.value if printed else ""
-
-
-def _markdown(table: PaperTable) -> str:
-    """A table under its caption; a condition stands in the first row of its group."""
-    rows, before = [], None
-    for row in table.rows:
-        first = [row.condition if row.condition != before else ""] if table.has_conditions else []
-        rows.append((*first, row.method, *(cell.text("**{}**") for cell in row.cells)))
-        before = row.condition
-    return Page("", [table.caption, Grid("", table.head, tuple(rows))]).markdown
 
 
 def _csv(cells: Sequence[Cell]) -> str:
@@ -187,42 +143,3 @@ def _numbers(cell: Cell | None) -> tuple[str, ...]:
         return ("",) * 4
     ours, spread = (f"{value:.6g}" for value in (cell.ours, cell.spread))
     return ours, spread, str(cell.n), _published(cell.published)
-
-
-def _latex(table: PaperTable) -> str:
-    """One tabular with the rules of booktabs; a longtable if it is long."""
-    long = len(table.rows) > LONG
-    kinds = "l" * (len(table.head) - len(table.columns)) + "r" * len(table.columns)
-    caption = rf"\caption{{{escape(table.caption)}}}"
-    label = rf"\label{{tab:{table.name}}}"
-    top = [r"\toprule", _latex_line([escape(text) for text in table.head]), r"\midrule"]
-    body = [*_latex_rows(table, long), r"\bottomrule"]
-    if long:
-        opening = [rf"\begin{{longtable}}{{{kinds}}}", rf"{caption}{label}\\", *top, r"\endhead"]
-        return "\n".join([r"{\footnotesize", *opening, *body, r"\end{longtable}}", ""])
-    opening = [r"\begin{table}", r"\centering\footnotesize", caption, label]
-    opening.append(rf"\begin{{tabular}}{{{kinds}}}")
-    return "\n".join([*opening, *top, *body, r"\end{tabular}", r"\end{table}", ""])
-
-
-def _latex_rows(table: PaperTable, long: bool) -> Iterator[str]:
-    """The rows, each group under its condition, which spans its rows unless pages may break."""
-    for place, (condition, group) in enumerate(groupby(table.rows, lambda row: row.condition)):
-        rows = list(group)
-        name = escape(condition)
-        first = name if long else rf"\multirow{{{len(rows)}}}{{*}}{{{name}}}"
-        if place:
-            yield r"\midrule"
-        for line, row in enumerate(rows):
-            cells = [_latex_cell(cell) for cell in row.cells]
-            before = ["" if line else first] if table.has_conditions else []
-            yield _latex_line([*before, escape(row.method), *cells])
-
-
-def _latex_cell(cell: PaperCell) -> str:
-    ours, published = escape(cell.ours), escape(cell.published)
-    return PaperCell(ours, published, cell.best).text(r"\textbf{{{}}}")
-
-
-def _latex_line(cells: Sequence[str]) -> str:
-    return " & ".join(cells) + r" \\"

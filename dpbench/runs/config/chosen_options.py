@@ -5,18 +5,18 @@ Hydra takes a tenth of a second, and a table has hundreds of combinations of opt
 
 import functools
 import pickle
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import hydra
 from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
-from yaml import YAMLError
 
 from dpbench.runs.config import search_path
 from dpbench.runs.config.interpolations import check_expansion
 from dpbench.runs.config.method_space import SEARCH
 from dpbench.runs.config.search_path import Folders
-from dpbench.runs.config.yaml_files import broken_files_named
+from dpbench.runs.config.yaml_files import broken_files_named, read_settings
+from dpbench.system.errors import UserError
 
 LEFT_TO_HYDRA = ("defaults:", "@package", "${")
 """What marks the file of an option that only Hydra can compose."""
@@ -60,16 +60,13 @@ def option_node(group: str, name: str) -> dict[str, Any] | None:
     them."""
     path = search_path.own_file_of(group, name)
     try:
-        text = path.read_text(encoding="utf-8") if path else LEFT_TO_HYDRA[0]
-        if any(mark in text for mark in LEFT_TO_HYDRA):
+        if path is None or any(mark in path.read_text("utf-8") for mark in LEFT_TO_HYDRA):
             return None
-        node = OmegaConf.to_container(OmegaConf.create(text)) if text.strip() else {}
-    except (YAMLError, UnicodeDecodeError):  # which is reported when Hydra composes the file
-        return None
-    if not isinstance(node, dict):
+        node = read_settings(path)
+    except (UserError, UnicodeDecodeError):  # which is reported when Hydra composes the file
         return None
     node.pop(SEARCH, None)
-    return cast(dict[str, Any], node)
+    return node
 
 
 @functools.lru_cache(maxsize=256)

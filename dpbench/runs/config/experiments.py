@@ -6,18 +6,14 @@ nothing downstream knows of it, and records do not depend on it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
-
-from dpbench.runs.config.added_files import check_file
 from dpbench.runs.config.interpolations import refuse_resolvers
 from dpbench.runs.config.literals import literal
 from dpbench.runs.config.search_path import EXPERIMENTS, file_of, options
 from dpbench.runs.config.settings import PATHS, SETTINGS, key_of
-from dpbench.runs.config.yaml_files import broken_files_named
-from dpbench.system.errors import UserError, first_line
+from dpbench.runs.config.yaml_files import check_file, read_settings
+from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
 KEY = "experiment"
@@ -44,15 +40,7 @@ def overrides_of(name: str) -> list[str]:
     path = file_of(EXPERIMENTS, one_of(KEY, name, options(EXPERIMENTS)))
     assert path is not None
     check_file(path)
-    try:
-        with broken_files_named():
-            node = OmegaConf.create(path.read_text(encoding="utf-8"))
-        settings = OmegaConf.to_container(node)
-    except OmegaConfBaseException as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}.") from error
-    if not isinstance(settings, dict):
-        raise UserError(f"{path} must be a mapping of settings.")
-    values = cast(dict[str, Any], settings)
+    values = read_settings(path)
     chosen = [*_options(path, values.pop("defaults", []))]
     return [*chosen, *_values(path, values)]
 

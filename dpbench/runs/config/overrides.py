@@ -24,7 +24,6 @@ from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dpbench.runs.config import search_path
-from dpbench.runs.config.added_files import MAX_DEPTH, AddedFolder
 from dpbench.runs.config.interpolations import refuse_resolvers
 from dpbench.runs.config.literals import (
     has_odd_keys,
@@ -35,6 +34,7 @@ from dpbench.runs.config.literals import (
     texts_in,
 )
 from dpbench.runs.config.space import Choices, Interval, Range
+from dpbench.runs.config.yaml_files import MAX_DEPTH, AddedFolder
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.paths import conf_folder, option_folders
 from dpbench.system.validate import MAX_QUOTED, quoted, shown

@@ -4,12 +4,11 @@ import functools
 import re
 from collections.abc import Iterable, Sequence
 
-import yaml
-
 from dpbench.runs.config.compose import setting_names
 from dpbench.runs.config.experiments import KEY as EXPERIMENT
 from dpbench.runs.config.search_path import groups, options
 from dpbench.runs.config.settings import key_of
+from dpbench.runs.config.yaml_files import read_settings
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.paths import conf_folder
 from dpbench.system.validate import shown
@@ -35,8 +34,8 @@ def check_spelling(command: str, arguments: Sequence[str], own: Iterable[str]) -
 
 @functools.cache
 def _of_no_group() -> tuple[str, ...]:
-    text = (conf_folder() / "config.yaml").read_text(encoding="utf-8")
-    return tuple(key for key in yaml.safe_load(text) if key != "defaults")
+    settings = read_settings(conf_folder() / "config.yaml")
+    return tuple(key for key in settings if key != "defaults")
 
 
 def _chooses(argument: str) -> bool:

@@ -1,4 +1,8 @@
-"""Reads YAML files of the configuration, and reports broken ones."""
+"""Reads YAML files of the configuration; those that may come from somebody else by one rule.
+
+Such a file, of a plug-in or of an added folder, may have no more than a command line: it is short
+and flat, has no aliases and no resolvers, and its defaults list does not multiply it without end.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,19 +10,37 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra._internal.core_plugins.file_config_source import FileConfigSource
+from hydra.plugins.config_source import ConfigResult
+from omegaconf._utils import get_yaml_loader
 
 from dpbench.runs.config import search_path
+from dpbench.runs.config.interpolations import refuse_resolvers
+from dpbench.runs.config.literals import texts_in
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import quoted
 
+MAX_DEPTH, MAX_READ = 20, 100
+"""The most nested brackets, of a file and of an override, and the most files that a file reads."""
+
 
 def read_settings(path: Path) -> dict[str, Any]:
-    """The settings in a YAML file, read without Hydra; UserError unless it is a valid mapping."""
-    with broken_files_named(), path.open(encoding="utf-8") as file:
-        settings = yaml.safe_load(file)
+    """The settings in a YAML file; UserError unless it is a valid mapping."""
+    settings = read_yaml(path)
     if not isinstance(settings, dict):
         raise UserError(f"{path} must be a mapping of settings, got {quoted(settings)}.")
     return settings
+
+
+def read_yaml(path: Path) -> Any:
+    """What a YAML file has, as OmegaConf reads it, with its interpolations as texts; an empty one
+    has no settings. UserError for what cannot be read."""
+    try:
+        with broken_files_named(), path.open(encoding="utf-8") as file:
+            settings = yaml.load(file, Loader=get_yaml_loader())
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}.") from error
+    return {} if settings is None else settings
 
 
 @contextmanager
@@ -34,3 +56,56 @@ def broken_files_named() -> Iterator[None]:
         raise UserError(
             f"{search_path.undecodable()} is not UTF-8 text: save it as that."
         ) from error
+
+
+class AddedFolder(FileConfigSource):
+    """A folder of which Hydra reads no file unchecked."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "added"
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        path = Path(self.path, self._normalize_file_name(config_path))
+        if path.is_file():  # otherwise the error is Hydra's
+            check_file(path)
+        return super().load_config(config_path)
+
+
+def check_file(path: Path) -> None:
+    """UserError for a file with more than a command line may have, or that reads too many."""
+    depth = 0
+    with broken_files_named(), path.open(encoding="utf-8") as file:
+        for event in yaml.parse(file, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise UserError(
+                    f"{path} is nested more than {MAX_DEPTH} brackets deep: flatten it."
+                )
+            if isinstance(event, yaml.AliasEvent):
+                raise UserError(f"{path} has the alias *{event.anchor}: write its value there.")
+            if isinstance(event, yaml.ScalarEvent):
+                refuse_resolvers(event.value, str(path))
+    _count_read(path, ())
+
+
+def _count_read(path: Path, within: tuple[Path, ...]) -> int:
+    """The number of added files that a file reads by its defaults list, itself included."""
+    if path in within:
+        raise UserError(f"{path} is in its own defaults list.")
+    read, settings = 1, read_yaml(path)
+    for name in texts_in(settings.get("defaults") if isinstance(settings, dict) else None):
+        if "${" in name:
+            raise UserError(f"{path}: {name} in its defaults list must be spelt out.")
+        for found in _files_named(name.partition("@")[0].rpartition("/")[2]):
+            read += _count_read(found, (*within, path))
+            if read > MAX_READ:
+                raise UserError(f"{path} reads more than {MAX_READ} files by its defaults list.")
+    return read
+
+
+def _files_named(name: str) -> Iterator[Path]:
+    """The added files that an option of that name may be."""
+    for _, files in search_path.added_folders():
+        yield from (path for path, _ in files if path.stem == name)

@@ -8,7 +8,15 @@ alone.
 """
 
 from dpbench.step.clipping.batch import BatchClip
-from dpbench.step.clipping.choice import CLIPS, STYLES, Bounds, by_norm, make_clip, require_style
+from dpbench.step.clipping.choice import (
+    CLIPS,
+    STYLES,
+    Bounds,
+    ClipName,
+    by_norm,
+    make_clip,
+    require_style,
+)
 from dpbench.step.clipping.clip import Bound, Clip, CountQuery, Sensitivity
 from dpbench.step.clipping.coordinates import Coordinates
 from dpbench.step.clipping.delegating import DelegatingClip
@@ -36,6 +44,7 @@ __all__ = [
     "Bounds",
     "ByNorm",
     "Clip",
+    "ClipName",
     "Coordinates",
     "CountQuery",
     "DelegatingClip",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from dpbench.step.clipping.batch import BatchClip
 from dpbench.step.clipping.clip import Clip, checked_bound
@@ -17,7 +18,7 @@ from dpbench.step.clipping.functions import (
 )
 from dpbench.step.clipping.layerwise import Layerwise, share_out
 from dpbench.system.errors import UserError
-from dpbench.system.validate import one_of
+from dpbench.system.validate import known_keys, one_of
 
 BY_NORM: dict[str, Callable[[float], ByNorm]] = {
     "abadi": Abadi,
@@ -37,34 +38,46 @@ STYLES = ("flat", "layerwise")
 
 Bounds = float | list[float] | tuple[float, ...]
 
+ClipName = str | dict[str, Any]
+"""The name of a clip, or a mapping with its name and its constants."""
 
-def make_clip(clip: str, style: str, bound: Bounds) -> Clip:
+
+def make_clip(clip: ClipName, style: str, bound: Bounds) -> Clip:
     """The clip of that name and style.
 
     bound: R; for layerwise clips either R, which gives R_r = R/sqrt(L), or a list of the R_r.
-    Raises UserError for unknown names and unsupported combinations.
+    Raises UserError for unknown names and constants, and for unsupported combinations.
     """
-    one_of("method.clip", clip, CLIPS)
-    if clip in BY_NORM:
+    name, make = _named(clip)
+    if name in BY_NORM:
         return by_norm(clip, style, bound)
     one_of("method.style", style, STYLES)
-    if clip == "batch":
+    if name == "batch":
         require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
-    return WITHOUT_PROOF[clip](checked_bound("the clipping bound (method.bound)", _scalar(bound)))
+    return make(checked_bound("the clipping bound (method.bound)", _scalar(bound)))
 
 
-def by_norm(clip: str, style: str, bound: Bounds) -> ByNorm | Layerwise:
+def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
     """The clip of that name and style; UserError unless it is a function of the gradient's norm."""
-    if clip in WITHOUT_PROOF:
-        raise UserError(f"method.clip={clip} has no bound to adapt: choose {', '.join(BY_NORM)}.")
-    one_of("method.clip", clip, BY_NORM)
+    name, make = _named(clip)
+    if name in WITHOUT_PROOF:
+        raise UserError(f"method.clip={name} has no bound to adapt: choose {', '.join(BY_NORM)}.")
     one_of("method.style", style, STYLES)
     if style == "flat":
-        return BY_NORM[clip](_scalar(bound))
+        return make(_scalar(bound))
     if not isinstance(bound, list | tuple):
-        return Layerwise(BY_NORM[clip](bound))
+        return Layerwise(make(bound))
     total, shares = share_out([checked_bound("each of method.bound", number) for number in bound])
-    return Layerwise(BY_NORM[clip](total), shares)
+    return Layerwise(make(total), shares)
+
+
+def _named(clip: ClipName) -> tuple[str, Callable[[float], Any]]:
+    """The name of a clip, and what makes it with its constants from a bound."""
+    constants = {"name": clip} if isinstance(clip, str) else dict(clip)
+    name = one_of("method.clip", constants.pop("name", None), CLIPS)
+    make = {**BY_NORM, **WITHOUT_PROOF}[name]
+    known_keys(f"method.clip={name}", constants, getattr(make, "keywords", ()))
+    return name, partial(make, **constants)
 
 
 def require_style(supported: str, style: str, what: str, why: str) -> None:

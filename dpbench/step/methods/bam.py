@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import PROVEN
-from dpbench.step.clipping import Bounds, Clip, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients, PerExampleShift
 from dpbench.step.gradients.penalised import penalised, per_length
 from dpbench.step.mechanism.gradient import Gradient, ReleasedState
@@ -13,7 +13,7 @@ from dpbench.step.mechanism.schedules import Schedule, schedule
 
 
 def bam(
-    bound: Bounds, lambda_: float | Schedule, clip: str = "abadi", style: str = "flat"
+    bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
     """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM").
 
@@ -24,7 +24,7 @@ def bam(
 
 
 def bam_exact(
-    bound: Bounds, lambda_: float | Schedule, clip: str = "abadi", style: str = "flat"
+    bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
     """The gradient of each L_i + lambda |g_i|, by second derivatives (Knolle et al. 2023, Eq. 13).
 

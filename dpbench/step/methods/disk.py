@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.step.clipping import Bounds, Clip, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.engine import MaterialisedGradients
 from dpbench.step.mechanism.gradient import Gradient, ReleasedState
@@ -27,7 +27,7 @@ def disk(
     bound: Bounds,
     kappa: Annotated[float, Meta(gt=0, le=1)],
     gamma: Positive | None,
-    clip: str,
+    clip: ClipName,
     style: str,
 ) -> Method:
     """DP-SGD with a simplified Kalman filter (Zhang et al. 2025, DiSK).

@@ -9,14 +9,14 @@ from scipy import signal
 from torch import Tensor
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
-from dpbench.step.clipping import Bounds, make_clip
+from dpbench.step.clipping import Bounds, ClipName, make_clip
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.update import Update
 from dpbench.system.errors import UserError
 
 
-def doppler(bound: Bounds, a: list[float], b: list[float], clip: str, style: str) -> Method:
+def doppler(bound: Bounds, a: list[float], b: list[float], clip: ClipName, style: str) -> Method:
     """DP-SGD with a low-pass filter of the noisy means (Zhang et al. 2024, DOPPLER).
 
     a, b: the coefficients of `LowPass`. bound, clip and style as for `dpsgd`.

@@ -7,7 +7,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
-from dpbench.step.clipping import Bounds, make_clip
+from dpbench.step.clipping import Bounds, ClipName, make_clip
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.update import Update
@@ -18,7 +18,7 @@ Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 
 def dp_adam_bc(
-    bound: Bounds, beta1: Decay, beta2: Decay, floor: Positive, clip: str, style: str
+    bound: Bounds, beta1: Decay, beta2: Decay, floor: Positive, clip: ClipName, style: str
 ) -> Method:
     """DP-Adam with bias correction for its noise (Tang et al. 2024, Algorithm 1).
 

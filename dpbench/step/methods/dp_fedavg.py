@@ -9,7 +9,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch
-from dpbench.step.clipping import Bounds, Clip, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Parameters, PerExampleShift
 from dpbench.step.gradients.engine import MaterialisedGradients, empty
 from dpbench.step.gradients.vmap import Vmap
@@ -27,7 +27,7 @@ def dp_fedavg(
     local_batch_size: Count | None,
     local_lr: Positive,
     cap: Positive | None,
-    clip: str = "abadi",
+    clip: ClipName = "abadi",
     style: str = "flat",
     variant: str = "corrected",
 ) -> Method:

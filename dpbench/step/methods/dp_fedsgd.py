@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.step.clipping import Bounds, Clip, Problem, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.delegating import DelegatingGradients
 from dpbench.step.mechanism.gradient import Gradient, PerExample, ReleasedState
@@ -35,7 +35,7 @@ AS_PUBLISHED = Guarantee(
 def dp_fedsgd(
     bound: Bounds,
     cap: Positive | None,
-    clip: str = "abadi",
+    clip: ClipName = "abadi",
     style: str = "flat",
     variant: str = "corrected",
     local_batch_size: Count | None = None,

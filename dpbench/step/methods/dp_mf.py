@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
-from dpbench.step.clipping import Bounds, make_clip
+from dpbench.step.clipping import Bounds, ClipName, make_clip
 from dpbench.step.mechanism.draws import draws
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import CorrelatedGaussian
@@ -26,7 +26,7 @@ GUARANTEE = Guarantee(
 )
 
 
-def dp_mf(bound: Bounds, bands: Bands, clip: str, style: str) -> Method:
+def dp_mf(bound: Bounds, bands: Bands, clip: ClipName, style: str) -> Method:
     """DP-SGD with correlated noise C^-1 z, where C has `bands` bands (Choquette-Choo et al. 2023).
 
     C is the banded square root of the prefix sum (Kalinin and Lampert 2024). Batches are cyclic

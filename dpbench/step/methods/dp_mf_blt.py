@@ -13,7 +13,7 @@ from torch import Tensor
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.privacy.toeplitz import encoded, sensitivity
-from dpbench.step.clipping import Bounds, Problem, make_clip
+from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
 from dpbench.step.mechanism.draws import draws
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import CorrelatedGaussian
@@ -31,7 +31,7 @@ GUARANTEE = Guarantee(
 )
 
 
-def dp_mf_blt(bound: Bounds, buffers: BufferCount, clip: str, style: str) -> Method:
+def dp_mf_blt(bound: Bounds, buffers: BufferCount, clip: ClipName, style: str) -> Method:
     """DP-SGD with noise C^-1 z by a buffered linear Toeplitz matrix C (Dvijotham et al. 2024).
 
     An example is in the batch of one step of a cycle, which is an epoch, and of the same step in

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.step.clipping import Bounds, Clip, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.penalised import per_length
 from dpbench.step.mechanism.gradient import Gradient, ReleasedState
@@ -19,7 +19,7 @@ GUARANTEE = Guarantee(
 
 
 def dpsat(
-    bound: Bounds, lambda_: float | Schedule, clip: str = "abadi", style: str = "flat"
+    bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
     """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023).
 

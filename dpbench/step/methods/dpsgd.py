@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 from dpbench.privacy.guarantee import PROVEN
-from dpbench.step.clipping import Bounds, Clip, Layerwise, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, Layerwise, make_clip
 from dpbench.step.mechanism.method import Method, as_published
 
 
-def dpsgd(bound: Bounds, variant: str, clip: str = "abadi", style: str = "flat") -> Method:
+def dpsgd(bound: Bounds, variant: str, clip: ClipName = "abadi", style: str = "flat") -> Method:
     """Gradients clipped to norm C0 (Abadi et al. 2016; Esipova et al. 2023, Algorithm 1).
 
     clip: one of `dpbench.clipping.CLIPS`. style: "layerwise" clips each layer's part separately;

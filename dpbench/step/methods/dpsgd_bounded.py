@@ -1,7 +1,7 @@
 """DP-SGD with a bound that tracks a quantile of the gradient norms, but never falls too low."""
 
 from dpbench.privacy.guarantee import JOINT
-from dpbench.step.clipping import Bounds, CountQuery, NormalisedQuantile, by_norm
+from dpbench.step.clipping import Bounds, ClipName, CountQuery, NormalisedQuantile, by_norm
 from dpbench.step.mechanism.method import Method
 from dpbench.system.errors import UserError
 
@@ -13,7 +13,7 @@ def dpsgd_bounded(
     threshold: float,
     clip_learning_rate: float,
     count_noise: float,
-    clip: str,
+    clip: ClipName,
     style: str,
 ) -> Method:
     """Bounded adaptive clipping: R <- max(C_LB, R exp(-eta_C (b - gamma))) (Zhao et al. 2025).

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.step.clipping import Bounds, Clip, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients, Layer
 from dpbench.step.gradients.delegating import DelegatingGradients
 from dpbench.step.mechanism.gradient import Gradient, ReleasedState
@@ -38,7 +38,12 @@ AS_PUBLISHED = Guarantee(
 
 
 def dpsgd_jl(
-    bound: Bounds, projections: Projections, failure: Fraction, clip: str, style: str, variant: str
+    bound: Bounds,
+    projections: Projections,
+    failure: Fraction,
+    clip: ClipName,
+    style: str,
+    variant: str,
 ) -> Method:
     """DP-SGD with norms from JL projections (Bu et al. 2021, "Fast and memory efficient DP-SGD via
     JL projections"; 2023, Algorithm 2).

@@ -1,7 +1,7 @@
 """DP-SGD with a bound that tracks a quantile of the gradient norms."""
 
 from dpbench.privacy.guarantee import JOINT
-from dpbench.step.clipping import Bounds, CountQuery, Quantile, by_norm
+from dpbench.step.clipping import Bounds, ClipName, CountQuery, Quantile, by_norm
 from dpbench.step.mechanism.method import Method
 
 
@@ -10,7 +10,7 @@ def dpsgd_quantile(
     quantile: float,
     clip_learning_rate: float,
     count_noise: float,
-    clip: str,
+    clip: ClipName,
     style: str,
 ) -> Method:
     """Adaptive clipping (Andrew et al. 2021, "Differentially private learning with adaptive

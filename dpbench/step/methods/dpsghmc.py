@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from dpbench.learning.data.derive.users import Units
-from dpbench.step.clipping import Bounds
+from dpbench.step.clipping import Bounds, ClipName
 from dpbench.step.mechanism.method import Method
 from dpbench.step.methods.dpsgld import PLAIN, NoiseFollowingRate, langevin
 from dpbench.system.errors import UserError
@@ -13,7 +13,7 @@ from dpbench.system.validate import NonNegative
 
 
 def dpsghmc(
-    bound: Bounds, prior_precision: NonNegative, clip: str = "abadi", style: str = "flat"
+    bound: Bounds, prior_precision: NonNegative, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
     """Stochastic gradient Hamiltonian Monte Carlo (Chen et al. 2014, Equation 15; Bu et al. 2023,
     section 4.5: DP heavy ball with a large R).

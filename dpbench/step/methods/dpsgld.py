@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import PROVEN
-from dpbench.step.clipping import Bounds, Clip, Problem, make_clip
+from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.step.mechanism.update import Update
@@ -24,7 +24,11 @@ PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "m
 
 
 def dpsgld(
-    bound: Bounds, prior_precision: NonNegative, law: str, clip: str = "abadi", style: str = "flat"
+    bound: Bounds,
+    prior_precision: NonNegative,
+    law: str,
+    clip: ClipName = "abadi",
+    style: str = "flat",
 ) -> Method:
     """theta - lr (sum_i C_i g_i/B - grad log p(theta)/n) + noise (Bu et al. 2023, Algorithm 3).
 
@@ -96,7 +100,11 @@ class NoiseFollowingRate(ABC):
 
 
 def langevin(
-    bound: Bounds, prior_precision: float, clip: str, style: str, noise_rule: NoiseFollowingRate
+    bound: Bounds,
+    prior_precision: float,
+    clip: ClipName,
+    style: str,
+    noise_rule: NoiseFollowingRate,
 ) -> Method:
     """A method that follows the gradient of a log posterior, with noise by a rule.
 

@@ -5,7 +5,7 @@ single draw of noise and the single sign of a logical batch.
 """
 
 from dpbench.privacy.guarantee import NON_PRIVATE, PROVEN, Guarantee
-from dpbench.step.clipping import Bounds, Coordinates, Unclipped, make_clip
+from dpbench.step.clipping import Bounds, ClipName, Coordinates, Unclipped, make_clip
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import NoNoise, PerCoordinate
 from dpbench.step.mechanism.update import Sign
@@ -23,7 +23,7 @@ def signsgd() -> Method:
     return Method("signsgd", Unclipped(), NON_PRIVATE, noise=NoNoise(), update=Sign(zero=0))
 
 
-def dp_signsgd(bound: Bounds, clip: str, style: str) -> Method:
+def dp_signsgd(bound: Bounds, clip: ClipName, style: str) -> Method:
     """The sign of the private gradient of DP-SGD; clip and style are as in `dpsgd`."""
     return Method("dp_signsgd", make_clip(clip, style, bound), AFTER_GAUSSIAN, update=Sign())
 

@@ -43,6 +43,11 @@ def test_a_clip_without_proof_is_labelled_and_no_other(clip, style):
         (["method=fairlens", "method.style=layerwise"], "one factor per example"),
         (["method.bound=[1,2]"], "one number per layer, which needs method.style=layerwise"),
         (["method=dpsgd_quantile", "method.clip=none"], "has no bound to adapt"),
+        (["method.clip={name:automatic,constant:0}"], "the constant of automatic clipping must be"),
+        (["method.clip={name:psac,regulator:1}"], "no 'regulator' in method.clip=psac: did you"),
+        (["method.clip={name:tanh,constant:1}"], "there is no 'constant' in method.clip=tanh"),
+        (["method.clip={constant:1}"], "method.clip=None is unknown"),
+        (["method.clip=3"], "method.clip must be text or a mapping"),
     ],
 )
 def test_impossible_combinations_are_refused_with_the_reason(overrides, sentence):
@@ -50,6 +55,19 @@ def test_impossible_combinations_are_refused_with_the_reason(overrides, sentence
         build(compose(overrides))
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("method", ["dpsgd", "dpsgd_quantile", "disk"])
+@pytest.mark.parametrize("style", STYLES)
+def test_the_constant_of_a_clip_can_be_set(method, style):
+    chosen = [f"method={method}", f"method.style={style}"]
+    clips = ["automatic", "{name:automatic}", "{name:automatic,constant:0.5}"]
+    named, same, other = (
+        build(compose([*chosen, f"method.clip={clip}"])).method.clip for clip in clips
+    )
+    assert named == same != other
+    assert "constant=0.5" in repr(other)
+    assert "constant=0.01" in repr(named)
 
 
 def test_bounds_that_do_not_fit_the_model_are_refused_before_any_data_is_read(tmp_path):
