@@ -327,4 +327,4 @@ def terminal(monkeypatch):
 @pytest.fixture
 def log(monkeypatch):
     """As where standard error is a file."""
-    monkeypatch.setattr(progress, "display", progress.Lines)
+    monkeypatch.setattr(progress, "display", progress.LogLines)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dpbench
-from dpbench.comparison.reproduce import Page, command
+from dpbench.comparison.reproduce import MarkdownPage, command
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.python_api import as_overrides
 from dpbench.runs.execution.run_config import run_config
@@ -42,7 +42,7 @@ def test_the_package_of_the_tables_can_be_called_whatever_was_imported(monkeypat
     monkeypatch.setattr(command, "reproduce", lambda table, overrides: f"{table} {overrides}")
     page = reproduce("demo", "epochs=1", scale="cpu_hour")
     assert page == "demo ['epochs=1', 'scale=cpu_hour']"
-    assert isinstance(page, Page)
+    assert isinstance(page, MarkdownPage)
     assert page._repr_markdown_() == page
 
 

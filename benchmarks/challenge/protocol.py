@@ -10,7 +10,7 @@ from dpbench.comparison.tables.conditions import Condition
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.settings import key_of
 from dpbench.runs.config.space import override_texts
-from dpbench.runs.config.table_file import Challenge
+from dpbench.runs.config.table_file import ChallengeRules
 from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.record import Record
@@ -30,7 +30,7 @@ class Protocol:
     target: Target
 
     @property
-    def rules(self) -> Challenge:
+    def rules(self) -> ChallengeRules:
         """How an entry is tuned."""
         if self.target.table.challenge is None:
             raise UserError(f"{self.target.name} is not a challenge: it has no table.challenge.")

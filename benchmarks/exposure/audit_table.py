@@ -16,14 +16,8 @@ from pathlib import Path
 import msgspec
 import torch
 
-from dpbench.audit.audit import Audit, audit
-from dpbench.audit.request import (
-    CHOSEN,
-    STEPS,
-    check_for_contender,
-    contender_audit,
-    prepare_audit,
-)
+from dpbench.audit.audit import AuditResult, audit
+from dpbench.audit.request import CHOSEN, STEPS, check_for_contender, contender_audit, prepare_audit
 from dpbench.audit.row import COLUMNS, audit_grid
 from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
@@ -184,7 +178,7 @@ def _in_processes(
         return answers
 
 
-def _row(result: Audit) -> AuditRow:
+def _row(result: AuditResult) -> AuditRow:
     nominal, game = result.nominal, result.game
     label = _label(game.attacked, game.name, nominal.source)
     epsilons = nominal.epsilon, result.bounds.family
@@ -198,7 +192,7 @@ def _label(attacked: str, name: str, source: str) -> str:
     return f"{without}, {name}{by}"
 
 
-def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
+def _audits(overrides: Sequence[str]) -> Iterator[AuditResult]:
     """The audits of a whole run, of the epsilon of its method's paper, and of single steps."""
     run, canaries = prepare_audit(list(overrides))
     if not run.method.clip.sensitivity.per_coordinate:
@@ -215,7 +209,7 @@ def _audits(overrides: Sequence[str]) -> Iterator[Audit]:
         yield audit(single, steps, game="step", quiet=True)
 
 
-def _only_audit(settings: RunAudit, overrides: list[str]) -> Audit:
+def _only_audit(settings: RunAudit, overrides: list[str]) -> AuditResult:
     """One audit, given the arguments of `dpbench audit`."""
     if settings.contender:
         return contender_audit(settings, overrides)

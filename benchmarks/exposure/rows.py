@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpbench.audit.inference import Bounds, Scores, bounds, gdp_epsilon, one_run_epsilon
+from dpbench.audit.inference import LowerBounds, Scores, bounds, gdp_epsilon, one_run_epsilon
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.reproduce.target_runs import execute, plan_runs
 from dpbench.learning.metrics.students_t import CONFIDENCE
@@ -24,14 +24,7 @@ from dpbench.system.grouping import grouped
 from dpbench.system.progress import counting
 from dpbench.system.validate import integer
 
-from .membership import (
-    Exposure,
-    Shadows,
-    by_earlier_runs,
-    confidences,
-    exposure,
-    leave_one_out,
-)
+from .membership import Exposure, Shadows, by_earlier_runs, confidences, exposure, leave_one_out
 from .white_box import WhiteBox, play_white_box
 
 ALL_GROUPS = "all"
@@ -61,7 +54,7 @@ class ExposureRow:
     group: str
     accuracy: float
     claimed: float
-    white: Bounds | None
+    white: LowerBounds | None
     black: tuple[float, float]
     canaries: Exposure | None
     mislabelled: Exposure
@@ -127,7 +120,7 @@ def _claimed(record: Record) -> float:
     return math.inf if epsilon is None else epsilon
 
 
-def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> Bounds:
+def _white_bounds(white: WhiteBox, group: int | None, run: Run) -> LowerBounds:
     return bounds(white.for_group(group), white.ledger, run.privacy.delta, CONFIDENCE, run.seed)
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dpbench.audit.code.report import Report
+    from dpbench.audit.code.report import CodeReport
 
 
 class AuditCode(ModuleType):
@@ -24,7 +24,7 @@ class AuditCode(ModuleType):
         training: Callable | str | None = None,
         examples: Callable | str | None = None,
         **settings: object,
-    ) -> "Report":
+    ) -> "CodeReport":
         """Audit the factory of a step or of a training (docs/audit_your_code.md).
 
         examples: a function of their number, for code that takes no made-up ones. Each may be a

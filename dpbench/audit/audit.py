@@ -7,9 +7,9 @@ import torch
 
 from dpbench.audit.canaries import Canaries
 from dpbench.audit.cut import play_cut
-from dpbench.audit.game import Game, Part, RunGame, check_auditable, on_canaries, play_run
+from dpbench.audit.game import Game, ReleasePart, RunGame, check_auditable, on_canaries, play_run
 from dpbench.audit.inference import (
-    Bounds,
+    LowerBounds,
     Scores,
     bounds,
     refutation_level,
@@ -20,7 +20,7 @@ from dpbench.audit.memory import play_memory
 from dpbench.audit.network import play_network
 from dpbench.audit.releases import play_normalization, play_search, play_temperature
 from dpbench.audit.steps import play_steps
-from dpbench.audit.tradeoff import Search
+from dpbench.audit.tradeoff import SearchAccount
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.guarantee import BOUNDS
@@ -48,7 +48,7 @@ class NominalEpsilon:
 
 
 @dataclass(frozen=True)
-class Audit:
+class AuditResult:
     """The result of an attack on one run: lower bounds of epsilon at `confidence`.
 
     refuted: what is, in words: all releases together, or parts of the game. Each is if its scores
@@ -59,7 +59,7 @@ class Audit:
     game: Game
     scores: Scores
     nominal: NominalEpsilon
-    bounds: Bounds
+    bounds: LowerBounds
     confidence: float
     refuted: tuple[str, ...]
 
@@ -99,7 +99,7 @@ class Audit:
             f"of {rounded_up(self.nominal.epsilon, 3)} {says}."
         )
 
-    def against(self, nominal: NominalEpsilon) -> "Audit":
+    def against(self, nominal: NominalEpsilon) -> "AuditResult":
         """The same attack on another epsilon."""
         return replace(
             self, nominal=nominal, refuted=refuted_parts(self.game, self.scores, nominal)
@@ -139,7 +139,7 @@ def audit(
     confidence: float = CONFIDENCE,
     game: str = "run",
     quiet: bool = False,
-) -> Audit:
+) -> AuditResult:
     """Attack a run, whose data and model are replaced by canaries.
 
     nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
@@ -151,19 +151,21 @@ def audit(
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
     epsilon = _nominal(played) if nominal is None else NominalEpsilon(nominal, GIVEN)
-    return judge(played, epsilon, confidence)
+    return result_of(played, epsilon, confidence)
 
 
-def judge(game: Game, nominal: NominalEpsilon, confidence: float) -> Audit:
+def result_of(game: Game, nominal: NominalEpsilon, confidence: float) -> AuditResult:
     """The audit of an epsilon by the strongest attack of a game."""
     scores = strongest_attack(game.attacks, game.seed)
     proven = bounds(scores, game.ledger, game.delta, confidence, game.seed)
-    return Audit(game, scores, nominal, proven, confidence, refuted_parts(game, scores, nominal))
+    return AuditResult(
+        game, scores, nominal, proven, confidence, refuted_parts(game, scores, nominal)
+    )
 
 
 def nominal_of(game: Game) -> NominalEpsilon:
     """The epsilon of a game's account."""
-    if isinstance(game.ledger, Search):
+    if isinstance(game.ledger, SearchAccount):
         cost = game.ledger.cost(game.delta)
         return NominalEpsilon(cost.epsilon, cost.by.upper(), proven=True)
     return NominalEpsilon(pld(game.ledger, game.delta), "PLD", proven=True)
@@ -184,9 +186,9 @@ def _nominal(game: Game) -> NominalEpsilon:
 
 def refuted_parts(game: Game, scores: Scores, nominal: NominalEpsilon) -> tuple[str, ...]:
     """What of a game refutes the nominal epsilon: all its releases together, or one alone."""
-    tests = (Part(TOGETHER, scores, game.ledger), *game.parts)
+    tests = (ReleasePart(TOGETHER, scores, game.ledger), *game.parts)
 
-    def is_refuted(part: Part) -> bool:
+    def is_refuted(part: ReleasePart) -> bool:
         of, delta, seed = (part.scores, part.ledger), game.delta, game.seed
         if nominal.proven:
             return refutes(*of, delta, seed, len(tests))
@@ -195,7 +197,7 @@ def refuted_parts(game: Game, scores: Scores, nominal: NominalEpsilon) -> tuple[
     return tuple(part.what for part in tests if is_refuted(part))
 
 
-def record_of(result: Audit) -> Record:
+def record_of(result: AuditResult) -> Record:
     """The audited run as a record for the report, without metrics; of a `RunGame`."""
     game = result.game
     assert isinstance(game, RunGame)

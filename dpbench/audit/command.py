@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from dpbench.audit.audit import GAMES, Audit, audit, record_of
+from dpbench.audit.audit import GAMES, AuditResult, audit, record_of
 from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
 from dpbench.audit.request import FOR_CONTENDERS, contender_audit, prepare_audit
@@ -22,8 +22,8 @@ def run_audit(arguments: list[str]) -> tuple[str, bool]:
     if not is_of_code(arguments):
         return _of_run(arguments), False
     report, path = audit_code(arguments)
-    said = json.dumps(report.plain | {"page": str(path)})
-    return f"{report.page}\n{said}", report.verdict == REFUTED
+    line = json.dumps(report.plain | {"page": str(path)})
+    return f"{report.page}\n{line}", report.verdict == REFUTED
 
 
 def _of_run(arguments: list[str]) -> str:
@@ -45,6 +45,6 @@ def _of_run(arguments: list[str]) -> str:
     return _page(result, summary)
 
 
-def _page(result: Audit, summary: Mapping[str, object]) -> str:
+def _page(result: AuditResult, summary: Mapping[str, object]) -> str:
     blocks: list[Block] = [audit_grid("", [result]), result.sentence, json.dumps(summary)]
     return Page("", blocks).markdown.rstrip()

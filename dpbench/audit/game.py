@@ -69,7 +69,7 @@ def last_release(step: PrivateStep) -> tuple[Mechanism, Tensor]:
 
 
 @dataclass(frozen=True)
-class Part:
+class ReleasePart:
     """One of the releases that an account covers together: its scores, and its account alone."""
 
     what: str
@@ -91,13 +91,13 @@ class Game:
     ledger: Account
     delta: float
     seed: int
-    parts: tuple[Part, ...] = field(default=(), kw_only=True)
+    parts: tuple[ReleasePart, ...] = field(default=(), kw_only=True)
 
 
-def parts_of(step: Step, scores: Iterable[Scores]) -> tuple[Part, ...]:
+def parts_of(step: Step, scores: Iterable[Scores]) -> tuple[ReleasePart, ...]:
     """The releases of a step each alone, with their scores."""
     return tuple(
-        Part(release.what, of, Ledger().after(Step(step.sampling, (release,))))
+        ReleasePart(release.what, of, Ledger().after(Step(step.sampling, (release,))))
         for release, of in zip(step.releases, scores, strict=True)
     )
 

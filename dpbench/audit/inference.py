@@ -63,7 +63,7 @@ class Rates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class LowerBounds:
     """Lower bounds of epsilon at one confidence, by inference.
 
     family: among mechanisms like the account's, with more or less noise; gdp: by Gaussian
@@ -85,10 +85,12 @@ def strongest_attack(attacks: Sequence[Scores], seed: int) -> Scores:
     return max(attacks, key=strength)
 
 
-def bounds(scores: Scores, account: Account, delta: float, confidence: float, seed: int) -> Bounds:
+def bounds(
+    scores: Scores, account: Account, delta: float, confidence: float, seed: int
+) -> LowerBounds:
     """The bounds that follow from scores of what an account is of."""
     halves = scores.halves(seed)
-    return Bounds(
+    return LowerBounds(
         family=family_epsilon(*halves, account, delta, confidence),
         gdp=gdp_epsilon(*halves, delta, confidence),
         one_run=one_run_epsilon(*halves, delta, confidence),

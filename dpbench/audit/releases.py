@@ -11,7 +11,7 @@ import torch
 from dpbench.audit.canaries import coins
 from dpbench.audit.game import Game, parts_of
 from dpbench.audit.inference import Scores
-from dpbench.audit.tradeoff import Account, Search
+from dpbench.audit.tradeoff import Account, SearchAccount
 from dpbench.comparison.search.private import best_of, draw_trials
 from dpbench.learning.data.dataset import Split
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
@@ -91,7 +91,7 @@ def play_search(run: Run, trials: int) -> Game:
         return [noisy[best_of(noisy)], noisy[0]]
 
     step = Step(Poisson(1.0), (Release("right answers", GaussianMechanism(multiplier)),))
-    account = Search(Ledger().after(step), REPETITIONS)
+    account = SearchAccount(Ledger().after(step), REPETITIONS)
     return _played("search", run, trials, account, scores, step)
 
 

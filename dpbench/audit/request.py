@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from dpbench.audit.audit import Audit
+from dpbench.audit.audit import AuditResult
 from dpbench.audit.game import check_auditable
 from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
 from dpbench.runs.config.commands import RunAudit
@@ -80,7 +80,7 @@ def prepare_audit(
     return run_of(run_config(words), bool(frozen)), count
 
 
-def contender_audit(settings: RunAudit, overrides: list[str]) -> Audit:
+def contender_audit(settings: RunAudit, overrides: list[str]) -> AuditResult:
     """Attack another library, given the settings of an audit and the overrides of a run; UserError
     for settings that only methods of dpbench have."""
     name, game = one_of("contender", settings.contender, CONTENDERS), settings.game

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable
 
-from dpbench.audit.audit import Audit
+from dpbench.audit.audit import AuditResult
 from dpbench.comparison.tables.grid import Grid, grid_of
 from dpbench.runs.records.epsilon import rounded_down, rounded_up
 
 DIGITS = 3
 """Decimals of epsilons: fewer would hide by how much an audit falls short of its claim."""
 
-COLUMNS: dict[str, Callable[[Audit], str]] = {
+COLUMNS: dict[str, Callable[[AuditResult], str]] = {
     "method": lambda a: a.game.attacked,
     "attacked": lambda a: a.game.name,
     "canaries": lambda a: str(len(a.scores.values)),
@@ -24,6 +24,6 @@ COLUMNS: dict[str, Callable[[Audit], str]] = {
 }
 
 
-def audit_grid(heading: str, audits: Iterable[Audit]) -> Grid:
+def audit_grid(heading: str, audits: Iterable[AuditResult]) -> Grid:
     """A grid with a row for each audit."""
     return grid_of(heading, COLUMNS, audits)

@@ -42,7 +42,7 @@ NOTHING_RELEASED = 1e6
 """The log-likelihood ratio against the canary where a step released nothing."""
 
 
-class Ratios(NamedTuple):
+class StepRatios(NamedTuple):
     """Log-likelihood ratios of what a step released, for a canary that is in its batch if it is in
     the data: of the sum, of the counts, and of noise in the sum with half the standard deviation,
     as where the sum is divided by its real batch size."""
@@ -64,19 +64,19 @@ class Attacker:
     members: Split
     recorder: Recorder
 
-    def ratios(self, canary: bool, companion: bool = False) -> Ratios:
+    def ratios(self, canary: bool, companion: bool = False) -> StepRatios:
         """The ratios of a step. canary, companion: whether each is in the batch."""
         clip, exact = self.step.clip, self.exact_counts(companion)
         present = torch.tensor([canary, companion]).nonzero().flatten()
         self.step(self.members.at(present))
         if not self.recorder.sums:
-            return Ratios(-NOTHING_RELEASED, 0.0, 0.0)
+            return StepRatios(-NOTHING_RELEASED, 0.0, 0.0)
         multiplier, gradient = self.recorder.sums[-1].multiplier, self.step.released.gradient
         assert gradient is not None
         ratios = self._ratio_of_sum(gradient), self._ratio_of_counts(exact, multiplier)
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
         standardised = noise / clip.sensitivity.bound / multiplier
-        return Ratios(*ratios, companion * _ratio_of_halved_noise(standardised))
+        return StepRatios(*ratios, companion * _ratio_of_halved_noise(standardised))
 
     @property
     def on_counts(self) -> "Attacker":

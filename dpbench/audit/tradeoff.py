@@ -33,7 +33,7 @@ class PrivacyProfile(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchAccount:
     """The account of a private search: the best of a random number of runs of a ledger."""
 
     ledger: Ledger
@@ -48,19 +48,19 @@ class Search:
         return selection_costs([self.ledger], self.repetitions, delta)[1]
 
 
-Account = Ledger | Search
+Account = Ledger | SearchAccount
 
 
 def least_spent(account: Account, delta: float) -> float:
     """The epsilon of an account as a lower bound: the noise of a ledger has no end."""
-    if isinstance(account, Search):
+    if isinstance(account, SearchAccount):
         return account.cost(delta).epsilon
     return pld_of_reals(account, delta)
 
 
 def scaled_noise(account: Account, factor: float) -> Account:
     """The account with all of its noise multiplied by a factor."""
-    if isinstance(account, Search):
+    if isinstance(account, SearchAccount):
         return replace(account, ledger=_scaled_ledger(account.ledger, factor))
     return _scaled_ledger(account, factor)
 
@@ -84,7 +84,7 @@ def _scaled(mechanism: Mechanism, factor: float) -> Mechanism:
 @lru_cache(maxsize=512)
 def profiles(account: Account, delta: float) -> tuple[PrivacyProfile, PrivacyProfile]:
     """The privacy profiles of removing an example and of adding one."""
-    if isinstance(account, Search):
+    if isinstance(account, SearchAccount):
         return (_of_search(account, delta),) * 2
     entries, _ = deduct_failures(list(joint_entries(account)), delta)
     steps = steps_of(entries)
@@ -99,7 +99,7 @@ def _privacy_profile(steps: list[Steps], removing: bool) -> PrivacyProfile:
     )
 
 
-def _of_search(search: Search, delta: float) -> PrivacyProfile:
+def _of_search(search: SearchAccount, delta: float) -> PrivacyProfile:
     """The profile of both directions: delta(epsilon + excess) <= E[K] d(epsilon)."""
     mean = search.repetitions.mean
     single = ledger_profile(search.ledger, delta / mean)

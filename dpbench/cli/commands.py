@@ -233,8 +233,8 @@ def listing(arguments: list[str]) -> None:
     for group, option in known:
         if not named or option in named:
             print(f"{group}={option}")
-            if said := description(group, option):
-                print(indent(said, "    "))
+            if text := description(group, option):
+                print(indent(text, "    "))
     for group in [] if arguments else everything:
         print(f"{group}: {', '.join(options(group))}")
 

@@ -18,35 +18,39 @@ ATTACKS = {
 OTHER_ADJACENCIES = {"zero_out": "that leaves its place empty", "replace_one": "replaced"}
 
 
-def card(config: Mapping[str, Any], said: Statement, more: Mapping[str, Any]) -> str:
+def card(config: Mapping[str, Any], statement: Statement, more: Mapping[str, Any]) -> str:
     """The page of a planned run. more: epsilons of other adjacencies, and `attacks`, bounds of what
     they achieve; None without an epsilon."""
     choices, attacks = config["choices"], more["attacks"] or {}
-    epsilons = Grid("", ("epsilon", "by"), tuple(_epsilons(said, more)))
+    epsilons = Grid("", ("epsilon", "by"), tuple(_epsilons(statement, more)))
     bounds = [
         (text, percent_rounded_up(attacks[name])) for name, text in ATTACKS.items() if attacks
     ]
     title = f"{method_name(choices['method'])} on {choices['dataset']}, {choices['model']}"
     blocks: list[Block] = [
         epsilons,
-        f"**{said['guarantee']}**: {said['why']}",
+        f"**{statement['guarantee']}**: {statement['why']}",
         Grid("", ("an attack", "achieves at most"), tuple(bounds)) if bounds else "",
-        [*_facts(said), *said["notes"]],
+        [*_facts(statement), *statement["notes"]],
     ]
     return Page(title, blocks).markdown
 
 
-def _epsilons(said: Statement, more: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _epsilons(statement: Statement, more: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, accountant in ACCOUNTANTS.items():
-        shown = epsilon_text(epsilon_or_reason(said, name), said["guarantee"])
+        shown = epsilon_text(epsilon_or_reason(statement, name), statement["guarantee"])
         yield shown, accountant.description
     for kind, text in OTHER_ADJACENCIES.items():
         if more[kind] is not None:
-            yield epsilon_text(more[kind], said["guarantee"]), f"PLD, for one {said['unit']} {text}"
+            yield (
+                epsilon_text(more[kind], statement["guarantee"]),
+                f"PLD, for one {statement['unit']} {text}",
+            )
 
 
-def _facts(said: Statement) -> Iterator[str]:
-    yield Terms.of(said).text(("delta", "unit", "zero_out", "batches"))
-    rate = said["sample_rate"]
+def _facts(statement: Statement) -> Iterator[str]:
+    yield Terms.of(statement).text(("delta", "unit", "zero_out", "batches"))
+    rate = statement["sample_rate"]
     sampled = "" if rate is None else f", sampling rate {rate:.4g}"
-    yield f"noise multiplier {said['noise_multiplier']:.4g}, {said['steps']:,} steps{sampled}"
+    multiplier, steps = statement["noise_multiplier"], statement["steps"]
+    yield f"noise multiplier {multiplier:.4g}, {steps:,} steps{sampled}"

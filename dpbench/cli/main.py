@@ -11,8 +11,8 @@ from dpbench.cli.registry import COMMANDS, MEANT, Command
 from dpbench.system import interrupts
 from dpbench.system.errors import (
     UserError,
-    file_errors_told,
     nearest,
+    os_errors_reported,
     print_message,
     show_warnings_as_messages,
 )
@@ -64,7 +64,7 @@ def _main() -> None:
             print(usage_of(COMMANDS[command]))
         else:
             check_working_folder()
-            with file_errors_told():
+            with os_errors_reported():
                 _run(COMMANDS[command], arguments)
     except UserError as error:
         print_message(error)

@@ -23,10 +23,10 @@ def planned_runs(keys: list[str], runs: list[list[str]], configs: list[RunConfig
     """
     stated = [_stated(config) for config in configs]
     rows = (
-        (*_values(run, keys), *([said] if isinstance(said, str) else _cells(said)))
-        for run, said in zip(runs, stated, strict=True)
+        (*_values(run, keys), *([statement] if isinstance(statement, str) else _cells(statement)))
+        for run, statement in zip(runs, stated, strict=True)
     )
-    terms = legend(said for said in stated if not isinstance(said, str))
+    terms = legend(statement for statement in stated if not isinstance(statement, str))
     return Page("", [Grid("", (*keys, *HEAD), tuple(rows)), terms]).markdown.rstrip()
 
 
@@ -44,10 +44,10 @@ def _stated(config: RunConfig) -> Statement | str:
     return privacy_statement(run, planned)
 
 
-def _cells(said: Statement) -> Iterator[str]:
-    yield f"{said['steps']:,}"
-    yield NO_VALUE if said["sample_rate"] is None else f"{said['sample_rate']:.4g}"
-    yield f"{said['noise_multiplier']:.4g}"
+def _cells(statement: Statement) -> Iterator[str]:
+    yield f"{statement['steps']:,}"
+    yield NO_VALUE if statement["sample_rate"] is None else f"{statement['sample_rate']:.4g}"
+    yield f"{statement['noise_multiplier']:.4g}"
     for accountant in UPPER_BOUNDS:
-        yield epsilon_text(epsilon_or_reason(said, accountant), said["guarantee"])
-    yield Terms.of(said).text_of_delta
+        yield epsilon_text(epsilon_or_reason(statement, accountant), statement["guarantee"])
+    yield Terms.of(statement).text_of_delta

@@ -38,10 +38,10 @@ from dpbench.privacy.statement import AccountantName
 from dpbench.privacy.tight import Steps, tight_epsilon
 from dpbench.system.errors import UserError
 
-Accountant = Callable[[Ledger, float], float]
+EpsilonOf = Callable[[Ledger, float], float]
 
 
-def _accountant(function: Callable[[list[Entry], float], float]) -> Accountant:
+def _accountant(function: Callable[[list[Entry], float], float]) -> EpsilonOf:
     """Adds checks: delta in (0, 1), infinity for exact releases, a finite epsilon otherwise."""
 
     name = function.__name__.partition("_")[0]
@@ -122,7 +122,7 @@ def pld(ledger: Ledger, delta: float) -> float:
     return _as_drawn(pld_of_reals, ledger, delta)
 
 
-def _as_drawn(accountant: Accountant, ledger: Ledger, delta: float) -> float:
+def _as_drawn(accountant: EpsilonOf, ledger: Ledger, delta: float) -> float:
     """The epsilon for noise that ends, by an accountant for noise of real numbers.
 
     Outputs that noise does not hide are deducted from delta; if they are not small against it,
@@ -274,7 +274,7 @@ def _sigma(joint: float | CoordinateMechanism) -> float:
     return joint
 
 
-SPENT: dict[AccountantName, Accountant] = {"rdp": rdp, "pld": pld, "gdp": gdp}
+SPENT: dict[AccountantName, EpsilonOf] = {"rdp": rdp, "pld": pld, "gdp": gdp}
 """The epsilon of a ledger by accountant: two upper bounds, and the approximation `gdp`."""
 
 PAPER_ACCOUNTANTS = {

@@ -24,7 +24,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpbench.privacy.accountants import ORDERS, Accountant, epsilon_of, pld, rdp, renyi_divergences
+from dpbench.privacy.accountants import ORDERS, EpsilonOf, epsilon_of, pld, rdp, renyi_divergences
 from dpbench.privacy.entries import MAX_FAILURE, Unaccountable
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.noise_ends import unhidden
@@ -190,7 +190,7 @@ def _cost(accounts: Sequence[Callable[[], float]]) -> Cost:
     return Cost(**bounds)
 
 
-def _costliest(by: Accountant, ledgers: Sequence[Ledger], delta: float) -> float:
+def _costliest(by: EpsilonOf, ledgers: Sequence[Ledger], delta: float) -> float:
     return max(by(ledger, delta) for ledger in ledgers)
 
 

@@ -46,7 +46,7 @@ OF_WRITING = ("ENOSPC", "EDQUOT", "EFBIG")
 
 
 @contextmanager
-def file_errors_told() -> Iterator[None]:
+def os_errors_reported() -> Iterator[None]:
     """Within the context, an error by which a file cannot be used on this machine is a UserError;
     others of the system, such as of a file that is missing, stay what they are."""
     try:

@@ -17,7 +17,7 @@ MAX_SHOWN = 8
 """The most running runs that are shown one by one."""
 
 
-class Steps(NamedTuple):
+class StepCount(NamedTuple):
     """The steps that one of several runs has taken."""
 
     name: str
@@ -30,7 +30,7 @@ class Display(Protocol):
 
     interval: float
 
-    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None: ...
+    def show(self, done: int, text: str, parts: Sequence[StepCount] = ()) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -58,14 +58,14 @@ class Bar:
         self._task = self._bar.add_task(what, total=total, completed=done, visible=False)
         self._parts: dict[str, progress.TaskID] = {}
 
-    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
+    def show(self, done: int, text: str, parts: Sequence[StepCount] = ()) -> None:
         self._bar.start()  # only now, as the only run of a sweep has its own bar
         self._show_parts(parts)
         self._bar.update(
             self._task, completed=done, description=text or self._what, visible=True, refresh=True
         )
 
-    def _show_parts(self, parts: Sequence[Steps]) -> None:
+    def _show_parts(self, parts: Sequence[StepCount]) -> None:
         for name in self._parts.keys() - {part.name for part in parts}:
             self._bar.remove_task(self._parts.pop(name))
         for part in parts:
@@ -79,7 +79,7 @@ class Bar:
             self._bar.stop()
 
 
-class Lines:
+class LogLines:
     """One line per minute, with the rate and the time left."""
 
     interval = 60.0
@@ -88,7 +88,7 @@ class Lines:
         self._what, self._total, self._first = what, total, done
         self._start = time.monotonic()
 
-    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
+    def show(self, done: int, text: str, parts: Sequence[StepCount] = ()) -> None:
         count = f"{self._what}: {done:,} of {self._total:,}"
         each = [f"{part.name}: step {part.done:,} of {part.total:,}" for part in parts]
         print_message("; ".join([", ".join(filter(None, [count, text, *self._pace(done)])), *each]))
@@ -110,16 +110,16 @@ def display(what: str, total: int, done: int) -> Display:
     from rich.console import Console
 
     console = Console(stderr=True)
-    return Bar(console, what, total, done) if console.is_terminal else Lines(what, total, done)
+    return Bar(console, what, total, done) if console.is_terminal else LogLines(what, total, done)
 
 
-def _none() -> Sequence[Steps]:
+def _none() -> Sequence[StepCount]:
     return ()
 
 
 @contextmanager
 def counting(
-    what: str, total: int, running: Callable[[], Sequence[Steps]] = _none
+    what: str, total: int, running: Callable[[], Sequence[StepCount]] = _none
 ) -> Iterator[Callable[[], None]]:
     """Shows the progress of several runs on standard error; yields a function to call after each.
 
@@ -145,7 +145,7 @@ def counting(
 class _Counter:
     """Shows how many runs have ended, and the steps of those under way."""
 
-    def __init__(self, what: str, total: int, running: Callable[[], Sequence[Steps]]):
+    def __init__(self, what: str, total: int, running: Callable[[], Sequence[StepCount]]):
         self._what, self._running, self._display = what, running, display(what, total, 0)
         self._done, self._lock = 0, threading.Lock()
         self._shown_at = time.monotonic()
@@ -175,7 +175,7 @@ class _Counter:
     def _is_due(self) -> bool:
         return time.monotonic() - self._shown_at > self._display.interval
 
-    def _show(self, running: Sequence[Steps]) -> None:
+    def _show(self, running: Sequence[StepCount]) -> None:
         many = f"{len(running)} {self._what} under way" if len(running) > MAX_SHOWN else ""
         self._display.show(self._done, many, running[:MAX_SHOWN])
         self._shown_at = time.monotonic()

@@ -10,7 +10,7 @@ from dpbench.audit.inference import refutes, strongest_attack
 from dpbench.audit.peers import peer
 from dpbench.audit.peers.contenders import CONTENDERS, GAMES
 from dpbench.audit.peers.opacus_peer import Opacus
-from dpbench.audit.peers.peer import Task
+from dpbench.audit.peers.peer import PeerTask
 from dpbench.audit.request import contender_audit
 from dpbench.cli.main import main
 from dpbench.comparison.reproduce.command import reproduce
@@ -35,9 +35,9 @@ def task_of(
     steps: int = 1,
     noise_multiplier: float = 1.0,
     blanks: int = 0,
-) -> Task:
+) -> PeerTask:
     """Every other canary is in the data."""
-    return Task(size, torch.arange(0, size, 2), rate, noise_multiplier, steps, 1, blanks)
+    return PeerTask(size, torch.arange(0, size, 2), rate, noise_multiplier, steps, 1, blanks)
 
 
 def is_refuted(name: str, game: str = "run", **task) -> bool:

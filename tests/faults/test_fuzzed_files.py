@@ -45,7 +45,7 @@ from dpbench.runs.records.sweep_list import read_list
 from dpbench.runs.records.trackers import wandb
 from dpbench.runs.training import steps_file
 from dpbench.runs.training.checkpoints import Checkpoints, serialise
-from dpbench.system.errors import UserError, file_errors_told
+from dpbench.system.errors import UserError, os_errors_reported
 from tests.plugin_files import SHARP
 
 SECONDS = 20
@@ -111,7 +111,7 @@ def fault(read, path):
     try:
         with limited(), warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
-            with file_errors_told():
+            with os_errors_reported():
                 read(path)
     except UserError as refusal:
         said = str(refusal)

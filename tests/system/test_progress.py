@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from dpbench.system import progress
-from dpbench.system.progress import Bar, Lines, Steps, counting
+from dpbench.system.progress import Bar, LogLines, StepCount, counting
 
 ANSI = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
@@ -46,12 +46,12 @@ def after_a_look(monkeypatch, running, total=2):
 
     monkeypatch.setattr(progress, "REDRAWN_EVERY", 0.001)
     monkeypatch.setattr(Bar, "interval", 0.0)
-    monkeypatch.setattr(Lines, "interval", 0.0)
+    monkeypatch.setattr(LogLines, "interval", 0.0)
     with counting("runs", total, look):
         assert looked.wait(10)
 
 
-UNDER_WAY = [Steps("seed=0", 40, 1200), Steps("a=[b] seed=1", 7, 1200)]
+UNDER_WAY = [StepCount("seed=0", 40, 1200), StepCount("a=[b] seed=1", 7, 1200)]
 
 
 @pytest.mark.parametrize("total", [1, 2])
@@ -70,7 +70,7 @@ def test_a_line_names_running_runs_before_any_has_ended(log, monkeypatch, capfd)
 
 
 def test_only_the_first_of_many_running_runs_are_shown(log, monkeypatch, capfd):
-    after_a_look(monkeypatch, [Steps(f"seed={seed}", 1, 2) for seed in range(20)])
+    after_a_look(monkeypatch, [StepCount(f"seed={seed}", 1, 2) for seed in range(20)])
     said = capfd.readouterr().err
     assert said.startswith("dpbench: runs: 0 of 2, 20 runs under way; seed=0: step 1 of 2; ")
     assert said.count("step") == progress.MAX_SHOWN

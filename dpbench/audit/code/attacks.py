@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge, nominal_of
+from dpbench.audit.audit import GIVEN, AuditResult, NominalEpsilon, nominal_of, result_of
 from dpbench.audit.canaries import coins
 from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.examples import LENGTH, one_hot
@@ -14,7 +14,7 @@ from dpbench.audit.code.task import Batch
 from dpbench.audit.game import Game
 from dpbench.audit.inference import Scores
 from dpbench.audit.peers.contenders import play_contender_run
-from dpbench.audit.peers.peer import StepRelease, Task
+from dpbench.audit.peers.peer import PeerTask, StepRelease
 from dpbench.privacy.accountants import pld
 
 LEARNING_RATE = 2.0**-6
@@ -26,7 +26,7 @@ class AuditedPeer:
 
     accountant = "PLD"
 
-    def __init__(self, code: AuditedTraining, task: Task):
+    def __init__(self, code: AuditedTraining, task: PeerTask):
         self.library, self._code, self._task = code.name, code, task
 
     def steps(self) -> Iterator[StepRelease]:
@@ -49,15 +49,15 @@ class AuditedPeer:
 
 def attack(
     code: Audited, canaries: int, nominal: float | None, confidence: float, seed: int
-) -> Audit:
+) -> AuditResult:
     """Attack all steps of a training whose model is linear; else single steps, as many as canaries.
 
     nominal: the epsilon that is claimed for the whole training, None for that of our PLD.
     """
     game = play(code, canaries, seed)
     if nominal is not None and game.name == "run":
-        return judge(game, NominalEpsilon(nominal, GIVEN), confidence)
-    return judge(game, nominal_of(game), confidence)
+        return result_of(game, NominalEpsilon(nominal, GIVEN), confidence)
+    return result_of(game, nominal_of(game), confidence)
 
 
 def play(code: Audited, canaries: int, seed: int) -> Game:
@@ -71,7 +71,7 @@ def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:
     claim = code.claim
     members = coins(seed, "canaries' coins", canaries).nonzero().flatten()
     settings = (claim.sample_rate, claim.noise_multiplier, claim.steps, seed)
-    task = Task(canaries, members, *settings)
+    task = PeerTask(canaries, members, *settings)
     return play_contender_run(lambda task: AuditedPeer(code, task), task, claim.delta)[0]
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.audit.code.examples import LENGTH, Examples, MadeUp, one_hot
-from dpbench.audit.code.raised import errors_told
+from dpbench.audit.code.raised import reporting_errors
 from dpbench.audit.code.task import Batch, Claim, Task
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import derived, torch_state_kept
@@ -57,7 +57,7 @@ class Audited(ABC):
     kind: ClassVar[str]
 
     @abstractmethod
-    def heard(
+    def noisy_sums(
         self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
     ) -> Iterator[Tensor]:
         """The noisy sum [D] in units of the bound, of each step; each step uses all examples.
@@ -72,7 +72,7 @@ class Audited(ABC):
 
     def sums(self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any) -> Tensor:
         """The noisy sums [steps, D] of all steps."""
-        return torch.stack([*self.heard(batch, steps, draws, **settings)])
+        return torch.stack([*self.noisy_sums(batch, steps, draws, **settings)])
 
     def exact_sum(self, batch: Batch, **settings: Any) -> Tensor:
         """The sum [D] of the examples, with negligible noise."""
@@ -118,7 +118,7 @@ class Audited(ABC):
         is no result, and global generators are seeded."""
         kept = torch_state_kept(torch.device("cpu"))
         quiet = redirect_stdout(sys.stderr)
-        with errors_told(self.name), kept, warnings.catch_warnings(action="ignore"), quiet:
+        with reporting_errors(self.name), kept, warnings.catch_warnings(action="ignore"), quiet:
             seed_globally(task.seed)
             yield
 
@@ -155,7 +155,7 @@ class AuditedStep(Audited):
 
     kind = "step"
 
-    def heard(
+    def noisy_sums(
         self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
     ) -> Iterator[Tensor]:
         return self.released([batch] * steps, draws, **settings)
@@ -198,7 +198,7 @@ class AuditedTraining(Audited):
 
     kind = "training"
 
-    def heard(
+    def noisy_sums(
         self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
     ) -> Iterator[Tensor]:
         size = float(len(batch))

@@ -11,14 +11,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from dpbench.audit.audit import Audit
+from dpbench.audit.audit import AuditResult
 from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
 from dpbench.audit.code.examples import Examples, MadeUp, given
 from dpbench.audit.code.finding import NOTHING, Finding, refuted
-from dpbench.audit.code.raised import errors_told
-from dpbench.audit.code.report import Report
+from dpbench.audit.code.raised import reporting_errors
+from dpbench.audit.code.report import CodeReport
 from dpbench.audit.code.task import Claim
 from dpbench.privacy.accountants import pld
 from dpbench.runs.config.commands import CodeAudit
@@ -41,7 +41,7 @@ def is_of_code(arguments: list[str]) -> bool:
     return any(argument.partition("=")[0] in KINDS for argument in arguments)
 
 
-def audit_code(arguments: list[str]) -> tuple[Report, Path]:
+def audit_code(arguments: list[str]) -> tuple[CodeReport, Path]:
     """Audit the code that the arguments name, and write the page; its report and its path."""
     settings = read("audit", CodeAudit, arguments)
     named = {kind: name for kind in KINDS if (name := getattr(settings, kind))}
@@ -63,7 +63,7 @@ def report_of(
     examples: Examples,
     settings: CodeAudit,
     command: str,
-) -> Report:
+) -> CodeReport:
     """The report on a factory; UserError for a claim that is none, and for code that fails."""
     claim = Claim(**{field.name: getattr(settings, field.name) for field in fields(Claim)})
     code = KINDS[kind](name, factory, claim, seed=settings.seed, examples=examples)
@@ -74,21 +74,21 @@ def report_of(
         for check, finding in findings(code):
             checks[check] = finding
             count()
-    attacked: Audit | None = None
+    attacked: AuditResult | None = None
     try:
         if settings.canaries:
             of = settings.canaries, settings.claim, settings.confidence, settings.seed
             attacked = attack(code, *of)
     except UserError as error:
         checks["attack"] = refuted(f"Under attack the code failed: {error}")
-    return Report(name, kind, claim, checks, attacked, command)
+    return CodeReport(name, kind, claim, checks, attacked, command)
 
 
 def report_of_functions(
     factories: Mapping[str, Callable | str | None],
     examples: Callable | str | None,
     settings: Mapping[str, object],
-) -> Report:
+) -> CodeReport:
     """The report on the one factory that is given, with settings as on the command line."""
     named = [(kind, factory) for kind, factory in factories.items() if factory is not None]
     if len(named) != 1:
@@ -129,7 +129,7 @@ def loaded(name: str) -> Callable:
         raise UserError(f"{name} names no factory: write package.module:factory.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    with errors_told(name):
+    with reporting_errors(name):
         found = _imported(name, module, attribute)
     if not callable(found):
         raise UserError(f"{name} is not a function: name a factory.")

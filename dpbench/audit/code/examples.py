@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpbench.audit.code.raised import errors_told
+from dpbench.audit.code.raised import reporting_errors
 from dpbench.audit.code.task import Batch
 from dpbench.system.errors import UserError
 
@@ -132,7 +132,7 @@ class Given:
 def given(name: str, make: Callable[[int], Any]) -> Given:
     """The examples `make(MANY)`, a pair of inputs [MANY, ...] and targets [MANY, ...]; UserError
     for fewer, and for another return value."""
-    with errors_told(name):
+    with reporting_errors(name):
         made = make(MANY)
         if not (isinstance(made, tuple) and len(made) == 2):
             raise UserError(f"{name} must return a pair of arrays: inputs and targets.")

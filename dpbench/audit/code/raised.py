@@ -13,7 +13,7 @@ NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"), "<fr
 
 
 @contextmanager
-def errors_told(name: str) -> Iterator[None]:
+def reporting_errors(name: str) -> Iterator[None]:
     """Within the context, errors of the owner's code are told, and so is a call of sys.exit, which
     would otherwise end the audit like one that refutes nothing."""
     try:
@@ -21,10 +21,10 @@ def errors_told(name: str) -> Iterator[None]:
     except (UserError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
-        raise UserError(told(name, error)) from error
+        raise UserError(error_report(name, error)) from error
 
 
-def told(name: str, error: BaseException) -> str:
+def error_report(name: str, error: BaseException) -> str:
     """An error of the audited code in one sentence, with its last line that is in no library."""
     passed = traceback.extract_tb(error.__traceback__)
     theirs = (f for f in passed if not f.filename.startswith(NOT_THEIRS))

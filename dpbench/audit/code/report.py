@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpbench.audit.audit import NOT_REFUTED, Audit
+from dpbench.audit.audit import NOT_REFUTED, AuditResult
 from dpbench.audit.code.finding import FLAGGED, Finding
 from dpbench.audit.code.task import Claim
 from dpbench.audit.row import audit_grid
@@ -21,7 +21,7 @@ RULES = (
 
 
 @dataclass(frozen=True)
-class Report:
+class CodeReport:
     """An audit of one's own code.
 
     findings: by the name of the check. attack: None if the code failed under it. command: the one
@@ -32,7 +32,7 @@ class Report:
     kind: str
     claim: Claim
     findings: dict[str, Finding]
-    attack: Audit | None
+    attack: AuditResult | None
     command: str
 
     @property

@@ -7,13 +7,13 @@ from functools import partial
 import numpy as np
 import torch
 
-from dpbench.audit.audit import GIVEN, Audit, NominalEpsilon, judge, nominal_of
+from dpbench.audit.audit import GIVEN, AuditResult, NominalEpsilon, nominal_of, result_of
 from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.peers.jax_peer import JaxPrivacy
-from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, Settings
-from dpbench.audit.peers.peer import Peer, Task
+from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, OpacusSettings
+from dpbench.audit.peers.peer import Peer, PeerTask
 from dpbench.audit.scores import ScoreAccumulator
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.runs.training.plan import plan
@@ -23,14 +23,14 @@ from dpbench.system.errors import Unavailable
 from dpbench.system.progress import counting
 from dpbench.system.seeds import derived, torch_state_kept
 
-Make = Callable[[Task], Peer]
+Make = Callable[[PeerTask], Peer]
 """Builds the training of a task by another library; Unavailable if it is not installed."""
 
 IMPOSSIBLE = -1e6
 """The score of a sum that could not occur with the canary."""
 
 
-def opacus(settings: Settings, task: Task) -> Opacus:
+def opacus(settings: OpacusSettings, task: PeerTask) -> Opacus:
     """Opacus with these settings; adaptive clipping also needs a noise multiplier of its counts."""
     if settings.more == ADAPTIVE:
         more = ADAPTIVE | {"unclipped_num_std": task.noise_multiplier}
@@ -38,7 +38,7 @@ def opacus(settings: Settings, task: Task) -> Opacus:
     return Opacus(task, settings)
 
 
-def jax_privacy(task: Task) -> JaxPrivacy:
+def jax_privacy(task: PeerTask) -> JaxPrivacy:
     """jax_privacy; Unavailable if it is not installed."""
     try:
         return JaxPrivacy(task)
@@ -49,19 +49,21 @@ def jax_privacy(task: Task) -> JaxPrivacy:
         ) from error
 
 
-def fastdp(task: Task) -> Peer:
+def fastdp(task: PeerTask) -> Peer:
     """fastDP cannot be installed by its name."""
     raise Unavailable("contender=fastdp is not on the package index: choose another one.")
 
 
 CONTENDERS: dict[str, Make] = {
     **{
-        f"opacus_{mode}": partial(opacus, Settings(mode, mode))
+        f"opacus_{mode}": partial(opacus, OpacusSettings(mode, mode))
         for mode in ("hooks", "functorch", "ew", "ghost")
     },
-    "opacus_ghost_column": partial(opacus, Settings("ghost, losses [B, 1]", "ghost", column=True)),
-    "opacus_adaptive": partial(opacus, Settings("adaptive clip", more=ADAPTIVE)),
-    "opacus_shuffled": partial(opacus, Settings("poisson_sampling=False", poisson=False)),
+    "opacus_ghost_column": partial(
+        opacus, OpacusSettings("ghost, losses [B, 1]", "ghost", column=True)
+    ),
+    "opacus_adaptive": partial(opacus, OpacusSettings("adaptive clip", more=ADAPTIVE)),
+    "opacus_shuffled": partial(opacus, OpacusSettings("poisson_sampling=False", poisson=False)),
     "jax_privacy": jax_privacy,
     "fastdp": fastdp,
 }
@@ -69,7 +71,7 @@ CONTENDERS: dict[str, Make] = {
 
 def audit_contender(
     name: str, run: Run, canaries: int, nominal: float | None, confidence: float, game: str
-) -> Audit:
+) -> AuditResult:
     """Attack a library at the run's sampling rate, noise, number of steps, delta and seed.
 
     nominal: the epsilon under attack, None for that of the library's own accountant. The latter is
@@ -83,19 +85,19 @@ def audit_contender(
         played, peer = GAMES[game](make, task, delta)
     exact = nominal_of(played).epsilon
     if nominal is not None:
-        return judge(played, NominalEpsilon(nominal, GIVEN), confidence)
+        return result_of(played, NominalEpsilon(nominal, GIVEN), confidence)
     epsilon = peer.epsilon(delta)
     source = f"{peer.accountant} (our PLD: {exact:.3f})"
-    return judge(played, NominalEpsilon(epsilon, source, proven=epsilon >= exact), confidence)
+    return result_of(played, NominalEpsilon(epsilon, source, proven=epsilon >= exact), confidence)
 
 
-def _task(run: Run, canaries: int) -> Task:
+def _task(run: Run, canaries: int) -> PeerTask:
     """The task that corresponds to a run, with the canaries that its coins include."""
     run = on_canaries(run, canaries)
     planned, dataset = plan(run), run.dataset
     assert isinstance(dataset, Canaries)
     assert isinstance(planned.sampler.law, Poisson)
-    return Task(
+    return PeerTask(
         size=canaries,
         members=dataset.included(run.seed).nonzero().flatten(),
         rate=planned.sampler.law.rate,
@@ -105,7 +107,7 @@ def _task(run: Run, canaries: int) -> Task:
     )
 
 
-def play_contender_run(make: Make, task: Task, delta: float) -> tuple[Game, Peer]:
+def play_contender_run(make: Make, task: PeerTask, delta: float) -> tuple[Game, Peer]:
     """Train all steps of a task in one run, and score each canary by all noisy sums."""
     peer, accumulator = make(task), ScoreAccumulator(OneHotPatterns(task.size), task.size)
     with counting("steps", task.steps) as count:
@@ -119,7 +121,7 @@ def play_contender_run(make: Make, task: Task, delta: float) -> tuple[Game, Peer
 
 
 def play_contender_steps(
-    make: Make, task: Task, delta: float, bits: bool = False
+    make: Make, task: PeerTask, delta: float, bits: bool = False
 ) -> tuple[Game, Peer]:
     """Take `task.size` steps, each on a blank example and, by a fair coin, a canary.
 
@@ -157,14 +159,14 @@ def bit_scores(sums: np.ndarray, noise_multiplier: float) -> np.ndarray:
     return np.where(noise.astype(np.float64) == sums - 1, ratios, IMPOSSIBLE)
 
 
-GAMES: dict[str, Callable[[Make, Task, float], tuple[Game, Peer]]] = {
+GAMES: dict[str, Callable[[Make, PeerTask, float], tuple[Game, Peer]]] = {
     "run": play_contender_run,
     "step": play_contender_steps,
     "bits": partial(play_contender_steps, bits=True),
 }
 
 
-def _game(name: str, peer: Peer, attacks: tuple[Scores, ...], task: Task, delta: float) -> Game:
+def _game(name: str, peer: Peer, attacks: tuple[Scores, ...], task: PeerTask, delta: float) -> Game:
     """The finished game with a library, whose ledger is what the library has accounted for."""
     ledger = Ledger()
     for noise_multiplier, rate, times in peer.history():

@@ -7,7 +7,7 @@ from importlib.metadata import version
 import numpy as np
 import torch
 
-from dpbench.audit.peers.peer import StepRelease, Task
+from dpbench.audit.peers.peer import PeerTask, StepRelease
 
 PIECE = 32
 """Examples per piece of a batch; the last piece is padded, even the only one of an empty batch."""
@@ -19,7 +19,7 @@ class JaxPrivacy:
 
     accountant = "its PLD"
 
-    def __init__(self, task: Task):
+    def __init__(self, task: PeerTask):
         import jax
         from dp_accounting import NeighboringRelation
         from dp_accounting.pld import PLDAccountant

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from dpbench.audit.peers.peer import StepRelease, Task
+from dpbench.audit.peers.peer import PeerTask, StepRelease
 
 BOUND = 1.0
 
@@ -27,7 +27,7 @@ ADAPTIVE = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class OpacusSettings:
     """Settings of Opacus.
 
     more: further arguments of `make_private`. poisson: False for shuffled batches. column: whether
@@ -46,7 +46,7 @@ class Opacus:
 
     accountant = "its PRV"
 
-    def __init__(self, task: Task, settings: Settings):
+    def __init__(self, task: PeerTask, settings: OpacusSettings):
         from opacus import PrivacyEngine
 
         self.library = f"Opacus {version('opacus')} ({settings.label})"
@@ -102,7 +102,7 @@ def _model(size: int, column: bool) -> nn.Module:
     return nn.Sequential(numbers, nn.Flatten(1 if column else 0))
 
 
-def _loader(task: Task, settings: Settings) -> DataLoader:
+def _loader(task: PeerTask, settings: OpacusSettings) -> DataLoader:
     """The loader to be made private, with about 1/rate batches."""
     targets = task.targets.unsqueeze(1) if settings.column else task.targets
     examples = TensorDataset(task.numbers.unsqueeze(1), targets)

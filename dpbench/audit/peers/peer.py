@@ -13,7 +13,7 @@ clipped to exactly 1."""
 
 
 @dataclass(frozen=True)
-class Task:
+class PeerTask:
     """A training task for another library.
 
     size: coordinates, one per canary. members: numbers [k] of the canaries in the data. blanks:

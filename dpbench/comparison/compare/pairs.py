@@ -44,12 +44,12 @@ def difference(one: Side, other: Side, metric: str) -> PairedTest | None:
 
 
 def compare(
-    pairs: Mapping[K, tuple[Side, Side]], metric: str, again: Sequence[Side] = ()
+    pairs: Mapping[K, tuple[Side, Side]], metric: str, second_sides: Sequence[Side] = ()
 ) -> dict[K, Judged]:
     """The verdicts on pairs of sides that are read together, by the same keys; none of those
     without a common seed, or by a metric of which no direction is better.
 
-    again: the second sides of all pairs after another search, beside which a verdict must be
+    second_sides: those of all pairs after another search, beside which a verdict must be
     shown, too.
     """
     known = metric_of(metric)
@@ -59,18 +59,20 @@ def compare(
     for key, (one, other) in pairs.items():
         if test := difference(one, other, metric):
             tests[key] = test.scaled(known.sign)
-            beside = [found for second in again if (found := difference(one, second, metric))]
+            beside = [
+                found for second in second_sides if (found := difference(one, second, metric))
+            ]
             signed = [found.scaled(known.sign) for found in beside]
             doubts.append(beside_second_search(doubts_of(one, other), signed))
     return dict(zip(tests, judge([*tests.values()], doubts), strict=True))
 
 
 def against(
-    sides: Mapping[str, Side], baseline: str, metric: str, again: Sequence[Side] = ()
+    sides: Mapping[str, Side], baseline: str, metric: str, second_sides: Sequence[Side] = ()
 ) -> dict[str, Judged]:
     """The verdicts on each other side beside the baseline."""
     pairs = {name: (side, sides[baseline]) for name, side in sides.items() if name != baseline}
-    return compare(pairs, metric, again)
+    return compare(pairs, metric, second_sides)
 
 
 def ranks(sides: Mapping[str, Side], metric: str) -> dict[str, tuple[int, int]]:

@@ -96,23 +96,23 @@ class Side:
         return cls(name, values, budgets, shared_settings(records[0].config), tuning)
 
 
-Task = tuple[str, str, str]
+TaskKey = tuple[str, str, str]
 """A method, a data set and a model."""
 
 
-def task_of(record: Record) -> Task:
+def task_of(record: Record) -> TaskKey:
     """The method of a run, its data set and its model."""
     choices = record.config["choices"]
     return choices["method"], choices["dataset"], choices["model"]
 
 
-def trials_by_task(records: Iterable[Record]) -> Counter[Task]:
+def trials_by_task(records: Iterable[Record]) -> Counter[TaskKey]:
     """The number of settings by task that searches among the runs tried on a validation split."""
     trials = [r for r in records if r.config.get("validation") is not None]
     return Counter(task for task, _ in {(task_of(r), setting_of(r.config)) for r in trials})
 
 
-def tuning_of(record: Record, trials: Mapping[Task, int]) -> Tuning:
+def tuning_of(record: Record, trials: Mapping[TaskKey, int]) -> Tuning:
     """How the setting of a run was chosen, as far as the trials in its folder tell."""
     return Tuning(trials.get(task_of(record), 0))
 

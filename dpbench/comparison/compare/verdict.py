@@ -53,8 +53,8 @@ class Judged(NamedTuple):
     @property
     def words(self) -> str:
         """`better`, `worse, untuned`, `undecided: other epochs`."""
-        told = f"{self.verdict}: {self.reason}" if self.reason else self.verdict
-        return ", ".join(filter(None, (told, self.remark)))
+        text = f"{self.verdict}: {self.reason}" if self.reason else self.verdict
+        return ", ".join(filter(None, (text, self.remark)))
 
 
 def judge(tests: Sequence[PairedTest], doubts: Sequence[Doubts] = ()) -> list[Judged]:

@@ -6,7 +6,7 @@ from dpbench.comparison.dashboard.answer import answer
 from dpbench.comparison.dashboard.board_files import csv_fields
 from dpbench.comparison.dashboard.board_view import (
     RANKS,
-    Cell,
+    ViewCell,
     budget_text,
     focus,
     forest_cell,
@@ -54,7 +54,7 @@ def across_view(board: dict, names: Mapping[str, str]) -> dict:
     }
 
 
-def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
+def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[ViewCell]:
     percent = board["columns"][0]["percent"]
     gap = [("gap", gap_text(row["gap"][:2], percent))] if row["verdict"] else []
     return [
@@ -76,7 +76,7 @@ def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
     ]
 
 
-def _mean_rank(row: dict, board: dict) -> Cell:
+def _mean_rank(row: dict, board: dict) -> ViewCell:
     """The mean rank, drawn with half the critical difference to either side: two methods differ
     where their bars do not overlap."""
     rank, half = row["mean_rank"], board["critical_difference"] / 2
@@ -117,7 +117,7 @@ def _csv(board: dict) -> str:
     return csv_text((*head, *(f"{name}, {part}" for name in data for part in parts)), lines)
 
 
-def _tex(board: dict, head: list[str], rows: list[list[Cell]]) -> str:
+def _tex(board: dict, head: list[str], rows: list[list[ViewCell]]) -> str:
     """The table of the page without its pictures."""
     picture = 3
     texts = [

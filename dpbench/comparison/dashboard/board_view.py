@@ -32,7 +32,7 @@ RANKS = (
     "all pairs, corrected for their number. Methods that share ranks are tied."
 )
 
-Cell = dict
+ViewCell = dict
 """What the page draws: `text`; `lines`, pairs of a class and a text, below it; `sort`, by which its
 column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands before it."""
 
@@ -81,8 +81,8 @@ USUAL = 3.0
 def weight(count: int, board: dict) -> float:
     """How much a board says: nothing where no method could win, else by its ranks, then by how near
     the usual epsilon it is."""
-    said = 0 if board["no_headroom"] else count
-    return said - (0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5)
+    methods = 0 if board["no_headroom"] else count
+    return methods - (0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5)
 
 
 def budget_text(board: dict) -> str:
@@ -99,7 +99,7 @@ def _head(board: dict, names: Mapping[str, str]) -> list[str]:
     return ["#", "method", *first, picture, "significance", *metrics[1:], "ε", "ms per step"]
 
 
-def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
+def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[ViewCell]:
     pairs = zip(row["cells"], board["columns"], strict=True)
     metrics = [_metric(cell, column["percent"], row) for cell, column in pairs]
     return [
@@ -114,7 +114,7 @@ def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[Cell]:
     ]
 
 
-def ranks_cell(ranks: tuple[int, int] | None) -> Cell:
+def ranks_cell(ranks: tuple[int, int] | None) -> ViewCell:
     """The first and the last rank that a method may have: `2`, `2 to 7`."""
     if ranks is None:
         return {"text": DASH, "sort": None}
@@ -123,7 +123,7 @@ def ranks_cell(ranks: tuple[int, int] | None) -> Cell:
     return {"text": text, "sort": first + last / 1000}
 
 
-def _method(row: dict, names: Mapping[str, str]) -> Cell:
+def _method(row: dict, names: Mapping[str, str]) -> ViewCell:
     chosen = f"{row['chosen']}, {counted(row['seeds'], 'seed')}"
     return {
         "text": names[row["method"]],
@@ -133,7 +133,7 @@ def _method(row: dict, names: Mapping[str, str]) -> Cell:
     }
 
 
-def _metric(cell: dict | None, percent: bool, row: dict) -> Cell:
+def _metric(cell: dict | None, percent: bool, row: dict) -> ViewCell:
     """The mean, its interval, and the difference to the baseline."""
     if cell is None:
         lost = f"{row['diverged']} of {row['seeds']} diverged"
@@ -150,7 +150,7 @@ def _metric(cell: dict | None, percent: bool, row: dict) -> Cell:
     }
 
 
-def forest_cell(row: dict, board: dict) -> Cell:
+def forest_cell(row: dict, board: dict) -> ViewCell:
     """The difference to the baseline with its interval, drawn."""
     if (forest := row["forest"]) is None:
         return {"text": "", "sort": None}
@@ -195,7 +195,7 @@ def verdict_text(row: dict) -> str:
     return ": ".join(filter(None, (row["verdict"], row["reason"]))) or DASH
 
 
-def _standing(row: dict) -> Cell:
+def _standing(row: dict) -> ViewCell:
     text, title = STANDINGS[row["standing"]]
     verdict = [("sub", verdict_text(row))] if row["verdict"] else []
     return {
@@ -206,7 +206,7 @@ def _standing(row: dict) -> Cell:
     }
 
 
-def _epsilon(row: dict) -> Cell:
+def _epsilon(row: dict) -> ViewCell:
     """Epsilon, its guarantee, and the lower bound that an audit has shown."""
     has_epsilon = not isinstance(row["epsilon"], str)
     lines = [("sub", row["guarantee"])] if has_epsilon else []
@@ -220,7 +220,7 @@ def _epsilon(row: dict) -> Cell:
     }
 
 
-def _cost(row: dict) -> Cell:
+def _cost(row: dict) -> ViewCell:
     """The mean time of a step, and the range over runs."""
     if row["ms"] is None:
         return {"text": DASH, "sort": None}

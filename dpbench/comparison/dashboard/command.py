@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dpbench.comparison.dashboard.audits import audited
-from dpbench.comparison.dashboard.documents import Published, documents, pictures
+from dpbench.comparison.dashboard.documents import PublishedPages, documents, pictures
 from dpbench.comparison.dashboard.page import page
 from dpbench.comparison.dashboard.record_texts import RecordTexts
 from dpbench.comparison.dashboard.searches import searches
@@ -56,10 +56,10 @@ def report_of(records: Iterable[StoredRecord]) -> str:
     return page(summary.data({}, []), texts.finish(), texts.contained(), {})
 
 
-def published(folder: Path, pages: Mapping[str, TableData]) -> Published:
+def published(folder: Path, pages: Mapping[str, TableData]) -> PublishedPages:
     """What the folder publishes beside records and tables of cells."""
     drawings = pictures(folder)
-    return Published(
+    return PublishedPages(
         documents(folder, pages, drawings), searches(folder), audited(folder), drawings
     )
 

@@ -17,7 +17,7 @@ from dpbench.comparison.dashboard.representative import (
     offered,
     ranked_by,
 )
-from dpbench.comparison.dashboard.run_row import Place, ReportedRun
+from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.learning.metrics.students_t import estimate
 from dpbench.runs.config.names import data_kind
@@ -32,7 +32,7 @@ BASELINES = ("dpsgd", "sgd")
 """Methods to compare the others with: the first of these in a contest."""
 
 
-class Budget(NamedTuple):
+class BudgetRange(NamedTuple):
     """The lowest and the highest epsilon in a contest, and the delta and adjacency of all."""
 
     low: float
@@ -51,14 +51,14 @@ class Candidate:
     """The group of runs that represents a method, and how it was chosen.
 
     alike: all groups with the same setting, whose budgets may differ slightly. fair: whether the
-    others were not chosen by a stricter rule. again: the method after other searches.
+    others were not chosen by a stricter rule. second_searches: the method after other searches.
     """
 
     method: str
     choice: Choice
     alike: tuple[Group, ...]
     fair: bool
-    again: tuple[Group, ...] = ()
+    second_searches: tuple[Group, ...] = ()
 
     @property
     def group(self) -> Group:
@@ -76,7 +76,7 @@ class Candidate:
 
     def second_sides(self, metric: str) -> list[Side]:
         """The method after other searches."""
-        return [self._side(group, metric) for group in self.again if not group.diverged]
+        return [self._side(group, metric) for group in self.second_searches if not group.diverged]
 
     def _side(self, group: Group, metric: str) -> Side:
         factor, place = metric_of(metric).factor, self.choice.place
@@ -104,7 +104,7 @@ class Contest:
     facet: str
     task: tuple[str, str]
     kind: str
-    budget: Budget | None
+    budget: BudgetRange | None
     candidates: tuple[Candidate, ...]
     metric: str | None
 
@@ -185,14 +185,14 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
 
 
 def _contest(
-    runs: list[ReportedRun], budget: Budget | None, candidates: tuple[Candidate, ...]
+    runs: list[ReportedRun], budget: BudgetRange | None, candidates: tuple[Candidate, ...]
 ) -> Contest:
     row, metric = runs[0].row, ranked_by([candidate.group for candidate in candidates])
     task, kind = (row["dataset"], row["model"]), data_kind(row["dataset"])
     return Contest(row["facet"], task, kind, budget, candidates, metric)
 
 
-def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Candidate]]]:
+def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list[Candidate]]]:
     """The budget of each contest, and its candidates."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)
@@ -218,7 +218,7 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[Budget | None, list[Cand
 
 def _clusters(
     private: list[tuple[float, int]], groups: Sequence[Group]
-) -> Iterator[tuple[Budget, list[Group]]]:
+) -> Iterator[tuple[BudgetRange, list[Group]]]:
     """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
     by_delta = grouped((groups[place].first.delta, (epsilon, place)) for epsilon, place in private)
     for delta, pairs in by_delta.items():
@@ -227,7 +227,7 @@ def _clusters(
             inside = [pair for pair in pairs if pair[0] <= most]
             pairs = pairs[len(inside) :]
             found = [groups[place] for _, place in inside]
-            yield Budget(inside[0][0], inside[-1][0], delta, found[0].first.adjacency), found
+            yield BudgetRange(inside[0][0], inside[-1][0], delta, found[0].first.adjacency), found
 
 
 def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
@@ -243,13 +243,13 @@ def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Can
             choice,
             alike=tuple(g for g in tested[method] if g.first.setting == choice.group.first.setting),
             fair=choice.is_honest or not strict,
-            again=tuple(g for g in tested[method] if _is_again(g, choice.place)),
+            second_searches=tuple(g for g in tested[method] if _is_second_search(g, choice.place)),
         )
         for method, choice in choices.items()
     ]
 
 
-def _is_again(group: Group, place: Place | None) -> bool:
+def _is_second_search(group: Group, place: TableRow | None) -> bool:
     """Whether a group is the row of a table after another search."""
     return place is not None and any(
         (other.table, other.row.condition, other.row.again)

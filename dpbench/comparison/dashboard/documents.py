@@ -67,7 +67,7 @@ AUDIT, FINDINGS = "audit", "findings"
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedPages:
     """What a results folder publishes beside records and tables.
 
     documents: by name. drawings: SVG by name. audited: rows like those of runs.
@@ -107,7 +107,7 @@ class Published:
         }
 
 
-NOTHING = Published({}, (), (), {})
+NOTHING = PublishedPages({}, (), (), {})
 
 
 def study_of(name: str) -> str | None:

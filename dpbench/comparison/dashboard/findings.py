@@ -252,8 +252,8 @@ def _tuning(table: TableData, claim: ClaimData) -> str:
     rows = _rows(table, claim)
     trials = {row.tuning.trials for row in rows if row.tuning.trials is not None}
     flaws = Counter(row.tuning.flaw for row in rows if row.tuning.flaw)
-    told = [f"{' to '.join(map(str, sorted({min(trials), max(trials)})))} trials"] if trials else []
-    return "; ".join([*told, *(f"{n} {flaw}" for flaw, n in flaws.items())]) or NO_VALUE
+    ends = [f"{' to '.join(map(str, sorted({min(trials), max(trials)})))} trials"] if trials else []
+    return "; ".join([*ends, *(f"{n} {flaw}" for flaw, n in flaws.items())]) or NO_VALUE
 
 
 def _cost(table: TableData, claim: ClaimData) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.dashboard.run_row import Place, ReportedRun
+from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
 from dpbench.comparison.tables.counts import counted
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
@@ -82,7 +82,7 @@ class Choice:
     how: str
     tuning: Tuning
     on_test: bool = False
-    place: Place | None = None
+    place: TableRow | None = None
 
     @property
     def is_honest(self) -> bool:
@@ -105,8 +105,8 @@ def choose(
     if len(settings) == 1 and not placed:
         all_tried = {group.first.setting for group in validated}
         which = "of" if settings <= all_tried else "none of the"
-        told = f"only one tested, {which} {len(all_tried)} tried on validation"
-        how = "only setting" if all_tried <= settings else told
+        text = f"only one tested, {which} {len(all_tried)} tried on validation"
+        how = "only setting" if all_tried <= settings else text
         return Choice(_best(candidates, "test"), how, trials)
     if tried:
         setting = _best(tried, "validation").first.setting
@@ -120,7 +120,7 @@ def choose(
     return Choice(_best(candidates, "test"), how, trials, on_test=True)
 
 
-def _order(group: Group, place: Place, shared: Mapping[str, int]) -> tuple:
+def _order(group: Group, place: TableRow, shared: Mapping[str, int]) -> tuple:
     """The first of the rows that a method has in tables: one without a flaw, which does not matter
     for training without privacy; then one that a search chose; then of the table with the most
     methods, the method's own row, with the fewest changes to its file."""
@@ -132,13 +132,13 @@ def _order(group: Group, place: Place, shared: Mapping[str, int]) -> tuple:
     )
 
 
-def _of_table(place: Place) -> str:
+def _of_table(place: TableRow) -> str:
     """`frontier_table6, dpsgd: 64 trials, by accuracy of the worst group`."""
     row = place.row
     if row.tuning.trials is None:
         return f"{place.table}, {row.method}"
-    told = f"{counted(row.tuning.trials, 'trial')}, by {row.chosen_by}"
-    return ", ".join(filter(None, (f"{place.table}, {row.method}: {told}", row.tuning.flaw)))
+    text = f"{counted(row.tuning.trials, 'trial')}, by {row.chosen_by}"
+    return ", ".join(filter(None, (f"{place.table}, {row.method}: {text}", row.tuning.flaw)))
 
 
 def _how(

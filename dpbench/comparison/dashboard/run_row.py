@@ -24,7 +24,7 @@ SHOWN_NAMES = ("group", "series", "protocol")
 """The names of runs by which the page groups them."""
 
 
-class Place(NamedTuple):
+class TableRow(NamedTuple):
     """A row of a table of the results folder, by the name of its files."""
 
     table: str
@@ -35,11 +35,13 @@ TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")
 """The records of a table, whose name has a mark if it is not at the paper's scale."""
 
 
-def places_of(stored: StoredRecord) -> list[Place]:
+def places_of(stored: StoredRecord) -> list[TableRow]:
     """The place of a run in a table that says nothing of its rows, such as published runs."""
     if not (match := TABLE.match(stored.source)):
         return []
-    return [Place(match[1], RowData("", stored.record.config["choices"]["method"], "", [], GIVEN))]
+    return [
+        TableRow(match[1], RowData("", stored.record.config["choices"]["method"], "", [], GIVEN))
+    ]
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,11 @@ class ReportedRun:
     budget: str
     intervals: dict[str, tuple[float, float]]
     shared: Mapping[str, object]
-    places: Sequence[Place]
+    places: Sequence[TableRow]
 
 
 def reported_run(
-    stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[Place]
+    stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[TableRow]
 ) -> ReportedRun:
     """The run of a record.
 

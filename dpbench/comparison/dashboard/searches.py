@@ -32,7 +32,7 @@ Point = tuple[float, float, str]
 
 
 @dataclass(frozen=True)
-class Search:
+class SearchTrials:
     """A search of one method: its trials as lines of a CSV file, and the number of the chosen one,
     which may be another method's."""
 
@@ -50,7 +50,7 @@ def searches(folder: Path) -> list[Card]:
     return [_card(study, group) for study, group in groups.items()]
 
 
-def _searches(path: Path) -> Iterator[Search]:
+def _searches(path: Path) -> Iterator[SearchTrials]:
     """The searches of a file, one for each method that it tries; none for a private one, which
     shows no trials, and for a damaged file."""
     search, text = read_json(path.with_suffix(".json"), SearchData), text_of(path)
@@ -64,7 +64,7 @@ def _searches(path: Path) -> Iterator[Search]:
     method = search.choices.get(METHOD)
     for name, trials in grouped((method or line[METHOD], line) for line in lines).items():
         arm, study = _names(path.stem, task, name)
-        yield Search(study, arm, trials, settings, str(search.chosen))
+        yield SearchTrials(study, arm, trials, settings, str(search.chosen))
 
 
 def _names(file: str, task: Sequence[str], method: str) -> tuple[str, str]:
@@ -75,7 +75,7 @@ def _names(file: str, task: Sequence[str], method: str) -> tuple[str, str]:
     return ", ".join([arm, *marks]), f"{table}: {', '.join(task)}"
 
 
-def _card(study: str, group: Sequence[Search]) -> Card:
+def _card(study: str, group: Sequence[SearchTrials]) -> Card:
     metric = _metric(group[0])
     entry = metric_entry(metric)
     axis = _axis(group)
@@ -89,22 +89,22 @@ def _card(study: str, group: Sequence[Search]) -> Card:
     )
 
 
-def _best(search: Search, metric: str) -> tuple[str, str]:
+def _best(search: SearchTrials, metric: str) -> tuple[str, str]:
     """The settings of the chosen trial, and its metric."""
     chosen = next((one for one in search.trials if one[TRIAL] == search.chosen), None)
     if chosen is None:
         return DASH, DASH
     percent = metric_entry(metric)["percent"]
-    said = _settings(search, chosen) or f"trial {search.chosen}"
-    return said, with_unit(finite_number(chosen.get(metric, "")), percent)
+    setting = _settings(search, chosen) or f"trial {search.chosen}"
+    return setting, with_unit(finite_number(chosen.get(metric, "")), percent)
 
 
-def _metric(search: Search) -> str:
+def _metric(search: SearchTrials) -> str:
     """The metric of the validation split that is drawn: the loss where there is no accuracy."""
     return ACCURACY if any(trial[ACCURACY] for trial in search.trials) else LOSS
 
 
-def _axis(group: Sequence[Search]) -> str | None:
+def _axis(group: Sequence[SearchTrials]) -> str | None:
     """The setting that most of the methods search, of several the usual one."""
     counts = Counter(
         name
@@ -115,7 +115,7 @@ def _axis(group: Sequence[Search]) -> str | None:
     return max(counts, key=lambda name: (counts[name], name == USUAL), default=None)
 
 
-def _cloud(group: Sequence[Search], axis: str, metric: str) -> dict:
+def _cloud(group: Sequence[SearchTrials], axis: str, metric: str) -> dict:
     """The points of all trials that have the setting and a finite metric, by method."""
     entry = metric_entry(metric)
     factor = 100 if entry["percent"] else 1
@@ -131,12 +131,12 @@ def _cloud(group: Sequence[Search], axis: str, metric: str) -> dict:
     return {"x": axis, "y": y, "log": log, "series": series}
 
 
-def _points(search: Search, axis: str, metric: str, factor: int) -> Iterator[Point]:
+def _points(search: SearchTrials, axis: str, metric: str, factor: int) -> Iterator[Point]:
     for trial in search.trials:
         x, y = (finite_number(trial.get(name, "")) for name in (axis, metric))
         if x is not None and y is not None:
             yield x, factor * y, f"trial {trial[TRIAL]}: {_settings(search, trial)}"
 
 
-def _settings(search: Search, trial: dict[str, str]) -> str:
+def _settings(search: SearchTrials, trial: dict[str, str]) -> str:
     return ", ".join(f"{name.partition('.')[2] or name} {trial[name]}" for name in search.settings)

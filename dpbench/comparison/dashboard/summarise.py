@@ -16,10 +16,10 @@ from dpbench.comparison.dashboard.board_view import board_view
 from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import Contest, contests
 from dpbench.comparison.dashboard.differing_settings import differences
-from dpbench.comparison.dashboard.documents import NOTHING, Published
+from dpbench.comparison.dashboard.documents import NOTHING, PublishedPages
 from dpbench.comparison.dashboard.run_row import (
-    Place,
     ReportedRun,
+    TableRow,
     display_name,
     places_of,
     reported_run,
@@ -47,7 +47,7 @@ class Summary:
     def __init__(
         self,
         command: Callable[[dict], str],
-        places: Mapping[str, Sequence[Place]] = MappingProxyType({}),
+        places: Mapping[str, Sequence[TableRow]] = MappingProxyType({}),
     ):
         self._command = command
         self._places = places
@@ -92,7 +92,7 @@ class Summary:
         self,
         tables: Mapping[str, TableData],
         unreadable: Sequence[Unreadable],
-        published: Published = NOTHING,
+        published: PublishedPages = NOTHING,
     ) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
         best = self._best()

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from dpbench.comparison.dashboard.run_row import Place
+from dpbench.comparison.dashboard.run_row import TableRow
 from dpbench.comparison.tables.data import CellData, TableData, read_json
 from dpbench.comparison.tables.published import read_published, without_comments
 from dpbench.comparison.tables.verdict_words import NOT_RUN
@@ -37,10 +37,10 @@ def pages(folder: Path) -> tuple[dict[str, TableData], list[Unreadable]]:
     return found, unreadable
 
 
-def places(tables: Mapping[str, TableData]) -> dict[str, list[Place]]:
+def places(tables: Mapping[str, TableData]) -> dict[str, list[TableRow]]:
     """The rows of tables by the digest of a run."""
     return grouped(
-        (digest, Place(stem, row))
+        (digest, TableRow(stem, row))
         for stem, table in tables.items()
         for row in table.rows
         for digest in row.records

@@ -56,10 +56,10 @@ def track(arguments: list[str]) -> str:
     if logged:
         log_table(trackers, COMPARISON, _comparison(config.results, records), config.tracking)
     before = len(records) - logged - failed
-    said = f"{counted(logged, 'run')} logged"
+    done = f"{counted(logged, 'run')} logged"
     if failed:
-        said = f"{said}, and {failed} not or in part, as a tracker failed"
-    return f"{said}, and {before} before, which again=true repeats." if before else f"{said}."
+        done = f"{done}, and {failed} not or in part, as a tracker failed"
+    return f"{done}, and {before} before, which again=true repeats." if before else f"{done}."
 
 
 def _comparison(folder: Path, records: Sequence[Record]) -> Mapping[str, bytes]:

@@ -7,17 +7,17 @@ import sys
 from types import ModuleType
 
 
-class Page(str):
+class MarkdownPage(str):
     """A Markdown page, which notebooks render."""
 
     def _repr_markdown_(self) -> str:
         return str(self)
 
 
-class Reproduce(ModuleType):
+class CallablePackage(ModuleType):
     """The class of this package, which makes it callable."""
 
-    def __call__(self, table: str = "", /, *overrides: str, **settings: object) -> Page:
+    def __call__(self, table: str = "", /, *overrides: str, **settings: object) -> MarkdownPage:
         """Execute the missing runs of a table, write `results/tables/TABLE.*`, and return its page.
 
         overrides, settings: see `dpbench.run`; `scale="cpu_hour"` runs a smaller one.
@@ -27,7 +27,7 @@ class Reproduce(ModuleType):
         from dpbench.runs.execution.python_api import as_overrides
 
         name = table or str(settings.pop("table", ""))
-        return Page(reproduce(name, as_overrides(overrides, settings)))
+        return MarkdownPage(reproduce(name, as_overrides(overrides, settings)))
 
 
-sys.modules[__name__].__class__ = Reproduce
+sys.modules[__name__].__class__ = CallablePackage

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpbench.comparison.reproduce.evidence import (
     Evidence,
-    Search,
+    SearchSize,
     evidence_of_folder,
     evidence_of_records,
     evidence_of_table,
@@ -104,10 +104,10 @@ def _lines(name: str, found: Evidence, given: Checklist) -> Iterator[tuple[str, 
         if method and method not in sides:
             known = nearest(method, sides)
             raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
-    by_method, second = compared(found, given.metric), found.again.get(found.baseline)
+    by_method, second = compared(found, given.metric), found.second_search.get(found.baseline)
     for method in [given.method] if given.method else sides:
         if method not in (found.baseline, second):
-            search = found.searches.get(method, Search(0, False))
+            search = found.searches.get(method, SearchSize(0, False))
             ours, others = sides[method], sides.get(found.baseline, [])
             review = Review(ours, others, by_method.get(method, {}), given.metric, search)
             yield method_name(method), *review.answers()

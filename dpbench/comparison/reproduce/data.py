@@ -11,13 +11,13 @@ from dpbench.comparison.compare.side import GIVEN
 from dpbench.comparison.compare.verdict import UNDECIDED
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.cells import Cell
-from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
+from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.constants import Reproduced
 from dpbench.comparison.tables.data import (
     CellData,
     ClaimData,
     ComparisonData,
-    Interval,
+    MeanInterval,
     RowData,
     json_file,
 )
@@ -81,7 +81,7 @@ def _seeds(ruling: Ruling) -> int | None:
     return ruling.effect.seeds_needed(POWER)
 
 
-def _comparison(c: Comparison) -> ComparisonData:
+def _comparison(c: RowComparison) -> ComparisonData:
     return ComparisonData(
         *(c.condition, c.row, str(c.than), c.quantity.name),
         *(_interval(c.test) if c.gaps else None, _number(c.margin), c.verdict, c.reason),
@@ -102,9 +102,9 @@ def _cell(cell: Cell) -> CellData:
     )
 
 
-def _interval(test: PairedTest) -> Interval:
+def _interval(test: PairedTest) -> MeanInterval:
     low, high = test.interval()
-    return Interval(_number(test.mean), _number(low), _number(high), test.n)
+    return MeanInterval(_number(test.mean), _number(low), _number(high), test.n)
 
 
 def _number(value: float) -> float | None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dpbench.comparison.compare.side import Task, Tuning, trials_by_task
+from dpbench.comparison.compare.side import TaskKey, Tuning, trials_by_task
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.table_file import USUAL_BASELINE
@@ -21,7 +21,7 @@ from dpbench.system.errors import UserError
 from dpbench.system.files import files_in
 
 
-class Entry(NamedTuple):
+class MethodRun(NamedTuple):
     """A run, the name of its method (or arm), and the condition that it is compared under."""
 
     record: Record
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     condition: str
 
 
-class Search(NamedTuple):
+class SearchSize(NamedTuple):
     """How many trials chose a method's settings, and whether they did so privately."""
 
     trials: int
@@ -40,16 +40,16 @@ class Evidence(NamedTuple):
     """The runs to answer from, the searches by method, and the method that others are compared
     with.
 
-    tuning: of a table, by row; again: by method, the row that is it after another search; trials:
-    of a folder, the number by task, None for a table.
+    tuning: of a table, by row; second_search: by method, the row that is it after another search;
+    trials: of a folder, the number by task, None for a table.
     """
 
-    entries: Sequence[Entry]
-    searches: Mapping[str, Search]
+    entries: Sequence[MethodRun]
+    searches: Mapping[str, SearchSize]
     baseline: str
     tuning: Mapping[str, Tuning] = {}
-    again: Mapping[str, str] = {}
-    trials: Mapping[Task, int] | None = None
+    second_search: Mapping[str, str] = {}
+    trials: Mapping[TaskKey, int] | None = None
 
 
 def evidence_of_table(stem: str, folder: Path) -> Evidence:
@@ -71,7 +71,7 @@ def evidence_of_records(target: Target, records: Iterable[Record], folder: Path)
     """The runs of a table in their main variant, and the trials of the searches that it takes
     settings from, or that are in the results folder under its name."""
     entries = [
-        Entry(r, target.method_of(r.config), target.condition_of(r.config))
+        MethodRun(r, target.method_of(r.config), target.condition_of(r.config))
         for r in records
         if target.variant_of(r.config) == CORRECTED
     ]
@@ -82,7 +82,7 @@ def evidence_of_records(target: Target, records: Iterable[Record], folder: Path)
         trials[arm] += len(trials_of(name))
     for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
         trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1
-    searches = {method: Search(number, False) for method, number in trials.items()}
+    searches = {method: SearchSize(number, False) for method, number in trials.items()}
     table = target.table
     return Evidence(entries, searches, table.checklist, target.tuning, table.again)
 
@@ -105,9 +105,9 @@ def evidence_of_folder(folder: Path) -> Evidence:
         raise UserError(
             f"{folder} has only trials of searches, on validation splits: add runs that are tested."
         )
-    entries = [Entry(r, r.config["choices"]["method"], _condition(r)) for r in tested]
+    entries = [MethodRun(r, r.config["choices"]["method"], _condition(r)) for r in tested]
     searches = {
-        method: Search(len(trials), all(map(is_trial, trials)))
+        method: SearchSize(len(trials), all(map(is_trial, trials)))
         for method, trials in by_method.items()
     }
     return Evidence(entries, searches, USUAL_BASELINE, trials=trials_by_task(records))

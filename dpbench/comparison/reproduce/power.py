@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dpbench.comparison.reproduce.render import judged_claims
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.reproduce.target_runs import mean_seconds, table_records
-from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
+from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.claims.grids import gap_text
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.counts import counted
@@ -23,11 +23,11 @@ HEAD = ("claim", "row", "than", "in", "our gap [95% interval] (seeds)", "margin"
 NEVER = f"more than {MOST_SEEDS}"
 
 
-class Plan(NamedTuple):
+class SeedPlan(NamedTuple):
     """An undecided comparison of a claim, and the seeds that would decide it; None for too many."""
 
     claim: str
-    comparison: Comparison
+    comparison: RowComparison
     seeds: int | None
 
     @property
@@ -75,17 +75,17 @@ def _records(target: Target) -> list[Record]:
     return records
 
 
-def _plans(claims: Iterable[JudgedClaim], power: float) -> Iterator[Plan]:
+def _plans(claims: Iterable[JudgedClaim], power: float) -> Iterator[SeedPlan]:
     for judged in claims:
         undecided = (c for c in judged.comparisons if c.verdict == UNDECIDED and not c.reason)
         for comparison in undecided:
             seeds = paired_test(
                 [*comparison.in_favour(comparison.gaps).values()], 1.0
             ).seeds_needed(power, LEVEL / len(judged.comparisons))
-            yield Plan(judged.claim.name, comparison, seeds)
+            yield SeedPlan(judged.claim.name, comparison, seeds)
 
 
-def _line(plan: Plan, costs: Mapping[str, float]) -> tuple[str, ...]:
+def _line(plan: SeedPlan, costs: Mapping[str, float]) -> tuple[str, ...]:
     c = plan.comparison
     missing = 0 if plan.seeds is None else max(0, plan.seeds - len(c.gaps))
     hours = missing * sum(costs.get(row, 0) for row in plan.rows) / 3600
@@ -101,7 +101,7 @@ def _line(plan: Plan, costs: Mapping[str, float]) -> tuple[str, ...]:
     )
 
 
-def _total(plans: Sequence[Plan], costs: Mapping[str, float]) -> str:
+def _total(plans: Sequence[SeedPlan], costs: Mapping[str, float]) -> str:
     """What it costs to decide all comparisons that can be, with runs that several share."""
     if not plans:
         return "No comparison with runs is undecided."

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from dpbench.comparison.compare.pairs import against, gaps_of
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, tuning_of
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
-from dpbench.comparison.reproduce.evidence import Entry, Evidence, Search, budget_of
+from dpbench.comparison.reproduce.evidence import Evidence, MethodRun, SearchSize, budget_of
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.counts import counted
 from dpbench.learning.metrics.derived import value_of
@@ -50,7 +50,7 @@ def compared(found: Evidence, metric: str) -> dict[str, dict[str, Compared]]:
         base = sides.get(found.baseline)
         if base is None:
             continue
-        other = found.again.get(found.baseline)
+        other = found.second_search.get(found.baseline)
         second = [sides.pop(other)] if other in sides else []
         judged = against(sides, found.baseline, metric, second)
         for method, side in sides.items():
@@ -81,11 +81,11 @@ def _side(
 class Review:
     """The runs of a method and of a baseline, how they compare by condition, and the search."""
 
-    ours: Sequence[Entry]
-    others: Sequence[Entry]
+    ours: Sequence[MethodRun]
+    others: Sequence[MethodRun]
     compared: Mapping[str, Compared]
     metric: str
-    search: Search
+    search: SearchSize
 
     def answers(self) -> Iterator[str]:
         """The cells of a line, after the name of the method."""
@@ -95,8 +95,8 @@ class Review:
         fewest = min((len(gaps_of(c.side, c.base)) for c in self.compared.values()), default=0)
         yield _answer(fewest >= FEW_SEEDS, str(fewest))
         verdicts = Counter(c.judged.verdict for c in self.compared.values() if c.judged)
-        told = ", ".join(f"{verdicts[v]} {v}" for v in get_args(Verdict) if verdicts[v])
-        yield _answer(bool(verdicts[BETTER]) and not verdicts[WORSE], told)
+        tally = ", ".join(f"{verdicts[v]} {v}" for v in get_args(Verdict) if verdicts[v])
+        yield _answer(bool(verdicts[BETTER]) and not verdicts[WORSE], tally)
         yield self._effect
         yield _answer(self.search.is_private, counted(self.search.trials, "trial"))
         yield _answer(self._has_ablation, "")
@@ -107,7 +107,7 @@ class Review:
         yield _answer(clean, counted(len(commits), "commit") if clean else "")
 
     @property
-    def _compared(self) -> list[Entry]:
+    def _compared(self) -> list[MethodRun]:
         return [entry for entry in self.ours if entry.condition in self.compared]
 
     @property

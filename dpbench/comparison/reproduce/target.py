@@ -37,7 +37,7 @@ from dpbench.system.validate import one_of
 
 T = TypeVar("T")
 
-Cell = tuple[str, str]
+RowKey = tuple[str, str]
 """The label of a condition, and a method or arm: a row of the table."""
 
 SELECTING = ("table.methods", "table.seeds")
@@ -179,7 +179,7 @@ class Target:
         """How the settings of rows that a search chose were chosen, by name."""
         return {row_name(*cell): self._tuning(cell, name) for cell, name in self.searches.items()}
 
-    def _tuning(self, cell: Cell, search: str) -> Tuning:
+    def _tuning(self, cell: RowKey, search: str) -> Tuning:
         """Another setting may serve a row better whose search chose an end of the values it tried,
         or was made under another condition, or did not try the special case of its method."""
         flaw = AT_EDGE if chose_an_edge(search) else "" if self._is_searched(cell) else ELSEWHERE
@@ -195,7 +195,7 @@ class Target:
             equals=case.special_case if case.is_that_of(chosen) else "",
         )
 
-    def _is_searched(self, cell: Cell) -> bool:
+    def _is_searched(self, cell: RowKey) -> bool:
         """Whether a row has the settings that its search was made at; a budget of privacy is none
         for the baseline, which is not private."""
         is_private = cell[1] != self.table.baseline
@@ -207,7 +207,7 @@ class Target:
             raise UserError(f"table.tuned_at: its runs have no setting {error}.") from error
 
     @cached_property
-    def searches(self) -> dict[Cell, str]:
+    def searches(self) -> dict[RowKey, str]:
         """The searches whose choices rows take, by the row's cell."""
         rules = self.table.settings
         if not self.table.seeds or not (self.table.tuned or any(rule.tuned for rule in rules)):
@@ -219,7 +219,7 @@ class Target:
         return {cell: search for cell, search in named.items() if search}
 
     @cached_property
-    def _first(self) -> dict[Cell, RunConfig]:
+    def _first(self) -> dict[RowKey, RunConfig]:
         """The first run of each row, by the row's cell."""
         return {
             (condition.label, arm): run_config(next(self.cells_of(condition, arm)))

@@ -18,7 +18,7 @@ from dpbench.runs.records.folder import SEARCH
 from dpbench.system.files import check_writable, write_atomically
 
 
-def search(arguments: list[str], on_failures: Callable[[str], None] = lambda said: None) -> str:
+def search(arguments: list[str], on_failures: Callable[[str], None] = lambda text: None) -> str:
     """Run the missing trials, write `results/search/NAME.*`, and return the report as Markdown.
 
     on_failures: called with a sentence if runs have no record.

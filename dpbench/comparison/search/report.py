@@ -189,13 +189,13 @@ def at_edge(
     """
     outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
     values = [trial.values for trial in (chosen, *trials)]
-    said = []
+    notes = []
     for key, text in chosen.values.items():
         at, constant = spelled_number(text), (special or {}).get(key)
         if at == constant:
             continue
         if key in outer and (end := outer_end([float(other[key]) for other in values], constant)):
-            said.append(
+            notes.append(
                 f"`{key}={text}` is at the {end} end of what was tried of `{outer[key].text}`: "
                 "extend the range there (extend=16), or make more trials."
             )
@@ -208,11 +208,11 @@ def at_edge(
         if constant is not None and (constant < numbers[0 if lowest else -1]) == lowest:
             continue
         end, beyond = ("smallest", "below") if lowest else ("largest", "above")
-        said.append(
+        notes.append(
             f"`{key}={text}` is the {end} value of {len(tried)} that were tried: the best may be "
             f"{beyond} it."
         )
-    return said
+    return notes
 
 
 def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> Grid:

@@ -9,7 +9,7 @@ from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.edition import STANDARD_ERROR, Edition
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.verdict import Distance, judge
+from dpbench.comparison.tables.verdict import Distance, reproduces
 from dpbench.comparison.tables.verdict_words import IMPOSSIBLE, MISSING
 from dpbench.learning.metrics.derived import is_paired
 
@@ -66,7 +66,7 @@ def _cell(
     spread = standard_deviation(values)
     if edition.file.spread == STANDARD_ERROR:
         spread /= math.sqrt(len(values))
-    result = judge(edition, column, values, printed)
+    result = reproduces(edition, column, values, printed)
     return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
 
 

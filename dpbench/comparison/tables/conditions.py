@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from dpbench.runs.config.table_file import Value
 from dpbench.system.errors import UserError
-
-Value = str | int | float | None
 
 
 @dataclass(frozen=True)

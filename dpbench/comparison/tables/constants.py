@@ -11,7 +11,7 @@ from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.edition import Edition
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.published import Published, PublishedTable
-from dpbench.comparison.tables.verdict import MARGINS, judge
+from dpbench.comparison.tables.verdict import MARGINS, reproduces
 from dpbench.comparison.tables.verdict_words import REPRODUCED
 
 RULE = (
@@ -77,7 +77,7 @@ def _passed(
     mean = statistics.fmean(float(number.value) for number in numbers)
     runs = max(2, edition.published_runs)
     zeros, means = (
-        [n for n in numbers if judge(edition, column, [constant] * runs, n)[0] == REPRODUCED]
+        [n for n in numbers if reproduces(edition, column, [constant] * runs, n)[0] == REPRODUCED]
         for constant in (0.0, mean)
     )
     return zeros, means

@@ -27,10 +27,10 @@ def tally(
     words: each verdict as it reads for one and for several, in the order to list them. remarks: by
     verdict, what to add in brackets.
     """
-    counts, said = Counter(verdicts), remarks or {}
+    counts, remark = Counter(verdicts), remarks or {}
     return ", ".join(
         f"{counts[verdict]} {forms[counts[verdict] > 1]}"
-        + (f" ({said[verdict]})" if said.get(verdict) else "")
+        + (f" ({remark[verdict]})" if remark.get(verdict) else "")
         for verdict, forms in words.items()
         if counts[verdict]
     )

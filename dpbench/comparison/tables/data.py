@@ -16,7 +16,7 @@ from dpbench.runs.records.reading import Unreadable, text_of
 T = TypeVar("T", bound=Struct)
 
 
-class Interval(Struct, frozen=True):
+class MeanInterval(Struct, frozen=True):
     """A mean of n differences with its 95% interval; null where there is none."""
 
     mean: float | None
@@ -49,7 +49,7 @@ class ComparisonData(Struct, frozen=True):
     row: str
     than: str
     quantity: str
-    gap: Interval | None
+    gap: MeanInterval | None
     margin: float | None
     verdict: str
     reason: str
@@ -71,7 +71,7 @@ class ClaimData(Struct, frozen=True):
     read: str
     verdict: str
     reason: str
-    effect: Interval | None
+    effect: MeanInterval | None
     seeds: int | None
     comparisons: list[ComparisonData]
 

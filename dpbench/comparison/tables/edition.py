@@ -54,7 +54,7 @@ class Edition:
         return columns_of(self.file.columns)
 
     @property
-    def again(self) -> dict[str, str]:
+    def second_search(self) -> dict[str, str]:
         """By method, the row that is it after another search, if the table has that row."""
         return {k: v for k, v in self.file.again.items() if v in self.file.methods}
 

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from dpbench.comparison.tables.claims.comparisons import Evidence
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, quantity
 from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.edition import Edition
@@ -22,7 +22,7 @@ RULE = (
 )
 
 
-def order_of(edition: Edition, evidence: Evidence) -> dict[str, Counter]:
+def order_of(edition: Edition, evidence: ClaimEvidence) -> dict[str, Counter]:
     """By column, the verdicts on the pairs of rows whose printed numbers differ, with counts."""
     counts = {c.name: Counter(_verdicts(edition, evidence, c)) for c in edition.columns}
     return {column: count for column, count in counts.items() if count.total()}
@@ -37,13 +37,13 @@ def order_grid(counts: dict[str, Counter]) -> Grid:
     return Grid("Order of the rows", HEAD, tuple(lines))
 
 
-def _verdicts(edition: Edition, evidence: Evidence, column: Column) -> Iterator[str]:
+def _verdicts(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterator[str]:
     tests = list(_tests(edition, evidence, column))
     for test, p in zip(tests, holm([test.p_difference for test in tests]), strict=True):
         yield UNDECIDED if p > LEVEL else HOLDS if test.mean > 0 else FAILS
 
 
-def _tests(edition: Edition, evidence: Evidence, column: Column) -> Iterator[PairedTest]:
+def _tests(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterator[PairedTest]:
     """The tests of our gaps, of which those with print's sign are positive; NaN without runs."""
     value = quantity(column.name, [column])
     without = edition.file.baseline if is_paired(column.metric) else None

@@ -46,14 +46,14 @@ def opening(cells: Sequence[Cell]) -> str:
     others = f"{counts[UNDECIDED]} {UNDECIDED}" if counts[UNDECIDED] else ""
     parts = [others, _differing([cell for cell in printed if cell.verdict == DIFFERS])]
     reproduced = f"{counts[REPRODUCED]} of {len(printed)} printed numbers are reproduced"
-    said = f"{', '.join(filter(None, [reproduced, *parts]))}; {seeds}."
+    text = f"{', '.join(filter(None, [reproduced, *parts]))}; {seeds}."
     different = len({id(cell.published) for cell in printed})
     if different < len(printed):
-        said += (
+        text += (
             f" The paper prints {different} different ones; variants, and columns on other data, "
             "are held against the same."
         )
-    return said
+    return text
 
 
 def _differing(cells: Sequence[Cell]) -> str:

@@ -9,7 +9,7 @@ from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import constants, grid, ordering
 from dpbench.comparison.tables.cells import Cell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
-from dpbench.comparison.tables.claims.comparisons import Evidence, JudgedClaim, evidence
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
@@ -106,8 +106,8 @@ def build_table(
     reasons = _why_no_runs(edition, not_run.reasons)
     at_paper_scale = edition.scale_label == PAPER_SCALE
     found = evidence(edition.conditions, rows, printed_table(edition, published))
-    data = replace(found, tuning=edition.tuning, again=edition.again)
-    judged = judge(edition, data)
+    data = replace(found, tuning=edition.tuning, second_search=edition.second_search)
+    judged = judged_claims(edition, data)
     order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
     lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
@@ -143,7 +143,7 @@ def _lines_on_claims(judged: Sequence[JudgedClaim], cells: Sequence[Cell]) -> It
     yield scores_line(cell.distance for cell in cells if cell.distance)
 
 
-def judge(edition: Edition, data: Evidence) -> list[JudgedClaim]:
+def judged_claims(edition: Edition, data: ClaimEvidence) -> list[JudgedClaim]:
     """The claims of a table, in their order."""
     return [
         data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
@@ -247,12 +247,12 @@ def _notes_on_tuning(edition: Edition) -> Iterable[str]:
             f"The searches were made at {searched}. Other settings might serve a row better under "
             "other conditions, so no verdict counts against it there."
         )
-    for method, again in edition.again.items():
+    for method, again in edition.second_search.items():
         yield (
             f"A verdict on {method} is decided only if it is shown beside {again}, too: what "
             "is not may be the luck of a search."
         )
-    if edition.claims and (flaws or edition.again):
+    if edition.claims and (flaws or edition.second_search):
         yield "A claim is undecided, too, where tuning leaves most of its comparisons undecided."
 
 

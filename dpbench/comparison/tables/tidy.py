@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from dpbench.comparison.tables.cells import Cell
-from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
+from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.grid import csv_text
 from dpbench.comparison.tables.table import Table
 
@@ -47,7 +47,7 @@ def claims_file(judged: Sequence[JudgedClaim]) -> dict[str, bytes]:
     return {"claims.csv": claims_csv(judged).encode()} if judged else {}
 
 
-def _numbers(c: Comparison) -> tuple[str, ...]:
+def _numbers(c: RowComparison) -> tuple[str, ...]:
     mean, low, high = (c.test.mean, *c.test.interval()) if c.gaps else (math.nan,) * 3
     return (
         c.condition,

@@ -110,7 +110,7 @@ def published_standard_error(edition: Edition, printed: Published) -> float:
     return spread
 
 
-def judge(
+def reproduces(
     edition: Edition, column: Column, values: Sequence[float], printed: Published | None
 ) -> tuple[str, Distance | None]:
     """The verdict on our runs against a printed mean by `rule`, and the distance that it is about.

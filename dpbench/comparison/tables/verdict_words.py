@@ -23,7 +23,7 @@ OTHER_SCALE = "other scale"
 NOT_JUDGED = "not judged"
 
 
-class Look(NamedTuple):
+class VerdictLook(NamedTuple):
     """A verdict as it reads for several, and its class and its sign in the report."""
 
     several: str
@@ -32,14 +32,14 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    REPRODUCED: Look(REPRODUCED, "good", "✓"),
-    DIFFERS: Look("differ", "bad", "✗"),
-    HOLDS: Look("hold", "good", "✓"),
-    WITHIN: Look("hold within a margin", "near", "✓"),
-    NO_DIFFERENCE: Look(NO_DIFFERENCE, "near", "="),
-    FAILS: Look("fail", "bad", "✗"),
-    UNDECIDED: Look(UNDECIDED, "near", "?"),
-    NOT_RUN: Look(NOT_RUN),
+    REPRODUCED: VerdictLook(REPRODUCED, "good", "✓"),
+    DIFFERS: VerdictLook("differ", "bad", "✗"),
+    HOLDS: VerdictLook("hold", "good", "✓"),
+    WITHIN: VerdictLook("hold within a margin", "near", "✓"),
+    NO_DIFFERENCE: VerdictLook(NO_DIFFERENCE, "near", "="),
+    FAILS: VerdictLook("fail", "bad", "✗"),
+    UNDECIDED: VerdictLook(UNDECIDED, "near", "?"),
+    NOT_RUN: VerdictLook(NOT_RUN),
 }
 """In the order in which verdicts are counted."""
 
@@ -47,9 +47,9 @@ FORMS: Mapping[str, tuple[str, str]] = {word: (word, look.several) for word, loo
 """Each verdict as it reads for one and for several, for `tally`."""
 
 
-def look_of(verdict: str) -> Look:
+def look_of(verdict: str) -> VerdictLook:
     """How a verdict is shown, on average or not; plainly, if it is none of LOOKS."""
-    return LOOKS.get(verdict.removesuffix(ON_AVERAGE), Look(verdict))
+    return LOOKS.get(verdict.removesuffix(ON_AVERAGE), VerdictLook(verdict))
 
 
 def counted_verdict(number: int, verdict: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
-from dpbench.comparison.verify.tables import Problem, conflicting_records, unsupported_lines
+from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines
 from dpbench.runs.config.commands import Verify
 from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import (
@@ -41,13 +41,13 @@ WITHOUT_DATA = (
 )
 
 
-def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
+def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
     """What was verified, as a sentence, and the problems; UserError where there is no record."""
     names = [argument for argument in arguments if "=" not in argument]
     settings = read("verify", Verify, [a for a in arguments if a not in names])
     folder = settings.results_dir
     entries = list(collect(folder))
-    problems = [Problem(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
+    problems = [Mismatch(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
     tables = files_in(folder / TABLES, f"*.{RECORDS}")
     if not (names or entries or tables):
@@ -62,10 +62,10 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     tables = [path for path in tables if path.name not in unread]
     with counting("verified", len(stored) + len(tables)) as count:
         for entry in stored:
-            problems += [Problem(entry.source, text) for text in contradictions(entry.record)]
+            problems += [Mismatch(entry.source, text) for text in contradictions(entry.record)]
             count()
         for path in tables:
-            problems += [Problem(path.name, text) for text in unsupported_lines(path)]
+            problems += [Mismatch(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
     retrained = _quickest([entry for entry in stored if has_data(entry.record)], settings.rerun)
@@ -78,7 +78,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
             trained += 1
         except UserError as error:
             different = [f"cannot be retrained: {error}"]
-        problems += [Problem(entry.source, text) for text in different]
+        problems += [Mismatch(entry.source, text) for text in different]
     done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
     done += f", and trained {trained} again: {counted(len(problems), 'problem')}."
     if settings.save:
@@ -86,7 +86,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Problem]]:
     return done, problems
 
 
-def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[Problem]) -> None:
+def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[Mismatch]) -> None:
     """Write what was verified as a page into the results folder."""
     found = [f"{problem.source}: {problem.description}" for problem in problems]
     sentences = [f"{done[0].upper()}{done[1:]}", *found]

@@ -22,7 +22,7 @@ from dpbench.system.validate import spelled_number
 T = TypeVar("T")
 
 
-class Problem(NamedTuple):
+class Mismatch(NamedTuple):
     """An inconsistency in a file or a record."""
 
     source: str
@@ -84,7 +84,7 @@ def _readable(content: T | Unreadable, path: Path) -> T:
     return content
 
 
-def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
+def conflicting_records(tables: Sequence[Path]) -> Iterator[Mismatch]:
     """Runs whose records in two tables have different metrics; of files that can be read."""
     first: dict[str, tuple[str, dict]] = {}
     for path in tables:
@@ -93,7 +93,7 @@ def conflicting_records(tables: Sequence[Path]) -> Iterator[Problem]:
                 continue
             source, metrics = first.setdefault(record.digest, (path.name, record.metrics))
             if not equal(metrics, record.metrics):
-                yield Problem(
+                yield Mismatch(
                     path.name, f"has another record of run {record.digest} than {source}."
                 )
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Better = Literal["higher", "lower"]
-Kind = Literal["utility", "calibration", "fairness", "privacy", "cost"]
+MetricKind = Literal["utility", "calibration", "fairness", "privacy", "cost"]
 FACTORS = {"percent": 100, "nats": 1, "": 1}
 """Factors from recorded values to a unit: records contain fractions."""
 
@@ -63,7 +63,7 @@ class Metric:
     unit: Literal["percent", "nats", ""]
     digits: int | None
     better: Better | None
-    kind: Kind = "utility"
+    kind: MetricKind = "utility"
     margin: Margin = OTHER_MARGIN
     compute: "Callable[[Tensor, Tensor, Tensor], float] | None" = None
     task: Literal["classification", "regression"] = "classification"

@@ -144,7 +144,7 @@ def _parse(text: str) -> Override:
             f"{shown(text)} is refused: a group has one place, so write {shown(plain)}."
         )
     if re.match(r"hydra\b", key) and key != search_path.KEY:
-        here = next((said for begin, said in INSTEAD.items() if key.startswith(begin)), OF_OTHERS)
+        here = next((way for begin, way in INSTEAD.items() if key.startswith(begin)), OF_OTHERS)
         raise UserError(f"{key} is not supported here: {here}.")
     return override
 

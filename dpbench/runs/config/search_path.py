@@ -147,8 +147,8 @@ def description(group: str, option: str) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path else []
     begun = dropwhile(lambda line: line.strip() in ("", "---"), lines)
     comment = takewhile(lambda line: line.startswith("#"), begun)
-    said = (line.removeprefix("#").removeprefix(" ") for line in comment)
-    return "\n".join(line for line in said if not line.startswith("@package"))
+    texts = (line.removeprefix("#").removeprefix(" ") for line in comment)
+    return "\n".join(line for line in texts if not line.startswith("@package"))
 
 
 def undecodable() -> Path | None:

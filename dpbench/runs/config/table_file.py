@@ -27,11 +27,11 @@ USUAL_BASELINE = "dpsgd"
 """The method that others are compared with."""
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
+class FilePart(Struct, frozen=True, forbid_unknown_fields=True):
     """A mapping in a table's file."""
 
 
-class Rule(Part, frozen=True):
+class Rule(FilePart, frozen=True):
     """Options and values for some of a table's runs."""
 
     when: dict[str, str] = {}
@@ -45,7 +45,7 @@ class Rule(Part, frozen=True):
     `{GROUP}` for an option"""
 
 
-class Scale(Part, frozen=True):
+class Scale(FilePart, frozen=True):
     """A size to run a table at."""
 
     description: str
@@ -54,7 +54,7 @@ class Scale(Part, frozen=True):
     """overrides as on the command line, applied before the user's"""
 
 
-class Challenge(Part, frozen=True):
+class ChallengeRules(FilePart, frozen=True):
     """How `dpbench challenge` tunes an entry, as it did each baseline."""
 
     trials: Count
@@ -73,7 +73,7 @@ class Challenge(Part, frozen=True):
     """what the entry is compared by"""
 
 
-class ColumnEntry(Part, frozen=True):
+class ColumnEntry(FilePart, frozen=True):
     """A column of a table; what it leaves out is the registry's."""
 
     metric: str
@@ -94,7 +94,7 @@ class ColumnEntry(Part, frozen=True):
     """false for a column whose printed numbers are already judged in another column"""
 
 
-class ClaimEntry(Part, frozen=True, kw_only=True):
+class ClaimEntry(FilePart, frozen=True, kw_only=True):
     """A claim of the paper: exactly one of better, larger and smaller is given."""
 
     statement: str
@@ -134,7 +134,7 @@ class ClaimEntry(Part, frozen=True, kw_only=True):
     `last`, or `change` from the first to the last"""
 
 
-class Panel(Part, frozen=True):
+class Panel(FilePart, frozen=True):
     """A row of plots: its x-axis, its lines, and the arms in it.
 
     A metric of an arm without the setting on the x-axis is a horizontal line.
@@ -165,7 +165,7 @@ class Panel(Part, frozen=True):
         return self.x.rpartition("/")[2]
 
 
-class Figure(Part, frozen=True, tag_field="kind"):
+class Figure(FilePart, frozen=True, tag_field="kind"):
     """What all kinds of figures have."""
 
     labels: dict[str, str] = {}
@@ -221,7 +221,7 @@ class Drawing(Figure, frozen=True, kw_only=True, tag="function"):
     """instead of a kind: a function of the library"""
 
 
-class TableFile(Part, frozen=True, kw_only=True):
+class TableFile(FilePart, frozen=True, kw_only=True):
     """A table or figure: what it is, its rows, their runs, and what is judged."""
 
     title: str
@@ -285,7 +285,7 @@ class TableFile(Part, frozen=True, kw_only=True):
     paper's"""
     compute: dict[str, Any] | None = None
     """instead of runs: a function of a study, with arguments"""
-    challenge: Challenge | None = None
+    challenge: ChallengeRules | None = None
     """how `dpbench challenge` tunes an entry, as it did each baseline"""
 
     columns: dict[str, ColumnEntry] = {}

@@ -38,10 +38,10 @@ class ArrayJob:
 
     def __init__(self, script: Path, tasks: int, at_once: int, options: Iterable[str]):
         array = f"--array=0-{tasks - 1}%{at_once}"
-        said = _slurm("sbatch", "--parsable", array, *options, str(script))
-        if said.returncode:
-            raise UserError(f"Slurm refuses the job: {said.stderr.strip():.{MAX_CHARACTERS}}")
-        self._number = said.stdout.strip().partition(";")[0]  # after it, the cluster's name
+        done = _slurm("sbatch", "--parsable", array, *options, str(script))
+        if done.returncode:
+            raise UserError(f"Slurm refuses the job: {done.stderr.strip():.{MAX_CHARACTERS}}")
+        self._number = done.stdout.strip().partition(";")[0]  # after it, the cluster's name
         self._tasks, self._ended, self._asked = tasks, dict[int, str](), 0.0
 
     def ended(self) -> Mapping[int, str]:
@@ -57,10 +57,10 @@ class ArrayJob:
     def _states(self) -> dict[int, str]:
         """The states of the tasks that have ended; those known before, if Slurm does not answer."""
         fields = ("--array", "--noheader", "--states=all", "--format=%K %T")
-        said = _slurm("squeue", f"--jobs={self._number}", *fields)
-        if said.returncode and "Invalid job id" not in said.stderr:
+        done = _slurm("squeue", f"--jobs={self._number}", *fields)
+        if done.returncode and "Invalid job id" not in done.stderr:
             return self._ended
-        states = dict(line.split(maxsplit=1) for line in said.stdout.splitlines())
+        states = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
         known = {n: states.get(str(n), "forgotten by Slurm") for n in range(self._tasks)}
         return {n: state for n, state in known.items() if state in ENDED or str(n) not in states}
 

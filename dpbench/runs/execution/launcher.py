@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-Run = TypeVar("Run", contravariant=True)
+R = TypeVar("R", contravariant=True)
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,17 @@ class Failure:
 
 Outcome = Path | Failure
 
-Attempts = Callable[[Sequence[Run], bool], Iterator[tuple[int, Outcome]]]
+Attempts = Callable[[Sequence[R], bool], Iterator[tuple[int, Outcome]]]
 """From runs to the index and the outcome of each, in the order in which they end.
 
 The flag says whether to wait for a run that another process is executing.
 """
 
 
-class Launcher(Protocol[Run]):
+class Launcher(Protocol[R]):
     """Executes many runs somewhere."""
 
-    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts[Run]]:
+    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts[R]]:
         """A function that executes runs; those that are still running on exit are stopped.
 
         jobs: processes, if the launcher can choose. folder: for the launcher's own files. Raises

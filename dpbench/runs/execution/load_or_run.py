@@ -23,13 +23,13 @@ from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import pick_device
 from dpbench.runs.training.tracking import Tracking
 from dpbench.runs.training.trainer import fit
-from dpbench.system.errors import file_errors_told
+from dpbench.system.errors import os_errors_reported
 from dpbench.system.files import check_writable, refuse_folders, remove_parts, write_atomically
 from dpbench.system.interrupts import graceful_interrupts
 from dpbench.system.memory import retain_freed_memory
 
 
-@file_errors_told()
+@os_errors_reported()
 def load_or_run(config: RunConfig, quiet: bool = False, wait: bool = True) -> Path:
     """The path of a run's record; the run is executed first if there is none, or `again` says so.
 

@@ -185,8 +185,8 @@ def launching(config: RunConfig, what: str, total: int) -> Iterator[Outcomes]:
 
         def outcomes(runs: Sequence[RunConfig | Failure]) -> Iterator[tuple[int, Outcome]]:
             configs = [run for run in runs if isinstance(run, RunConfig)]
-            said = short_names([run.overrides for run in configs])
-            names.update(zip((run.digest for run in configs), said, strict=True))
+            short = short_names([run.overrides for run in configs])
+            names.update(zip((run.digest for run in configs), short, strict=True))
             for ended in attempt_all(attempts, runs):
                 yield ended
                 count()

@@ -118,8 +118,8 @@ def answer(folder: Path, number: str) -> None:
     settings = yaml.safe_load((folder / f"{number}.yaml").read_text())
     run = RunConfig(tuple(settings["overrides"]), settings["plain"])
     outcome = attempt(run, settings["wait"])
-    said = outcome if isinstance(outcome, Failure) else digest_of(outcome)
-    write_atomically(folder / f"{number}.json", msgspec.json.encode(said))
+    result = outcome if isinstance(outcome, Failure) else digest_of(outcome)
+    write_atomically(folder / f"{number}.json", msgspec.json.encode(result))
 
 
 def main() -> None:

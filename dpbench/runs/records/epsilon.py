@@ -121,7 +121,7 @@ def epsilon_in_words(record: Record) -> str:
 
 def legend(statements: Iterable[Statement]) -> str:
     """The terms of the epsilons of several statements, as a sentence; "" where none has one."""
-    found = {Terms.of(said) for said in statements if _has_epsilon(said)}
+    found = {Terms.of(statement) for statement in statements if _has_epsilon(statement)}
     texts = [sorted({terms.text([name]) for terms in found}) for name in Terms._fields]
     return f"Epsilons: {', '.join(map(' or '.join, texts))}." if found else ""
 

@@ -28,11 +28,11 @@ OF_EXECUTION = ("choices.tracker", "choices.launcher")
 NESTED = ("ledger", "notes", "audit", "refused", "attacks")
 """Parts of a privacy statement that are no single value."""
 
-Source = Record | StoredRecord | Unreadable | Path | str
+RecordSource = Record | StoredRecord | Unreadable | Path | str
 
 
 def frame(
-    source: str | Path | Iterable[Source] = "results",
+    source: str | Path | Iterable[RecordSource] = "results",
     settings: Collection[str] | None = None,
     audits: bool = False,
 ) -> "pd.DataFrame":
@@ -64,7 +64,7 @@ def _plain(value: Any) -> Any:
     return json.dumps(value) if isinstance(value, list | dict) else value
 
 
-def _readable(entries: Iterable[Source]) -> Iterator[Record]:
+def _readable(entries: Iterable[RecordSource]) -> Iterator[Record]:
     for entry in entries:
         found = read(Path(entry)) if isinstance(entry, str | Path) else entry
         if isinstance(found, StoredRecord):

@@ -142,5 +142,5 @@ def _warn_of_composition(records: list[Record]) -> None:
 
 
 def _warn_of_other_seeds(records: list[Record], known: list[Record]) -> None:
-    for said in left_out(records, known, SHOWN):
-        warnings.warn(f"not all runs of these settings are published: {said}", stacklevel=3)
+    for reason in left_out(records, known, SHOWN):
+        warnings.warn(f"not all runs of these settings are published: {reason}", stacklevel=3)

@@ -41,7 +41,7 @@ MAX_DEPTH = 40
 Name = Annotated[str, msgspec.Meta(pattern=r"^(?!\.{0,2}$)[^/\\\x00-\x1f]{1,255}$")]
 """A single component of a path: trackers name folders by the options of a record."""
 
-Settings = dict[str, object]
+PartSettings = dict[str, object]
 
 
 class ChosenOptions(msgspec.Struct):
@@ -56,11 +56,11 @@ class Config(msgspec.Struct):
     """The fields of a configuration that readers of records rely on."""
 
     choices: ChosenOptions
-    method: Settings
+    method: PartSettings
     seed: int | None  # None in published records
-    dataset: Settings = {}
-    model: Settings = {}
-    privacy: Settings | None = None
+    dataset: PartSettings = {}
+    model: PartSettings = {}
+    privacy: PartSettings | None = None
     epochs: int = 1
     batch_size: int | None = None
     validation: float | None = None
@@ -75,13 +75,13 @@ class Provenance(msgspec.Struct):
     physical_batch_size: int | None = None
 
 
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+BinCount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class BinColumns(msgspec.Struct):
     """The bins of a reliability diagram: three columns of one length."""
 
-    count: list[Count]
+    count: list[BinCount]
     confidence: list[float]
     accuracy: list[float]
 
@@ -90,18 +90,18 @@ class BinColumns(msgspec.Struct):
             raise ValueError("columns of different lengths")
 
 
-class Histogram(msgspec.Struct):
+class HistogramCounts(msgspec.Struct):
     """Numbers of examples per cell."""
 
-    confidence: list[Count]
-    true_class: list[Count]
+    confidence: list[BinCount]
+    true_class: list[BinCount]
 
 
 class Calibration(msgspec.Struct):
     """See `dpbench.metrics.reliability`."""
 
     bins: BinColumns
-    histogram: Histogram
+    histogram: HistogramCounts
     interval: dict[str, float | tuple[float, float]] = {}
     temperature: dict[str, float | str] = {}
 

@@ -9,7 +9,7 @@ from dpbench.runs.records.reading import text_of
 from dpbench.runs.records.trackers import RunInfo
 from dpbench.system.files import write_atomically
 
-Row = Mapping[str, float]
+CurvePoint = Mapping[str, float]
 
 
 class Curves:
@@ -25,16 +25,16 @@ class Curves:
         if kept != self.rows:
             self._write(kept)
 
-    def add(self, step: int, row: Row) -> None:
+    def add(self, step: int, row: CurvePoint) -> None:
         self._write({**self.rows, step: row})
 
-    def _write(self, rows: dict[int, Row]) -> None:
+    def _write(self, rows: dict[int, CurvePoint]) -> None:
         self.rows = rows
         with suppress(OSError):  # on a full disk too, no run fails by its trackers
             write_atomically(self._path, json.dumps(rows).encode())
 
 
-def _rows(path: Path) -> dict[int, Row]:
+def _rows(path: Path) -> dict[int, CurvePoint]:
     """The rows of a file; none without one, or if it has any other content."""
     try:
         found = json.loads(str(text_of(path)))

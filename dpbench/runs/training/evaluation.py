@@ -14,7 +14,7 @@ from dpbench.runs.diagnostics.batch import isolated_evaluation
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import noisy_accuracy
-from dpbench.runs.training.temperature import UNSCALED, PrivateTemperature, Scaling
+from dpbench.runs.training.temperature import UNSCALED, LogitScaling, PrivateTemperature
 from dpbench.step.gradients import Engine
 
 
@@ -75,7 +75,7 @@ def _on_split(
 
 def _scaling(
     run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
-) -> Scaling:
+) -> LogitScaling:
     """The scaling fitted on the logits of its held-out examples."""
     device = engine.parameters.theta.device
     logits, _ = predict(engine.model, engine.loss, calibration.to(device), by_row=engine.by_row)

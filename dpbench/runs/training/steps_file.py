@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpbench.runs.records.folder import CHECKPOINTS
-from dpbench.system.progress import Steps
+from dpbench.system.progress import StepCount
 
 NAME = "steps"
 """The file's name in the folder of the run's checkpoints."""
@@ -27,7 +27,7 @@ class StepsFile:
     def __init__(self, folder: Path, total: int):
         self._path, self._total = folder / NAME, total
 
-    def show(self, done: int, text: str, parts: Sequence[Steps] = ()) -> None:
+    def show(self, done: int, text: str, parts: Sequence[StepCount] = ()) -> None:
         # Overwritten in place: emptying or replacing a file waits for the disk.
         in_place = os.O_WRONLY | os.O_CREAT
         with suppress(OSError), os.fdopen(os.open(self._path, in_place, 0o666), "w") as file:
@@ -38,7 +38,7 @@ class StepsFile:
             self._path.unlink()
 
 
-def running_steps(results: Path, names: Mapping[str, str]) -> Callable[[], list[Steps]]:
+def running_steps(results: Path, names: Mapping[str, str]) -> Callable[[], list[StepCount]]:
     """A function that reads the steps of the runs under way in a results folder.
 
     names: of the runs to show, by digest. Files written before now are ignored, since their runs
@@ -46,11 +46,11 @@ def running_steps(results: Path, names: Mapping[str, str]) -> Callable[[], list[
     """
     begun = time.time()
 
-    def steps() -> Iterator[Steps]:
+    def steps() -> Iterator[StepCount]:
         for path in (results / CHECKPOINTS).glob(f"*/{NAME}"):
             with suppress(OSError, ValueError, KeyError):
                 if path.is_file() and path.stat().st_mtime >= begun:
                     done, total = map(int, path.read_text().split())
-                    yield Steps(names[path.parent.name], done, total)
+                    yield StepCount(names[path.parent.name], done, total)
 
     return lambda: sorted(steps())

@@ -35,7 +35,7 @@ UNSCALED = ("accuracy", "nll", "ece", "mce")
 """The metrics that a record also has for the model before scaling."""
 
 
-class Scaling(nn.Module):
+class LogitScaling(nn.Module):
     """Logits [B, K] over exp(log_temperature), plus a bias of the second of two classes, if any."""
 
     def __init__(self, parameters: int):
@@ -95,13 +95,15 @@ class PrivateTemperature:
         noise = self.noise_multiplier * self.bound / (self.sample_rate * math.sqrt(self.steps))
         return math.ceil(noise / MAX_NOISE)
 
-    def fitted(self, logits: Split, expected_size: int, stream: Callable[[str], Stream]) -> Scaling:
+    def fitted(
+        self, logits: Split, expected_size: int, stream: Callable[[str], Stream]
+    ) -> LogitScaling:
         """The scaling fitted on logits [n, K] and their classes.
 
         expected_size: the public number of examples, which the gradient sums are divided by.
         stream: the random stream for a purpose.
         """
-        scaling, noise = Scaling(self.parameters), stream("temperature noise")
+        scaling, noise = LogitScaling(self.parameters), stream("temperature noise")
         loss, classes = LOSSES["classification"], logits.inputs.shape[1]
         number = torch.arange(2)
         engine = make_engine("vmap", scaling, loss, Batch(torch.eye(2, classes), number, number))

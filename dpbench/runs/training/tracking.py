@@ -163,8 +163,8 @@ class Tracking:
         if not self._not_started:
             return
         trackers, self._not_started = self._not_started, {}
-        said = " ".join(filter(None, (terms(), NOT_COVERED)))
-        self._info = replace(self._info, terms=said)
+        text = " ".join(filter(None, (terms(), NOT_COVERED)))
+        self._info = replace(self._info, terms=text)
         for name, tracker in trackers.items():
             guarded(name, functools.partial(self._start_one, name, tracker))
 

@@ -161,8 +161,8 @@ def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | 
 
     def load(state: dict) -> None:
         nonlocal training
-        # A failed load may leave a partly loaded training, which must not be used.
-        candidate, training = training or make(), None
+        candidate = training or make()
+        training = None  # as a failed load may leave it partly loaded
         candidate.load_state_dict(state)
         training = candidate
 

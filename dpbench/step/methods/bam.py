@@ -19,8 +19,8 @@ def bam(
 
     bound, clip and style as for `dpsgd`.
     """
-    seam = AscentStep(schedule("method.lambda_", lambda_))
-    return Method("bam", make_clip(clip, style, bound), PROVEN, seam)
+    gradient = AscentStep(schedule("method.lambda_", lambda_))
+    return Method("bam", make_clip(clip, style, bound), PROVEN, gradient)
 
 
 def bam_exact(
@@ -30,8 +30,8 @@ def bam_exact(
 
     The first-order expansion of `bam` in lambda. bound, clip and style as for `dpsgd`.
     """
-    seam = GradientPenalty(schedule("method.lambda_", lambda_))
-    return Method("bam_exact", make_clip(clip, style, bound), PROVEN, seam)
+    gradient = GradientPenalty(schedule("method.lambda_", lambda_))
+    return Method("bam_exact", make_clip(clip, style, bound), PROVEN, gradient)
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,8 @@ def disk(
     kappa: the weight of a new noisy mean in the filter. gamma: see `LookAhead`; None for
     (1 - kappa)/kappa, with which a step takes one gradient. bound, clip and style as for `dpsgd`.
     """
-    clipping, seam = make_clip(clip, style, bound), LookAhead(kappa, gamma)
-    return Method("disk", clipping, GUARANTEE, seam, update=Kalman(kappa))
+    clipping, gradient = make_clip(clip, style, bound), LookAhead(kappa, gamma)
+    return Method("disk", clipping, GUARANTEE, gradient, update=Kalman(kappa))
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ def dp_fedavg(
     local_batch_size: None for all of a user's examples. bound is that of the update; cap, clip,
     style and variant as for `dp_fedsgd`.
     """
-    seam = LocalTraining(local_epochs, local_batch_size, local_lr)
-    return federated_method("dp_fedavg", seam, cap, make_clip(clip, style, bound), variant)
+    gradient = LocalTraining(local_epochs, local_batch_size, local_lr)
+    return federated_method("dp_fedavg", gradient, cap, make_clip(clip, style, bound), variant)
 
 
 @dataclass(frozen=True)

@@ -46,10 +46,10 @@ def dp_fedsgd(
     as for `dpsgd`. variant: as published, users are weighted by their number of examples, without a
     cap. local_batch_size: B of Algorithm 4, see `LocalBatch`; None for all of a user's examples.
     """
-    seam: Gradient = PerExample()
+    gradient: Gradient = PerExample()
     if local_batch_size is not None:
-        seam = LocalBatch(local_batch_size)
-    return federated_method("dp_fedsgd", seam, cap, make_clip(clip, style, bound), variant)
+        gradient = LocalBatch(local_batch_size)
+    return federated_method("dp_fedsgd", gradient, cap, make_clip(clip, style, bound), variant)
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class UserWeighting(Gradient):
-    """The gradients of another seam, weighted by user after clipping.
+    """The gradients of another gradient, weighted by user after clipping.
 
     largest: the weight that no user's exceeds.
     """

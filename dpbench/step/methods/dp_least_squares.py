@@ -34,8 +34,8 @@ def dp_least_squares(
     r = scaling.length
     clip = Abadi(math.hypot(second_weight * r**2, r))
     update = LeastSquares(scaling, sharpness, second_weight=second_weight, ridge=ridge)
-    seam = HeadMoments(scaling, second_weight)
-    return Method(LeastSquares.method, clip, GUARANTEE, seam, update=update)
+    gradient = HeadMoments(scaling, second_weight)
+    return Method(LeastSquares.method, clip, GUARANTEE, gradient, update=update)
 
 
 @dataclass(frozen=True)

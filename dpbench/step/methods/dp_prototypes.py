@@ -25,8 +25,8 @@ def dp_prototypes(bound: Positive, constant: Positive, sharpness: Positive) -> M
     """
     scaling = Scaling(bound, constant)
     update = Prototypes(scaling, sharpness)
-    seam = HeadMoments(scaling, 0.0)
-    return Method(Prototypes.method, Abadi(scaling.length), GUARANTEE, seam, update=update)
+    gradient = HeadMoments(scaling, 0.0)
+    return Method(Prototypes.method, Abadi(scaling.length), GUARANTEE, gradient, update=update)
 
 
 @dataclass(frozen=True)

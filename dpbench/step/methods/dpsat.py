@@ -25,8 +25,8 @@ def dpsat(
 
     bound, clip and style as for `dpsgd`.
     """
-    seam = PreviousGradientAscent(schedule("method.lambda_", lambda_))
-    return Method("dpsat", make_clip(clip, style, bound), GUARANTEE, seam)
+    gradient = PreviousGradientAscent(schedule("method.lambda_", lambda_))
+    return Method("dpsat", make_clip(clip, style, bound), GUARANTEE, gradient)
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def dpsgd_jl(
     Neither the u_j nor the estimates are released; the u_j are independent of the data.
     """
     published = as_published(variant)
-    seam = ProjectedNorms(projections, 1.0 if published else slack(projections, failure))
+    gradient = ProjectedNorms(projections, 1.0 if published else slack(projections, failure))
     corrected = Guarantee(
         "proven",
         "Poisson-sampled Gaussian mechanism whose sensitivity holds but with probability "
@@ -65,7 +65,7 @@ def dpsgd_jl(
         "dpsgd_jl",
         make_clip(clip, style, bound),
         AS_PUBLISHED if published else corrected,
-        seam,
+        gradient,
         variant=variant,
         by_real_size=published,
         failure=0.0 if published else failure,
@@ -89,7 +89,7 @@ def slack(projections: int, failure: float) -> float:
 
 @dataclass(frozen=True)
 class ProjectedNorms(Gradient):
-    """The gradient seam: per-example gradients with estimated norms."""
+    """The gradient: per-example gradients with estimated norms."""
 
     projections: int
     slack: float

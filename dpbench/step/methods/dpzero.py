@@ -39,8 +39,8 @@ def dpzero(bound: float, smoothing: Positive) -> Method:
     As a private step: the gradient is the difference times v = u/sqrt(D), |v| = 1, and s is the
     part of the noisy sum along v, whose noise has the standard deviation of one coordinate.
     """
-    seam, update = TwoPoints(smoothing), AlongDirection()
-    return Method("dpzero", Abadi(bound), GUARANTEE, seam, update=update)
+    gradient, update = TwoPoints(smoothing), AlongDirection()
+    return Method("dpzero", Abadi(bound), GUARANTEE, gradient, update=update)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,8 @@ def raco(
     query = CountQuery(histogram_noise_ratio, before=False, relative=True)
     by_label = one_of("method.constraint", constraint, CONSTRAINTS) == "equalized_odds"
     hard = one_of("method.rates", rates, RATES) == "hard"
-    seam = Lagrangian(temperature, hard, Duals(by_label, slack, dual_learning_rate, dual_bound))
-    return Method("raco", CountedRates(Abadi(bound), query), GUARANTEE, seam)
+    gradient = Lagrangian(temperature, hard, Duals(by_label, slack, dual_learning_rate, dual_bound))
+    return Method("raco", CountedRates(Abadi(bound), query), GUARANTEE, gradient)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dpbench.comparison.tables.constants import Reproduced
 from dpbench.comparison.tables.data import (
     ClaimData,
     ComparisonData,
-    Interval,
+    MeanInterval,
     RowData,
     TableData,
     read_json,
@@ -20,10 +20,12 @@ TERMS = ("dpsgd", "acc")
 
 
 def claim(name, source="Doe 2020, section 5", verdict="undecided", reason="", seeds=None):
-    gap = Interval(0.4, -0.1, 0.9, 5)
+    gap = MeanInterval(0.4, -0.1, 0.9, 5)
     compared = [ComparisonData("", "bam", *TERMS, gap, 0.5, verdict, reason, "")]
     about = (f"{name}.", source, "bam", "on images", "full text")
-    return ClaimData(name, *about, verdict, reason, Interval(0.8, -0.2, 1.8, 5), seeds, compared)
+    return ClaimData(
+        name, *about, verdict, reason, MeanInterval(0.8, -0.2, 1.8, 5), seeds, compared
+    )
 
 
 def table(*claims, printed=None):

@@ -13,8 +13,8 @@ from dpbench.comparison.tables.verdict import (
     MARGINS,
     Distance,
     distance,
-    judge,
     published_standard_error,
+    reproduces,
     rule,
     scores_line,
 )
@@ -32,7 +32,7 @@ def accuracy(toy):
 @pytest.fixture
 def verdict(toy, accuracy):
     """The verdict on runs, beside a mean over four runs in print."""
-    return lambda values, printed, of=toy: judge(of, accuracy, values, printed)[0]
+    return lambda values, printed, of=toy: reproduces(of, accuracy, values, printed)[0]
 
 
 def shifted(by, spread=1.0):
@@ -130,7 +130,10 @@ def test_a_column_that_is_not_judged_says_so(toy, edition, plain):
     columns = {**plain["columns"]}
     columns["acc_a"] = {**columns["acc_a"], "judged": False}
     other = edition(columns=columns)
-    assert judge(other, other.columns[0], VALUES, Published("80.0", "0.1")) == ("not judged", None)
+    assert reproduces(other, other.columns[0], VALUES, Published("80.0", "0.1")) == (
+        "not judged",
+        None,
+    )
     assert '"not judged" that another column' in rule(other)
     assert "not judged" not in rule(toy)
 

@@ -4,7 +4,7 @@ import torch
 from dpbench.learning.metrics.derived import GAPS, PER_GROUP
 from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.metrics.registry import REGISTRY, MetricName, parse_name
-from dpbench.runs.training.temperature import UNSCALED, Scaling
+from dpbench.runs.training.temperature import UNSCALED, LogitScaling
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_every_metric_of_a_run_is_known(task):
 
 
 def test_every_metric_of_a_private_temperature_is_known():
-    names = [f"{name}_unscaled" for name in UNSCALED] + [*Scaling(2).metrics]
+    names = [f"{name}_unscaled" for name in UNSCALED] + [*LogitScaling(2).metrics]
     for name in names:
         assert parse_name(f"test/{name}").is_known

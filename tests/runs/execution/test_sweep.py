@@ -106,9 +106,9 @@ def test_failed_runs_are_retried_and_then_no_longer_listed(sweep, failing, tmp_p
 
 def shown_at_once(monkeypatch):
     """Progress is written and looked at all the time, as lines."""
-    monkeypatch.setattr(progress, "display", progress.Lines)
+    monkeypatch.setattr(progress, "display", progress.LogLines)
     monkeypatch.setattr(progress, "REDRAWN_EVERY", 0.001)
-    monkeypatch.setattr(progress.Lines, "interval", 0.0)
+    monkeypatch.setattr(progress.LogLines, "interval", 0.0)
     monkeypatch.setattr("dpbench.training.progress.FIRST_SECONDS", 0)
     monkeypatch.setattr(steps_file.StepsFile, "interval", 0.0)
 

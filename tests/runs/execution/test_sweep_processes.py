@@ -103,7 +103,7 @@ import os, time
 from pathlib import Path
 from dpbench.system import progress
 from dpbench.runs.training import progress as of_a_run, steps_file
-progress.Lines.interval = steps_file.StepsFile.interval = of_a_run.FIRST_SECONDS = 0
+progress.LogLines.interval = steps_file.StepsFile.interval = of_a_run.FIRST_SECONDS = 0
 progress.REDRAWN_EVERY = 0.1
 stop = steps_file.StepsFile.stop
 def when_seen(file):

@@ -25,7 +25,7 @@ from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import load
 from dpbench.runs.training import trainer
 from dpbench.runs.training.loop import Training
-from dpbench.runs.training.temperature import PrivateTemperature, Scaling
+from dpbench.runs.training.temperature import LogitScaling, PrivateTemperature
 from dpbench.step.mechanism.noise import Gaussian
 from dpbench.step.mechanism.sampling import poisson_indices
 from dpbench.step.mechanism.streams import seeded
@@ -145,7 +145,7 @@ def test_with_little_noise_it_is_the_best_temperature():
 
 
 def test_a_temperature_changes_no_class_and_a_bias_may():
-    examples, scaling = overconfident(500, classes=2), Scaling(2)
+    examples, scaling = overconfident(500, classes=2), LogitScaling(2)
     with torch.no_grad():
         scaling.log_temperature += 1.7
         assert torch.equal(scaling(examples.inputs).argmax(1), examples.inputs.argmax(1))

@@ -13,7 +13,7 @@ from dpbench.audit.code.audited import NEGLIGIBLE, Audited, AuditedTraining
 from dpbench.audit.code.checks.participation import (
     as_claimed,
     claimed_rate,
-    heard_as_claimed,
+    claimed_releases,
     uneven_sizes,
 )
 from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
@@ -71,9 +71,9 @@ def noise(
     settings = {"learning_rate": learning_rate(steps), **settings}
 
     def sums(seed: int, multiplier: float) -> Tensor:
-        heard = code.heard(batch, steps, noise_multiplier=multiplier, seed=seed, **settings)
+        sums = code.noisy_sums(batch, steps, noise_multiplier=multiplier, seed=seed, **settings)
         return torch.stack(
-            [noisy[:: math.ceil(steps * len(noisy) / MOST_NUMBERS)] for noisy in heard]
+            [noisy[:: math.ceil(steps * len(noisy) / MOST_NUMBERS)] for noisy in sums]
         )
 
     def one(seed: int) -> Tensor:
@@ -123,7 +123,7 @@ def _at_the_claimed_rate(code: AuditedTraining) -> Finding | None:
         return None
     rate, multiplier = claimed_rate(code), code.claim.noise_multiplier
     number = uneven_sizes(rate)[0]
-    drawn = heard_as_claimed(code, number, multiplier)[:, number:] / multiplier
+    drawn = claimed_releases(code, number, multiplier)[:, number:] / multiplier
     spread = _deviation(drawn) / as_claimed(code, number).unit
     if not _differs(spread, drawn.numel()):
         return None
@@ -220,7 +220,7 @@ def _again_at_the_claimed_rate(code: Audited) -> Finding | None:
     if not (isinstance(code, AuditedTraining) and code.is_linear):
         return None
     number = uneven_sizes(claimed_rate(code))[0]
-    drawn = heard_as_claimed(code, number, code.claim.noise_multiplier)[:, number:]
+    drawn = claimed_releases(code, number, code.claim.noise_multiplier)[:, number:]
     return refuted("Two steps of an epoch have the same noise.") if _has_twins(drawn.T) else None
 
 

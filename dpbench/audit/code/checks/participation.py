@@ -55,8 +55,8 @@ def in_epochs(code: AuditedTraining, seed: int = 0) -> Participation:
     """Participation at a rate of 1/CYCLE, where code that shuffles has epochs of CYCLE batches."""
     bound, rate = code.claim.bound, 1 / CYCLE
     data = one_hot(list(range(EXAMPLES)), LENGTH * bound, EXAMPLES)
-    heard = code.train(data, noise_multiplier=NEGLIGIBLE, sample_rate=rate, steps=STEPS, seed=seed)
-    return Participation(heard.abs(), rate)
+    sums = code.train(data, noise_multiplier=NEGLIGIBLE, sample_rate=rate, steps=STEPS, seed=seed)
+    return Participation(sums.abs(), rate)
 
 
 def claimed_rate(code: AuditedTraining) -> float:
@@ -81,11 +81,11 @@ def kinds(number: int) -> dict[str, Tensor]:
 @lru_cache(maxsize=2)
 def as_claimed(code: AuditedTraining, number: int) -> Participation:
     """Participation of so many examples of all kinds at the claimed rate."""
-    heard = heard_as_claimed(code, number, NEGLIGIBLE)
-    return Participation(heard[:, :number].abs(), claimed_rate(code))
+    sums = claimed_releases(code, number, NEGLIGIBLE)
+    return Participation(sums[:, :number].abs(), claimed_rate(code))
 
 
-def heard_as_claimed(code: AuditedTraining, number: int, noise_multiplier: float) -> Tensor:
+def claimed_releases(code: AuditedTraining, number: int, noise_multiplier: float) -> Tensor:
     """The noisy sums [steps, n + OF_NONE] of a training on them."""
     positive, large = kinds(number).values()
     lengths = torch.where(large, 16.0, 1.0) * LENGTH * code.claim.bound

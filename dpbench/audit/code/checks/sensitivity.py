@@ -31,7 +31,7 @@ MOST_STEPS, CHANGED = 64, 0.1
 RANDOM = skipped("The sum is random even without noise (dropout?): switch that off for this check.")
 
 
-class Condition(NamedTuple):
+class BatchSum(NamedTuple):
     """How batches are heard: in words, at a bound, and their sum [D] in units of it."""
 
     words: str
@@ -39,17 +39,17 @@ class Condition(NamedTuple):
     total: Callable[[Batch], Tensor]
 
 
-def _conditions(code: Audited) -> Iterator[Condition]:
+def _conditions(code: Audited) -> Iterator[BatchSum]:
     """As claimed, in several physical batches, at a smaller bound, and in a later step."""
     bound, smaller = code.claim.bound, code.claim.bound / SMALLER
-    yield Condition("", bound, code.exact_sum)
-    yield Condition(
+    yield BatchSum("", bound, code.exact_sum)
+    yield BatchSum(
         ", in physical batches of 2,", bound, partial(code.exact_sum, physical_batch_size=2)
     )
     as_far = partial(code.exact_sum, bound=smaller, learning_rate=float(SMALLER))
-    yield Condition(f", at a bound of {smaller:g},", smaller, as_far)
+    yield BatchSum(f", at a bound of {smaller:g},", smaller, as_far)
     if isinstance(code, AuditedStep):
-        yield Condition(f", in step {WARM_UP + 1},", bound, partial(_later_sum, code))
+        yield BatchSum(f", in step {WARM_UP + 1},", bound, partial(_later_sum, code))
 
 
 def _later_sum(code: AuditedStep, batch: Batch) -> Tensor:

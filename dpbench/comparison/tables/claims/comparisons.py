@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim, judge_gaps
 from dpbench.comparison.compare.headroom import why_none
 from dpbench.comparison.compare.pairs import doubts_of, margin_of
-from dpbench.comparison.compare.side import GIVEN, Side, Tuning
+from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.comparison.tables.conditions import row_name
@@ -15,11 +15,9 @@ from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.paired_t import PairedTest, paired_test
 from dpbench.learning.metrics.registry import parse_name
 
-BySeed = Mapping[int, float]
-
 
 @dataclass(frozen=True)
-class Comparison:
+class RowComparison:
     """One row against another (or a number), in one quantity and under one condition.
 
     gaps: the row's value - the other's by seed, for the seeds that both have; printed: the gap of
@@ -69,7 +67,7 @@ class JudgedClaim:
     """A claim and its comparisons, judged together."""
 
     claim: Claim
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[RowComparison, ...]
     ruling: Ruling
 
     @property
@@ -77,34 +75,34 @@ class JudgedClaim:
         return self.ruling.verdict
 
 
-def judged_claim(claim: Claim, comparisons: Sequence[Comparison]) -> JudgedClaim:
+def judged_claim(claim: Claim, comparisons: Sequence[RowComparison]) -> JudgedClaim:
     """The claim with the verdicts on its comparisons, and on itself."""
     gaps = [c.found for c in comparisons if c.found]
     words = judge_gaps(gaps, claim.by)
     ruling = judge_claim(
         gaps, [word for word, _ in words], claim.by, complete=len(gaps) == len(comparisons)
     )
-    told = iter(words)
+    verdicts = iter(words)
     judged = []
     for comparison in comparisons:
-        word, reason = next(told) if comparison.found else (NOT_RUN, "")
+        word, reason = next(verdicts) if comparison.found else (NOT_RUN, "")
         judged.append(replace(comparison, verdict=word, reason=reason))
     return JudgedClaim(claim, tuple(judged), ruling)
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ClaimEvidence:
     """The data that claims are judged by: rows by name, and the printed numbers.
 
-    conditions: their labels; tuning: how the settings of rows were chosen, by name; again: by the
-    name of a method, that of the same one with the settings of another search.
+    conditions: their labels; tuning: how the settings of rows were chosen, by name; second_search:
+    by the name of a method, that of the same one with the settings of another search.
     """
 
     conditions: Sequence[str]
     rows: Mapping[str, Row]
     published: PrintedTable
     tuning: Mapping[str, Tuning] = field(default_factory=dict)
-    again: Mapping[str, str] = field(default_factory=dict)
+    second_search: Mapping[str, str] = field(default_factory=dict)
 
     def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
@@ -128,7 +126,7 @@ class Evidence:
         theirs = quantity.printed(self.published, self._full_name(condition, than))
         return ours - theirs if ours and theirs else None
 
-    def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[Comparison]:
+    def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[RowComparison]:
         for condition in self.conditions:
             if claim.under is not None and condition not in claim.under:
                 continue
@@ -139,9 +137,9 @@ class Evidence:
 
     def _compare(
         self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
-    ) -> Comparison:
+    ) -> RowComparison:
         gaps = self.gaps(condition, row, than, quantity)
-        compared = Comparison(
+        compared = RowComparison(
             condition=condition,
             row=row,
             than=than,
@@ -154,7 +152,7 @@ class Evidence:
         )
         return replace(compared, found=self._found(claim, compared)) if gaps else compared
 
-    def _found(self, claim: Claim, compared: Comparison) -> Gap:
+    def _found(self, claim: Claim, compared: RowComparison) -> Gap:
         """The gap of a comparison with all that may speak against a verdict on it."""
         sides = [self._side(compared, name) for name in (compared.row, compared.than)]
         if claim.unequal_budgets:
@@ -167,7 +165,7 @@ class Evidence:
             no_headroom=self._no_headroom(compared),
         )
 
-    def _side(self, compared: Comparison, name: str | float) -> Side:
+    def _side(self, compared: RowComparison, name: str | float) -> Side:
         """A row as a side of the comparison. Budgets differ by design between conditions."""
         if not isinstance(name, str):
             return Side(str(name), {})
@@ -177,15 +175,15 @@ class Evidence:
         budgets = row.budgets if self._shares_condition(compared) else ()
         return Side(name, values, budgets, tuning=self.tuning.get(full, GIVEN))
 
-    def _gaps_again(self, compared: Comparison) -> BySeed:
+    def _gaps_again(self, compared: RowComparison) -> BySeed:
         """The gaps where one of the two methods has the settings of another search; none else."""
-        row = self.again.get(compared.row, compared.row)
-        than = self.again.get(str(compared.than), compared.than)
+        row = self.second_search.get(compared.row, compared.row)
+        than = self.second_search.get(str(compared.than), compared.than)
         if row == than or (row, than) == (compared.row, compared.than):
             return {}
         return self.gaps(compared.condition, row, than, compared.quantity)
 
-    def _no_headroom(self, compared: Comparison) -> str:
+    def _no_headroom(self, compared: RowComparison) -> str:
         """Why nothing can be said of a row that does not win; "" where it is no private one that
         is claimed to be better than another under the same condition."""
         than, condition, quantity = compared.than, compared.condition, compared.quantity
@@ -199,7 +197,7 @@ class Evidence:
         free = {row.method for row in rows if any(not b.is_private for b in row.budgets)}
         if {compared.row, than} & free:
             return ""
-        without = {compared.row, than, *self.again.values()}
+        without = {compared.row, than, *self.second_search.values()}
         values = {r.method: quantity.values(r) for r in rows if r.method not in without}
         return why_none(
             self._values(condition, str(than), quantity),
@@ -209,7 +207,7 @@ class Evidence:
             max(compared.margin, compared.by),
         )
 
-    def _shares_condition(self, compared: Comparison) -> bool:
+    def _shares_condition(self, compared: RowComparison) -> bool:
         row = self.rows.get(str(compared.than))
         return row is None or row.condition == compared.condition
 
@@ -239,9 +237,9 @@ def evidence(
     conditions: Sequence[str],
     rows: Sequence[Row],
     published: PrintedTable,
-) -> Evidence:
+) -> ClaimEvidence:
     """The evidence in rows; of several variants of a method, the first row counts."""
     first_rows: dict[str, Row] = {}
     for row in rows:
         first_rows.setdefault(row.name, row)
-    return Evidence(conditions, first_rows, published)
+    return ClaimEvidence(conditions, first_rows, published)

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from dpbench.comparison.tables.claims.claim import Claim
-from dpbench.comparison.tables.claims.comparisons import Comparison, JudgedClaim
+from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.counts import counted, tally
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, interval_text, number, signed
@@ -129,12 +129,12 @@ def power_line(judged: Sequence[JudgedClaim]) -> str:
     )
 
 
-def _smallest(comparisons: Sequence[Comparison]) -> str:
+def _smallest(comparisons: Sequence[RowComparison]) -> str:
     sizes = [comparison.test.smallest_difference() for comparison in comparisons]
     return number(statistics.median(sizes), comparisons[0].quantity.digits)
 
 
-def gap_text(c: Comparison) -> str:
+def gap_text(c: RowComparison) -> str:
     """`+2.9 [+2.1, +3.7] (5)`."""
     return f"{interval_text(c.test, c.quantity.digits)} ({c.test.n})" if c.gaps else NO_VALUE
 
@@ -162,7 +162,7 @@ def _ours(judged: JudgedClaim) -> str:
     return f"{interval_text(effect, 1)} margins ({effect.n}); {counts}"
 
 
-def _printed_text(c: Comparison) -> str:
+def _printed_text(c: RowComparison) -> str:
     if c.printed is None:
         return NO_VALUE
     digits = c.quantity.digits

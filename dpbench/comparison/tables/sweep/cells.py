@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from dpbench.comparison.compare.side import Task, value_in
+from dpbench.comparison.compare.side import TaskKey, value_in
 from dpbench.comparison.tables.cells import standard_deviation
 from dpbench.comparison.tables.conditions import setting
 from dpbench.privacy.guarantee import weakest
@@ -25,7 +25,7 @@ from dpbench.system.validate import quoted, spelled_number
 Key = tuple[Any, ...]
 """The values of the settings of a row, or of a column."""
 
-Cell = tuple[Key, Key]
+CellKey = tuple[Key, Key]
 """A row and a column."""
 
 OUTER_COMMA = re.compile(r",(?![^\[]*\])(?![^{]*\})")
@@ -49,9 +49,9 @@ class SweepLayout:
     columns: tuple[str, ...]
     metrics: tuple[str, ...]
     baseline: str = ""
-    trials: Mapping[Task, int] = field(default_factory=dict)
+    trials: Mapping[TaskKey, int] = field(default_factory=dict)
 
-    def cell_of(self, config: Mapping[str, Any]) -> Cell:
+    def cell_of(self, config: Mapping[str, Any]) -> CellKey:
         """The row and the column of a run."""
         row, column = (
             tuple(value_of(config, key) for key in keys) for keys in (self.rows, self.columns)
@@ -152,10 +152,10 @@ def check_keys(records: Sequence[Record], keys: Sequence[str]) -> None:
             raise UserError(f"no record has the setting {key}: {nearest(key, known)}")
 
 
-def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[Cell, Runs]:
+def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[CellKey, Runs]:
     """The runs by row and column; UserError where runs in one cell differ by more than the seed."""
     check_keys(records, [*layout.rows, *layout.columns])
-    cells: dict[Cell, dict[Any, Record]] = {}
+    cells: dict[CellKey, dict[Any, Record]] = {}
     for record in records:
         identity = settings_but_seed(record.config), record.seed
         cells.setdefault(layout.cell_of(record.config), {})[identity] = record

@@ -6,14 +6,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dpbench.comparison.tables.sweep.cells import Cell, SweepLayout
+from dpbench.comparison.tables.sweep.cells import CellKey, SweepLayout
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.identity import setting_of
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 
-Settings = dict[str, list[Record]]
+BySetting = dict[str, list[Record]]
 """Runs by the name of their settings, budget included, but for the seed and the split."""
 
 
@@ -22,8 +22,8 @@ class Chosen(NamedTuple):
     the setting shown is not the best of these."""
 
     records: list[Record]
-    tried: dict[Cell, int]
-    not_best: tuple[Cell, ...]
+    tried: dict[CellKey, int]
+    not_best: tuple[CellKey, ...]
 
 
 def on_the_test_set(records: Iterable[Record]) -> list[Record]:
@@ -69,8 +69,8 @@ def best_on_validation(
     return Chosen(chosen, {cell: len(names) for cell, names in tried.items()}, tuple(not_best))
 
 
-def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[Cell, Settings]:
-    cells: dict[Cell, Settings] = {}
+def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, BySetting]:
+    cells: dict[CellKey, BySetting] = {}
     for record in records:
         settings = cells.setdefault(layout.cell_of(record.config), {})
         settings.setdefault(_settings(record.config), []).append(record)
@@ -88,5 +88,5 @@ def _mean(records: Sequence[Record], metric: str) -> float:
     )
 
 
-def _name(cell: Cell) -> str:
+def _name(cell: CellKey) -> str:
     return ", ".join(str(value) for key in cell for value in key) or "the table"

@@ -9,7 +9,7 @@ from typing import Any
 from dpbench.comparison.compare.side import trials_by_task
 from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.sweep.cells import (
-    Cell,
+    CellKey,
     SweepLayout,
     filter_records,
     group_runs,
@@ -69,8 +69,8 @@ def table(arguments: Sequence[str]) -> str:
     if values.baseline:
         check_baseline(values.baseline, (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values.baseline, trials_by_task(runs))
-    tried: Mapping[Cell, int] = {}
-    not_best: Sequence[Cell] = ()
+    tried: Mapping[CellKey, int] = {}
+    not_best: Sequence[CellKey] = ()
     if values.best:
         of_cells = filter_records(trials, filters)
         records, tried, not_best = best_on_validation(records, of_cells, layout)

@@ -9,7 +9,7 @@ from dpbench.comparison.compare.pairs import compare, difference
 from dpbench.comparison.compare.side import CHOSEN, Side, task_of, tuning_of
 from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.tables.grid import NO_VALUE, interval_text
-from dpbench.comparison.tables.sweep.cells import Cell, Key, Runs, SweepLayout, value_of
+from dpbench.comparison.tables.sweep.cells import CellKey, Key, Runs, SweepLayout, value_of
 from dpbench.learning.metrics.paired_t import PairedTest
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.records.record import Record
@@ -28,7 +28,7 @@ class Differences:
     """
 
     layout: SweepLayout
-    runs: Mapping[Cell, Runs]
+    runs: Mapping[CellKey, Runs]
 
     def rows(self) -> set[Key]:
         """The rows with a method that is compared."""
@@ -38,14 +38,14 @@ class Differences:
         """The columns with a method that is compared."""
         return {column for _, column in self._compared()}
 
-    def of(self, cell: Cell, metric: str) -> PairedTest | None:
+    def of(self, cell: CellKey, metric: str) -> PairedTest | None:
         """The differences over common seeds in the metric's unit, row minus baseline, against the
         metric's margin; None without one baseline to compare with, or without common seeds."""
         base = self._base(cell)
         return difference(*self._sides(cell, base, metric), metric) if base else None
 
     @cached_property
-    def judged(self) -> Mapping[tuple[Cell, str], Judged]:
+    def judged(self) -> Mapping[tuple[CellKey, str], Judged]:
         """By cell and metric; the cells that have one baseline are read together."""
         bases = grouped((base, cell) for cell in self._compared() if (base := self._base(cell)))
         return {
@@ -57,7 +57,7 @@ class Differences:
             ).items()
         }
 
-    def text(self, cell: Cell, metric: str) -> str:
+    def text(self, cell: CellKey, metric: str) -> str:
         """`+0.52 [+0.10, +0.94] (5), better`: difference, interval, common seeds, and verdict."""
         found = self.of(cell, metric)
         if found is None:
@@ -67,7 +67,7 @@ class Differences:
         judged = self.judged.get((cell, metric))
         return f"{shown}, {judged.words}" if judged else shown
 
-    def _sides(self, cell: Cell, base: Cell, metric: str) -> tuple[Side, Side]:
+    def _sides(self, cell: CellKey, base: CellKey, metric: str) -> tuple[Side, Side]:
         one, other = (
             Side.of(
                 str(self._values(place)[METHOD]),
@@ -79,7 +79,7 @@ class Differences:
         )
         return one, other
 
-    def _base(self, cell: Cell) -> Cell | None:
+    def _base(self, cell: CellKey) -> CellKey | None:
         """The cell of the baseline with a cell's values of the table's settings; None for its own,
         and unless one has them."""
         if self._is_baseline(cell):
@@ -91,18 +91,18 @@ class Differences:
         ]
         return bases[0] if len(bases) == 1 else None
 
-    def _compared(self) -> Iterator[Cell]:
+    def _compared(self) -> Iterator[CellKey]:
         yield from (cell for cell in self.runs if not self._is_baseline(cell))
 
-    def _is_baseline(self, cell: Cell) -> bool:
+    def _is_baseline(self, cell: CellKey) -> bool:
         return self._values(cell)[METHOD] == self.layout.baseline
 
-    def _shared(self, cell: Cell) -> dict[str, object]:
+    def _shared(self, cell: CellKey) -> dict[str, object]:
         """The values of the settings that are not chosen for each method."""
         values = self._values(cell).items()
         return {key: value for key, value in values if key.partition(".")[0] not in CHOSEN}
 
-    def _values(self, cell: Cell) -> dict[str, object]:
+    def _values(self, cell: CellKey) -> dict[str, object]:
         row, column = cell
         return dict(zip((*self.layout.rows, *self.layout.columns), (*row, *column), strict=True))
 

@@ -10,7 +10,7 @@ from typing import Any
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
 from dpbench.comparison.tables.latex import tabular
 from dpbench.comparison.tables.page import Page
-from dpbench.comparison.tables.sweep.cells import Cell, Key, Mean, Runs, SweepLayout, value_of
+from dpbench.comparison.tables.sweep.cells import CellKey, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.comparison.tables.sweep.differences import Differences, untuned
 from dpbench.learning.metrics.metric import Metric
 from dpbench.learning.metrics.registry import metric_of, parse_name
@@ -70,11 +70,11 @@ class SweepTable:
     the one shown is not the best of these."""
 
     layout: SweepLayout
-    runs: Mapping[Cell, Runs]
+    runs: Mapping[CellKey, Runs]
     title: str
     left_out: tuple[str, ...] = ()
-    tried: Mapping[Cell, int] = field(default_factory=dict)
-    not_best: Sequence[Cell] = ()
+    tried: Mapping[CellKey, int] = field(default_factory=dict)
+    not_best: Sequence[CellKey] = ()
 
     @property
     def markdown(self) -> str:
@@ -187,7 +187,7 @@ class SweepTable:
         named = zip(self.layout.columns, column, strict=True)
         return [_label(key, value, named=True) for key, value in named]
 
-    def _title_of(self, cell: Cell) -> str:
+    def _title_of(self, cell: CellKey) -> str:
         row, column = cell
         return ", ".join([*self._labels(row), *self._named(column)]) or "the table"
 

@@ -311,7 +311,7 @@ def test_a_gap_counts_if_it_is_shown_beside_the_same_method_after_another_search
     assert line[-1] == verdict
     assert any("is decided only if it is shown beside mean" in note for note in table.notes)
     part = edition(methods=["sgd", "dpsgd", "fair"], again=file["again"])
-    assert not part.again, "the row is not in this part of the table"
+    assert not part.second_search, "the row is not in this part of the table"
 
 
 def test_the_rules_tell_of_a_size_where_a_claim_has_one(judged):
