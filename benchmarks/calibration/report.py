@@ -3,8 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.counts import counted, tally
-from dpbench.comparison.tables.grid import Grid, grid_of
+from dpbench.comparison.tables.grid import Grid, counted, grid_of, tally
 from dpbench.comparison.tables.published import PublishedTable
 from dpbench.comparison.tables.verdict_words import FORMS, HOLDS
 from dpbench.system.grouping import grouped

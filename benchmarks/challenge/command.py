@@ -11,7 +11,7 @@ from dpbench.comparison.search.report import render as search_files
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.search.samplers import SAMPLERS
 from dpbench.comparison.search.selection import RULES, check_any, ranked
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import contradictions
 from dpbench.runs.config.commands import Challenge
 from dpbench.runs.config.settings import key_of, split_settings

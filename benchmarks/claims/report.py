@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.counts import counted, tally
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, grid_of, tally
 from dpbench.comparison.tables.table import Table
 from dpbench.comparison.tables.verdict_words import FORMS, HOLDS
 from dpbench.runs.records.epsilon import USUAL, delta_text, rounded_up

@@ -16,9 +16,8 @@ from pathlib import Path
 import msgspec
 import torch
 
-from dpbench.audit.audit import AuditResult, audit
+from dpbench.audit.audit import COLUMNS, AuditResult, audit, audit_grid
 from dpbench.audit.request import CHOSEN, STEPS, check_for_contender, contender_audit, prepare_audit
-from dpbench.audit.row import COLUMNS, audit_grid
 from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid

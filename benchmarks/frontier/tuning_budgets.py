@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target, target_of
-from dpbench.comparison.search.expected_best import budgets, expected_best, shares
+from dpbench.comparison.search.selection import budgets, expected_best, shares
 from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.grid import Grid
 from dpbench.learning.metrics.registry import metric_of

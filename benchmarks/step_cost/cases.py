@@ -9,7 +9,7 @@ from torch import nn
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import Architecture
 from dpbench.runs.config.buildable import TARGET, build
-from dpbench.runs.config.method_space import SEARCH
+from dpbench.runs.config.space import SEARCH
 from dpbench.runs.config.yaml_files import read_settings
 from dpbench.system.errors import UserError
 from dpbench.system.paths import conf_folder

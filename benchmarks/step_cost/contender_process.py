@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from dpbench.runs.execution.worker import Worker, WorkerDied
+from dpbench.runs.execution.launcher import Worker, WorkerDied
 from dpbench.system.errors import first_line
 from dpbench.system.interrupts import exit_sooner
 from dpbench.system.memory import reset_peak, resident, retain_freed_memory

@@ -1,6 +1,7 @@
 """One audit: a game, the bounds that its scores prove, and the verdict on the nominal epsilon."""
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +22,7 @@ from dpbench.audit.network import play_network
 from dpbench.audit.releases import play_normalization, play_search, play_temperature
 from dpbench.audit.steps import play_steps
 from dpbench.audit.tradeoff import SearchAccount
+from dpbench.comparison.tables.grid import Grid, grid_of
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.guarantee import BOUNDS
@@ -36,6 +38,9 @@ NOT_REFUTED = "not refuted"
 PAPER, GIVEN = "its paper", "given"
 
 TOGETHER = "all releases"
+
+DIGITS = 3
+"""Decimals of epsilons: fewer would hide by how much an audit falls short of its claim."""
 
 
 @dataclass(frozen=True)
@@ -217,3 +222,23 @@ def record_of(result: AuditResult) -> Record:
         status="complete",
         covered=COVERED,
     )
+
+
+COLUMNS: dict[str, Callable[[AuditResult], str]] = {
+    "method": lambda a: a.game.attacked,
+    "attacked": lambda a: a.game.name,
+    "canaries": lambda a: str(len(a.scores.values)),
+    "steps": lambda a: str(a.game.ledger.steps),
+    "claimed": lambda a: rounded_up(a.nominal.epsilon, DIGITS),
+    "by": lambda a: a.nominal.source,
+    "audited (own family)": lambda a: rounded_down(a.bounds.family, DIGITS),
+    "audited (GDP)": lambda a: rounded_down(a.bounds.gdp, DIGITS),
+    "audited (one run)": lambda a: rounded_down(a.bounds.one_run, DIGITS),
+    "audited / claimed": lambda a: rounded_down(a.ratio),
+    "verdict": lambda a: a.verdict,
+}
+
+
+def audit_grid(heading: str, audits: Iterable[AuditResult]) -> Grid:
+    """A grid with a row for each audit."""
+    return grid_of(heading, COLUMNS, audits)

@@ -4,11 +4,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from dpbench.audit.audit import GAMES, AuditResult, audit, record_of
+from dpbench.audit.audit import GAMES, AuditResult, audit, audit_grid, record_of
 from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
 from dpbench.audit.request import FOR_CONTENDERS, contender_audit, prepare_audit
-from dpbench.audit.row import audit_grid
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.settings import split_settings

@@ -128,8 +128,7 @@ def epsilon(arguments: list[str]) -> None:
     keys, runs = swept_keys(arguments), expand(arguments)
     configs = [run_config(with_experiment(run)) for run in runs]  # refused before torch is imported
 
-    from dpbench.cli.epsilon_card import card
-    from dpbench.cli.planned_runs import planned_runs
+    from dpbench.cli.epsilon_card import card, planned_runs
     from dpbench.privacy.adjacency import other_adjacencies
     from dpbench.privacy.attacks import attack_bounds
     from dpbench.runs.execution.prepare import prepare

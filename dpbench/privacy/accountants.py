@@ -16,8 +16,12 @@ import numpy as np
 from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.amplification import TruncatedProfile
-from dpbench.privacy.central_limit import limit_epsilon, poisson_mu
-from dpbench.privacy.edgeworth import expansion_epsilon, loss_cumulants
+from dpbench.privacy.central_limit import (
+    expansion_epsilon,
+    limit_epsilon,
+    loss_cumulants,
+    poisson_mu,
+)
 from dpbench.privacy.entries import (
     MAX_FAILURE,
     Entry,

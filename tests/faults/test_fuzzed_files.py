@@ -43,7 +43,7 @@ from dpbench.runs.records.publish import publish
 from dpbench.runs.records.record import checksum
 from dpbench.runs.records.sweep_list import read_list
 from dpbench.runs.records.trackers import wandb
-from dpbench.runs.training import steps_file
+from dpbench.runs.training import progress
 from dpbench.runs.training.checkpoints import Checkpoints, serialise
 from dpbench.system.errors import UserError, os_errors_reported
 from tests.plugin_files import SHARP
@@ -288,7 +288,7 @@ def read_sweep(path):
 
 def read_steps(path):
     with mock.patch("time.time", return_value=0.0):  # of a sweep that began earlier
-        steps = steps_file.running_steps(path.parents[2], {path.parent.name: "run"})
+        steps = progress.running_steps(path.parents[2], {path.parent.name: "run"})
     steps()
 
 

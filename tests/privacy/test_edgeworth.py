@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.integrate import quad
 
 from dpbench.privacy.accountants import edgeworth, gdp, pld_of_reals
-from dpbench.privacy.edgeworth import expansion_epsilon, loss_cumulants, survival
+from dpbench.privacy.central_limit import expansion_epsilon, loss_cumulants, survival
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import (

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.audit.code.examples import LENGTH, Examples, MadeUp, one_hot
-from dpbench.audit.code.raised import reporting_errors
-from dpbench.audit.code.task import Batch, Claim, Task
+from dpbench.audit.code.task import Batch, Claim, Task, reporting_errors
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import derived, torch_state_kept
 

@@ -6,8 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpbench.audit.code.raised import reporting_errors
-from dpbench.audit.code.task import Batch
+from dpbench.audit.code.task import Batch, reporting_errors
 from dpbench.system.errors import UserError
 
 LENGTH = 1024.0

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpbench.audit.audit import NOT_REFUTED, AuditResult
+from dpbench.audit.audit import NOT_REFUTED, AuditResult, audit_grid
 from dpbench.audit.code.finding import FLAGGED, Finding
 from dpbench.audit.code.task import Claim
-from dpbench.audit.row import audit_grid
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.accountants import pld

@@ -1,7 +1,11 @@
-"""What audited code is given, and what it is taken to claim."""
+"""What audited code is given, what it is taken to claim, and the errors that it raises."""
 
-from collections.abc import Iterable
+import sysconfig
+import traceback
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -9,6 +13,10 @@ from torch import Tensor
 
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.step.mechanism.method import GRADIENT_SUM
+from dpbench.system.errors import UserError
+
+NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"), "<frozen")
+"""How files begin that are no code of the owner's: those of dpbench and of Python itself."""
 
 
 class Batch(NamedTuple):
@@ -75,3 +83,25 @@ class Claim:
         """So many of its steps, at a sampling rate."""
         release = Release(GRADIENT_SUM, GaussianMechanism(self.noise_multiplier))
         return Ledger().after(Step(Poisson(sample_rate), (release,)), steps)
+
+
+@contextmanager
+def reporting_errors(name: str) -> Iterator[None]:
+    """Within the context, errors of the owner's code are told, and so is a call of sys.exit, which
+    would otherwise end the audit like one that refutes nothing."""
+    try:
+        yield
+    except (UserError, KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        raise UserError(error_report(name, error)) from error
+
+
+def error_report(name: str, error: BaseException) -> str:
+    """An error of the audited code in one sentence, with its last line that is in no library."""
+    passed = traceback.extract_tb(error.__traceback__)
+    theirs = (f for f in passed if not f.filename.startswith(NOT_THEIRS))
+    own = [f for f in theirs if "site-packages" not in f.filename]
+    what = f"{type(error).__name__}: {error!s:.200}".removesuffix(": ")
+    where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
+    return f"{name} raised {what}{where}; correct it first."

@@ -11,9 +11,9 @@ from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.statement import Statement
 from dpbench.runs.config.settings import OFF_VALUES, leaves
+from dpbench.runs.records.digest import setting_of
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.epsilon import NOT_PRIVATE, Terms, largest_epsilon
-from dpbench.runs.records.identity import setting_of
 from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
 

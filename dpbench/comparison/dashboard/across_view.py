@@ -17,8 +17,7 @@ from dpbench.comparison.dashboard.board_view import (
     whiskers,
 )
 from dpbench.comparison.dashboard.values import DASH, delta_text, gap_text, with_unit
-from dpbench.comparison.tables.counts import counted
-from dpbench.comparison.tables.grid import Grid, csv_text, number
+from dpbench.comparison.tables.grid import Grid, counted, csv_text, number
 from dpbench.comparison.tables.latex import tabular
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
-from dpbench.comparison.tables.counts import counted, tally
+from dpbench.comparison.tables.grid import counted, tally
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.runs.records.epsilon import rounded_up
 

@@ -15,8 +15,7 @@ from dpbench.comparison.dashboard.values import (
     value_text,
     with_unit,
 )
-from dpbench.comparison.tables.counts import counted
-from dpbench.comparison.tables.grid import number
+from dpbench.comparison.tables.grid import counted, number
 from dpbench.learning.metrics.students_t import CONFIDENCE
 
 STANDINGS = {

@@ -4,8 +4,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from dpbench.comparison.dashboard.audits import audited
-from dpbench.comparison.dashboard.documents import PublishedPages, documents, pictures
+from dpbench.comparison.dashboard.documents import PublishedPages, audited, documents, pictures
 from dpbench.comparison.dashboard.page import page
 from dpbench.comparison.dashboard.record_texts import RecordTexts
 from dpbench.comparison.dashboard.searches import searches

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import yaml
 
+from dpbench.comparison.dashboard.privacy import SHOWN
+from dpbench.comparison.dashboard.values import finite_number
 from dpbench.comparison.tables.data import TableData
+from dpbench.runs.records.epsilon import REFUTED, rounded_up
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import text_of
 from dpbench.system.files import files_in
@@ -30,6 +33,9 @@ Card = dict
 """What the page folds: `title`; `tally` and `claims` of a table; `notes`, sentences; `command`;
 `image`, the name of a picture; `cloud`, points to draw; `head` and `rows` of a table; `run`, false
 where there is nothing of ours."""
+
+BOUNDS = ("audited (own family)", "audited (GDP)", "audited (one run)")
+"""The columns of lower bounds, the first of which counts where it has one."""
 
 
 def card(title: str, **parts: object) -> Card:
@@ -150,3 +156,25 @@ def _plain(text: str) -> str:
     """Markdown as a line of plain text."""
     unlinked = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
     return " ".join(re.sub(r"[*`]", "", unlinked).split())
+
+
+def audited(folder: Path) -> list[dict]:
+    """A row for each line of `tables/audit.csv` with a claim and a bound."""
+    lines = csv.DictReader(text_in(folder / TABLES / f"{AUDIT}.csv").splitlines())
+    return [row for line in lines if (row := _row(line))]
+
+
+def _row(line: dict[str, str]) -> dict | None:
+    claimed, *found = (finite_number(line.get(name) or "") for name in ("claimed", *BOUNDS))
+    bound = next((number for number in found if number is not None), None)
+    if claimed is None or bound is None:
+        return None
+    return {
+        "id": None,
+        "method": line["method"],
+        "name": f"{line['method']}, {line['attacked']}",
+        "seed": "–",
+        "axis": dict.fromkeys(SHOWN, claimed),
+        "epsilon": dict.fromkeys(SHOWN, f"{rounded_up(claimed)} by {line['by']}"),
+        "audit": {"epsilon": bound, "refuted": claimed if line["verdict"] == REFUTED else None},
+    }

@@ -13,9 +13,8 @@ from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.comparison.dashboard.tables import pages, places
 from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.counts import counted, tally
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, number, signed
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, number, signed, tally
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.verdict_words import FAILS, FORMS
 from dpbench.learning.metrics.derived import WORST_GROUP

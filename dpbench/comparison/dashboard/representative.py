@@ -7,7 +7,7 @@ from functools import cached_property
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
 from dpbench.learning.metrics.students_t import Estimate, estimate

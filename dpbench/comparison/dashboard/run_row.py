@@ -16,9 +16,8 @@ from dpbench.runs.config.names import method_name, with_variant
 from dpbench.runs.config.settings import variant_of
 from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.epsilon import OF_ITS_SEARCH
+from dpbench.runs.records.epsilon import OF_ITS_SEARCH, is_trial
 from dpbench.runs.records.record import CANARIES, OLDER_TERMS, Record
-from dpbench.runs.records.trial import is_trial
 
 SHOWN_NAMES = ("group", "series", "protocol")
 """The names of runs by which the page groups them."""

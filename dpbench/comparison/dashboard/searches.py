@@ -12,8 +12,8 @@ from dpbench.comparison.dashboard.metrics import metric_entry
 from dpbench.comparison.dashboard.values import DASH, finite_number, with_unit
 from dpbench.comparison.search.data import SearchData
 from dpbench.comparison.search.selection import ACCURACY, LOSS
-from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.data import read_json
+from dpbench.comparison.tables.grid import counted
 from dpbench.runs.records.folder import SEARCH
 from dpbench.runs.records.reading import Unreadable, text_of
 from dpbench.system.files import files_in

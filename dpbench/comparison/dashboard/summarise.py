@@ -27,12 +27,12 @@ from dpbench.comparison.dashboard.run_row import (
 )
 from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
 from dpbench.comparison.dashboard.table_view import reproduced, table_view
-from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.data import TableData
+from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.latex import ESCAPES
 from dpbench.learning.metrics.students_t import quantiles
 from dpbench.runs.records.collect import StoredRecord
-from dpbench.runs.records.identity import group_of, protocol_of, series_of, setting_of
+from dpbench.runs.records.digest import group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.errors import UserError
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dpbench.comparison.dashboard.command import report_of
-from dpbench.comparison.tables.counts import counted
-from dpbench.comparison.tables.grid import Grid
+from dpbench.comparison.tables.grid import Grid, counted
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.sweep.cells import filter_records
 from dpbench.runs.config.settings import is_scientific, key_of

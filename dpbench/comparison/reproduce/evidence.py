@@ -12,11 +12,10 @@ from dpbench.runs.config.table_file import USUAL_BASELINE
 from dpbench.runs.config.tuned import trials_of
 from dpbench.runs.records.collect import RECORDS, readable_records, readable_records_in
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.epsilon import Terms
+from dpbench.runs.records.epsilon import Terms, is_trial
 from dpbench.runs.records.folder import SEARCH, TABLES
 from dpbench.runs.records.reading import Unreadable, text_of
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trial import is_trial
 from dpbench.system.errors import UserError
 from dpbench.system.files import files_in
 

@@ -9,8 +9,7 @@ from dpbench.comparison.reproduce.target_runs import mean_seconds, table_records
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.claims.grids import gap_text
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.counts import counted
-from dpbench.comparison.tables.grid import Grid, number
+from dpbench.comparison.tables.grid import Grid, counted, number
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.verdict_words import UNDECIDED
 from dpbench.learning.metrics.paired_t import LEVEL, MOST_SEEDS, paired_test

@@ -12,7 +12,7 @@ from dpbench.comparison.compare.side import GIVEN, BySeed, Side, tuning_of
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.reproduce.evidence import Evidence, MethodRun, SearchSize, budget_of
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.records.digest import digest_of_scientific

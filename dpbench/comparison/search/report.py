@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 import pandas as pd
 
 from dpbench.comparison.search.data import SearchData
-from dpbench.comparison.search.expected_best import budgets, expected_best
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.search.selection import (
     ACCURACY,
@@ -16,13 +15,14 @@ from dpbench.comparison.search.selection import (
     RULES,
     WORST_GROUP,
     Trial,
+    budgets,
+    expected_best,
     is_regression,
     ranked,
 )
 from dpbench.comparison.search.start import NUMBER
-from dpbench.comparison.tables.counts import counted
 from dpbench.comparison.tables.data import json_file
-from dpbench.comparison.tables.grid import Grid, epsilon_text
+from dpbench.comparison.tables.grid import Grid, counted, epsilon_text
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.runs.config.settings import NAMED_GROUPS

@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dpbench.comparison.search.chosen_space import method_of_space, with_space
 from dpbench.comparison.search.samplers import check_installed
 from dpbench.comparison.search.start import NONE, Start, started
 from dpbench.privacy.private_selection import Repetitions
@@ -17,7 +16,16 @@ from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import groups
 from dpbench.runs.config.settings import is_scientific, key_of, leaves, split_settings
-from dpbench.runs.config.space import Choices, Configuration, Range, Space, override_texts
+from dpbench.runs.config.space import (
+    Choices,
+    Configuration,
+    Range,
+    Space,
+    override_texts,
+    ranges_of,
+    searchable,
+    space_of,
+)
 from dpbench.runs.config.special_case import SpecialCase, special_case
 from dpbench.runs.config.tuned import numbers
 from dpbench.runs.execution.attempt import configured
@@ -27,7 +35,7 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import SEARCH
 from dpbench.runs.records.publish import without_seed_and_checksum
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import quoted
+from dpbench.system.validate import one_of, quoted
 
 PRIVATE = ("epsilon", "law", "trials", "shape")
 """The settings that only a private search has, for its epsilon and the number of its trials."""
@@ -50,6 +58,9 @@ DROPPED = (
     *("results_dir", "data_dir"),
 )
 """Settings of a search that the command of the chosen run leaves out; pages show no paths."""
+
+OF_THE_METHOD = "method"
+"""The space that is named as the method of the runs."""
 
 
 @dataclass(frozen=True)
@@ -332,3 +343,33 @@ def _next_seeds(seeds: tuple[str, ...], number: int) -> tuple[str, ...]:
     """So many seeds after the largest of these."""
     first = max(map(int, seeds)) + 1
     return tuple(map(str, range(first, first + number)))
+
+
+def with_space(name: str, overrides: list[str]) -> list[str]:
+    """The overrides, after the ranges of a space for settings that they do not set themselves;
+    UserError for a broken space."""
+    given = {key_of(override) for override in overrides}
+    return [*(f"{k}={v}" for k, v in ranges_of(name).items() if k not in given), *overrides]
+
+
+def method_of_space(name: str, overrides: list[str]) -> str:
+    """The method whose space is meant: one that is named, or that of the runs (OF_THE_METHOD);
+    UserError for one without a space."""
+    if name == OF_THE_METHOD:
+        name = _method(overrides)
+        if not space_of(name):
+            raise UserError(
+                f"method={name} has no search space: write `search:` with ranges into its YAML "
+                "file, or give ranges such as optimizer.lr=tag(log,interval(1e-3,1))."
+            )
+    return one_of("space", name, searchable())
+
+
+def _method(overrides: list[str]) -> str:
+    """The method of the runs; UserError where several are searched."""
+    ranges, fixed = split_ranges(overrides)
+    if searched := [r for r in ranges if r.key == OF_THE_METHOD]:
+        raise UserError(
+            f"space=method is that of one method, not of {searched[0].text}: search each by itself."
+        )
+    return compose(fixed)["choices"][OF_THE_METHOD]

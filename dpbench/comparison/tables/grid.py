@@ -1,9 +1,10 @@
-"""A grid of text cells, and how numbers are formatted in it."""
+"""A grid of text cells, and how numbers, counts and times are formatted in it."""
 
 import csv
 import io
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -101,3 +102,35 @@ def difference(cell: Cell) -> str:
     if cell.published is None or cell.n == 0:
         return NO_VALUE
     return signed(cell.difference, cell.column.digits)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 claim`, `2 claims`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `5 min`, `6 h`: at least two of a unit, but for seconds."""
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(1, seconds):.0f} s"
+
+
+def tally(
+    verdicts: Iterable[str],
+    words: Mapping[str, tuple[str, str]],
+    remarks: Mapping[str, str] | None = None,
+) -> str:
+    """The counts of verdicts: `5 hold, 1 fails (ece), 2 undecided`.
+
+    words: each verdict as it reads for one and for several, in the order to list them. remarks: by
+    verdict, what to add in brackets.
+    """
+    counts, remark = Counter(verdicts), remarks or {}
+    return ", ".join(
+        f"{counts[verdict]} {forms[counts[verdict] > 1]}"
+        + (f" ({remark[verdict]})" if remark.get(verdict) else "")
+        for verdict, forms in words.items()
+        if counts[verdict]
+    )

@@ -7,7 +7,7 @@ from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim
 from dpbench.comparison.tables.claims.grids import count_verdicts
 from dpbench.comparison.tables.constants import ConstantBaseline
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.verdict_words import (
     DIFFERS,
     FAILS,

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines

@@ -12,10 +12,9 @@ from hydra.core.override_parser.types import Override, OverrideType
 from omegaconf import DictConfig, OmegaConf
 
 from dpbench.runs.config import search_path
-from dpbench.runs.config.interpolations import check_expansion
-from dpbench.runs.config.method_space import SEARCH
 from dpbench.runs.config.search_path import Folders
-from dpbench.runs.config.yaml_files import broken_files_named, read_settings
+from dpbench.runs.config.space import SEARCH
+from dpbench.runs.config.yaml_files import broken_files_named, check_expansion, read_settings
 from dpbench.system.errors import UserError
 
 LEFT_TO_HYDRA = ("defaults:", "@package", "${")

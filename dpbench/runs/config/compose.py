@@ -20,12 +20,12 @@ from omegaconf.errors import GrammarParseError, InterpolationResolutionError, Om
 
 from dpbench.runs.config import buildable, search_path
 from dpbench.runs.config.chosen_options import composed
-from dpbench.runs.config.interpolations import check_expansion
 from dpbench.runs.config.overrides import grammar, parse, sentence
 from dpbench.runs.config.plugins import plugin_of
 from dpbench.runs.config.search_path import Folders, groups, options
 from dpbench.runs.config.settings import PATHS, SETTINGS
 from dpbench.runs.config.table_rules import chosen_by_table, table_of, values
+from dpbench.runs.config.yaml_files import check_expansion
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, quoted, shown
 

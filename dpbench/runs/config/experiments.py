@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpbench.runs.config.interpolations import refuse_resolvers
 from dpbench.runs.config.literals import literal
 from dpbench.runs.config.search_path import EXPERIMENTS, file_of, options
 from dpbench.runs.config.settings import PATHS, SETTINGS, key_of
-from dpbench.runs.config.yaml_files import check_file, read_settings
+from dpbench.runs.config.yaml_files import check_file, read_settings, refuse_resolvers
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 

@@ -1,7 +1,7 @@
 """Parses the arguments of a command line as overrides, by Hydra's grammar, with some restrictions.
 
 A command may come from somebody else, so interpolations reach nothing outside the configuration
-but what `${oc.env:NAME}` spells out: see `dpbench.config.interpolations`.
+but what `${oc.env:NAME}` spells out: see `dpbench.config.yaml_files`.
 """
 
 import functools
@@ -24,7 +24,6 @@ from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
 from dpbench.runs.config import search_path
-from dpbench.runs.config.interpolations import refuse_resolvers
 from dpbench.runs.config.literals import (
     has_odd_keys,
     in_quotes,
@@ -34,7 +33,7 @@ from dpbench.runs.config.literals import (
     texts_in,
 )
 from dpbench.runs.config.space import Choices, Interval, Range
-from dpbench.runs.config.yaml_files import MAX_DEPTH, AddedFolder
+from dpbench.runs.config.yaml_files import MAX_DEPTH, AddedFolder, refuse_resolvers
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.paths import conf_folder, option_folders
 from dpbench.system.validate import MAX_QUOTED, quoted, shown

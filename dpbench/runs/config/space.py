@@ -1,22 +1,34 @@
-"""The search space: settings with the values they may take, and random draws from it."""
+"""The search space: settings with the values they may take, and random draws from it.
+
+That of a method, `search` in its file, has what its paper tunes and on which scale.
+"""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from dpbench.runs.config.search_path import file_of, options
+from dpbench.runs.config.yaml_files import read_settings
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.seeds import numpy_generator
-from dpbench.system.validate import SMALLEST, number
+from dpbench.system.validate import SMALLEST, number, quoted
 
-if TYPE_CHECKING:  # it is only needed to draw, and takes long to import
+if TYPE_CHECKING:
     import numpy as np
+
 
 DIGITS = 4
 """The digits of a number drawn from an interval, relative to its width: few enough to copy."""
 
 DRAWS_PER_CONFIGURATION = 100
 """The most draws for each configuration, as repeated ones are discarded."""
+
+SEARCH = "search"
+"""The key in the file of a method, which no run is composed of."""
+
+START = "start"
+"""The key of a search space that is no range."""
 
 
 @dataclass(frozen=True)
@@ -152,3 +164,22 @@ class Space:
             )
             configurations[tuple(drawn)] = None
         return list(configurations)
+
+
+def space_of(method: str) -> dict[str, Any]:
+    """The search space of a method, empty if its file has none; UserError for a broken one."""
+    path = file_of("method", method)
+    space = read_settings(path).get(SEARCH, {}) if path else {}
+    if not isinstance(space, dict):
+        raise UserError(f"{SEARCH} of {path} must be a mapping of ranges, got {quoted(space)}.")
+    return space
+
+
+def ranges_of(method: str) -> dict[str, str]:
+    """The ranges of the space of a method by key, as on a command line."""
+    return {key: str(value) for key, value in space_of(method).items() if key != START}
+
+
+def searchable() -> list[str]:
+    """The methods that have a search space."""
+    return [method for method in options("method") if space_of(method)]

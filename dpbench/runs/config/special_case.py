@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct, field
 
 from dpbench.runs.config.literals import literal
-from dpbench.runs.config.method_space import START, space_of
 from dpbench.runs.config.search_path import file_of, options
+from dpbench.runs.config.space import START, space_of
 from dpbench.runs.config.tuned import trials_of
 from dpbench.system.errors import UserError
 from dpbench.system.schema import parsed

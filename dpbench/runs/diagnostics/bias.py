@@ -13,8 +13,7 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch, Split
 from dpbench.runs.diagnostics.batch import unaugmented
 from dpbench.runs.diagnostics.batch_bias import bias_over_batch_sizes, measure
-from dpbench.runs.diagnostics.checks import chosen_groups
-from dpbench.runs.diagnostics.observer import Observer
+from dpbench.runs.diagnostics.observer import Observer, chosen_groups
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system import seeds
 from dpbench.system.errors import UserError

@@ -17,9 +17,8 @@ from dpbench.runs.diagnostics.batch import (
     group_means,
     isolated_evaluation,
 )
-from dpbench.runs.diagnostics.checks import chosen_groups
 from dpbench.runs.diagnostics.curvature import MeanLoss
-from dpbench.runs.diagnostics.observer import Observer
+from dpbench.runs.diagnostics.observer import Observer, chosen_groups
 from dpbench.runs.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system import seeds

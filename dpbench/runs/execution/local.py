@@ -20,9 +20,8 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from dpbench.runs.execution.attempt import attempt
-from dpbench.runs.execution.launcher import Attempts, Failure, Outcome
+from dpbench.runs.execution.launcher import Attempts, Failure, Outcome, Worker, WorkerDied
 from dpbench.runs.execution.run_config import RunConfig
-from dpbench.runs.execution.worker import Worker, WorkerDied
 from dpbench.system.errors import show_warnings_as_messages
 from dpbench.system.interrupts import end_with, exit_sooner, listening
 

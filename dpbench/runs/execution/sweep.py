@@ -17,8 +17,8 @@ from dpbench.runs.records.folder import FAILURES, LAUNCHED, RUNS
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
 from dpbench.runs.training.plan import plan
+from dpbench.runs.training.progress import running_steps
 from dpbench.runs.training.run import Run
-from dpbench.runs.training.steps_file import running_steps
 from dpbench.step.mechanism.method import Inapplicable
 from dpbench.system.errors import UserError
 from dpbench.system.files import check_writable, remove_parts, write_atomically

@@ -1,4 +1,7 @@
-"""The digest that names a run: of its scientific settings, the same in all versions."""
+"""The digest that names a run: of its scientific settings, the same in all versions.
+
+Runs share other names: those of one group, one curve, one setting, one protocol.
+"""
 
 import hashlib
 import json
@@ -29,6 +32,9 @@ DIGEST_DEFAULTS = dict(
 
 _texts: dict[tuple[str, str, str], str] = {}
 """Cache: the JSON of parts by key, method and content, as runs share most of their parts."""
+
+BUDGET = ("epsilon", "noise_multiplier", "accountant")
+"""The settings of privacy that say how much noise there is; delta says what an epsilon means."""
 
 
 def digest(config: dict) -> str:
@@ -126,3 +132,34 @@ def _canonical(value):
 def _renamed(target: Any, names: dict[str, str]) -> Any:
     module, _, name = str(target).rpartition(".")
     return f"{names[module]}.{name}" if module in names else target
+
+
+def group_of(config: dict) -> str:
+    """A common name of runs that differ only by their seed and diagnostics."""
+    return digest({**config, "seed": None, "diagnostics": None})
+
+
+def series_of(config: dict) -> str:
+    """A common name of the runs of one curve, which differ only by seed, diagnostics and budget."""
+    privacy = {k: v for k, v in (config.get("privacy") or {}).items() if k not in BUDGET}
+    return digest({**config, "seed": None, "privacy": privacy, "diagnostics": None})
+
+
+def setting_of(config: dict) -> str:
+    """A common name of the runs of a series at any delta, and of those on a validation split."""
+    off = dict.fromkeys(("seed", "privacy", "diagnostics", "validation", "trial"))
+    return digest({**config, **off, "score_noise_multiplier": None})
+
+
+def protocol_of(config: dict, *but: str) -> str:
+    """A common name of runs whose methods can be compared: that differ only by method, optimiser,
+    seed, diagnostics and budget.
+
+    but: dotted keys of settings that may differ, too.
+    """
+    settings = {**config, **dict.fromkeys(("seed", "privacy", "diagnostics", "optimizer"))}
+    settings |= {"method": {}, "choices": {**config["choices"], "method": ""}}
+    for key in but:
+        group, _, name = key.partition(".")
+        settings[group] = {**settings[group], name: None} if name else None
+    return digest(settings)

@@ -1,4 +1,4 @@
-"""The epsilon of a record that may be shown, given its guarantee."""
+"""The epsilon of a record that may be shown, given its guarantee; of a trial that of its search."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -6,9 +6,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import NamedTuple, Self, TypeGuard
 
 from dpbench.privacy.guarantee import VOUCHED, WITH_EPSILON, Level
-from dpbench.privacy.statement import UPPER_BOUNDS, Statement, batches_of
+from dpbench.privacy.statement import UPPER_BOUNDS, Statement, alike, batches_of
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trial import is_trial
 
 REFUTED = "refuted"
 """The verdict of an audit on a claim that its scores contradict."""
@@ -30,6 +29,11 @@ TOO_LITTLE_NOISE = "too little noise"
 NOT_COMPUTED = "not computed"
 OF_ITS_SEARCH = "see its search"
 """Of a trial of a private search, whose choice among others costs more than its own epsilon."""
+
+OF_A_TRIAL = (
+    "This is one trial of a private search, and choosing it among several costs more than its "
+    "ledger says: the page of the search has the epsilon of both."
+)
 
 
 def epsilon_or_reason(privacy: Statement, accountant: str) -> float | str:
@@ -99,6 +103,7 @@ class Terms(NamedTuple):
 
 EXACT = "exact, not covered"
 """Said of a number that is computed from private data without noise, which no epsilon covers."""
+
 
 USUAL = "per example, add-or-remove adjacency"
 """The terms of an epsilon of ours, where nothing else is said."""
@@ -177,3 +182,22 @@ def _rounded(epsilon: float, digits: int, rounding: str) -> str:
 def is_recorded_number(value: object) -> TypeGuard[float]:
     """Whether a value of a record is a number, which true and false are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_trial(record: Record) -> bool:
+    """Whether the record is of a trial of a private search."""
+    return record.config.get("trial") is not None
+
+
+def released(record: Record, statement: Statement) -> Statement:
+    """The statement of a record as others may read it; of a trial without its epsilons and bounds
+    of attacks, which are not those of what is published."""
+    if not is_trial(record):
+        return statement
+    return {
+        **statement,
+        **alike(None, None),
+        "attacks": None,
+        "refused": dict.fromkeys(UPPER_BOUNDS, OF_A_TRIAL),
+        "why": f"{statement['why']} {OF_A_TRIAL}",
+    }

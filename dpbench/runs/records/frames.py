@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from dpbench.runs.config.settings import NAMED_GROUPS, leaves, variant_of, varying_keys
 from dpbench.runs.records.collect import StoredRecord, readable
+from dpbench.runs.records.epsilon import released
 from dpbench.runs.records.reading import Unreadable, read
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trial import released
 from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from pathlib import Path
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.runs.config.commands import Publish
 from dpbench.runs.records.collect import readable_records
+from dpbench.runs.records.epsilon import is_trial, released
 from dpbench.runs.records.other_seeds import left_out
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trial import is_trial, released
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.files import check_replaceable, write_atomically

@@ -16,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from dpbench.runs.training import steps_file
+from dpbench.runs.training.progress import STEPS_FILE
 from dpbench.system.files import remove_parts, replace_file
 from dpbench.system.lock import exclusive
 from dpbench.system.memory import is_out_of_memory
@@ -26,6 +27,17 @@ FORMAT = 1
 
 CHECKPOINTS_KEPT = 2
 """Checkpoints per run: the last one, and the one before in case the last is damaged."""
+
+UNCHECKED = (
+    "/parts/observer",
+    "/parts/step/seam",
+    "/parts/step/clip",
+    "/parts/step/update",
+    "/parts/step/correlated_noise",
+    "/parts/step/optimizer/state",
+    "/parts/step/optimizer/param_groups",
+)
+"""Parts whose structure changes during a run."""
 
 
 class UnusableCheckpoint(Exception):
@@ -120,7 +132,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove all checkpoints; warns of those that cannot be removed, as the run is complete."""
-        for path in (*self._paths(), self.folder / steps_file.NAME):  # a killed process left it
+        for path in (*self._paths(), self.folder / STEPS_FILE):  # a killed process left it
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -186,3 +198,33 @@ def _differences(saved: dict, expected: dict) -> str:
     names = [name for name in sorted({*saved, *expected}) if saved.get(name) != expected.get(name)]
     pairs = (f"{n:.40}={saved.get(n)!s:.80} instead of {n:.40}={expected.get(n)}" for n in names)
     return " and ".join(pairs)
+
+
+def check_state(state: object, like: object, where: str = "") -> None:
+    """ValueError if a state differs from one of the same run in its keys or the types of values.
+
+    Tensors must agree in shape and dtype. Values that are None in the other state, and entries of
+    lists, are not checked.
+    """
+    if where in UNCHECKED or like is None:
+        return
+    if isinstance(like, dict) and isinstance(state, dict) and state.keys() == like.keys():
+        for key, part in like.items():
+            check_state(state[key], part, f"{where}/{key}")
+    elif isinstance(like, dict) or _kind(state) != _kind(like):
+        raise ValueError(f"{where} does not belong to this run")
+
+
+def _kind(value: object) -> tuple:
+    if isinstance(value, Tensor):
+        return type(value), value.dtype, value.shape
+    return (type(value),)
+
+
+def tensors(state: object) -> Iterator[Tensor]:
+    """All tensors in nested dictionaries, lists and tuples."""
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, dict | list | tuple):
+        for part in state.values() if isinstance(state, dict) else state:
+            yield from tensors(part)

@@ -12,7 +12,7 @@ from dpbench.learning.data.derive.users import Units, units_of
 from dpbench.learning.models.architecture import check_module
 from dpbench.privacy.ledger import Ledger, Step
 from dpbench.privacy.statement import Statement
-from dpbench.runs.diagnostics.checks import check_groups
+from dpbench.runs.diagnostics.observer import check_groups
 from dpbench.runs.training.accounting import statement
 from dpbench.runs.training.budget import PlannedSteps
 from dpbench.runs.training.run import Run

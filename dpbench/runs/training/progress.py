@@ -1,17 +1,27 @@
-"""The progress of a run: its steps, loss and epsilon so far."""
+"""The progress of a run: steps, loss and epsilon so far, and a file with its number of steps."""
 
+import os
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import VOUCHED
 from dpbench.runs.records.epsilon import EXACT, rounded_up
-from dpbench.runs.training.steps_file import StepsFile
+from dpbench.runs.records.folder import CHECKPOINTS
 from dpbench.system import progress
+from dpbench.system.progress import StepCount
 
 FIRST_SECONDS = 2.0
 """Nothing is shown for anything that ends earlier."""
+
+STEPS_FILE = "steps"
+"""The file's name in the folder of the run's checkpoints."""
+
+CHARACTERS = 40
+"""The file's constant length: a shorter text would leave the end of the previous one."""
 
 
 class Progress:
@@ -65,3 +75,43 @@ class Progress:
             return f"{rounded_up(rdp(self._plan.spent(self._done), self._delta))} ({known})"
         except Unaccountable:
             return "not computed"
+
+
+class StepsFile:
+    """A display that keeps the number of steps in a file while the run trains.
+
+    The number of steps is public, unlike losses. Failures to write are ignored.
+    """
+
+    interval = 2.0
+
+    def __init__(self, folder: Path, total: int):
+        self._path, self._total = folder / STEPS_FILE, total
+
+    def show(self, done: int, text: str, parts: Sequence[StepCount] = ()) -> None:
+        # Overwritten in place: emptying or replacing a file waits for the disk.
+        in_place = os.O_WRONLY | os.O_CREAT
+        with suppress(OSError), os.fdopen(os.open(self._path, in_place, 0o666), "w") as file:
+            file.write(f"{done} {self._total}".ljust(CHARACTERS))
+
+    def stop(self) -> None:
+        with suppress(OSError):
+            self._path.unlink()
+
+
+def running_steps(results: Path, names: Mapping[str, str]) -> Callable[[], list[StepCount]]:
+    """A function that reads the steps of the runs under way in a results folder.
+
+    names: of the runs to show, by digest. Files written before now are ignored, since their runs
+    were killed.
+    """
+    begun = time.time()
+
+    def steps() -> Iterator[StepCount]:
+        for path in (results / CHECKPOINTS).glob(f"*/{STEPS_FILE}"):
+            with suppress(OSError, ValueError, KeyError):
+                if path.is_file() and path.stat().st_mtime >= begun:
+                    done, total = map(int, path.read_text().split())
+                    yield StepCount(names[path.parent.name], done, total)
+
+    return lambda: sorted(steps())

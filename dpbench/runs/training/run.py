@@ -46,7 +46,7 @@ class Run:
     configuration, which then share no noise. temperature: fitted on the part that the data set
     holds out for it. batch_limit, participations: settings of two samplers, see
     dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
-    dpbench.training.head_rate. paper_accountant: of the paper that the run reproduces, if any.
+    dpbench.training.start. paper_accountant: of the paper that the run reproduces, if any.
     """
 
     dataset: Dataset

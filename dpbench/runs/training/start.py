@@ -1,14 +1,13 @@
 """The start of a run: its device, its private step, its training before the first step."""
 
 import torch
+from torch import nn, optim
 
 from dpbench.learning.data.dataset import Batch, Data, lengths_of
 from dpbench.learning.data.probe import probe, probe_users
 from dpbench.learning.models.architecture import LOSSES, check_outputs
 from dpbench.runs.config.settings import no_device
-from dpbench.runs.training.averaging import MovingAverage
-from dpbench.runs.training.head_rate import scale_head
-from dpbench.runs.training.loop import Batches, Training
+from dpbench.runs.training.loop import Batches, MovingAverage, Training
 from dpbench.runs.training.plan import Plan
 from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
@@ -102,3 +101,22 @@ def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) ->
         usage=usage,
         statistics=constants if isinstance(constants, ChannelNormalization) else None,
     )
+
+
+def scale_head(optimizer: optim.Optimizer, theta: nn.Parameter, head: slice, factor: float) -> None:
+    """Multiply what each step of the optimiser adds to the entries `head` of theta [D].
+
+    A step of torch's optimisers is proportional to its learning rate, weight decay included, so
+    this is the parameter group that a head has elsewhere, with `factor` times the rate; all
+    parameters are one vector here, which has no groups.
+    """
+    before = theta.detach()[head].clone()
+
+    def remember(*_: object) -> None:
+        before.copy_(theta.detach()[head])
+
+    def scale(*_: object) -> None:
+        theta.data[head] = before + factor * (theta.data[head] - before)
+
+    optimizer.register_step_pre_hook(remember)
+    optimizer.register_step_post_hook(scale)

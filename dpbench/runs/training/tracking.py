@@ -11,10 +11,9 @@ from pathlib import Path
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger, from_plain
-from dpbench.runs.records.epsilon import legend
+from dpbench.runs.records.epsilon import legend, released
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.trackers import Log, RunInfo, Tracker, group_names
-from dpbench.runs.records.trial import released
 from dpbench.runs.training.curves import Curves
 from dpbench.runs.training.plan import Plan, privacy_statement
 from dpbench.runs.training.run import Run

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.comparison.dashboard.audits import audited
 from dpbench.comparison.dashboard.command import published
-from dpbench.comparison.dashboard.documents import OTHERS, citation, documents, pictures
+from dpbench.comparison.dashboard.documents import OTHERS, audited, citation, documents, pictures
 from dpbench.comparison.dashboard.searches import searches
 from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.search.data import SearchData

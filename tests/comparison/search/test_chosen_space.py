@@ -5,18 +5,16 @@ import re
 import pandas as pd
 import pytest
 
-from dpbench.comparison.search.chosen_space import with_space
 from dpbench.comparison.search.command import search
 from dpbench.comparison.search.report import at_edge
-from dpbench.comparison.search.request import parse
+from dpbench.comparison.search.request import parse, with_space
 from dpbench.comparison.search.selection import Trial
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.compose import compose
-from dpbench.runs.config.method_space import SEARCH, ranges_of, searchable, space_of
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import file_of, options, searching
 from dpbench.runs.config.settings import leaves
-from dpbench.runs.config.space import Interval
+from dpbench.runs.config.space import SEARCH, Interval, ranges_of, searchable, space_of
 from dpbench.system.errors import UserError
 
 PRIVATE = [name for name in options("method") if name not in ("sgd", "signsgd")]

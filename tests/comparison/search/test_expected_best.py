@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpbench.comparison.search.command import search
-from dpbench.comparison.search.expected_best import budgets, expected_best
+from dpbench.comparison.search.selection import budgets, expected_best
 
 
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=7), st.data())

@@ -15,10 +15,9 @@ from dpbench.comparison.search.request import parse
 from dpbench.runs.config import tuned
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.compose import compose
-from dpbench.runs.config.method_space import ranges_of
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import options, searching
-from dpbench.runs.config.space import Choices, override_texts
+from dpbench.runs.config.space import Choices, override_texts, ranges_of
 from dpbench.runs.config.special_case import has_special_case, special_case
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import run_config

@@ -13,7 +13,7 @@ from dpbench.comparison.reproduce.render import printed_numbers
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.constants import constants
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.table import build_table
 from dpbench.comparison.tables.verdict_words import FAILS
 from dpbench.learning.metrics.derived import is_paired

@@ -10,7 +10,7 @@ from dpbench.runs.execution import local
 from dpbench.runs.execution import sweep as sweeps
 from dpbench.runs.execution.attempt import attempt
 from dpbench.runs.records.reading import load
-from dpbench.runs.training import steps_file
+from dpbench.runs.training.progress import STEPS_FILE, StepsFile
 from dpbench.system import progress
 from dpbench.system.errors import UserError
 from dpbench.system.lock import exclusive
@@ -110,7 +110,7 @@ def shown_at_once(monkeypatch):
     monkeypatch.setattr(progress, "REDRAWN_EVERY", 0.001)
     monkeypatch.setattr(progress.LogLines, "interval", 0.0)
     monkeypatch.setattr("dpbench.training.progress.FIRST_SECONDS", 0)
-    monkeypatch.setattr(steps_file.StepsFile, "interval", 0.0)
+    monkeypatch.setattr(StepsFile, "interval", 0.0)
 
 
 @pytest.mark.slow
@@ -121,8 +121,8 @@ def test_the_runs_under_way_are_shown_by_their_steps(sweep, seeds, monkeypatch, 
     digests = [path.stem for path in sweep(seeds=[9]).runs]
     another = tmp_path / "checkpoints" / digests[0]
     another.mkdir(parents=True)
-    (another / steps_file.NAME).write_text("1 99")
-    os.utime(another / steps_file.NAME, (2**32, 2**32))
+    (another / STEPS_FILE).write_text("1 99")
+    os.utime(another / STEPS_FILE, (2**32, 2**32))
     assert sweeps.run_and_report(sweep("epochs=60", seeds=seeds)) == ""
     said = capfd.readouterr().err
     for name in ["run"] if seeds == [7] else [f"seed={seed}" for seed in seeds]:

@@ -102,16 +102,16 @@ SHOWING = """
 import os, time
 from pathlib import Path
 from dpbench.system import progress
-from dpbench.runs.training import progress as of_a_run, steps_file
-progress.LogLines.interval = steps_file.StepsFile.interval = of_a_run.FIRST_SECONDS = 0
+from dpbench.runs.training import progress as of_a_run
+progress.LogLines.interval = of_a_run.StepsFile.interval = of_a_run.FIRST_SECONDS = 0
 progress.REDRAWN_EVERY = 0.1
-stop = steps_file.StepsFile.stop
+stop = of_a_run.StepsFile.stop
 def when_seen(file):
     end = time.monotonic() + 120
     while not Path(os.environ["SEEN"]).exists() and time.monotonic() < end:
         time.sleep(0.05)
     stop(file)
-steps_file.StepsFile.stop = when_seen
+of_a_run.StepsFile.stop = when_seen
 """
 
 

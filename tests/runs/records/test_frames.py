@@ -1,7 +1,7 @@
 import math
 
+from dpbench.runs.records.epsilon import released
 from dpbench.runs.records.frames import frame
-from dpbench.runs.records.trial import released
 from tests.runs.records.plain_record import PLAIN, record
 
 

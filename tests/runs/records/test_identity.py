@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from dpbench.runs.config.compose import compose
-from dpbench.runs.records.identity import group_of, protocol_of, series_of
+from dpbench.runs.records.digest import group_of, protocol_of, series_of
 
 BASE = compose(["dataset=digits"])
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.runs.training.averaging import MovingAverage
+from dpbench.runs.training.loop import MovingAverage
 from dpbench.system.errors import UserError
 
 

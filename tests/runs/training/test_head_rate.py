@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from dpbench.runs.training.head_rate import scale_head
+from dpbench.runs.training.start import scale_head
 from dpbench.runs.training.trainer import fit
 from dpbench.system.errors import UserError
 from tests.runs.training.small_runs import NOWHERE, Witness, run_of

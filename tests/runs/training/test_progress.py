@@ -9,9 +9,8 @@ from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import Ledger
 from dpbench.runs.records.epsilon import rounded_up
 from dpbench.runs.training.plan import plan
-from dpbench.runs.training.progress import Progress
+from dpbench.runs.training.progress import STEPS_FILE, Progress, StepsFile, running_steps
 from dpbench.runs.training.statistics import PrivateNormalization
-from dpbench.runs.training.steps_file import NAME, StepsFile, running_steps
 from tests.runs.training.small_runs import run_of
 
 
@@ -86,9 +85,9 @@ def test_a_run_of_a_sweep_keeps_its_steps_in_a_file_while_it_trains(clock, plann
 def test_a_steps_file_left_by_a_killed_run_is_ignored(folder, read):
     StepsFile(folder, 9).show(4, "")
     assert read() == [("seed=0", 4, 9)]
-    os.utime(folder / NAME, (1, 1))
+    os.utime(folder / STEPS_FILE, (1, 1))
     assert read() == []
-    (folder / NAME).write_text("4 ")
+    (folder / STEPS_FILE).write_text("4 ")
     assert read() == []
     StepsFile(folder / "missing", 9).show(4, "")  # a folder that is gone stops no run
 

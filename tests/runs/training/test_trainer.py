@@ -6,7 +6,7 @@ import torch
 from dpbench.learning.data.digits import Digits
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.predict import predict
-from dpbench.runs.training.averaging import MovingAverage
+from dpbench.runs.training.loop import MovingAverage
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.start import pick_device
 from dpbench.runs.training.trainer import fit

@@ -15,8 +15,8 @@ from dpbench.learning.data.derive.users import iid
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.toeplitz import encoded
 from dpbench.runs.config import buildable
-from dpbench.runs.config.method_space import SEARCH
 from dpbench.runs.config.search_path import options
+from dpbench.runs.config.space import SEARCH
 from dpbench.step.clipping import CLIPS, STYLES
 from dpbench.step.mechanism.gradient import Gradient
 from dpbench.step.mechanism.method import Method

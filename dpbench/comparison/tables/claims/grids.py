@@ -6,8 +6,15 @@ from collections.abc import Iterable, Sequence
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.counts import counted, tally
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, interval_text, number, signed
+from dpbench.comparison.tables.grid import (
+    NO_VALUE,
+    Grid,
+    counted,
+    interval_text,
+    number,
+    signed,
+    tally,
+)
 from dpbench.comparison.tables.verdict_words import FAILS, FORMS, NOT_RUN
 from dpbench.learning.metrics.paired_t import LEVEL
 from dpbench.system.grouping import grouped

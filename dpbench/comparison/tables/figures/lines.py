@@ -15,7 +15,7 @@ from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.table_file import AxisScale, Lines, Panel
 from dpbench.runs.figures.formats import POINTS, legend_below, paper_figure, symbol, titled
-from dpbench.runs.records.identity import protocol_of
+from dpbench.runs.records.digest import protocol_of
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 

@@ -14,10 +14,9 @@ from dpbench.comparison.tables.conditions import setting
 from dpbench.privacy.guarantee import weakest
 from dpbench.runs.config.literals import literal
 from dpbench.runs.config.settings import OFF_VALUES, leaves, varying_keys
-from dpbench.runs.records.epsilon import OF_ITS_SEARCH, Terms, largest_epsilon
+from dpbench.runs.records.epsilon import OF_ITS_SEARCH, Terms, is_trial, largest_epsilon
 from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trial import is_trial
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted, spelled_number

@@ -1,4 +1,5 @@
-"""Of the settings in each cell of a table, the one that was the best on validation splits."""
+"""Of the settings in each cell of a table, the one that was the best on validation splits, and
+those whose runs take no longer than a limit."""
 
 import json
 import math
@@ -8,13 +9,18 @@ from typing import NamedTuple
 
 from dpbench.comparison.tables.sweep.cells import CellKey, SweepLayout
 from dpbench.learning.metrics.registry import metric_of
+from dpbench.runs.records.digest import setting_of
 from dpbench.runs.records.divergence import DIVERGED
-from dpbench.runs.records.identity import setting_of
+from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 
 BySetting = dict[str, list[Record]]
 """Runs by the name of their settings, budget included, but for the seed and the split."""
+
+MACHINE = ("device", "threads")
+"""What seconds are compared on, in the provenance of a record."""
 
 
 class Chosen(NamedTuple):
@@ -90,3 +96,27 @@ def _mean(records: Sequence[Record], metric: str) -> float:
 
 def _name(cell: CellKey) -> str:
     return ", ".join(str(value) for key in cell for value in key) or "the table"
+
+
+def within(seconds: float, records: Sequence[Record]) -> list[Record]:
+    """The runs of settings that take at most so many seconds in the mean over their seeds.
+
+    A method that costs twice as much per step may spend its time on half as many, at the same
+    epsilon. Raises UserError where runs are of several machines, and where none is within.
+    """
+    machines = {str([record.provenance.get(name) for name in MACHINE]) for record in records}
+    if len(machines) > 1:
+        raise UserError(
+            f"seconds={seconds:g} compares times on one machine, and these runs differ in "
+            f"{' or '.join(MACHINE)}: select those of one."
+        )
+    taken = grouped(
+        (settings_but_seed(r.config), r.measured.get("seconds", math.inf)) for r in records
+    )
+    means = {settings: statistics.fmean(values) for settings, values in taken.items()}
+    kept = [r for r in records if means[settings_but_seed(r.config)] <= seconds]
+    if not kept:
+        raise UserError(
+            f"no run takes at most seconds={seconds:g}: the fastest take {min(means.values()):.3g}."
+        )
+    return kept

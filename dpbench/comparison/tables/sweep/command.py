@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.comparison.compare.side import trials_by_task
-from dpbench.comparison.tables.counts import counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.sweep.cells import (
     CellKey,
     SweepLayout,
@@ -15,9 +15,8 @@ from dpbench.comparison.tables.sweep.cells import (
     group_runs,
     varied_settings,
 )
-from dpbench.comparison.tables.sweep.chosen import best_on_validation, on_the_test_set
+from dpbench.comparison.tables.sweep.chosen import best_on_validation, on_the_test_set, within
 from dpbench.comparison.tables.sweep.differences import check_baseline
-from dpbench.comparison.tables.sweep.equal_seconds import within
 from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.learning.metrics.registry import RANKED_BY
 from dpbench.runs.config.commands import Table

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpbench.runs.records.epsilon import released
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.trackers.tracker import RunInfo, Tracker
-from dpbench.runs.records.trial import released
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from dpbench.runs.config import buildable
 from dpbench.runs.config.names import with_variant
 from dpbench.runs.config.settings import NAMED_GROUPS, SCIENTIFIC, leaves, variant_of
-from dpbench.runs.records.digest import digest, scientific
-from dpbench.runs.records.identity import group_of
+from dpbench.runs.records.digest import digest, group_of, scientific
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 

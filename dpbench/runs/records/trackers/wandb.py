@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpbench.runs.records.epsilon import released
 from dpbench.runs.records.reading import text_of
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.trackers.tracker import RunInfo, Tracker
-from dpbench.runs.records.trial import released
 from dpbench.system.errors import UserError
 from dpbench.system.files import write_atomically
 from dpbench.system.validate import one_of, quoted
