@@ -1,6 +1,8 @@
 """Each setting of each command: in its help, in its completion, and refused in one sentence."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -99,3 +101,11 @@ def test_the_suites_are_completed_by_name():
     assert [word for word in words("bench") if word.startswith("suite=")] == [
         f"suite={name}" for name in SUITES
     ]
+
+
+@pytest.mark.slow
+def test_the_help_is_there_where_python_runs_without_docstrings():
+    words = ["-OO", "-m", "dpbench", "help", "search"]
+    shown = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
+    assert "Search hyper-parameters" in shown.stdout
+    assert "the seed of the proposals" in shown.stdout
