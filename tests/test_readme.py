@@ -11,7 +11,7 @@ from dpbench.comparison.dashboard.command import parse as parse_report
 from dpbench.comparison.reproduce.render import for_paper
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.search.request import parse
-from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN
+from dpbench.comparison.tables.privacy import EVERYTHING_WAS_RUN
 from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.overrides import expand
 from dpbench.runs.config.search_path import groups, options

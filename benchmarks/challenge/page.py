@@ -13,7 +13,7 @@ from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text, interva
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.sweep.cells import Mean, Runs
 from dpbench.learning.metrics.registry import metric_of
-from dpbench.runs.config.names import method_name
+from dpbench.runs.config.search_path import method_name
 from dpbench.runs.config.space import override_texts
 from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.epsilon import legend

@@ -15,7 +15,7 @@ from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.grid import Grid
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.private_selection import Repetitions, selection_costs
-from dpbench.runs.config.tuned import trials_of
+from dpbench.runs.config.table_rules import trials_of
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.figures.formats import images, legend_below, paper_figure, titled

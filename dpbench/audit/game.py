@@ -22,7 +22,7 @@ from dpbench.audit.inference import Scores
 from dpbench.audit.scores import AllocationScores, MatchedFilter, ScoreAccumulator, WholeRunScores
 from dpbench.audit.tradeoff import Account
 from dpbench.privacy.ledger import Allocation, Ledger, Mechanism, Poisson, Step, TruncatedPoisson
-from dpbench.runs.config.names import with_variant
+from dpbench.runs.config.search_path import with_variant
 from dpbench.runs.training.plan import Plan, plan
 from dpbench.runs.training.progress import Progress
 from dpbench.runs.training.provenance import ResourceUsage

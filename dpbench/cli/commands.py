@@ -130,7 +130,7 @@ def epsilon(arguments: list[str]) -> None:
 
     from dpbench.cli.epsilon_card import card, planned_runs
     from dpbench.privacy.adjacency import other_adjacencies
-    from dpbench.privacy.attacks import attack_bounds
+    from dpbench.privacy.profiles import attack_bounds
     from dpbench.runs.execution.prepare import prepare
     from dpbench.runs.training.plan import privacy_statement
 

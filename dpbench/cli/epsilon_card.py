@@ -7,7 +7,7 @@ from typing import Any
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
-from dpbench.runs.config.names import method_name
+from dpbench.runs.config.search_path import method_name
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.records.epsilon import Terms, epsilon_or_reason, legend, percent_rounded_up

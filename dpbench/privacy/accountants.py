@@ -32,10 +32,10 @@ from dpbench.privacy.entries import (
     is_gaussian_sign,
     joint_entries,
     one_batch_per_release,
+    unhidden,
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
-from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.renyi import sampled_gaussian, smallest_epsilon
 from dpbench.privacy.sign_note import note_epsilon
 from dpbench.privacy.statement import AccountantName

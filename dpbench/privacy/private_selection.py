@@ -25,9 +25,8 @@ from scipy.optimize import brentq
 from scipy.special import gammaln
 
 from dpbench.privacy.accountants import ORDERS, EpsilonOf, epsilon_of, pld, rdp, renyi_divergences
-from dpbench.privacy.entries import MAX_FAILURE, Unaccountable
+from dpbench.privacy.entries import MAX_FAILURE, Unaccountable, unhidden
 from dpbench.privacy.ledger import Ledger
-from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.profiles import ledger_profile
 from dpbench.privacy.statement import UPPER_BOUNDS, AccountantName
 from dpbench.system.errors import UserError

@@ -8,8 +8,8 @@ from dp_accounting import dp_event
 from dp_accounting.pld import pld_privacy_accountant
 from scipy.stats import norm
 
-from dpbench.privacy.attacks import CANDIDATES, FALSE_POSITIVES, attack_bounds
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.privacy.profiles import CANDIDATES, FALSE_POSITIVES, attack_bounds
 
 DELTA = 1e-5
 

@@ -14,8 +14,7 @@ from scipy.special import ndtr
 from dpbench.privacy.accountants import gdp, pld, rdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import SIGN_SHARE
-from dpbench.privacy.gaussian import GaussianProfile
-from dpbench.privacy.gaussian_sign import MARGIN, _log_moment, sign_mu
+from dpbench.privacy.gaussian import MARGIN, GaussianProfile, _log_moment, sign_mu
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     GaussianMechanism,

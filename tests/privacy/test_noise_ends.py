@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from dpbench.privacy.accountants import claimed, pld, pld_of_reals, rdp, rdp_of_reals
-from dpbench.privacy.entries import cut_probability
+from dpbench.privacy.entries import GAUSSIAN_END, LOGISTIC_END, cut_probability, unhidden
 from dpbench.privacy.ledger import (
     Allocation,
     CoordinateMechanism,
@@ -17,7 +17,6 @@ from dpbench.privacy.ledger import (
     Step,
     TruncatedPoisson,
 )
-from dpbench.privacy.noise_ends import GAUSSIAN_END, LOGISTIC_END, unhidden
 from dpbench.step.methods.dicesgd import dicesgd
 
 DELTA = 1e-5

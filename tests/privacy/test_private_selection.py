@@ -10,7 +10,7 @@ from dp_accounting.rdp import RdpAccountant
 from scipy.stats import binom, chisquare, geom, logser, nbinom, poisson
 
 from dpbench.privacy.accountants import ORDERS, epsilon_of, pld, rdp, renyi_divergences
-from dpbench.privacy.entries import Unaccountable
+from dpbench.privacy.entries import Unaccountable, unhidden
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     Exact,
@@ -20,7 +20,6 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
-from dpbench.privacy.noise_ends import unhidden
 from dpbench.privacy.private_selection import Repetitions, selection_costs
 from dpbench.runs.records.epsilon import rounded_up
 from dpbench.step.mechanism.streams import CipherStream, uniforms

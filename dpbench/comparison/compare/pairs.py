@@ -1,4 +1,7 @@
-"""Pairs of sides: the test of their difference by seed, and why a verdict on it may not follow."""
+"""Pairs of sides: the test of their difference by seed, and why a verdict on it may not follow.
+
+Without headroom, where there was nothing to win, no method can be shown to gain nothing.
+"""
 
 import math
 import statistics
@@ -6,7 +9,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import TypeVar
 
-from dpbench.comparison.compare.side import Budget, Side
+from dpbench.comparison.compare.side import Budget, BySeed, Side
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Doubts, Judged, judge
 from dpbench.learning.metrics.metric import Margin
 from dpbench.learning.metrics.paired_t import LEVEL, PairedTest, paired_test
@@ -22,6 +25,9 @@ CHANCE = "not shown beside a second search"
 
 TERMS = ("delta", "unit of privacy", "adjacency")
 """The terms that epsilons must share to be compared, in the order of `Terms.comparable`."""
+
+NOTHING_TO_WIN = "nothing to win"
+NOT_MEASURED = "headroom not measured"
 
 
 def gaps_of(one: Side, other: Side) -> dict[object, float]:
@@ -170,3 +176,36 @@ def _is_larger(more: Budget, less: Budget) -> bool:
     if isinstance(more.epsilon, str) or isinstance(less.epsilon, str):
         return False
     return more.epsilon > EQUAL_BUDGETS * less.epsilon
+
+
+def why_none(
+    base: BySeed,
+    not_private: Sequence[BySeed],
+    others: Sequence[BySeed],
+    favour: int,
+    margin: float,
+) -> str:
+    """Why no headroom is shown above a row; "" if it is.
+
+    It is shown if training without privacy, or the best of the other rows, is more than a margin
+    ahead, corrected for being selected among its like (Bonferroni). base and rows: the quantity by
+    seed; favour: 1 where larger is better, else -1.
+    """
+    found = [
+        (ahead, LEVEL / len(rows))
+        for rows in (not_private, others)
+        for row in rows
+        if (ahead := _ahead(base, row, favour, margin))
+    ]
+    if not found:
+        return NOT_MEASURED
+    return "" if any(_is_shown(*gaps) for gaps in found) else NOTHING_TO_WIN
+
+
+def _ahead(base: BySeed, row: BySeed, favour: int, margin: float) -> list[float]:
+    return [favour * (value - base[seed]) - margin for seed, value in row.items() if seed in base]
+
+
+def _is_shown(gaps: list[float], level: float) -> bool:
+    test = paired_test(gaps, 0.0)
+    return test.mean > 0 and test.p_difference <= level

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from dpbench.comparison.dashboard.answer import answer, epsilons_of
 from dpbench.comparison.dashboard.board_files import board_csv, board_tex
-from dpbench.comparison.dashboard.metrics import arrowed
 from dpbench.comparison.dashboard.privacy import bound_text
 from dpbench.comparison.dashboard.values import (
     DASH,
+    arrowed,
     delta_text,
     epsilon_text,
     gap_text,

@@ -8,9 +8,9 @@ import numpy as np
 from dpbench.comparison.compare.pairs import against, difference, ranks
 from dpbench.comparison.compare.side import Side
 from dpbench.comparison.dashboard.contests import Candidate, Contest
-from dpbench.comparison.dashboard.metrics import metric_entry
 from dpbench.comparison.dashboard.representative import Group
 from dpbench.comparison.dashboard.run_row import seven_digits
+from dpbench.comparison.dashboard.values import metric_entry
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.students_t import Estimate, estimate, paired
 

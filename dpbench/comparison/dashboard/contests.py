@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dpbench.comparison.compare import side
-from dpbench.comparison.compare.headroom import NOT_MEASURED, why_none
+from dpbench.comparison.compare.pairs import NOT_MEASURED, why_none
 from dpbench.comparison.compare.side import Side
 from dpbench.comparison.dashboard.representative import (
     Choice,
@@ -20,7 +20,7 @@ from dpbench.comparison.dashboard.representative import (
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.learning.metrics.students_t import estimate
-from dpbench.runs.config.names import data_kind
+from dpbench.runs.config.search_path import data_kind
 from dpbench.runs.records.epsilon import NOT_PRIVATE
 from dpbench.system.grouping import grouped
 

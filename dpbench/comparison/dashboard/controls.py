@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpbench.comparison.dashboard import privacy
-from dpbench.comparison.dashboard.metrics import arrowed
 from dpbench.comparison.dashboard.sweeps import in_order
+from dpbench.comparison.dashboard.values import arrowed
 from dpbench.comparison.tables.figures.looks import looks
 from dpbench.runs.records.epsilon import (
     NO_PROOF,

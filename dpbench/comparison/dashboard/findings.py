@@ -19,8 +19,7 @@ from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.verdict_words import FAILS, FORMS
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.runs.config.commands import Findings
-from dpbench.runs.config.names import method_name
-from dpbench.runs.config.search_path import options
+from dpbench.runs.config.search_path import method_name, options
 from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.system.arguments import read
 from dpbench.system.errors import print_message

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from dpbench.comparison.compare.side import GIVEN
 from dpbench.comparison.dashboard import privacy
-from dpbench.comparison.dashboard.facts import epsilon_texts, facts
+from dpbench.comparison.dashboard.record_texts import epsilon_texts, facts
 from dpbench.comparison.dashboard.values import delta_text
 from dpbench.comparison.tables.data import RowData
 from dpbench.runs.config.chosen_options import option_node
-from dpbench.runs.config.names import method_name, with_variant
+from dpbench.runs.config.search_path import method_name, with_variant
 from dpbench.runs.config.settings import variant_of
 from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.data_name import data_name

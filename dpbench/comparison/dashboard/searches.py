@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.comparison.dashboard.documents import Card, card
-from dpbench.comparison.dashboard.metrics import metric_entry
-from dpbench.comparison.dashboard.values import DASH, finite_number, with_unit
+from dpbench.comparison.dashboard.values import DASH, finite_number, metric_entry, with_unit
 from dpbench.comparison.search.data import SearchData
 from dpbench.comparison.search.selection import ACCURACY, LOSS
 from dpbench.comparison.tables.data import read_json

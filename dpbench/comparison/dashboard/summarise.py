@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dpbench.comparison.compare.side import shared_settings
-from dpbench.comparison.dashboard import controls, metrics, privacy
+from dpbench.comparison.dashboard import controls, privacy
 from dpbench.comparison.dashboard.across import across, studies
 from dpbench.comparison.dashboard.across_view import across_view
 from dpbench.comparison.dashboard.board_view import board_view
@@ -27,6 +27,7 @@ from dpbench.comparison.dashboard.run_row import (
 )
 from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
 from dpbench.comparison.dashboard.table_view import reproduced, table_view
+from dpbench.comparison.dashboard.values import metric_entry, sorted_names
 from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.latex import ESCAPES
@@ -96,9 +97,9 @@ class Summary:
     ) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
         best = self._best()
-        names = metrics.sorted_names({name for run in self._runs for name in run.metrics})
+        names = sorted_names({name for run in self._runs for name in run.metrics})
         rows = sorted(self._rows(names, best), key=_sort_key)
-        entries = [metrics.metric_entry(name) for name in names]
+        entries = [metric_entry(name) for name in names]
         swept = swept_settings(self._series)
         others = sorted(published.methods - self._methods.keys())
         boards = [*self._boards()]

@@ -23,8 +23,7 @@ from dpbench.comparison.tables.sweep.page import metric_label
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import parse_name
 from dpbench.runs.config.commands import Checklist
-from dpbench.runs.config.names import method_name
-from dpbench.runs.config.search_path import options
+from dpbench.runs.config.search_path import method_name, options
 from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, nearest, print_message

@@ -9,7 +9,7 @@ from dpbench.comparison.compare.side import TaskKey, Tuning, trials_by_task
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.table_file import USUAL_BASELINE
-from dpbench.runs.config.tuned import trials_of
+from dpbench.runs.config.table_rules import trials_of
 from dpbench.runs.records.collect import RECORDS, readable_records, readable_records_in
 from dpbench.runs.records.data_name import data_name
 from dpbench.runs.records.epsilon import Terms, is_trial

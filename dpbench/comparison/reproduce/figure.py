@@ -19,9 +19,9 @@ from dpbench.comparison.tables.figures.scatter import (
 )
 from dpbench.comparison.tables.grid import Grid
 from dpbench.runs.config.buildable import TARGET, check
-from dpbench.runs.config.names import method_name
+from dpbench.runs.config.search_path import method_name
 from dpbench.runs.config.table_file import Drawing, Heat, Histogram, Lines, Scatter, TableFile
-from dpbench.runs.config.tuned import trials_of
+from dpbench.runs.config.table_rules import trials_of
 from dpbench.runs.figures.reliability import (
     HISTOGRAMS,
     draw_histograms,

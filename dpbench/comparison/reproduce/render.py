@@ -16,15 +16,14 @@ from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.comparison.reproduce.target import BUDGET, Target
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim
 from dpbench.comparison.tables.conditions import conditions_of, row_name
-from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN, NotRun
 from dpbench.comparison.tables.page import Block
 from dpbench.comparison.tables.paper_layout import paper_files
-from dpbench.comparison.tables.privacy import privacy_grid, privacy_of
+from dpbench.comparison.tables.privacy import EVERYTHING_WAS_RUN, NotRun, privacy_grid, privacy_of
 from dpbench.comparison.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import Table, build_table
 from dpbench.comparison.tables.tidy import claims_file, to_csv
-from dpbench.learning.metrics.temperature import CAVEAT
+from dpbench.learning.metrics.calibration import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.privacy.ledger import from_plain

@@ -26,8 +26,15 @@ from dpbench.runs.config.search_path import options
 from dpbench.runs.config.settings import is_scientific, key_of, path_settings, variant_of
 from dpbench.runs.config.special_case import has_special_case, special_case
 from dpbench.runs.config.table_file import Scale, TableFile
-from dpbench.runs.config.table_rules import ARM, search_of, table_of
-from dpbench.runs.config.tuned import chose_an_edge, chosen_text, settings_of_search, trials_of
+from dpbench.runs.config.table_rules import (
+    ARM,
+    chose_an_edge,
+    chosen_text,
+    search_of,
+    settings_of_search,
+    table_of,
+    trials_of,
+)
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.records.digest import digest

@@ -8,7 +8,7 @@ from statistics import fmean
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import counted, duration
-from dpbench.comparison.tables.not_run import NotRun
+from dpbench.comparison.tables.privacy import NotRun
 from dpbench.privacy.statement import Statement
 from dpbench.runs.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.runs.records.collect import RECORDS, StoredRecord, TableRecords, records_in

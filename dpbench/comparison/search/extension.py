@@ -7,7 +7,7 @@ from dataclasses import replace
 from dpbench.comparison.search.request import PIECE, SearchRequest
 from dpbench.comparison.search.selection import RULES, Trial, ranked
 from dpbench.runs.config.space import Interval, Space
-from dpbench.runs.config.tuned import outer_end
+from dpbench.runs.config.table_rules import outer_end
 from dpbench.runs.execution.launcher import Failure
 from dpbench.runs.execution.prepare import run_of
 from dpbench.system.errors import UserError

@@ -28,7 +28,7 @@ from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.runs.config.settings import NAMED_GROUPS
 from dpbench.runs.config.space import Interval, Range
 from dpbench.runs.config.special_case import START
-from dpbench.runs.config.tuned import outer_end
+from dpbench.runs.config.table_rules import outer_end
 from dpbench.runs.records.epsilon import largest_epsilon, legend
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import spelled_number

@@ -27,7 +27,7 @@ from dpbench.runs.config.space import (
     space_of,
 )
 from dpbench.runs.config.special_case import SpecialCase, special_case
-from dpbench.runs.config.tuned import numbers
+from dpbench.runs.config.table_rules import numbers
 from dpbench.runs.execution.attempt import configured
 from dpbench.runs.execution.launcher import Failure
 from dpbench.runs.execution.run_config import RunConfig, check_execution, run_config

@@ -10,8 +10,7 @@ from dpbench.runs.config.literals import literal
 from dpbench.runs.config.settings import key_of, leaves
 from dpbench.runs.config.space import Choices, Range, Space, override_texts
 from dpbench.runs.config.special_case import SpecialCase, search_of
-from dpbench.runs.config.table_rules import ARM
-from dpbench.runs.config.tuned import chosen_text
+from dpbench.runs.config.table_rules import ARM, chosen_text
 from dpbench.system.errors import UserError, nearest
 
 NONE = "none"

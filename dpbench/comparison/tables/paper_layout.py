@@ -17,7 +17,7 @@ from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import Table
 from dpbench.learning.metrics.registry import parse_name
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS
-from dpbench.runs.config.names import method_name, with_variant
+from dpbench.runs.config.search_path import method_name, with_variant
 from dpbench.runs.records.epsilon import NO_PROOF
 from dpbench.system.validate import one_of
 

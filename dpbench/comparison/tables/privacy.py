@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import pandas as pd
 
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, number
-from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN
 from dpbench.comparison.tables.runs import PRIVACY, Row
 from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT, weakest
@@ -30,6 +29,17 @@ HEAD = (
 )
 AS_PLANNED = "Not run: as planned."
 """Said of the epsilons of a method that was not run."""
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Why rows have no runs, and the privacy statements that those of some would have; by name."""
+
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    statements: Mapping[str, Statement] = field(default_factory=dict)
+
+
+EVERYTHING_WAS_RUN = NotRun()
 
 
 class RowPrivacy(NamedTuple):

@@ -18,7 +18,7 @@ from dpbench.learning.metrics.derived import (
 )
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
-from dpbench.runs.config.names import with_variant
+from dpbench.runs.config.search_path import with_variant
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.epsilon import largest_epsilon
 from dpbench.system.errors import UserError

@@ -14,9 +14,15 @@ from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, mean_and_spread
-from dpbench.comparison.tables.not_run import EVERYTHING_WAS_RUN, NotRun
 from dpbench.comparison.tables.page import Block, Page
-from dpbench.comparison.tables.privacy import TIGHTEST, RowPrivacy, privacy_grid, privacy_of
+from dpbench.comparison.tables.privacy import (
+    EVERYTHING_WAS_RUN,
+    TIGHTEST,
+    NotRun,
+    RowPrivacy,
+    privacy_grid,
+    privacy_of,
+)
 from dpbench.comparison.tables.published import PublishedTable, check_covered
 from dpbench.comparison.tables.runs import Row, rows_of
 from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line

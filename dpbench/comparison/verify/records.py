@@ -14,8 +14,8 @@ import numpy as np
 from dpbench.comparison.verify.metrics import wrong_metrics
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import SPENT
-from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import from_plain, to_plain
+from dpbench.privacy.profiles import attack_bounds
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
 from dpbench.privacy.toeplitz import encoded
 from dpbench.runs.config.buildable import TARGET

@@ -8,8 +8,7 @@ from importlib.metadata import entry_points
 
 from torch import Tensor
 
-from dpbench.learning.metrics.classification import correct, mean, spread
-from dpbench.learning.metrics.fairness import group_fairness
+from dpbench.learning.metrics.classification import correct, group_fairness, mean, spread
 from dpbench.learning.metrics.metric import Metric
 from dpbench.learning.metrics.registry import GROUP, added_metrics, computed
 from dpbench.system.errors import first_line

@@ -5,8 +5,10 @@ import math
 import numpy as np
 from torch import Tensor
 
-from dpbench.learning.metrics import bootstrap, temperature
+from dpbench.learning.metrics import bootstrap
 from dpbench.learning.metrics.calibration import (
+    CAVEAT,
+    effect_of_scaling,
     equal_width,
     probability_of_truth,
     rank_by_confidence,
@@ -28,7 +30,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
     - `histogram`: examples by `confidence` and by the probability of the `true_class`, in 50 cells
       of equal width;
     - `interval`: `level` and, by metric, low and high (`dpbench.metrics.bootstrap`);
-    - `temperature`: the effect of scaling (`dpbench.metrics.temperature`), and a `note` on privacy.
+    - `temperature`: the effect of scaling (`effect_of_scaling`), and a `note` on privacy.
     """
     outputs, targets = outputs.detach().cpu(), targets.cpu()
     examples = rank_by_confidence(outputs, targets)
@@ -49,8 +51,8 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
         },
         "interval": {"level": CONFIDENCE, **{name: list(ends) for name, ends in intervals.items()}},
         "temperature": {
-            **temperature.effect_of_scaling(outputs, targets)._asdict(),
-            "note": temperature.CAVEAT,
+            **effect_of_scaling(outputs, targets)._asdict(),
+            "note": CAVEAT,
         },
     }
 

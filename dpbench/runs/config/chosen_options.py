@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from dpbench.runs.config import search_path
 from dpbench.runs.config.search_path import Folders
 from dpbench.runs.config.space import SEARCH
-from dpbench.runs.config.yaml_files import broken_files_named, check_expansion, read_settings
+from dpbench.runs.config.yaml_files import broken_files_named, check_expansion, read_yaml
 from dpbench.system.errors import UserError
 
 LEFT_TO_HYDRA = ("defaults:", "@package", "${")
@@ -61,11 +61,10 @@ def option_node(group: str, name: str) -> dict[str, Any] | None:
     try:
         if path is None or any(mark in path.read_text("utf-8") for mark in LEFT_TO_HYDRA):
             return None
-        node = read_settings(path)
+        node = read_yaml(path) or {}
     except (UserError, UnicodeDecodeError):  # which is reported when Hydra composes the file
         return None
-    node.pop(SEARCH, None)
-    return node
+    return {k: v for k, v in node.items() if k != SEARCH} if isinstance(node, dict) else None
 
 
 @functools.lru_cache(maxsize=256)

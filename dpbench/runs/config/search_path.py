@@ -2,17 +2,20 @@
 
 As in Hydra, `--config-dir DIR` and `hydra.searchpath=[DIR,...]` add folders with the layout of
 conf/. Their YAML files may only name targets that our files or a plug-in declare, and are never
-read in place of a file of ours.
+read in place of a file of ours. The first lines of a file have its display name,
+`# Name: DP-SGD` of a method, and `# Kind: images` of a data set.
 """
 
 import functools
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from itertools import dropwhile, takewhile
 from pathlib import Path
 
+from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.plugins import plugins
 from dpbench.runs.config.settings import key_of
 from dpbench.system.errors import UserError, nearest
@@ -31,9 +34,11 @@ _added: ContextVar[tuple[Path, ...]] = ContextVar("added", default=())
 Folders = tuple[tuple[Path, tuple[tuple[Path, int], ...]], ...]
 """Folders in the order in which they are searched, and when the files in each were changed."""
 
-
 EXPERIMENTS = "experiment"
 """The folder of experiments, which stand for overrides."""
+
+FIRST = re.compile(r"#\s*(Name|Kind):\s*(\S.*?)\s*$")
+PLAIN = re.compile(r"\w+")
 
 
 def groups() -> tuple[str, ...]:
@@ -198,3 +203,33 @@ def _changed(folder: Path) -> tuple[tuple[Path, int], ...]:
             with suppress(OSError):  # deleted in the meantime, or a link to itself
                 changed.append((path, path.stat().st_mtime_ns))
     return tuple(changed)
+
+
+def method_name(method: str) -> str:
+    """The display name of a method; the name of the option if its file gives none."""
+    return _said("method", method, "Name") or method
+
+
+OTHER_DATA = "other data"
+
+
+def data_kind(dataset: str) -> str:
+    """The kind of a data set, as `images`; "other data" if its file gives none."""
+    return _said("dataset", dataset, "Kind") or OTHER_DATA
+
+
+def with_variant(name: str, variant: str) -> str:
+    """The name with the variant of the method, unless it is the corrected one."""
+    return name if variant == CORRECTED else f"{name} ({variant})"
+
+
+def _said(group: str, option: str, word: str) -> str | None:
+    # Options are file names; a record may contain anything.
+    path = file_of(group, option) if PLAIN.fullmatch(option) else None
+    return _first_line(path).get(word) if path else None
+
+
+@functools.cache
+def _first_line(path: Path) -> dict[str, str]:
+    match = FIRST.match(path.read_text(encoding="utf-8").partition("\n")[0])
+    return {match[1]: match[2]} if match else {}

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from dpbench.runs.config.literals import literal
 from dpbench.runs.config.search_path import file_of, options
 from dpbench.runs.config.space import START, space_of
-from dpbench.runs.config.tuned import trials_of
+from dpbench.runs.config.table_rules import trials_of
 from dpbench.system.errors import UserError
 from dpbench.system.schema import parsed
 from dpbench.system.validate import number, one_of, spelled_number

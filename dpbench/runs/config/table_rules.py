@@ -1,16 +1,32 @@
-"""What a table's file chooses and sets for a run: its rules, and the search that it names."""
+"""What a table's file chooses and sets for a run: its rules, and the search that it names.
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+What a search chose is read from its own file, results/search/NAME.csv: its lines are trials, the
+chosen one first, and the columns between trial and n are settings.
+"""
+
+import csv
+import functools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import OmegaConf
 
 from dpbench.runs.config.search_path import groups
 from dpbench.runs.config.table_file import Rule, TableFile, table_file
-from dpbench.runs.config.tuned import settings_of_search
 from dpbench.system.errors import UserError
-from dpbench.system.validate import known_keys, one_of
+from dpbench.system.paths import searches_folder
+from dpbench.system.validate import known_keys, one_of, spelled_number
 
 ARM = "table.arm"
 """The key that selects a row of a table whose rows differ by more than their method."""
+
+OUTER = 0.1
+"""The share of a range at either end in which a chosen value is at its edge."""
+
+DECADE = 10
+"""Values that differ by this factor were drawn on a log scale."""
 
 
 def table_of(plain: Mapping[str, Any]) -> TableFile:
@@ -76,3 +92,103 @@ def chosen_by_table(table: TableFile, choices: Mapping[str, str]) -> list[str]:
         group: option for rule in rules(table, choices) for group, option in rule.choose.items()
     }
     return [f"{group}={option}" for group, option in chosen.items()]
+
+
+def settings_of_search(name: str) -> dict[str, Any] | None:
+    """The settings of the trial that a search chose, nested; None if there is no such search."""
+    if (tried := _tried(name)) is None:
+        return None
+    chosen = OmegaConf.from_dotlist([f"{key}={values[0]}" for key, values in tried.items()])
+    return cast(dict[str, Any], OmegaConf.to_container(chosen))
+
+
+def chose_an_edge(name: str) -> bool:
+    """Whether a search chose a fraction in the outer tenth of the values that it tried.
+
+    Integers are choices such as numbers of bands, whose ends are their own.
+    """
+    special = start_numbers(_lines(name) or ())
+    for key, texts in (_tried(name) or {}).items():
+        values = [number for text in texts if isinstance(number := spelled_number(text), float)]
+        fractions = len(values) == len(texts) and not all(map(float.is_integer, values))
+        if fractions and outer_end(values, special.get(key)):
+            return True
+    return False
+
+
+def outer_end(values: Sequence[float], special: float | None = None) -> str:
+    """The end, `lower` or `upper`, in whose tenth of all values tried the first one lies; "" for
+    neither.
+
+    special: the value of the method's special case, which was tried: no end lies on its side.
+    """
+    if values[0] == special:
+        return ""
+    share = _place([value for value in values if value != special])
+    end = "lower" if share <= OUTER else "upper" if share >= 1 - OUTER else ""
+    return "" if special is not None and (special < values[0]) == (end == "lower") else end
+
+
+def _place(values: Sequence[float]) -> float:
+    """Where among the values that were tried the first one lies, from 0 to 1."""
+    low, high, value = min(values), max(values), values[0]
+    if low > 0 and high > DECADE * low:
+        low, high, value = map(math.log, (low, high, value))
+    return (value - low) / (high - low) if high > low else 0.5
+
+
+def trials_of(name: str) -> list[dict[str, str]]:
+    """The lines of a search's trials by column, without those of its finalists' other seeds."""
+    return [line for line in _lines(name) or () if not line.get("stage")]
+
+
+def chosen_text(name: str, folder: Path) -> dict[str, str]:
+    """The settings, as text by key, that a search in a folder chose, or else a committed one; none
+    if neither chose any."""
+    for path in (folder / f"{name}.csv", _committed(name)):
+        if (lines := _read(path)) and not lines[0].get("failed"):
+            return {key: lines[0][key] for key in _keys(lines, path)}
+    return {}
+
+
+def numbers(settings: Mapping[str, str]) -> dict[str, float]:
+    """The settings that are numbers."""
+    read = {key: spelled_number(text) for key, text in settings.items()}
+    return {key: value for key, value in read.items() if isinstance(value, float)}
+
+
+def start_numbers(lines: Sequence[Mapping[str, str]]) -> dict[str, float]:
+    """The numbers by which the start of a search is the method's special case."""
+    mark = next((line["start"] for line in lines if line.get("start")), "")
+    return numbers(dict(word.split("=", 1) for word in mark.split() if "=" in word))
+
+
+def _tried(name: str) -> dict[str, list[str]] | None:
+    """The values by setting, of the chosen trial first."""
+    if (lines := _lines(name)) is None:
+        return None
+    return {key: [line[key] for line in lines] for key in _keys(lines, _committed(name))}
+
+
+def _keys(lines: Sequence[Mapping[str, str]], path: Path) -> list[str]:
+    """The settings among the columns."""
+    columns = list(lines[0])
+    if not {"trial", "n"} <= {*columns}:
+        raise UserError(f"{path} is not the file of a search: restore or delete it.")
+    return columns[columns.index("trial") + 1 : columns.index("n")]
+
+
+@functools.cache
+def _lines(name: str) -> list[dict[str, str]] | None:
+    return _read(_committed(name))
+
+
+def _committed(name: str) -> Path:
+    return searches_folder() / f"{name}.csv"
+
+
+def _read(path: Path) -> list[dict[str, str]] | None:
+    if not path.is_file():
+        return None
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))

@@ -50,14 +50,13 @@ def read_settings(path: Path) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> Any:
-    """What a YAML file has, as OmegaConf reads it, with its interpolations as texts; an empty one
-    has no settings. UserError for what cannot be read."""
+    """What a YAML file has, as OmegaConf reads it, with its interpolations as texts; UserError for
+    what cannot be read."""
     try:
         with broken_files_named(), path.open(encoding="utf-8") as file:
-            settings = yaml.load(file, Loader=get_yaml_loader())
+            return yaml.load(file, Loader=get_yaml_loader())
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}.") from error
-    return {} if settings is None else settings
 
 
 @contextmanager

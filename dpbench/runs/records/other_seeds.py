@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpbench.learning.metrics.registry import parse_name
-from dpbench.runs.config.names import method_name
+from dpbench.runs.config.search_path import method_name
 from dpbench.runs.config.settings import NAMED_GROUPS
 from dpbench.runs.records.record import Record
 

@@ -1,6 +1,7 @@
 """Logging of runs to trackers. A tracker that fails is disabled, and never fails the run."""
 
 import functools
+import json
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,13 +13,14 @@ from dpbench.privacy.accountants import rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger, from_plain
 from dpbench.runs.records.epsilon import legend, released
+from dpbench.runs.records.reading import text_of
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.trackers import Log, RunInfo, Tracker, group_names
-from dpbench.runs.training.curves import Curves
 from dpbench.runs.training.plan import Plan, privacy_statement
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.method import GRADIENT_SUM
 from dpbench.system.errors import first_line
+from dpbench.system.files import write_atomically
 from dpbench.system.interrupts import raise_if_interrupted
 
 EPSILON = "privacy/epsilon_rdp"
@@ -26,6 +28,8 @@ EPSILON = "privacy/epsilon_rdp"
 
 NOT_COVERED = "All other numbers are exact, such as train/loss: no epsilon covers them."
 """Said by trackers, which log private data for the data holder alone."""
+
+CurvePoint = Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -237,3 +241,42 @@ def _columns(diagnostics: Mapping[str, list], *prefixes: str) -> dict[str, list]
 
 def _split(config: dict) -> str:
     return "test" if config.get("validation") is None else "validation"
+
+
+class Curves:
+    """Rows by step, in a file for the process that resumes the run, or logs its record."""
+
+    def __init__(self, info: RunInfo):
+        self._path = info.folder / "curves" / f"{info.digest}.json"
+        self.rows = _rows(self._path)
+
+    def resume(self, steps: int) -> None:
+        """Forget what is measured again after so many steps, maybe by other code."""
+        kept = {step: row for step, row in self.rows.items() if step <= steps}
+        if kept != self.rows:
+            self._write(kept)
+
+    def add(self, step: int, row: CurvePoint) -> None:
+        self._write({**self.rows, step: row})
+
+    def _write(self, rows: dict[int, CurvePoint]) -> None:
+        self.rows = rows
+        with suppress(OSError):  # on a full disk too, no run fails by its trackers
+            write_atomically(self._path, json.dumps(rows).encode())
+
+
+def _rows(path: Path) -> dict[int, CurvePoint]:
+    """The rows of a file; none without one, or if it has any other content."""
+    try:
+        found = json.loads(str(text_of(path)))
+        return {
+            int(step): {str(name): float(value) for name, value in row.items()}
+            for step, row in found.items()
+        }
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def tenths(steps: int) -> set[int]:
+    """After how many steps each tenth of a run ends, but for the last."""
+    return {-(-steps * tenth // 10) for tenth in range(1, 10)} - {steps}

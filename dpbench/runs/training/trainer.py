@@ -17,8 +17,8 @@ from dpbench.learning.data.dataset import Data
 from dpbench.learning.metrics.evaluation import packages_of_metrics
 from dpbench.learning.metrics.registry import computed
 from dpbench.learning.metrics.reliability import reliability
-from dpbench.privacy.attacks import attack_bounds
 from dpbench.privacy.ledger import to_plain
+from dpbench.privacy.profiles import attack_bounds
 from dpbench.privacy.statement import Statement
 from dpbench.runs.records.code import (
     CHECKSUM_KEY,
@@ -29,7 +29,6 @@ from dpbench.runs.records.code import (
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.record import COVERED, Record
 from dpbench.runs.training.checkpoints import Checkpoints
-from dpbench.runs.training.curves import tenths
 from dpbench.runs.training.evaluation import (
     evaluate,
     noisy_score,
@@ -43,7 +42,7 @@ from dpbench.runs.training.progress import Progress
 from dpbench.runs.training.provenance import ResourceUsage, code, conditions, provenance
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import pick_device, start_training
-from dpbench.runs.training.tracking import Spending, Tracking, planned_spending
+from dpbench.runs.training.tracking import Spending, Tracking, planned_spending, tenths
 from dpbench.step.gradients.precision import in_full_precision
 from dpbench.system.errors import print_message
 from dpbench.system.interrupts import between_steps

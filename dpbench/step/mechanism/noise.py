@@ -82,7 +82,7 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
 
     Drawn and added in float64, and rounded to multiples of GRID times the power of two below the
     scale. The grid depends on the scale alone, and each of its points collects thousands of the
-    draws up to `dpbench.privacy.noise_ends.GAUSSIAN_END` standard deviations out, so that the last
+    draws up to `dpbench.privacy.entries.GAUSSIAN_END` standard deviations out, so that the last
     digits of the release reveal nothing about the sum. Without rounding they do (Mironov 2012).
     Outputs further out are deducted from delta.
     """

@@ -8,7 +8,7 @@ import pytest
 from dpbench.benchmarks.frontier.tuning_budgets import interval, private_costs, tuning_budgets
 
 from dpbench.comparison.reproduce.target import target_of
-from dpbench.runs.config.tuned import trials_of
+from dpbench.runs.config.table_rules import trials_of
 
 METRIC = "validation/accuracy"
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dpbench.comparison.compare.headroom import NOT_MEASURED, NOTHING_TO_WIN, why_none
+from dpbench.comparison.compare.pairs import NOT_MEASURED, NOTHING_TO_WIN, why_none
 
 SEEDS = range(8)
 

@@ -1,5 +1,5 @@
 from dpbench.comparison.dashboard.controls import choices, filters
-from dpbench.comparison.dashboard.metrics import metric_entry
+from dpbench.comparison.dashboard.values import metric_entry
 
 ROW = {"dataset": "d", "model": "m", "method": "x", "status": "complete"}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dpbench.comparison.dashboard.metrics import metric_entry, sorted_names
+from dpbench.comparison.dashboard.values import metric_entry, sorted_names
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
-from dpbench.comparison.tables.not_run import NotRun
+from dpbench.comparison.tables.privacy import NotRun
 from dpbench.runs.records.collect import TableRecords
 from dpbench.runs.records.reading import load, parse, parse_named
 from dpbench.system import paths as resources

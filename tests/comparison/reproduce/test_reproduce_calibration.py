@@ -14,7 +14,7 @@ from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.learning.data import mnist
-from dpbench.learning.metrics.temperature import CAVEAT
+from dpbench.learning.metrics.calibration import CAVEAT
 from dpbench.privacy.accountants import rdp
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.search_path import options

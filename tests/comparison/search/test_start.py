@@ -12,7 +12,7 @@ from dpbench.comparison.search.command import run_trials, search
 from dpbench.comparison.search.extension import beyond
 from dpbench.comparison.search.report import at_edge, render
 from dpbench.comparison.search.request import parse
-from dpbench.runs.config import tuned
+from dpbench.runs.config import table_rules
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
@@ -153,7 +153,7 @@ def test_a_row_of_a_table_starts_from_the_row_of_its_special_case(made, tmp_path
 
 def test_a_committed_search_is_found_and_one_in_the_folder_comes_first(made, tmp_path, monkeypatch):
     committed = tmp_path / "committed"
-    monkeypatch.setattr(tuned, "searches_folder", lambda: committed)
+    monkeypatch.setattr(table_rules, "searches_folder", lambda: committed)
     made("x-dpsgd", committed)
     assert request_for("dp_mf", tmp_path, "name=x-dp_mf").start.search == "x-dpsgd"
     made("x-dpsgd")
@@ -286,8 +286,8 @@ def test_a_search_runs_its_start_first_and_repeats_nothing(made, tmp_path):
 @pytest.fixture
 def committed(tmp_path, monkeypatch):
     """Writes the lines of a committed search, the chosen one first."""
-    monkeypatch.setattr(tuned, "searches_folder", lambda: tmp_path)
-    tuned._lines.cache_clear()
+    monkeypatch.setattr(table_rules, "searches_folder", lambda: tmp_path)
+    table_rules._lines.cache_clear()
 
     def write(columns, *rows):
         head = f"trial,{columns},n,start"
@@ -295,7 +295,7 @@ def committed(tmp_path, monkeypatch):
         (tmp_path / "mine.csv").write_text("\n".join([head, *lines]) + "\n")
 
     yield write
-    tuned._lines.cache_clear()
+    table_rules._lines.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_the_side_of_the_special_case_is_no_edge(chosen, edge, committed):
     """A lambda near 0 lies between two that were tried."""
     others = ["0.3,1,", "0.001,1,", "0,1,dpsgd method.lambda_=0"]
     committed("method.lambda_", f"{chosen},1,", *others)
-    assert tuned.chose_an_edge("mine") is edge
+    assert table_rules.chose_an_edge("mine") is edge
     tried = [trial(n, method__lambda_=text.split(",")[0]) for n, text in enumerate(others)]
     ranges, _ = split_ranges(["method.lambda_=tag(log,interval(1e-3,0.3))"])
     said = at_edge(trial(9, method__lambda_=chosen), tried, ranges, {"method.lambda_": 0.0})

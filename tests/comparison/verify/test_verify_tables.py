@@ -11,8 +11,8 @@ from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.data import json_file
-from dpbench.comparison.tables.not_run import NotRun
 from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.privacy import NotRun
 from dpbench.comparison.verify.command import verify
 from dpbench.comparison.verify.records import contradictions
 from dpbench.comparison.verify.tables import (

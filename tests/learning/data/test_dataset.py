@@ -9,7 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from dpbench.learning.models.architecture import LOSSES
-from dpbench.runs.config.names import data_kind
+from dpbench.runs.config.search_path import data_kind
 
 CONFIGS = Path(__file__).parents[3] / "conf" / "dataset"
 KINDS = {"tabular data", "images", "texts"}

@@ -7,7 +7,7 @@ from fairlearn.metrics import demographic_parity_difference, equalized_odds_diff
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.learning.metrics.fairness import group_fairness
+from dpbench.learning.metrics.classification import group_fairness
 
 PARITY, ODDS = "demographic_parity_difference", "equalized_odds_difference"
 

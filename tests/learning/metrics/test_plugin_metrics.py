@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpbench.comparison.dashboard.metrics import metric_entry
+from dpbench.comparison.dashboard.values import metric_entry
 from dpbench.comparison.tables.sweep.command import table
 from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.metrics.registry import REGISTRY, added_metrics, parse_name

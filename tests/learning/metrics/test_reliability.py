@@ -7,8 +7,8 @@ import torch
 
 from dpbench.learning.metrics.bootstrap import intervals
 from dpbench.learning.metrics.builtin.calibration import ece, mce
+from dpbench.learning.metrics.calibration import effect_of_scaling
 from dpbench.learning.metrics.reliability import CELLS, reliability
-from dpbench.learning.metrics.temperature import effect_of_scaling
 
 
 @pytest.fixture(scope="module")

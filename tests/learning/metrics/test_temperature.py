@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.learning.metrics.builtin.calibration import ece
-from dpbench.learning.metrics.temperature import effect_of_scaling, fitted_temperature
+from dpbench.learning.metrics.calibration import effect_of_scaling, fitted_temperature
 
 
 def made(n, too_large=1.0, seed=0):

@@ -2,8 +2,7 @@
 
 import pytest
 
-from dpbench.runs.config.names import method_name
-from dpbench.runs.config.search_path import options
+from dpbench.runs.config.search_path import method_name, options
 
 
 def test_each_method_has_a_name_of_its_own():
@@ -20,5 +19,7 @@ def test_what_is_no_method_here_is_named_by_itself(method):
 
 def test_a_file_without_a_name_is_named_by_the_option(tmp_path, monkeypatch):
     (tmp_path / "mine.yaml").write_text("# What it does.\nbound: 1\n")
-    monkeypatch.setattr("dpbench.config.names.file_of", lambda group, name: tmp_path / "mine.yaml")
+    monkeypatch.setattr(
+        "dpbench.config.search_path.file_of", lambda group, name: tmp_path / "mine.yaml"
+    )
     assert method_name("mine") == "mine"

@@ -5,7 +5,7 @@ import pytest
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.runs.config import compose as composing
-from dpbench.runs.config import tuned
+from dpbench.runs.config import table_rules
 from dpbench.runs.config.compose import compose
 from dpbench.system.errors import UserError
 
@@ -20,8 +20,8 @@ trial,method.bound,method.bands,optimizer.lr,n,validation/accuracy
 @pytest.fixture
 def made(tmp_path, monkeypatch):
     """Writes a search that chose a bound."""
-    monkeypatch.setattr(tuned, "searches_folder", lambda: tmp_path)
-    cached = tuned._lines, composing._composed, composing._base
+    monkeypatch.setattr(table_rules, "searches_folder", lambda: tmp_path)
+    cached = table_rules._lines, composing._composed, composing._base
     for known in cached:
         known.cache_clear()
     yield lambda name, bound: (tmp_path / f"{name}.csv").write_text(LINES.format(bound=bound))
@@ -31,18 +31,18 @@ def made(tmp_path, monkeypatch):
 
 def test_the_first_line_is_the_choice_and_numbers_are_numbers(made):
     made("mine", 2.5)
-    assert tuned.settings_of_search("mine") == {
+    assert table_rules.settings_of_search("mine") == {
         "method": {"bound": 2.5, "bands": 16},
         "optimizer": {"lr": 0.001},
     }
-    assert tuned.settings_of_search("none") is None
+    assert table_rules.settings_of_search("none") is None
 
 
 @pytest.mark.parametrize(("bound", "edge"), [(0.13, True), (0.2, False), (6, False), (8, True)])
 def test_a_choice_in_the_outer_tenth_of_a_log_range_is_at_its_edge(made, bound, edge):
     """The chosen bands are the most that were tried, and are no edge."""
     made("mine", bound)
-    assert tuned.chose_an_edge("mine") is edge
+    assert table_rules.chose_an_edge("mine") is edge
 
 
 def test_a_run_of_a_table_has_what_its_row_s_search_chose(made):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dpbench.comparison.verify.records import contradictions
 from dpbench.learning.data.dataset import Split
-from dpbench.learning.metrics import temperature as exact
+from dpbench.learning.metrics import calibration as exact
 from dpbench.learning.metrics.builtin.calibration import ece
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Poisson

@@ -8,6 +8,7 @@ import torch
 from scipy import special, stats
 
 from dpbench.privacy.accountants import pld, pld_of_reals, rdp
+from dpbench.privacy.entries import GAUSSIAN_END, LOGISTIC_END
 from dpbench.privacy.ledger import (
     CoordinateMechanism,
     Exact,
@@ -17,7 +18,6 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
-from dpbench.privacy.noise_ends import GAUSSIAN_END, LOGISTIC_END
 from dpbench.step.mechanism.draws import _refined, draws
 from dpbench.step.mechanism.noise import (
     CHUNK,

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim, judge_gaps
-from dpbench.comparison.compare.headroom import why_none
-from dpbench.comparison.compare.pairs import doubts_of, margin_of
+from dpbench.comparison.compare.pairs import doubts_of, margin_of, why_none
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity

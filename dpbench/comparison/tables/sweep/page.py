@@ -15,7 +15,7 @@ from dpbench.comparison.tables.sweep.differences import Differences, untuned
 from dpbench.learning.metrics.metric import Metric
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
-from dpbench.runs.config.names import method_name
+from dpbench.runs.config.search_path import method_name
 from dpbench.runs.records.data_name import data_name
 from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, marked, rounded_up
 from dpbench.runs.records.record import Record

@@ -47,7 +47,7 @@ def adaptive_ece(outputs: "Tensor", targets: "Tensor", groups: object = None) ->
 
 def ece_temperature(outputs: "Tensor", targets: "Tensor", groups: object = None) -> float:
     """The ECE of half of the examples, after a temperature fitted on the others."""
-    from dpbench.learning.metrics.temperature import effect_of_scaling
+    from dpbench.learning.metrics.calibration import effect_of_scaling
 
     return effect_of_scaling(outputs, targets).ece
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from dpbench.runs.config import buildable
-from dpbench.runs.config.names import with_variant
+from dpbench.runs.config.search_path import with_variant
 from dpbench.runs.config.settings import NAMED_GROUPS, SCIENTIFIC, leaves, variant_of
 from dpbench.runs.records.digest import digest, group_of, scientific
 from dpbench.runs.records.record import Record
