@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dpbench.comparison.tables.grid import Grid, counted, grid_of, tally
 from dpbench.comparison.tables.published import PublishedTable
-from dpbench.comparison.tables.verdict_words import FORMS, HOLDS
+from dpbench.comparison.tables.verdict import FORMS, HOLDS
 from dpbench.system.grouping import grouped
 
 from .laboratory import FINER, Finding

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpbench.comparison.tables.verdict_words import HOLDS
+from dpbench.comparison.tables.verdict import HOLDS
 from dpbench.privacy.accountants import claimed, edgeworth, gdp, pld_of_reals, rdp_of_reals
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import Ledger

@@ -7,7 +7,7 @@ from pathlib import Path
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, grid_of, tally
 from dpbench.comparison.tables.table import Table
-from dpbench.comparison.tables.verdict_words import FORMS, HOLDS
+from dpbench.comparison.tables.verdict import FORMS, HOLDS
 from dpbench.runs.records.epsilon import USUAL, delta_text, rounded_up
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting

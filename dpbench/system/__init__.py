@@ -1,1 +1,1 @@
-"""What the suite asks of the operating system: files, locks, memory, signals and the terminal."""
+"""Errors, checks of values, paths and seeds; files, locks, memory, signals and the terminal."""

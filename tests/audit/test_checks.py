@@ -12,8 +12,7 @@ from dpbench.audit.code.audited import AuditedTraining
 from dpbench.audit.code.checks import batches, noise
 from dpbench.audit.code.checks.dependence import RARE_PAIRS, _dependent, _excess
 from dpbench.audit.code.checks.participation import Participation, as_claimed, uneven_sizes
-from dpbench.audit.code.finding import NOTHING, Finding
-from dpbench.audit.code.task import Claim
+from dpbench.audit.code.task import NOTHING, Claim, Finding
 from dpbench.runs.records.epsilon import REFUTED
 from tests.audit.loops.planted import audited
 

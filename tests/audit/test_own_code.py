@@ -18,8 +18,7 @@ from dpbench.audit.code.checks import CHECKS, findings
 from dpbench.audit.code.checks import noise as noise_checks
 from dpbench.audit.code.door import report_of_functions
 from dpbench.audit.code.examples import MadeUp, given
-from dpbench.audit.code.finding import FLAGGED, PASSED, SKIPPED, Finding
-from dpbench.audit.code.task import Claim
+from dpbench.audit.code.task import FLAGGED, PASSED, SKIPPED, Claim, Finding
 from dpbench.cli.main import main
 from dpbench.runs.records.epsilon import REFUTED
 from dpbench.system.errors import UserError

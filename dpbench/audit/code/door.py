@@ -16,9 +16,8 @@ from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
 from dpbench.audit.code.examples import Examples, MadeUp, given
-from dpbench.audit.code.finding import NOTHING, Finding, refuted
 from dpbench.audit.code.report import CodeReport
-from dpbench.audit.code.task import Claim, reporting_errors
+from dpbench.audit.code.task import NOTHING, Claim, Finding, refuted, reporting_errors
 from dpbench.privacy.accountants import pld
 from dpbench.runs.config.commands import CodeAudit
 from dpbench.runs.records.epsilon import rounded_up

@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpbench.audit.audit import NOT_REFUTED, AuditResult, audit_grid
-from dpbench.audit.code.finding import FLAGGED, Finding
-from dpbench.audit.code.task import Claim
+from dpbench.audit.code.task import FLAGGED, Claim, Finding
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.accountants import pld

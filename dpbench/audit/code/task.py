@@ -1,4 +1,4 @@
-"""What audited code is given, what it is taken to claim, and the errors that it raises."""
+"""What audited code is given and claims, the errors that it raises, and what a check finds."""
 
 import sysconfig
 import traceback
@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.runs.records.epsilon import REFUTED
 from dpbench.step.mechanism.method import GRADIENT_SUM
 from dpbench.system.errors import UserError
 
 NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"), "<frozen")
 """How files begin that are no code of the owner's: those of dpbench and of Python itself."""
+
+PASSED, FLAGGED, SKIPPED = "passed", "flagged", "not checked"
 
 
 class Batch(NamedTuple):
@@ -105,3 +108,28 @@ def error_report(name: str, error: BaseException) -> str:
     what = f"{type(error).__name__}: {error!s:.200}".removesuffix(": ")
     where = f" (line {own[-1].lineno} of {own[-1].filename})" if own else ""
     return f"{name} raised {what}{where}; correct it first."
+
+
+class Finding(NamedTuple):
+    """A verdict (REFUTED: the claim is false; FLAGGED: see for yourself), and why."""
+
+    verdict: str
+    sentence: str = ""
+
+
+def refuted(sentence: str) -> Finding:
+    """The claim is false."""
+    return Finding(REFUTED, sentence)
+
+
+def flagged(sentence: str) -> Finding:
+    """This is wrong, or costs accuracy, but the claim may hold."""
+    return Finding(FLAGGED, sentence)
+
+
+def skipped(sentence: str) -> Finding:
+    """The check says nothing of such code."""
+    return Finding(SKIPPED, sentence)
+
+
+NOTHING = Finding(PASSED)

@@ -25,7 +25,6 @@ CHOSEN = ("method", "optimizer", "schedule")
 
 AT_EDGE = "was tuned at the edge of its range"
 ELSEWHERE = "was tuned under another condition"
-ON_TEST = "was chosen on the test set"
 
 
 @dataclass(frozen=True)

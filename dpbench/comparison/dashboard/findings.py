@@ -16,7 +16,7 @@ from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, number, signed, tally
 from dpbench.comparison.tables.page import Block, Page
-from dpbench.comparison.tables.verdict_words import FAILS, FORMS
+from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.search_path import method_name, options

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from dpbench.comparison.dashboard.documents import Card, card
 from dpbench.comparison.dashboard.values import DASH, finite_number, metric_entry, with_unit
-from dpbench.comparison.search.data import SearchData
 from dpbench.comparison.search.selection import ACCURACY, LOSS
-from dpbench.comparison.tables.data import read_json
+from dpbench.comparison.tables.data import SearchData, read_json
 from dpbench.comparison.tables.grid import counted
 from dpbench.runs.records.folder import SEARCH
 from dpbench.runs.records.reading import Unreadable, text_of

@@ -26,7 +26,7 @@ from dpbench.comparison.dashboard.run_row import (
     seven_digits,
 )
 from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
-from dpbench.comparison.dashboard.table_view import reproduced, table_view
+from dpbench.comparison.dashboard.tables import reproduced, table_view
 from dpbench.comparison.dashboard.values import metric_entry, sorted_names
 from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.grid import counted

@@ -11,7 +11,7 @@ from dpbench.comparison.tables.claims.grids import gap_text
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import Grid, counted, number
 from dpbench.comparison.tables.page import Page
-from dpbench.comparison.tables.verdict_words import UNDECIDED
+from dpbench.comparison.tables.verdict import UNDECIDED
 from dpbench.learning.metrics.paired_t import LEVEL, MOST_SEEDS, paired_test
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import load

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pandas as pd
 
-from dpbench.comparison.search.data import SearchData
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.search.selection import (
     ACCURACY,
@@ -21,7 +20,7 @@ from dpbench.comparison.search.selection import (
     ranked,
 )
 from dpbench.comparison.search.start import NUMBER
-from dpbench.comparison.tables.data import json_file
+from dpbench.comparison.tables.data import SearchData, json_file
 from dpbench.comparison.tables.grid import Grid, counted, epsilon_text
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName

@@ -9,8 +9,7 @@ from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.edition import STANDARD_ERROR, Edition
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.verdict import Distance, reproduces
-from dpbench.comparison.tables.verdict_words import IMPOSSIBLE, MISSING
+from dpbench.comparison.tables.verdict import IMPOSSIBLE, MISSING, Distance, reproduces
 from dpbench.learning.metrics.derived import is_paired
 
 

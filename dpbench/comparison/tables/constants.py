@@ -11,8 +11,7 @@ from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.edition import Edition
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.published import Published, PublishedTable
-from dpbench.comparison.tables.verdict import MARGINS, reproduces
-from dpbench.comparison.tables.verdict_words import REPRODUCED
+from dpbench.comparison.tables.verdict import MARGINS, REPRODUCED, reproduces
 
 RULE = (
     "Constants: how many of a column's cells would be reproduced if every row had 0, or the mean "

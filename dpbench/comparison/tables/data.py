@@ -1,4 +1,4 @@
-"""A table or figure as data: its rows with their runs and their tuning, its cells, its verdicts.
+"""A table, figure or search as data: rows with their runs and their tuning, cells, verdicts.
 
 It is written as NAME.json beside the page, for the report and other programs, which do not read
 prose back.
@@ -123,3 +123,18 @@ def read_json(path: Path, kind: type[T]) -> T | Unreadable:
         return json.decode(text, type=kind)
     except (DecodeError, ValidationError, RecursionError) as error:
         return Unreadable(path.name, f"is not the data of a page ({error})")
+
+
+class SearchData(Struct, frozen=True):
+    """What was searched, and what was chosen.
+
+    choices: the data set, the model and the method, without those that differ between trials;
+    ranges: their texts by setting; chosen: the number of a trial, null for none; ends: a sentence
+    on each of its settings that is at an end of what was tried.
+    """
+
+    choices: dict[str, str]
+    ranges: dict[str, str]
+    rule: str
+    chosen: int | None
+    ends: list[str]

@@ -10,7 +10,7 @@ from dpbench.comparison.tables.claims.quantities import PrintedNumber, quantity
 from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.edition import Edition
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.verdict_words import FAILS, HOLDS, UNDECIDED
+from dpbench.comparison.tables.verdict import FAILS, HOLDS, UNDECIDED
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.learning.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
 

@@ -8,7 +8,7 @@ from dpbench.comparison.tables.claims.comparisons import JudgedClaim
 from dpbench.comparison.tables.claims.grids import count_verdicts
 from dpbench.comparison.tables.constants import ConstantBaseline
 from dpbench.comparison.tables.grid import counted
-from dpbench.comparison.tables.verdict_words import (
+from dpbench.comparison.tables.verdict import (
     DIFFERS,
     FAILS,
     HOLDS,

@@ -1,28 +1,38 @@
-"""The rule that decides whether a published number was reproduced."""
+"""The rule by which a published number is reproduced, and each verdict as it is shown."""
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from dpbench.comparison.compare.claims import (
+    FAILS,
+    HOLDS,
+    NO_DIFFERENCE,
+    NOT_RUN,
+    ON_AVERAGE,
+    WITHIN,
+)
+from dpbench.comparison.compare.verdict import UNDECIDED
 from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Edition
 from dpbench.comparison.tables.published import Published
-from dpbench.comparison.tables.verdict_words import (
-    DIFFERS,
-    NO_NUMBER,
-    NOT_JUDGED,
-    NOTHING_PUBLISHED,
-    OTHER_SCALE,
-    REPRODUCED,
-    UNDECIDED,
-)
 from dpbench.learning.metrics.paired_t import LEVEL
 from dpbench.system.grouping import grouped
 
 MARGINS = 2
 """How many of a column's margins a mean may lie from print: other seeds, code and hardware make
 the means of two laboratories differ more than two methods that share their seeds."""
+
+REPRODUCED = "reproduced"
+DIFFERS = "differs"
+NOTHING_PUBLISHED = "-"
+MISSING = "missing"
+IMPOSSIBLE = "not possible"
+NO_NUMBER = "no number"
+OTHER_SCALE = "other scale"
+NOT_JUDGED = "not judged"
 
 
 @dataclass(frozen=True)
@@ -187,3 +197,38 @@ def _conversion(edition: Edition) -> str:
     if edition.file.spread != STANDARD_DEVIATION:
         return ""
     return f" (a printed standard deviation being divided by sqrt({edition.published_runs}))"
+
+
+class VerdictLook(NamedTuple):
+    """A verdict as it reads for several, and its class and its sign in the report."""
+
+    several: str
+    kind: str = "none"
+    sign: str = "·"
+
+
+LOOKS = {
+    REPRODUCED: VerdictLook(REPRODUCED, "good", "✓"),
+    DIFFERS: VerdictLook("differ", "bad", "✗"),
+    HOLDS: VerdictLook("hold", "good", "✓"),
+    WITHIN: VerdictLook("hold within a margin", "near", "✓"),
+    NO_DIFFERENCE: VerdictLook(NO_DIFFERENCE, "near", "="),
+    FAILS: VerdictLook("fail", "bad", "✗"),
+    UNDECIDED: VerdictLook(UNDECIDED, "near", "?"),
+    NOT_RUN: VerdictLook(NOT_RUN),
+}
+"""In the order in which verdicts are counted."""
+
+
+FORMS: Mapping[str, tuple[str, str]] = {word: (word, look.several) for word, look in LOOKS.items()}
+"""Each verdict as it reads for one and for several, for `tally`."""
+
+
+def look_of(verdict: str) -> VerdictLook:
+    """How a verdict is shown, on average or not; plainly, if it is none of LOOKS."""
+    return LOOKS.get(verdict.removesuffix(ON_AVERAGE), VerdictLook(verdict))
+
+
+def counted_verdict(number: int, verdict: str) -> str:
+    """`1 differs`, `2 differ`."""
+    return f"{number} {verdict if number == 1 else look_of(verdict).several}"

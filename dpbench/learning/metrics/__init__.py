@@ -1,1 +1,1 @@
-"""Pure functions from a model's outputs to metrics."""
+"""Measures of a result: from the outputs of a model to metrics, with margins and intervals."""

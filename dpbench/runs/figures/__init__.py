@@ -1,1 +1,1 @@
-"""Figures of records: learning curves and other lines, heat maps, reliability and scatter plots."""
+"""Reliability diagrams, and the formats, names and files of all pictures."""

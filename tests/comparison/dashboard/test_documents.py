@@ -9,8 +9,7 @@ from dpbench.comparison.dashboard.command import published
 from dpbench.comparison.dashboard.documents import OTHERS, audited, citation, documents, pictures
 from dpbench.comparison.dashboard.searches import searches
 from dpbench.comparison.dashboard.tables import pages
-from dpbench.comparison.search.data import SearchData
-from dpbench.comparison.tables.data import json_file
+from dpbench.comparison.tables.data import SearchData, json_file
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Page
 from dpbench.system.paths import benchmarks_folder

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from dpbench.comparison.dashboard.table_view import reproduced, table_view
+from dpbench.comparison.dashboard.tables import reproduced, table_view
 from dpbench.comparison.tables.data import CellData, ClaimData, TableData
 
 EMPTY = CellData(row="dpsgd", column="a", n=0, published="1.5", verdict="not run")

@@ -6,11 +6,10 @@ import pandas as pd
 import pytest
 
 from dpbench.comparison.search.command import search
-from dpbench.comparison.search.data import SearchData
 from dpbench.comparison.search.report import at_edge, render
 from dpbench.comparison.search.request import parse
 from dpbench.comparison.search.selection import Trial
-from dpbench.comparison.tables.data import read_json
+from dpbench.comparison.tables.data import SearchData, read_json
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import expand
 from dpbench.runs.execution import load_or_run as runs

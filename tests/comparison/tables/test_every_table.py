@@ -15,7 +15,7 @@ from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.constants import constants
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.table import build_table
-from dpbench.comparison.tables.verdict_words import FAILS
+from dpbench.comparison.tables.verdict import FAILS
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.runs.config.search_path import file_of, options
 

@@ -4,7 +4,7 @@ from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.claims.grids import count_verdicts
 from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.summary import opening
-from dpbench.comparison.tables.verdict_words import DIFFERS
+from dpbench.comparison.tables.verdict import DIFFERS
 
 
 def test_a_row_under_a_condition_is_named_once(toy):

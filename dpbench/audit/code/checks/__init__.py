@@ -16,7 +16,7 @@ from dpbench.audit.code.checks.sensitivity import (
     real_batch_size,
     sensitivity,
 )
-from dpbench.audit.code.finding import Finding, skipped
+from dpbench.audit.code.task import Finding, skipped
 from dpbench.runs.records.epsilon import REFUTED
 
 

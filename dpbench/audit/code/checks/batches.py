@@ -21,7 +21,7 @@ from dpbench.audit.code.checks.participation import (
     uneven_sizes,
 )
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
+from dpbench.audit.code.task import NOTHING, Finding, flagged, refuted
 from dpbench.system.errors import UserError
 
 LEAST_STEPS = 40

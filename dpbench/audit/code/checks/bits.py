@@ -5,8 +5,7 @@ import torch
 
 from dpbench.audit.code.audited import Audited
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.finding import NOTHING, Finding, flagged, skipped
-from dpbench.audit.code.task import Batch
+from dpbench.audit.code.task import NOTHING, Batch, Finding, flagged, skipped
 
 RUNS, CANARIES = 24, 16
 """Runs of one step, in each of which so many coordinates have a sum of 1, and as many one of 0."""

@@ -19,7 +19,7 @@ from dpbench.audit.code.checks.participation import (
     uneven_sizes,
 )
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.finding import NOTHING, Finding, refuted
+from dpbench.audit.code.task import NOTHING, Finding, refuted
 
 MANY_STEPS = 8 * STEPS
 """Steps of a training on few examples."""

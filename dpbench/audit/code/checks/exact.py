@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.audit.code.audited import Audited, AuditedTraining, flat
-from dpbench.audit.code.finding import NOTHING, Finding, refuted, skipped
-from dpbench.audit.code.task import Batch
+from dpbench.audit.code.task import NOTHING, Batch, Finding, refuted, skipped
 from dpbench.system.errors import UserError
 
 

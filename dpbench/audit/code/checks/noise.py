@@ -16,8 +16,7 @@ from dpbench.audit.code.checks.participation import (
     claimed_releases,
     uneven_sizes,
 )
-from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted
-from dpbench.audit.code.task import Batch
+from dpbench.audit.code.task import NOTHING, Batch, Finding, flagged, refuted
 from dpbench.runs.records.epsilon import REFUTED
 
 STEPS = 16

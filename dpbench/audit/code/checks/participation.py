@@ -9,8 +9,7 @@ from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, AuditedTraining
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.finding import skipped
-from dpbench.audit.code.task import Batch
+from dpbench.audit.code.task import Batch, skipped
 
 EXAMPLES, CYCLE, EPOCHS = 256, 8, 24
 """Examples of a training whose epochs have CYCLE batches, and its epochs."""

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, Audited, AuditedStep
 from dpbench.audit.code.examples import SIZE, one_hot
-from dpbench.audit.code.finding import NOTHING, Finding, flagged, refuted, skipped
-from dpbench.audit.code.task import Batch
+from dpbench.audit.code.task import NOTHING, Batch, Finding, flagged, refuted, skipped
 
 TOLERANCE = 2e-3
 """In units of the bound: float32 rounding in parameters, and noise that is negligible."""

@@ -15,7 +15,7 @@ from dpbench.comparison.tables.grid import (
     signed,
     tally,
 )
-from dpbench.comparison.tables.verdict_words import FAILS, FORMS, NOT_RUN
+from dpbench.comparison.tables.verdict import FAILS, FORMS, NOT_RUN
 from dpbench.learning.metrics.paired_t import LEVEL
 from dpbench.system.grouping import grouped
 
