@@ -12,7 +12,7 @@ from dpbench.comparison.reproduce.target import Target
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.accountants import ORDERS, lower_bound, note
 from dpbench.privacy.ledger import CoordinateMechanism
-from dpbench.privacy.sign_note import note_conversion, note_moments
+from dpbench.privacy.paper_epsilons import note_conversion, note_moments
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.epsilon import rounded_down

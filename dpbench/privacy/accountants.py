@@ -16,12 +16,6 @@ import numpy as np
 from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.amplification import TruncatedProfile
-from dpbench.privacy.central_limit import (
-    expansion_epsilon,
-    limit_epsilon,
-    loss_cumulants,
-    poisson_mu,
-)
 from dpbench.privacy.entries import (
     MAX_FAILURE,
     Entry,
@@ -36,8 +30,14 @@ from dpbench.privacy.entries import (
 )
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism, Ledger
+from dpbench.privacy.paper_epsilons import (
+    expansion_epsilon,
+    limit_epsilon,
+    loss_cumulants,
+    note_epsilon,
+    poisson_mu,
+)
 from dpbench.privacy.renyi import sampled_gaussian, smallest_epsilon
-from dpbench.privacy.sign_note import note_epsilon
 from dpbench.privacy.statement import AccountantName
 from dpbench.privacy.tight import Steps, tight_epsilon
 from dpbench.system.errors import UserError

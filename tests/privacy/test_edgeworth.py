@@ -8,7 +8,6 @@ from scipy import stats
 from scipy.integrate import quad
 
 from dpbench.privacy.accountants import edgeworth, gdp, pld_of_reals
-from dpbench.privacy.central_limit import expansion_epsilon, loss_cumulants, survival
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import (
@@ -19,6 +18,7 @@ from dpbench.privacy.ledger import (
     Release,
     Step,
 )
+from dpbench.privacy.paper_epsilons import expansion_epsilon, loss_cumulants, survival
 
 DELTA = 1e-5
 

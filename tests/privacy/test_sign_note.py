@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpbench.privacy.ledger import CoordinateMechanism
-from dpbench.privacy.sign_note import note_epsilon
+from dpbench.privacy.paper_epsilons import note_epsilon
 
 LAMBDAS = (1, 2, 5, 20)
 

@@ -19,7 +19,7 @@ from dpbench.benchmarks.sign.variance import (
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.privacy.accountants import ORDERS
 from dpbench.privacy.ledger import CoordinateMechanism
-from dpbench.privacy.sign_note import note_epsilon
+from dpbench.privacy.paper_epsilons import note_epsilon
 
 FEW = ["table.compute.dimensions=[1,50]", "table.compute.points=7"]
 

@@ -3,8 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from dpbench.learning.metrics import bootstrap
-from dpbench.learning.metrics.bootstrap import _quantiles, intervals
+from dpbench.learning.metrics import reliability
 from dpbench.learning.metrics.builtin.calibration import ece
 from dpbench.learning.metrics.calibration import (
     BINS,
@@ -12,6 +11,7 @@ from dpbench.learning.metrics.calibration import (
     rank_by_confidence,
 )
 from dpbench.learning.metrics.evaluation import evaluate
+from dpbench.learning.metrics.reliability import _quantiles, intervals
 
 NAMES = ("accuracy", "nll", "brier", "ece", "mce", "adaptive_ece")
 
@@ -32,7 +32,7 @@ def measured(outputs, targets):
 
 def test_one_resample_is_measured_as_any_other_examples(monkeypatch):
     """Both ends are then twice the estimate less what the resample has."""
-    monkeypatch.setattr(bootstrap, "RESAMPLES", 1)
+    monkeypatch.setattr(reliability, "RESAMPLES", 1)
     outputs, targets = made(50)
     by_confidence = outputs.softmax(dim=1).max(dim=1).values.argsort()
     places = by_confidence[np.random.default_rng(0).integers(50, size=50)]
@@ -106,7 +106,7 @@ def test_how_many_resamples_are_measured_at_once_changes_no_bit(n, monkeypatch):
     outputs, targets = made(n)
     together = intervals(outputs, targets)
     for at_once in (1, 7 * n):  # the last of which does not divide the number of resamples
-        monkeypatch.setattr(bootstrap, "AT_ONCE", at_once)
+        monkeypatch.setattr(reliability, "AT_ONCE", at_once)
         assert intervals(outputs, targets) == together
 
 

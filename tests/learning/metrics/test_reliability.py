@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpbench.learning.metrics.bootstrap import intervals
 from dpbench.learning.metrics.builtin.calibration import ece, mce
 from dpbench.learning.metrics.calibration import effect_of_scaling
-from dpbench.learning.metrics.reliability import CELLS, reliability
+from dpbench.learning.metrics.reliability import CELLS, intervals, reliability
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,19 @@
-"""Epsilons by a central limit, which papers claim and which are no bounds.
+"""Epsilons that papers claim, of which none is a bound: by a central limit, and for signs.
 
 The Gaussian limit is that of Bu et al. 2020, as in Opacus to the bit: Opacus takes a second or two
 to import, and every run states this epsilon. The Edgeworth accountant (Wang et al. 2022) keeps the
 skewness and kurtosis of the sum of all steps' privacy losses too. That is the paper's
-approximation; its bounds on the remainder are not here.
+approximation; its bounds on the remainder are not here. The note is about signs of logistic noise.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import optimize
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
+
+from dpbench.privacy.ledger import CoordinateMechanism
 
 EPSILONS = np.arange(0, 500, 0.01)
 """Where delta is looked at for its crossing; as for the central limit, there is none above 500."""
@@ -92,3 +95,34 @@ def _crossing(actual: np.ndarray, other: np.ndarray, delta: float) -> float:
     if len(crossings) != 1 or above[-1]:
         raise ValueError(f"the delta of the expansion crosses this one {len(crossings)} times")
     return optimize.brentq(excess, *EPSILONS[crossings[0] : crossings[0] + 2])
+
+
+def note_epsilon(
+    entries: Sequence[tuple[float, CoordinateMechanism, int]], delta: float, orders: Sequence[float]
+) -> float:
+    """The note's epsilon (sections 2.1 and 3), where every coordinate can move by the bound G.
+
+    It assumes the symmetric pair, which is not the worst case, and scales the loss by the sampling
+    rate q, which is not how sampling amplifies. Entries are (rate, mechanism, times).
+    """
+    lambdas = np.array(orders) - 1
+    moments = [
+        times * (mechanism.dimension * note_moments(rate * mechanism.shift, lambdas))
+        for rate, mechanism, times in entries
+    ]
+    return note_conversion(np.sum(moments, axis=0), delta, lambdas)
+
+
+def note_moments(loss: float, lambdas: np.ndarray) -> np.ndarray:
+    """log(p e^(lambda a) + (1-p) e^(-lambda a)) of one coordinate, p = e^a/(1 + e^a), a = loss/2.
+
+    loss: q G over the scale of the noise.
+    """
+    a = loss / 2
+    terms = [lambdas * a - np.log1p(math.exp(-a)), -lambdas * a - np.log1p(math.exp(a))]
+    return logsumexp(terms, axis=0)
+
+
+def note_conversion(moments: np.ndarray, delta: float, lambdas: np.ndarray) -> float:
+    """min over lambda of (log(1/delta) + alpha(lambda))/lambda, for the moments of a whole run."""
+    return float(np.min((math.log(1 / delta) + moments) / lambdas))
