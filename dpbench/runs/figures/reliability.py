@@ -13,7 +13,7 @@ from dpbench.system.errors import UserError
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Runs = Mapping[str, Sequence[Record]]
+ByColumn = Mapping[str, Sequence[Record]]
 """Records by the label of their column: usually those of one method, over seeds."""
 
 HISTOGRAMS = {"confidence": "confidence", "true_class": "probability of the true class"}
@@ -21,7 +21,7 @@ HISTOGRAMS = {"confidence": "confidence", "true_class": "probability of the true
 BIN_COLUMNS = ("count", "confidence", "accuracy")
 
 
-def reliability_points(runs: Runs) -> pd.DataFrame:
+def reliability_points(runs: ByColumn) -> pd.DataFrame:
     """Every bin of every run: columns label, seed, low, high, count, confidence, accuracy.
 
     confidence and accuracy are means over the bin's examples, NaN where it has none. Raises
@@ -35,7 +35,7 @@ def reliability_points(runs: Runs) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", *BIN_COLUMNS])
 
 
-def histogram_points(runs: Runs, variable: str) -> pd.DataFrame:
+def histogram_points(runs: ByColumn, variable: str) -> pd.DataFrame:
     """Every cell of every run's histogram: columns label, seed, low, high, count.
 
     variable: "confidence" or "true_class". Raises UserError for a run whose record lacks it.
@@ -48,7 +48,7 @@ def histogram_points(runs: Runs, variable: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", "count"])
 
 
-def _calibrated(runs: Runs) -> Iterator[tuple[str, Record]]:
+def _calibrated(runs: ByColumn) -> Iterator[tuple[str, Record]]:
     """Label and record of every run; UserError for a record without calibration."""
     for label, records in runs.items():
         for record in records:
