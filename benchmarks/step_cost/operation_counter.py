@@ -57,6 +57,14 @@ READS: dict[str, Callable[[Tensor], Any]] = {
 }
 """Operations for whose result Python waits, and the one that is assumed for fake tensors."""
 
+CAST_FIRST = ("linalg_vector_norm", "sum")
+"""Reductions before which CUDA copies float32 to float64, if that is the precision of the result
+(ATen/native/ReduceOpsUtils.h, make_reduction)."""
+
+TENSORS_OF_LAUNCH = {1: 110, 2: 64, 3: 48, 4: 36}
+"""How many tensors one kernel of a `_foreach_` operation works on, by the number of lists
+(ATen/native/cuda/MultiTensorApply.cuh)."""
+
 SINGLE_KERNEL_GROUPS = 16
 """The groups of a convolution from which on cuDNN starts a kernel for each."""
 
@@ -111,7 +119,8 @@ class OperationCounter(TorchDispatchMode):
         outputs = _tensors(result)
         if outputs or function._schema.is_mutable:  # else it only asks for a shape or a type
             self.costs[name].calls += 1
-            self.costs[name].peak += self._raised_by(inputs, outputs)
+            cast = _bytes_of_cast(name, inputs, outputs)
+            self.costs[name].peak += self._raised_by(inputs, outputs, cast)
             if not (function.is_view or name in IN_PLACE_VIEWS | EMPTY):
                 _add_work(self.costs[name], function, args, kwargs, inputs, outputs, result)
         return result
@@ -120,14 +129,14 @@ class OperationCounter(TorchDispatchMode):
         for key in [key for key, (storage, _) in self._alive.items() if storage.expired()]:
             self._bytes -= self._alive.pop(key)[1]
 
-    def _raised_by(self, inputs: list[Tensor], outputs: list[Tensor]) -> int:
-        """By how many bytes new outputs raise the peak."""
+    def _raised_by(self, inputs: list[Tensor], outputs: list[Tensor], cast: int) -> int:
+        """By how many bytes new outputs raise the peak; cast: the bytes of a copy between."""
         older = {x.untyped_storage()._cdata for x in inputs}
         for storage in (x.untyped_storage() for x in outputs):
             if storage._cdata not in older and storage._cdata not in self._alive:
                 self._alive[storage._cdata] = StorageWeakRef(storage), storage.nbytes()
                 self._bytes += storage.nbytes()
-        raised = max(0, self._bytes - self._peak)
+        raised = max(0, self._bytes + cast - self._peak)
         self._peak += raised
         return raised
 
@@ -150,12 +159,26 @@ def _tensors(values: Any) -> list[Tensor]:
     return [x for x in tree_leaves(values) if isinstance(x, Tensor)]
 
 
+def _bytes_of_cast(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> int:
+    """The bytes of the copy in float64 that a reduction makes; 0 without one."""
+    if name not in CAST_FIRST or outputs[0].dtype is not torch.float64:
+        return 0
+    return 0 if inputs[0].dtype is torch.float64 else 8 * inputs[0].numel()
+
+
 def _add_work(cost: Cost, function, args, kwargs, inputs, outputs, result) -> None:
     """Adds the kernels, bytes and time of one call."""
     name = function.overloadpacket.__name__
     moved = sum(map(_bytes, [*inputs[name in UNREAD :], *outputs]))
     kernels, flops, kind = KERNELS.get(name.rstrip("_"), 1), 0, "float32"
-    if name in ("convolution", "convolution_backward"):
+    if cast := _bytes_of_cast(name, inputs, outputs):
+        kernels, moved = 2, moved + 2 * cast
+    elif name.startswith("_foreach_"):
+        written = args[0] if name.endswith("_") else outputs
+        lists = len(inputs) // len(written) + (written is outputs)
+        kernels = -(-len(written) // TENSORS_OF_LAUNCH[lists])
+        moved = sum(map(_bytes, [*inputs, *written]))
+    elif name in ("convolution", "convolution_backward"):
         kernels, flops = _of_convolution(name, args, outputs)
         kind = "float32 convolution"
     elif name == "im2col":

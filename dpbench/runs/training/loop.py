@@ -100,7 +100,10 @@ class Batches:
 
     def _draw(self) -> Tensor:
         self.drawn += 1
-        return next(self._indices).to(self._train.device)
+        indices, device = next(self._indices), self._train.device
+        # From pinned memory, so that the processor does not wait for a GPU.
+        pinned = indices.pin_memory() if device.type == "cuda" else indices
+        return pinned.to(device, non_blocking=True)
 
     def state_dict(self) -> dict:
         return {

@@ -14,7 +14,7 @@ from dpbench.step.gradients.norms import may_exceed, squared_norms
 from dpbench.step.gradients.options import ForwardOptions
 from dpbench.step.gradients.parameters import Layer, Parameters
 
-CPU_BLOCK, GPU_BLOCK = 2**18, 2**26
+CPU_BLOCK, GPU_BLOCK = 2**18, 2**27
 """Numbers in a block of columns or examples: few enough to stay in a cache, or many enough to
 occupy a GPU."""
 
@@ -129,7 +129,7 @@ class MaterialisedGradients(Gradients):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         if may_be_nonfinite(self.norms):
-            return self._sum(factors, zeroed(self._stack, excluded(factors)))
+            return self._sum(factors, Excluded(factors).zeroed(self._stack))
         return self._sum(factors, self._stack)
 
     def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
@@ -195,12 +195,27 @@ def column_blocks(stack: Tensor) -> Iterator[Tensor]:
     yield from stack.split(per_block(len(stack), stack.device), 1)
 
 
-def excluded(factors: Tensor) -> Tensor:
-    """Whether all factors [B] or [B, L] of an example are 0 [B] bool."""
-    zero = factors == 0
-    return zero if zero.dim() == 1 else zero.all(1)
+class Excluded:
+    """The examples whose factors [B] or [B, L] are all 0, and zeros in the place of their rows."""
+
+    def __init__(self, factors: Tensor):
+        zero = factors == 0
+        self._examples = zero if zero.dim() == 1 else zero.all(1)
+        self._zero = factors.new_zeros(())
+        self._masks: dict[tuple[int, int], Tensor] = {}
+
+    def zeroed(self, rows: Tensor) -> Tensor:
+        """Rows [B K, ...], K of each example, set to zero where it is excluded."""
+        return torch.where(self._mask(len(rows), rows.dim()), self._zero, rows)
+
+    def _mask(self, rows: int, axes: int) -> Tensor:
+        """[rows, 1, ...], made once for all tensors of a shape."""
+        if (rows, axes) not in self._masks:
+            by_row = each_repeated(self._examples, rows // len(self._examples))
+            self._masks[rows, axes] = by_row.view(-1, *[1] * (axes - 1))
+        return self._masks[rows, axes]
 
 
-def zeroed(rows: Tensor, where: Tensor) -> Tensor:
-    """The rows [B, ...], set to zero where [B] bool says so."""
-    return torch.where(where.view(-1, *[1] * (rows.dim() - 1)), 0, rows)
+def each_repeated(x: Tensor, times: int) -> Tensor:
+    """[B K] from [B], each number K times."""
+    return x if times == 1 else x.repeat_interleave(times)

@@ -1,12 +1,13 @@
 """Per-example gradients as the ghost engine has them: factored, module by module."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from dpbench.step.gradients.engine import Gradients, excluded, may_be_nonfinite
+from dpbench.step.gradients.engine import Excluded, Gradients, may_be_nonfinite
 from dpbench.step.gradients.modules import ModuleGradients, TrackedModule
+from dpbench.step.gradients.norms import evaluated
 from dpbench.step.gradients.parameters import Parameters
 
 
@@ -33,7 +34,7 @@ class FactoredGradients(Gradients):
     @property
     def _squared(self) -> list[Tensor]:
         if self._squares is None:
-            self._squares = [gradient.squared_norms() for gradient in self._by_layer]
+            self._squares = evaluated([gradient.squared_norm() for gradient in self._by_layer])
         return self._squares
 
     @property
@@ -41,7 +42,8 @@ class FactoredGradients(Gradients):
         if self._norms is None:
             first, *others = self._squared
             total = torch.stack(self._squared).sum(0) if others else first
-            self._norms = total.sqrt().to(self.losses)
+            # Rounded as it is written: one operation.
+            self._norms = torch.sqrt(total, out=torch.empty_like(self.losses))
         return self._norms
 
     @property
@@ -49,17 +51,28 @@ class FactoredGradients(Gradients):
         return torch.stack(self._squared, 1).sqrt().to(self.losses)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
-        gradients = self._by_layer
-        if may_be_nonfinite(self.norms):
-            without = excluded(factors)
-            gradients = [gradient.excluding(without) for gradient in gradients]
-        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(gradients)
+        layers = self._by_layer
+        without = Excluded(factors) if may_be_nonfinite(self.norms) else None
+        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(layers)
+        small = [layer.small for layer in layers]
         total = factors.new_empty(self._layers[-1].at.stop)
         # A view takes as long as the sum of a small layer.
-        parts = [total[layer.at] for layer in self._layers] if len(gradients) > 1 else [total]
-        for gradient, column, part in zip(gradients, columns, parts, strict=True):
-            gradient.write_sum(column, part)
+        whole = len(layers) == 1 and small[0] is None
+        parts = (total,) if whole else total.split(self._sizes(small))
+        for layer, column, part in zip(layers, columns, parts[::2], strict=True):
+            if len(part):
+                # One after the other, so that the copies of one layer alone are alive.
+                (layer.excluding(without) if without else layer).write_sum(column, part)
+        _write_small(small, columns, parts[1::2], without)
         return total
+
+    def _sizes(self, small: list[Tensor | None]) -> list[int]:
+        """The number of parameters outside and in the small part of each layer."""
+        sizes = []
+        for layer, rows in zip(self._layers, small, strict=True):
+            last = 0 if rows is None else rows.shape[1]
+            sizes += [layer.at.stop - layer.at.start - last, last]
+        return sizes
 
     def dot(self, vector: Tensor) -> Tensor:
         pairs = zip(self._by_layer, self._layers, strict=True)
@@ -82,3 +95,25 @@ class FactoredGradients(Gradients):
     def blocks(self) -> Iterator[Tensor]:
         for gradient in self._by_layer:
             yield from gradient.blocks()
+
+
+def _write_small(
+    small: Sequence[Tensor | None],
+    columns: Sequence[Tensor],
+    parts: Sequence[Tensor],
+    without: Excluded | None,
+) -> None:
+    """Writes the sums of small gradients [B, k] to their parts of the total; columns: the factors
+    [B] of each layer."""
+    chosen = zip(small, columns, parts, strict=False)
+    found = [(x, column, part) for x, column, part in chosen if x is not None]
+    if len(found) > 1 and found[0][0].is_cuda and columns[0] is columns[-1]:
+        # Few numbers: a copy takes less time on a GPU than to start an operation for each layer.
+        rows, _, written = zip(*found, strict=True)
+        joined = torch.cat(rows, 1)
+        joined = without.zeroed(joined) if without else joined
+        sums = torch.mv(joined.T, columns[0]).split([x.shape[1] for x in rows])
+        torch._foreach_copy_(written, sums)
+        return
+    for x, column, part in found:
+        torch.mv((without.zeroed(x) if without else x).T, column, out=part)

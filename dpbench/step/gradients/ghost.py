@@ -6,6 +6,7 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
@@ -147,7 +148,8 @@ class Ghost:
             raise Unsupported("a module has other than one input and one output")
         if not output.requires_grad:
             raise Unsupported("a module's output is cut off from its parameters")
-        if output.is_leaf or output._is_view():
+        product = _product_behind(output)
+        if output.is_leaf or (output._is_view() and product is None):
             output = output.clone()  # an in-place change would otherwise move its graph edge
         if len(inputs[0]) != self._rows or len(output) != self._rows:
             raise RowsMoved("the first axis of a module's input is not that of the examples")
@@ -155,7 +157,8 @@ class Ghost:
         a = detached(inputs[0])
         if module in self._inputs_unread:
             a = a.new_empty(len(a), 0)  # so that their memory can be freed
-        calls[module] = ForwardCall(a, output.shape, get_gradient_edge(output))
+        edge = get_gradient_edge(output if product is None else product)
+        calls[module] = ForwardCall(a, output.shape, edge)
         return output
 
     @property
@@ -258,8 +261,8 @@ class Ghost:
             adjoints: dict[AdjointKey, Tensor | None] = dict(zip(nodes, gradients, strict=True))
             unused = self._unused(adjoints, parameters, losses)
             b = {
-                key: losses.new_zeros(nodes[key][1]) if adjoint is None else adjoint
-                for key, adjoint in adjoints.items()
+                key: losses.new_zeros(shape) if adjoint is None else _in_shape(adjoint, shape)
+                for (key, adjoint), (_, shape) in zip(adjoints.items(), nodes.values(), strict=True)
             }
             by_module = {
                 tracked: self._module_gradients(tracked, calls, b, parameters, flat.shape)._replace(
@@ -370,3 +373,20 @@ class Ghost:
             perturbation=parameters.perturbation(tracked),
         )
         return ModuleGradients(tracked.rule.gradients(call), call)
+
+
+def _product_behind(output: Tensor) -> Tensor | None:
+    """The matrix product of which the output of a linear layer with several positions is another
+    shape: gradients pass through it even if the output changes in place. None for other outputs."""
+    product = output._base
+    if product is None or not output.is_cuda:  # a processor's sums keep the order of a copy
+        return None
+    computed = type(product.grad_fn).__name__ in ("AddmmBackward0", "MmBackward0")
+    shape = (math.prod(output.shape[:-1]), output.shape[-1])
+    same = product.shape == shape and output.is_contiguous() and product.is_contiguous()
+    return product if computed and same else None
+
+
+def _in_shape(adjoint: Tensor, shape: torch.Size) -> Tensor:
+    """The adjoint of an output of that shape, where it may be that of the product behind it."""
+    return adjoint if adjoint.shape == shape else adjoint.reshape(shape)

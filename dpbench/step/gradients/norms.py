@@ -7,12 +7,20 @@ Algorithms", chapters 3 and 4: n roundings cost at most n u times the sum of mag
 roundoff), and a square that underflows counts as the smallest normal number. Long sums are split
 into short ones, so that the bound is tight. Norms beyond the range of squares are infinite or NaN,
 and such examples are excluded.
+
+The norms of a model's layers are terms, evaluated together: what reads whole gradients, inputs or
+adjoints is computed layer by layer, when a term is made, and the arithmetic on few numbers an
+example that is left is done for all terms of a kind at once, each number with the bits that it has
+alone. A GPU takes longer to start such an operation than to finish it.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Self
 
 import torch
 from torch import Tensor
+
+from dpbench.system.grouping import grouped
 
 CHUNK = 64
 """The number of squares that are summed in the precision of the rows."""
@@ -20,98 +28,184 @@ CHUNK = 64
 NARROW = 256
 """Width up to which rows are summed directly in float64, which is slower for wider ones."""
 
-BLOCK = 384
-"""Features per block of a Gram matrix."""
+
+class Term:
+    """A squared norm [B] in float64, or what one is computed from.
+
+    parts: the terms that it is computed from, of lower rank. value: set by `evaluated`.
+    """
+
+    rank = 0
+    parts: "tuple[Term, ...]" = ()
+    value: Tensor
+
+    @classmethod
+    def together(cls, terms: Sequence[Self]) -> None:
+        """Sets the values of terms of this kind, given those of their parts."""
+
+
+class Known(Term):
+    """A value that is known when the term is made."""
+
+    def __init__(self, value: Tensor):
+        self.value = value
+
+
+def evaluated(terms: Iterable[Term]) -> list[Tensor]:
+    """The values of terms."""
+    terms = [*terms]
+    new = [term for term in _with_parts(terms) if not hasattr(term, "value")]
+    kinds = grouped((type(term), term) for term in new)
+    for kind in sorted(kinds, key=lambda kind: kind.rank):
+        kind.together(kinds[kind])
+    return [term.value for term in terms]
+
+
+def _with_parts(terms: Sequence[Term]) -> list[Term]:
+    found = [*terms]
+    for term in found:  # which grows by the parts
+        found += term.parts
+    return found
 
 
 def squared_norms(rows: Tensor) -> Tensor:
     """|x_i|^2 of rows [B, ...], too large by at most a factor of 1 + 1e-5 (plus 1e-35 a number)."""
-    flat = rows.flatten(1)
-    if flat.shape[1] <= NARROW:
-        squared = torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).square_()
-        limit = torch.finfo(rows.dtype).max
-        if may_exceed(squared, limit):
-            squared.masked_fill_(squared > limit, torch.inf)
-        return squared
-    chunks, rest = divmod(flat.shape[1], CHUNK)
-    head = flat[:, : chunks * CHUNK].unflatten(1, (chunks, CHUNK))
-    total = torch.linalg.vector_norm(head, dim=2).double().square().sum(1)
-    if rest:
-        total += torch.linalg.vector_norm(flat[:, -rest:], dim=1).double().square()
-    return total * (1 + (CHUNK + 4) * roundoff(rows)) + flat.shape[1] * _tiny(rows)
+    return evaluated([of_rows(rows)])[0]
+
+
+def of_rows(rows: Tensor) -> Term:
+    """`squared_norms`, as a term."""
+    flat = rows if rows.dim() == 2 else rows.flatten(1)
+    return Narrow(flat) if flat.shape[1] <= NARROW else Wide(flat)
+
+
+class Narrow(Term):
+    """Of rows [B, n] up to NARROW."""
+
+    def __init__(self, rows: Tensor):
+        self._rows = rows
+
+    @classmethod
+    def together(cls, terms: Sequence[Self]) -> None:
+        for dtype, ours in grouped((term._rows.dtype, term) for term in terms).items():
+            by_width = grouped((term._rows.shape[1], term) for term in ours).values()
+            norms = [_norms([term._rows for term in equal]) for equal in by_width]
+            squared = (torch.cat(norms) if len(norms) > 1 else norms[0]).square_()
+            limit = torch.finfo(dtype).max
+            if may_exceed(squared, limit):
+                squared.masked_fill_(squared > limit, torch.inf)
+            set_values([term for equal in by_width for term in equal], squared.unbind())
+
+
+def _norms(rows: list[Tensor]) -> Tensor:
+    """The norms [n, B] in float64 of n tensors [B, d]."""
+    if rows[0].is_cuda and len(rows) > 1:  # a processor copies for longer
+        return torch.linalg.vector_norm(torch.stack(rows), dim=2, dtype=torch.float64)
+    norms = [torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) for x in rows]
+    return torch.stack(norms) if len(norms) > 1 else norms[0].unsqueeze(0)
+
+
+class Wide(Term):
+    """Of rows [B, n] beyond NARROW, in chunks and what is left of them."""
+
+    def __init__(self, rows: Tensor):
+        chunks, rest = divmod(rows.shape[1], CHUNK)
+        head = rows[:, : chunks * CHUNK] if rest else rows
+        self._chunks = torch.linalg.vector_norm(head.unflatten(1, (chunks, CHUNK)), dim=2)
+        self._rest = torch.linalg.vector_norm(rows[:, -rest:], dim=1) if rest else None
+        self._factor = 1 + (CHUNK + 4) * roundoff(rows)
+        self._underflow = rows.shape[1] * tiny(rows)
+
+    @classmethod
+    def together(cls, terms: Sequence[Self]) -> None:
+        chunks = [term._chunks for term in terms]
+        squares = (torch.cat(chunks, 1) if len(chunks) > 1 else chunks[0]).double().square_()
+        totals = [part.sum(1) for part in squares.split([x.shape[1] for x in chunks], 1)]
+        left = [(x, term._rest) for x, term in zip(totals, terms, strict=True)]
+        if rests := [rest for _, rest in left if rest is not None]:
+            squares = torch.stack(rests).double().square()
+            torch._foreach_add_([x for x, rest in left if rest is not None], squares.unbind())
+        torch._foreach_mul_(totals, [term._factor for term in terms])
+        torch._foreach_add_(totals, [term._underflow for term in terms])
+        set_values(terms, totals)
+
+
+class Dyads(Term):
+    """(|a|^2 + c) |b|^2, of outer products b a^T of rows and, where c is 1, of b beside them."""
+
+    rank = 1
+
+    def __init__(self, a: Tensor, b: Tensor, bias: bool):
+        self.parts, self._bias = (of_rows(a), of_rows(b)), bias
+
+    @classmethod
+    def together(cls, terms: Sequence[Self]) -> None:
+        a, b = values_of_parts(terms)
+        if biased := [x for x, term in zip(a, terms, strict=True) if term._bias]:
+            torch._foreach_add_(biased, 1)
+        torch._foreach_mul_(a, b)
+        set_values(terms, a)
+
+
+class Sum(Term):
+    """Of two terms."""
+
+    rank = 3
+
+    def __init__(self, first: Term, second: Term):
+        self.parts = first, second
+
+    @classmethod
+    def together(cls, terms: Sequence[Self]) -> None:
+        set_values(terms, torch._foreach_add(*values_of_parts(terms)))
+
+
+class Recomputed(Term):
+    """A squared norm of sums that are recomputed elsewhere (`recomputation_bounds`), of |a| |b|
+    scale at most without cancellation.
+
+    squared: the squared norm of the computed sums. a, b: squared norms.
+    """
+
+    rank = 2
+
+    def __init__(self, squared: Term, a: Term, b: Term, scale: float, rounding: float):
+        self.parts, self._scale, self._rounding = (squared, a, b), scale, rounding
+
+    @classmethod
+    def together(cls, terms: Sequence[Self]) -> None:
+        squared, a, b = values_of_parts(terms)
+        sizes = torch._foreach_mul(a, b)
+        torch._foreach_sqrt_(sizes)
+        torch._foreach_mul_(sizes, [term._scale for term in terms])
+        set_values(terms, recomputation_bounds(squared, sizes, [term._rounding for term in terms]))
+
+
+def recomputation_bounds(
+    squared: list[Tensor], sizes: list[Tensor], roundings: list[float]
+) -> list[Tensor]:
+    """Upper bounds for sums that are recomputed elsewhere, with different rounding.
+
+    squared: squared norms of the exact sums [B]. sizes: the sums of the terms' norms [B].
+    roundings: the relative errors, see `rounding_of_sum`.
+    """
+    norms = torch._foreach_sqrt(squared)
+    torch._foreach_add_(norms, torch._foreach_mul(sizes, roundings))
+    return [*torch._foreach_mul(norms, norms)]
+
+
+def rounding_of_sum(terms: int, like: Tensor) -> float:
+    """How far a computed sum may be from the exact one, relative to the sum of its terms' norms;
+    like: a tensor in the precision of the terms."""
+    return (terms + 4) * roundoff(like)
 
 
 def may_exceed(x: Tensor, limit: float) -> bool:
-    """Whether one of x [B], none of them negative, may be larger than a limit, or NaN.
+    """Whether one of x, none of them negative, may be larger than a limit, or NaN.
 
     Always True on a GPU, where to look would force a synchronisation.
     """
     return x.is_cuda or not x.sum().item() <= limit
-
-
-class Gram(NamedTuple):
-    """The inner products of each example's positions.
-
-    products: <x_t, x_s> [B, T, T]. norms: upper bounds of |x_t| [B, T] in float64. roundings: those
-    of a product, at most.
-    """
-
-    products: Tensor
-    norms: Tensor
-    roundings: int
-
-
-def gram(x: Tensor) -> Gram:
-    """The inner products of positions x [B, T, n]."""
-    products, roundings = _products(x), _rounding_count(x)
-    squared = products.diagonal(dim1=1, dim2=2).double() * (1 + 2 * roundings * roundoff(x))
-    return Gram(products, (squared + x.shape[2] * _underflow(x)).sqrt(), roundings)
-
-
-def squared_norms_of_outer(a: Gram, b: Gram) -> Tensor:
-    """|G|^2 for G = sum_t b_t a_t^T; changes a.products.
-
-    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>, bounded as in `recomputation_bound`.
-    """
-    positions, like = a.norms.shape[1], b.products
-    total = a.products.mul_(b.products).sum((1, 2), dtype=torch.float64)
-    total += positions**2 * _tiny(like)
-    size = (a.norms * b.norms).sum(1)
-    error = (a.roundings + b.roundings + 4) * roundoff(like) * size.square()
-    return recomputation_bound(total.clamp(min=0) + error, size, positions, like)
-
-
-def squared_norms_of_table(indices: Tensor, b: Tensor) -> Tensor:
-    """|G|^2 for the table G in which b_t is added to row indices_t; indices [B, T], b [B, T, O].
-
-    |G|^2 = sum_ts <b_t, b_s> over positions of the same row, bounded as in `recomputation_bound`.
-    """
-    same = indices.unsqueeze(2) == indices.unsqueeze(1)
-    products, norms, roundings = gram(b)
-    total = (products * same).sum((1, 2), dtype=torch.float64)
-    squared_size = torch.einsum("bt,bts,bs->b", norms, same.to(norms), norms)
-    error = (roundings + 2) * roundoff(b) * squared_size
-    return recomputation_bound(total.clamp(min=0) + error, squared_size.sqrt(), b.shape[1], b)
-
-
-def recomputation_bound(squared: Tensor, size: Tensor, terms: int, like: Tensor) -> Tensor:
-    """Upper bounds for sums that are recomputed elsewhere, with different rounding.
-
-    squared: squared norms of the exact sums. size: the sums of the terms' norms. like: a tensor in
-    the precision of the terms.
-    """
-    return (squared.sqrt() + rounding_of_sum(size, terms, like)).square()
-
-
-def rounding_of_sum(size: Tensor, terms: int, like: Tensor) -> Tensor:
-    """How far a computed sum may be from the exact one, with arguments as in
-    `recomputation_bound`."""
-    return (terms + 4) * roundoff(like) * size
-
-
-def size_of_outer(a: Tensor, b: Tensor) -> Tensor:
-    """The sum of the norms of b_t a_t^T over positions [B]; a [B, T, I], b [B, T, O]."""
-    return (_position_norms(a) * _position_norms(b)).sum(1)
 
 
 def roundoff(x: Tensor) -> float:
@@ -119,33 +213,19 @@ def roundoff(x: Tensor) -> float:
     return torch.finfo(x.dtype).eps / 2
 
 
-def _tiny(x: Tensor) -> float:
+def tiny(x: Tensor) -> float:
     """The largest absolute error of an underflow in the precision of x."""
     return torch.finfo(x.dtype).smallest_normal
 
 
-def _underflow(x: Tensor) -> float:
-    """u times this is `_tiny`."""
-    return _tiny(x) / roundoff(x)
+def values_of_parts(terms: Sequence[Term]) -> list[list[Tensor]]:
+    """The values of the terms' first parts, of their second parts, ..."""
+    return [
+        [part.value for part in parts]
+        for parts in zip(*(term.parts for term in terms), strict=True)
+    ]
 
 
-def _products(x: Tensor) -> Tensor:
-    """<x_t, x_s> [B, T, T] of x [B, T, n]."""
-    first, *others = x.split(BLOCK, 2)
-    products = first @ first.mT
-    for block in others:
-        products.baddbmm_(block, block.mT)
-    return products
-
-
-def _rounding_count(x: Tensor) -> int:
-    """The number of roundings of a product in `_products`."""
-    features = x.shape[2]
-    return min(features, BLOCK) + features // BLOCK + 2
-
-
-def _position_norms(x: Tensor) -> Tensor:
-    """Upper bounds of |x_t| [B, T] in float64, which include u times any underflow in products."""
-    features, u = x.shape[2], roundoff(x)
-    squared = torch.linalg.vector_norm(x, dim=2).double().square()
-    return (squared * (1 + (features + 4) * u) + features * _underflow(x)).sqrt()
+def set_values(terms: Sequence[Term], values: Sequence[Tensor]) -> None:
+    for term, value in zip(terms, values, strict=True):
+        term.value = value

@@ -1,5 +1,7 @@
 """Norms are upper bounds, and close ones, of rows of any length and size."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from torch import nn
@@ -8,11 +10,14 @@ from dpbench.step.gradients.layers.patches import PatchProducts, patches
 from dpbench.step.gradients.layers.standardised import Standardisation
 from dpbench.step.gradients.norms import (
     NARROW,
-    gram,
+    Dyads,
+    Recomputed,
+    Sum,
+    evaluated,
+    of_rows,
     squared_norms,
-    squared_norms_of_outer,
-    squared_norms_of_table,
 )
+from dpbench.step.gradients.position_norms import OuterNorms, gram, squared_norms_of_table
 
 
 def rows(*shape: int, low: float = -1, high: float = 1) -> torch.Tensor:
@@ -35,6 +40,29 @@ def test_a_norm_of_rows_is_an_upper_bound_and_a_close_one(size, high):
     assert (ours <= exact * (1 + 1e-5)).all()
 
 
+def terms_of_layers() -> list:
+    """Of every kind and several widths, so that some are computed together and some alone."""
+    widths = (1, 5, 5, 200, 200, NARROW, NARROW + 1, 1000, 1024, 70_000)
+    x = [rows(16, width, high=6) for width in widths]
+    x[2][3], x[7][4], x[8][5] = 3e19, torch.inf, torch.nan
+    positions = [(rows(16, t, 30), rows(16, t, 4)) for t in (1, 7, 7)]
+    return [
+        *map(of_rows, x),
+        *(Dyads(a, b, bias) for a, b, bias in zip(x, x[1:], (True, False) * 5, strict=False)),
+        *(Sum(OuterNorms(gram(a), gram(b)), of_rows(b.sum(1))) for a, b in positions),
+        *(Recomputed(of_rows(a), of_rows(b), of_rows(a), 3.0, 1e-5) for a, b in pairwise(x)),
+    ]
+
+
+@pytest.mark.parametrize("cuda", [False, True])
+def test_norms_computed_together_have_the_bits_of_each_alone(monkeypatch, cuda):
+    alone = [evaluated([term])[0] for term in terms_of_layers()]
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: cuda))
+    together = evaluated(terms_of_layers())
+    for one, other in zip(together, alone, strict=True):
+        assert torch.equal(one.nan_to_num(-1), other.nan_to_num(-1))
+
+
 @pytest.mark.parametrize("size", [10, 1000])
 @pytest.mark.parametrize("exponent", [-45, -40, -25, -20])
 def test_squares_that_underflow_make_a_norm_no_shorter(size, exponent):
@@ -54,7 +82,7 @@ def test_values_whose_squares_overflow_have_no_finite_norm(size):
 def test_a_norm_of_outer_products_is_an_upper_bound(features, positions):
     a, b = rows(16, positions, features), rows(16, positions, 4)
     exact = (b.double().mT @ a.double()).square().sum((1, 2))
-    ours = squared_norms_of_outer(gram(a), gram(b))
+    ours = evaluated([OuterNorms(gram(a), gram(b))])[0]
     assert (ours >= exact * (1 - 1e-13)).all()
     assert (ours <= exact * 1.02).all()
 
@@ -62,7 +90,11 @@ def test_a_norm_of_outer_products_is_an_upper_bound(features, positions):
 @pytest.mark.parametrize("channels", [3, 500])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("image", [(5,), (4, 3)])
-def test_a_norm_of_a_kernel_by_positions_is_an_upper_bound(image, stride, channels):
+@pytest.mark.parametrize("grouped", [("cpu",), ()], ids=["cpu", "gpu"])  # as each device computes
+def test_a_norm_of_a_kernel_by_positions_is_an_upper_bound(
+    monkeypatch, grouped, image, stride, channels
+):
+    monkeypatch.setattr("dpbench.step.gradients.layers.patches.GROUPED", grouped)
     kind = nn.Conv1d if len(image) == 1 else nn.Conv2d
     module = kind(channels, 4, 3, stride, padding=1)
     a = rows(16, channels, *image)
@@ -71,8 +103,9 @@ def test_a_norm_of_a_kernel_by_positions_is_an_upper_bound(image, stride, channe
     exact = (b.double() @ patch.mT).square().sum((1, 2))
     grams = PatchProducts(module, module.padding, views=1).gram(a), gram(b.mT)
     # Only the allowance for rounding depends on these, which sums rarely need.
-    assert (grams[0].norms >= patch.norm(dim=1) * (1 - 1e-13)).all()
-    ours = squared_norms_of_outer(*grams)
+    (norms,) = evaluated([grams[0].norms])
+    assert (norms >= patch.norm(dim=1) * (1 - 1e-13)).all()
+    ours = evaluated([OuterNorms(*grams)])[0]
     assert (ours >= exact * (1 - 1e-13)).all()
     assert (ours <= exact * 1.02).all()
 

@@ -11,16 +11,24 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.step.gradients.engine import column_blocks, per_block, zeroed
+from dpbench.step.gradients.engine import Excluded, column_blocks, each_repeated, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.step.gradients.layers.patches import PatchProducts, by_position, fast_groups, patches
-from dpbench.step.gradients.norms import (
-    gram,
-    recomputation_bound,
-    rounding_of_sum,
-    squared_norms,
-    squared_norms_of_outer,
+from dpbench.step.gradients.layers.patches import (
+    PatchProducts,
+    by_position,
+    fast_groups,
+    output_sides,
+    patches,
 )
+from dpbench.step.gradients.norms import (
+    Recomputed,
+    Sum,
+    Term,
+    evaluated,
+    of_rows,
+    rounding_of_sum,
+)
+from dpbench.step.gradients.position_norms import OuterNorms, gram
 
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
@@ -58,41 +66,54 @@ class Convolution(LayerGradient):
     def _biased(self) -> bool:
         return self.module.bias is not None
 
-    def squared_norms(self) -> Tensor:
-        return self._weight_squared_norms() + self.bias_squared_norms()
+    @property
+    def small(self) -> Tensor | None:
+        return self.bias_rows if self._biased else None
 
-    def bias_squared_norms(self) -> Tensor | float:
-        """[B], or 0 without a bias."""
-        return squared_norms(self._bias_rows) if self._biased else 0.0
+    def squared_norm(self) -> Term:
+        weight, bias = self._weight_norm(), self.bias_norm
+        return weight if bias is None else Sum(weight, bias)
 
-    def _weight_squared_norms(self) -> Tensor:
+    @property
+    def bias_norm(self) -> Term | None:
+        """The squared norm of the bias's gradient; None without a bias."""
+        return of_rows(self.bias_rows) if self._biased else None
+
+    def _weight_norm(self) -> Term:
         if self.by_positions:
             outputs = gram(by_position(self.b, self.views))
-            return squared_norms_of_outer(self._products.gram(self.a), outputs)
+            return OuterNorms(self._products.gram(self.a), outputs)
         if not self._large:
-            return squared_norms(self.weight_rows())
-        squared = squared_norms(self._compute_weight_rows())
-        return recomputation_bound(squared, self._size, self._terms, self.b)
+            return of_rows(self.weight_rows())
+        # The rows are freed here: only their chunks' norms are kept.
+        rows = of_rows(self._compute_weight_rows())
+        return Recomputed(rows, *self._input_norms, self._kernel_size, self._rounding)
 
     @property
-    def _terms(self) -> int:
-        """The number of roundings of a sum over positions."""
-        return self.b[0, 0].numel() * self.views + FAST
+    def _input_norms(self) -> tuple[Term, Term]:
+        """The squared norms of a and b."""
+        a, b = (of_rows(x.reshape(self._examples, -1)) for x in (self.a, self.b))
+        return a, b
+
+    @property
+    def _kernel_size(self) -> float:
+        """How often a pixel is in patches, at most; the root."""
+        return math.prod(self.module.kernel_size) ** 0.5
+
+    @property
+    def _rounding(self) -> float:
+        return rounding_of_sum(math.prod(self.b.shape[2:]) * self.views + FAST, self.b)
 
     def rounding(self) -> Tensor:
-        return rounding_of_sum(self._size, self._terms, self.b)
-
-    @property
-    def _size(self) -> Tensor:
-        """An upper bound on the kernel's gradient without cancellation [B]: |patches| |b|."""
-        a, b = (squared_norms(x.reshape(self._examples, -1)) for x in (self.a, self.b))
-        return (a * b).sqrt() * math.prod(self.module.kernel_size) ** 0.5
+        a, b = evaluated(self._input_norms)
+        # |patches| |b|: what the gradient's norm is at most, without cancellation.
+        return self._rounding * ((a * b).sqrt() * self._kernel_size)
 
     @property
     def by_positions(self) -> bool:
         """Whether products of positions are cheaper than the gradient itself."""
         o, i = self.module.weight.flatten(1).shape
-        t = self.b[0, 0].numel()
+        t = math.prod(self.b.shape[2:])
         products = self._products.operations(self.a.shape[2:], t) + (self.views * t) ** 2 * o
         # As measured on an AMD EPYC: products are slower, and the sum has to be computed too.
         cheaper = products < 0.7 * self.views * t * i * o
@@ -107,15 +128,15 @@ class Convolution(LayerGradient):
         scales = scales.view(-1, 1, 1)
         out = self._products.products(x, self.a) @ (by_position(self.b, self.views) * scales)
         if self._biased:
-            out = out + self._bias_rows.unsqueeze(1) * scales
+            out = out + self.bias_rows.unsqueeze(1) * scales
         # [B, K T, O] to [B K, O, *image]
         return out.unflatten(1, (self.views, -1)).flatten(0, 1).mT.reshape(self.b.shape)
 
     @property
     def _large(self) -> bool:
         """Whether all gradients take more memory than the a and b they are computed from."""
-        inputs = self.a[0].numel() + self.b[0].numel()
-        return self.module.weight.numel() > inputs * self.views
+        inputs = self.a.numel() + self.b.numel()
+        return self.module.weight.numel() * self._examples > inputs
 
     def weight_rows(self) -> Tensor:
         """The kernel's gradient of each example [B, O I], stored from now on."""
@@ -139,26 +160,27 @@ class Convolution(LayerGradient):
         """Whether products are faster than a convolution with many groups."""
         if not fast_groups(self.b):
             return True
-        m, positions = self.module, self.b[0, 0].numel()
+        m, positions = self.module, math.prod(self.b.shape[2:])
         # As measured on an AMD EPYC, for 1 to 256 channels and 16 to 1,024 positions.
         few = positions < m.in_channels or math.prod(m.kernel_size) == 1
         return m.groups == 1 and few
 
     def _weight_rows_by_products(self) -> Tensor:
         groups = self.module.groups
-        o, i = self.module.weight.flatten(1).shape
+        i = math.prod(self.module.weight.shape[1:])
         b = _columns(self.b.flatten(2), self.views, groups)
         if any(forward_ad.unpack_dual(x).tangent is not None for x in (self.a, b)):
-            return (b @ self._input_columns(self.a).mT).flatten(1)  # `out` has no derivative
-        rows = b.new_empty(len(b), groups, o // groups, i)
-        size = per_block(b.shape[3] * i * groups, b.device)
-        parts = self.a.split(size * self.views), b.split(size), rows.split(size)
+            # `out` has no derivative.
+            return torch.bmm(b, self._input_columns(self.a).mT).view(self._examples, -1)
+        rows = b.new_empty(len(b), b.shape[1], i)
+        size = per_block(b.shape[2] * i * groups, b.device)
+        parts = self.a.split(size * self.views), b.split(size * groups), rows.split(size * groups)
         for a, b, out in zip(*parts, strict=True):
-            torch.matmul(b, self._input_columns(a).mT, out=out)
-        return rows.flatten(1)
+            torch.bmm(b, self._input_columns(a).mT, out=out)
+        return rows.view(self._examples, -1)
 
     def _input_columns(self, a: Tensor) -> Tensor:
-        """The patches of inputs [B, groups, I, K T]."""
+        """The patches of inputs [B groups, I, K T]."""
         return _columns(patches(self.module, a, self.padding), self.views, self.module.groups)
 
     def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
@@ -170,32 +192,33 @@ class Convolution(LayerGradient):
         """[B, O], or None without a bias."""
         if bias is None:
             return None
-        return torch.addcmul(bias, self._bias_rows, scales.unsqueeze(1))
+        return torch.addcmul(bias, self.bias_rows, scales.unsqueeze(1))
 
     @cached_property
-    def _bias_rows(self) -> Tensor:
+    def bias_rows(self) -> Tensor:
         """Used for both norm and sum, so that cancelling positions round alike."""
+        if self.views == 1:
+            return self.b.flatten(2).sum(2)
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        m, size = self.module, self.module.weight.numel()
         if self._weight is not None:
-            torch.mv(self._weight.T, factors, out=out[:size])
+            torch.mv(self._weight.T, factors, out=out)
         else:
-            by_view = factors.repeat_interleave(self.views).view(-1, *[1] * (self.b.dim() - 1))
+            m = self.module
+            by_view = each_repeated(factors, self.views).view(-1, *[1] * (self.b.dim() - 1))
             shape = tuple(m.weight.shape)
-            out[:size] = self._kernel_gradient(
+            total = self._kernel_gradient(
                 self.a, shape, self.b * by_view, m.stride, self.padding, m.dilation, m.groups
-            ).flatten()
-        if self._biased:
-            torch.mv(self._bias_rows.T, factors, out=out[size:])
+            )
+            out.view(shape).copy_(total)
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
         kernel = vector[: m.weight.numel()].view_as(m.weight)
         outputs = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
         total = (outputs * self.b).reshape(self._examples, -1).sum(1)
-        return total + self._bias_rows @ vector[m.weight.numel() :] if self._biased else total
+        return total + self.bias_rows @ vector[m.weight.numel() :] if self._biased else total
 
     def double(self) -> "Convolution":
         a, b = self.a.double(), self.b.double()
@@ -203,22 +226,19 @@ class Convolution(LayerGradient):
 
     def stack(self) -> Tensor:
         weight = self.weight_rows()
-        return torch.cat([weight, self._bias_rows], 1) if self._biased else weight
+        return torch.cat([weight, self.bias_rows], 1) if self._biased else weight
 
     def blocks(self) -> Iterator[Tensor]:
         yield from column_blocks(self.weight_rows())
         if self._biased:
-            yield self._bias_rows
+            yield self.bias_rows
 
-    def excluding(self, examples: Tensor) -> "Convolution":
+    def excluding(self, without: Excluded) -> "Convolution":
         kept = copy(self)
         if self._weight is None:
-            by_view = examples.repeat_interleave(self.views)
-            kept.a, kept.b = zeroed(self.a, by_view), zeroed(self.b, by_view)
+            kept.a, kept.b = without.zeroed(self.a), without.zeroed(self.b)
         else:
-            kept._weight = zeroed(self._weight, examples)
-        if self._biased:
-            kept._bias_rows = zeroed(self._bias_rows, examples)
+            kept._weight = without.zeroed(self._weight)
         return kept
 
 
@@ -267,12 +287,12 @@ def convolve_per_example(
     examples, views = len(kernels), len(x) // len(kernels)
     if not fast_groups(x):
         columns = _columns(patches(module, x, padding), views, module.groups)
-        by_group = kernels.flatten(2).unflatten(1, (module.groups, -1))
-        products = (by_group @ columns).flatten(1, 2)  # [B, O, K T]
+        by_group = kernels.reshape(len(columns), -1, columns.shape[1])
+        products = torch.bmm(by_group, columns).unflatten(0, (examples, -1)).flatten(1, 2)
         if biases is not None:
             products = products + biases.unsqueeze(2)
         by_view = products.unflatten(2, (views, -1)).transpose(1, 2).flatten(0, 1)
-        return by_view.unflatten(2, _output_sides(module, x, padding))
+        return by_view.unflatten(2, output_sides(module, x.shape[2:], padding))
     out = forward(
         as_groups(x, examples),
         kernels.flatten(0, 1),
@@ -286,22 +306,10 @@ def convolve_per_example(
 
 
 def _columns(x: Tensor, views: int, groups: int) -> Tensor:
-    """[B, groups, c / groups, K T] from [B K, c, T]."""
-    by_example = x.unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
-    return by_example.unflatten(1, (groups, -1))
-
-
-def _output_sides(
-    module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]
-) -> tuple[int, ...]:
-    """The sides of the outputs, *image'."""
-    settings = zip(
-        x.shape[2:], padding, module.kernel_size, module.stride, module.dilation, strict=True
-    )
-    return tuple(
-        (side + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
-        for side, pad, kernel, stride, dilation in settings
-    )
+    """[B groups, c / groups, K T] from [B K, c, T]."""
+    if views > 1:
+        x = x.unflatten(0, (-1, views)).transpose(1, 2).flatten(2)
+    return x if groups == 1 else x.reshape(len(x) * groups, x.shape[1] // groups, -1)
 
 
 def as_groups(x: Tensor, examples: int) -> Tensor:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from dpbench.step.gradients.engine import column_blocks
+from dpbench.step.gradients.engine import Excluded, column_blocks
+from dpbench.step.gradients.norms import Term, evaluated
 
 
 class ModuleCall(NamedTuple):
@@ -42,12 +43,17 @@ class ModuleCall(NamedTuple):
 class LayerGradient(Protocol):
     """The per-example gradients of one module's parameters, d numbers each."""
 
-    def squared_norms(self) -> Tensor:
+    @property
+    def small(self) -> Tensor | None:
+        """The materialised gradients [B, k] of the last k parameters: of biases, or of all."""
+        return None
+
+    def squared_norm(self) -> Term:
         """Upper bounds on the squared norms of the terms of `write_sum` [B], in float64 (see
         `dpbench.gradients.norms`)."""
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        """Write sum_i factors_i g_i to out [d], for factors [B]."""
+        """Write sum_i factors_i g_i to out [d - k], without `small`, for factors [B]."""
 
     def dot(self, vector: Tensor) -> Tensor:
         """<g_i, vector> [B] for a vector [d]."""
@@ -55,7 +61,7 @@ class LayerGradient(Protocol):
     def rounding(self) -> Tensor:
         """How far the terms of `write_sum` may be from the exact gradients [B], in float64; here,
         for gradients without sums that could cancel."""
-        return 1e-6 * self.squared_norms().sqrt()
+        return 1e-6 * evaluated([self.squared_norm()])[0].sqrt()
 
     def double(self) -> "LayerGradient":
         """The same gradients, for exact inner products in float64."""
@@ -67,8 +73,8 @@ class LayerGradient(Protocol):
         """The columns of `stack` from left to right, a few at a time."""
         return column_blocks(self.stack())
 
-    def excluding(self, examples: Tensor) -> "LayerGradient":
-        """The same gradients for `write_sum`, set to zero for these examples [B] bool."""
+    def excluding(self, without: Excluded) -> "LayerGradient":
+        """The same gradients for `write_sum`, set to zero for excluded examples."""
 
 
 class Perturbation(NamedTuple):

@@ -4,9 +4,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import zeroed
+from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.step.gradients.norms import rounding_of_sum, squared_norms_of_table
+from dpbench.step.gradients.norms import Known, Term, rounding_of_sum
+from dpbench.step.gradients.position_norms import squared_norms_of_table
 
 
 class Lookup(LayerGradient):
@@ -18,8 +19,8 @@ class Lookup(LayerGradient):
     def __init__(self, indices: Tensor, b: Tensor, rows: int):
         self.indices, self.b, self.rows = indices, b, rows
 
-    def squared_norms(self) -> Tensor:
-        return squared_norms_of_table(self.indices, self.b)
+    def squared_norm(self) -> Term:
+        return Known(squared_norms_of_table(self.indices, self.b))
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
@@ -31,7 +32,7 @@ class Lookup(LayerGradient):
 
     def rounding(self) -> Tensor:
         size = torch.linalg.vector_norm(self.b, dim=2, dtype=torch.float64).sum(1)
-        return rounding_of_sum(size, self.b.shape[1], self.b)
+        return rounding_of_sum(self.b.shape[1], self.b) * size
 
     def double(self) -> "Lookup":
         return Lookup(self.indices, self.b.double(), self.rows)
@@ -42,8 +43,8 @@ class Lookup(LayerGradient):
         index = self.indices.unsqueeze(2).expand_as(self.b)
         return table.scatter_add_(1, index, self.b).flatten(1)
 
-    def excluding(self, examples: Tensor) -> "Lookup":
-        return Lookup(self.indices, zeroed(self.b, examples), self.rows)
+    def excluding(self, without: Excluded) -> "Lookup":
+        return Lookup(self.indices, without.zeroed(self.b), self.rows)
 
 
 def perturbed_embedding(perturbation: Perturbation, x: Tensor) -> Tensor:

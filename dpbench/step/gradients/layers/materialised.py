@@ -9,9 +9,9 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import zeroed
+from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.step.gradients.norms import squared_norms
+from dpbench.step.gradients.norms import Term, of_rows
 from dpbench.system.grouping import grouped
 
 NormLayer = (
@@ -24,14 +24,22 @@ NormLayer = (
 )
 
 
+SMALL = 2**13
+"""Numbers an example up to which a layer's gradients are taken together with others'."""
+
+
 class Rows(LayerGradient):
     """Materialised gradients: rows [B, d]."""
 
     def __init__(self, rows: Tensor):
         self.rows = rows
 
-    def squared_norms(self) -> Tensor:
-        return squared_norms(self.rows)
+    @property
+    def small(self) -> Tensor | None:
+        return self.rows if self.rows.shape[1] <= SMALL else None
+
+    def squared_norm(self) -> Term:
+        return of_rows(self.rows)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         torch.mv(self.rows.T, factors, out=out)
@@ -45,8 +53,8 @@ class Rows(LayerGradient):
     def stack(self) -> Tensor:
         return self.rows
 
-    def excluding(self, examples: Tensor) -> "Rows":
-        return Rows(zeroed(self.rows, examples))
+    def excluding(self, without: Excluded) -> "Rows":
+        return Rows(without.zeroed(self.rows))
 
 
 def normalisation(call: ModuleCall) -> list[Rows]:

@@ -7,15 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import column_blocks, per_block, zeroed
+from dpbench.step.gradients.engine import Excluded, column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.step.gradients.norms import (
-    gram,
-    rounding_of_sum,
-    size_of_outer,
-    squared_norms,
-    squared_norms_of_outer,
-)
+from dpbench.step.gradients.norms import Dyads, Sum, Term, of_rows, rounding_of_sum
+from dpbench.step.gradients.position_norms import OuterNorms, gram, size_of_outer
 
 
 class Dyad(LayerGradient):
@@ -27,18 +22,16 @@ class Dyad(LayerGradient):
     def __init__(self, a: Tensor, b: Tensor, bias: bool):
         self.a, self.b, self.bias = a, b, bias
 
-    def squared_norms(self) -> Tensor:
-        squared = squared_norms(self.a)
-        if self.bias:
-            squared += 1
-        return squared.mul_(squared_norms(self.b))
+    def squared_norm(self) -> Term:
+        return Dyads(self.a, self.b, self.bias)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         scaled = self.b * factors.unsqueeze(1)
         o, i = self.b.shape[1], self.a.shape[1]
-        torch.mm(scaled.T, self.a, out=out[: o * i].view(o, i))
+        weight, bias = out.split((o * i, o)) if self.bias else (out, None)
+        torch.mm(scaled.T, self.a, out=weight.view(o, i))
         if self.bias:
-            torch.sum(scaled, 0, out=out[o * i :])
+            torch.sum(scaled, 0, out=bias)
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[1], self.a.shape[1]
@@ -65,8 +58,8 @@ class Dyad(LayerGradient):
         if self.bias:
             yield self.b
 
-    def excluding(self, examples: Tensor) -> "Dyad":
-        return Dyad(zeroed(self.a, examples), zeroed(self.b, examples), self.bias)
+    def excluding(self, without: Excluded) -> "Dyad":
+        return Dyad(without.zeroed(self.a), without.zeroed(self.b), self.bias)
 
 
 class Outer(LayerGradient):
@@ -83,14 +76,16 @@ class Outer(LayerGradient):
         self.a, self.b, self.bias = a, b, bias
         self._weight: Tensor | None = None
 
-    def squared_norms(self) -> Tensor:
-        total = self._weight_squared_norms()
-        return total if self.bias is None else total + squared_norms(self.bias)
+    @property
+    def small(self) -> Tensor | None:
+        return self.bias
 
-    def _weight_squared_norms(self) -> Tensor:
+    def squared_norm(self) -> Term:
         if self._gram:
-            return squared_norms_of_outer(gram(self.a), gram(self.b))
-        return squared_norms(self._weight_rows())
+            weight: Term = OuterNorms(gram(self.a), gram(self.b))
+        else:
+            weight = of_rows(self._weight_rows())
+        return weight if self.bias is None else Sum(weight, of_rows(self.bias))
 
     @property
     def _gram(self) -> bool:
@@ -101,18 +96,16 @@ class Outer(LayerGradient):
 
     def _weight_rows(self) -> Tensor:
         if self._weight is None:
-            self._weight = self.b.mT @ self.a  # [B, O, I]
+            self._weight = torch.bmm(self.b.mT, self.a)  # [B, O, I]
         return self._weight
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        o, i = self.b.shape[2], self.a.shape[2]
         if self._weight is not None:
-            torch.mv(self._weight.flatten(1).T, factors, out=out[: o * i])
+            torch.mv(self._weight.flatten(1).T, factors, out=out)
         else:
             scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
-            torch.mm(scaled.T, self.a.flatten(0, 1), out=out[: o * i].view(o, i))
-        if self.bias is not None:
-            torch.mv(self.bias.T, factors, out=out[o * i :])
+            weight = out.view(self.b.shape[2], self.a.shape[2])
+            torch.mm(scaled.T, self.a.flatten(0, 1), out=weight)
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[2], self.a.shape[2]
@@ -120,7 +113,7 @@ class Outer(LayerGradient):
         return total if self.bias is None else total + self.bias @ vector[o * i :]
 
     def rounding(self) -> Tensor:
-        return rounding_of_sum(size_of_outer(self.a, self.b), self.a.shape[1], self.a)
+        return rounding_of_sum(self.a.shape[1], self.a) * size_of_outer(self.a, self.b)
 
     def double(self) -> "Outer":
         bias = None if self.bias is None else self.bias.double()
@@ -142,14 +135,12 @@ class Outer(LayerGradient):
         if self.bias is not None:
             yield self.bias
 
-    def excluding(self, examples: Tensor) -> "Outer":
+    def excluding(self, without: Excluded) -> "Outer":
         kept = copy(self)
         if self._weight is None:
-            kept.a, kept.b = zeroed(self.a, examples), zeroed(self.b, examples)
+            kept.a, kept.b = without.zeroed(self.a), without.zeroed(self.b)
         else:
-            kept._weight = zeroed(self._weight, examples)
-        if self.bias is not None:
-            kept.bias = zeroed(self.bias, examples)
+            kept._weight = without.zeroed(self._weight)
         return kept
 
 
@@ -177,4 +168,6 @@ def perturbed_linear(perturbation: Perturbation, x: Tensor) -> Tensor:
 
 def _positions(call: ModuleCall, x: Tensor) -> Tensor:
     """[B, T, features] from [B K, ..., features]."""
+    if x.dim() == 3 and call.views == 1:
+        return x
     return x.reshape(call.examples, -1, x.shape[-1])

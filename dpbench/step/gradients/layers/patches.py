@@ -1,13 +1,16 @@
 """The patches that a convolution reads, and their inner products."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpbench.step.gradients.norms import Gram, gram
+from dpbench.step.gradients.norms import Term, set_values
+from dpbench.step.gradients.position_norms import Gram, gram
 
 GROUPED = ("cpu",)
 """Devices on which a convolution with a group for each example is fast. cuDNN starts a kernel or
@@ -54,15 +57,26 @@ class PatchProducts:
         """The inner products of an example's own patches."""
         if self._strided:
             return gram(self._patches(x))
-        image = x.shape[2:]
         pixels = gram(by_position(x, self.views))
-        squares = pixels.norms.square().view(-1, 1, *image)
-        norms = patches(self.module, squares, self.padding).sum(1).sqrt()
         return Gram(
-            self._over_patches(pixels.products, image),
-            norms.view(len(pixels.norms), -1),
-            pixels.roundings + sum(self.module.kernel_size),
+            self._over_patches(pixels.products, x.shape[2:]),
+            PatchNorms(pixels.norms, self, x.shape[2:]),
+            pixels.roundings + self._roundings(x),
         )
+
+    def _roundings(self, x: Tensor) -> int:
+        """Those of `_over_patches`."""
+        kernel = self.module.kernel_size
+        return sum(kernel) if fast_groups(x) else math.prod(kernel)
+
+    def squared_norms(self, squares: Tensor, image: torch.Size) -> Tensor:
+        """Those of patches [B, K T], from those of pixels [B, K P]."""
+        x = squares.view(-1, 1, *image)
+        if fast_groups(x):
+            by_view = patches(self.module, x, self.padding).sum(1)
+        else:
+            by_view = _strided(self.module, x, self.padding).sum([*range(1, 2 + len(image))])
+        return by_view.view(len(squares), -1)
 
     def _patches(self, x: Tensor) -> Tensor:
         return by_position(patches(self.module, x, self.padding), self.views)
@@ -70,10 +84,37 @@ class PatchProducts:
     def _over_patches(self, products: Tensor, image: torch.Size) -> Tensor:
         """[B, K T, K T] from the products of pixels [B, K P, K P]."""
         axes, sides = len(image), (self.views, *image)
-        x = products.unflatten(2, sides).unflatten(1, sides)
+        x = products.view(len(products), *sides, *sides)
+        if not fast_groups(products):
+            return self._summed_at_once(x, axes).view(
+                len(x), -1, self.views * self._positions(image)
+            )
         for axis in range(axes):
             x = self._over_offsets(x, axis, left=2 + axis, right=3 + axes + axis)
         return x.flatten(2 + axes).flatten(1, 1 + axes)
+
+    def _positions(self, image: torch.Size) -> int:
+        """The number of outputs of a view."""
+        return math.prod(output_sides(self.module, image, self.padding))
+
+    def _summed_at_once(self, x: Tensor, axes: int) -> Tensor:
+        """As by `_over_offsets` for all axes, in three operations: a GPU does not wait for memory
+        that is far apart."""
+        sides = [side for pad in reversed(self.padding) for side in (pad, pad)]
+        both = [*sides, 0, 0, *sides]
+        x = F.pad(x, both) if any(sides) else x
+        kernel, dilation = self.module.kernel_size, self.module.dilation
+        image = slice(2, 2 + axes), slice(3 + axes, 3 + 2 * axes)
+        outputs = [
+            side - step * (taps - 1)
+            for side, step, taps in zip(x.shape[image[0]], dilation, kernel, strict=True)
+        ]
+        left, right = (x.stride()[at] for at in image)
+        # Along the kernel both patches move.
+        along = [step * (p + q) for step, p, q in zip(dilation, left, right, strict=True)]
+        shape = (*x.shape[:2], *outputs, x.shape[2 + axes], *outputs, *kernel)
+        patches = x.as_strided(shape, (*x.stride(), *along))
+        return patches.sum([*range(-axes, 0)])
 
     def _over_offsets(self, x: Tensor, axis: int, left: int, right: int) -> Tensor:
         """The sums over a kernel's offsets along an axis of the image, `left` and `right` in x."""
@@ -94,9 +135,37 @@ class PatchProducts:
         return total
 
 
+class PatchNorms(Term):
+    """The norms of patches [B, K T], from those of pixels [B, K P]."""
+
+    rank = 1
+
+    def __init__(self, pixels: Term, products: PatchProducts, image: torch.Size):
+        self.parts, self._products, self._image = (pixels,), products, image
+
+    @classmethod
+    def together(cls, terms: Sequence[Self]) -> None:
+        pixels = [term.parts[0].value for term in terms]
+        squares = zip(terms, torch._foreach_mul(pixels, pixels), strict=True)
+        sums = [term._products.squared_norms(x, term._image) for term, x in squares]
+        set_values(terms, torch._foreach_sqrt(sums))
+
+
+def output_sides(
+    module: nn.Conv1d | nn.Conv2d, image: torch.Size, padding: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The sides of the outputs, *image'."""
+    settings = zip(image, padding, module.kernel_size, module.stride, module.dilation, strict=True)
+    return tuple(
+        (side + 2 * pad - dilation * (kernel - 1) - 1) // stride + 1
+        for side, pad, kernel, stride, dilation in settings
+    )
+
+
 def by_position(x: Tensor, views: int) -> Tensor:
     """[B, K T, c] from [B K, c, *image] with T pixels."""
-    return x.flatten(2).mT.reshape(len(x) // views, -1, x.shape[1])
+    by_row = x.flatten(2).mT
+    return by_row if views == 1 else by_row.reshape(len(x) // views, -1, x.shape[1])
 
 
 def fast_groups(x: Tensor) -> bool:
@@ -117,11 +186,18 @@ def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) 
 
 def _strided_patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
     """`patches`, by one copy for all images."""
+    strided = _strided(module, x, padding)
+    return strided.reshape(len(x), -1, math.prod(strided.shape[x.dim() :]))
+
+
+def _strided(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
+    """The patches as a view [N, C, *kernel, *image'] of x."""
+    image = x.shape[2:]
     if any(padding):
         x = F.pad(x, [side for size in reversed(padding) for side in (size, size)])
-    settings = zip(module.kernel_size, module.stride, module.dilation, strict=True)
-    for axis, (kernel, stride, dilation) in enumerate(settings, start=2):
-        x = x.unfold(axis, dilation * (kernel - 1) + 1, stride)[..., ::dilation]
-    axes = len(padding)  # x is [N, C, *image', *kernel]
-    positions, offsets = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
-    return x.permute(0, 1, *offsets, *positions).flatten(1, 1 + axes).flatten(2)
+    outputs = output_sides(module, image, padding)
+    channels, *pixels = x.stride()[1:]
+    offsets = [step * by for step, by in zip(pixels, module.dilation, strict=True)]
+    starts = [step * by for step, by in zip(pixels, module.stride, strict=True)]
+    shape = (*x.shape[:2], *module.kernel_size, *outputs)
+    return x.as_strided(shape, (x.stride(0), channels, *offsets, *starts))

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor
 
+from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.convolution import (
     Convolution,
     convolve_per_example,
@@ -12,7 +13,7 @@ from dpbench.step.gradients.layers.convolution import (
 )
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.materialised import Rows
-from dpbench.step.gradients.norms import roundoff, squared_norms
+from dpbench.step.gradients.norms import Known, Sum, Term, roundoff, squared_norms
 
 
 class Standardisation:
@@ -94,8 +95,12 @@ class Standardised(LayerGradient):
         self._shape = derivative.unit.shape[-2:]
         self._size = math.prod(self._shape)
 
-    def squared_norms(self) -> Tensor:
-        return self._derivative.squared_norms(self._kernels()) + self._kernel.bias_squared_norms()
+    def squared_norm(self) -> Term:
+        weight, bias = (
+            Known(self._derivative.squared_norms(self._kernels())),
+            self._kernel.bias_norm,
+        )
+        return weight if bias is None else Sum(weight, bias)
 
     def _kernels(self) -> Tensor:
         """The gradients of the kernel [B, O, I], stored from now on."""
@@ -111,7 +116,9 @@ class Standardised(LayerGradient):
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # kernel and bias, without the gain
-        self._kernel.write_sum(factors, kernel)
+        self._kernel.write_sum(factors, kernel[: self._size])
+        if (bias := self._kernel.small) is not None:
+            torch.mv(bias.T, factors, out=kernel[self._size :])
         # In float64, as P may cancel nearly all of it.
         out.copy_(self._joined(kernel.double()))
 
@@ -136,8 +143,11 @@ class Standardised(LayerGradient):
         kernel = self._derivative.weight(weight) + vector[-o:].view(-1, 1) * self._derivative.unit
         return self._kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
 
-    def excluding(self, examples: Tensor) -> "Standardised":
-        return Standardised(self._kernel.excluding(examples), self._derivative)
+    def excluding(self, without: Excluded) -> "Standardised":
+        kernel = self._kernel.excluding(without)
+        if (bias := self._kernel.small) is not None:
+            kernel.bias_rows = without.zeroed(bias)
+        return Standardised(kernel, self._derivative)
 
 
 def standardised(call: ModuleCall) -> list[LayerGradient]:
