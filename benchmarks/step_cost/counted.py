@@ -23,6 +23,7 @@ from dpbench.runs.training.provenance import installed_version
 from dpbench.step.gradients import ENGINES, Parameters, engine
 from dpbench.step.gradients.layers import patches
 from dpbench.step.gradients.row_check import RowCheck
+from dpbench.step.mechanism.streams import GpuStream
 
 from . import ours
 from .cases import Case
@@ -42,13 +43,11 @@ EXPLANATION = (
 )
 
 
-class UnkeyedBits:
-    """A stream of random bits as a GPU draws them."""
+class CountedStream(GpuStream):
+    """A GPU's stream in the memory of a processor."""
 
-    device = torch.device("cuda")
-
-    def bits(self, size: int) -> Tensor:
-        return torch.empty(size, dtype=torch.int64).random_(torch.iinfo(torch.int64).min, None)
+    def __init__(self) -> None:
+        super().__init__(bytes(32), torch.device("cpu"))
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,7 @@ def gpu_decisions() -> Iterator[None]:
             (timm_network, "attention", unfused),
             (RowCheck, "_followed", unchecked),
             (ours, "make_engine", lambda name, m, loss, _: ENGINES[name](m, loss, Parameters(m))),
-            (ours, "seeded", lambda *_: UnkeyedBits()),
+            (ours, "seeded", lambda *_: CountedStream()),
         ):
             stack.enter_context(patch.object(owner, name, value))
         yield

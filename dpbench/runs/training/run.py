@@ -152,5 +152,5 @@ class Run:
     def stream(self, purpose: str, device: torch.device) -> Stream:
         """The random stream for one purpose, shared with no other run."""
         if self.noise == "secure":
-            return secure()
+            return secure(device)
         return seeded(purpose, self.seed, digest(self.config) if self.config else "", device)

@@ -175,7 +175,7 @@ class Recomputed(Term):
     @classmethod
     def together(cls, terms: Sequence[Self]) -> None:
         squared, a, b = values_of_parts(terms)
-        sizes = torch._foreach_mul(a, b)
+        sizes = [*torch._foreach_mul(a, b)]
         torch._foreach_sqrt_(sizes)
         torch._foreach_mul_(sizes, [term._scale for term in terms])
         set_values(terms, recomputation_bounds(squared, sizes, [term._rounding for term in terms]))

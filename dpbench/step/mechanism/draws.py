@@ -7,7 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.step.mechanism.streams import CipherStream, Stream, Transform, uniforms
+from dpbench.step.mechanism.streams import (
+    CipherStream,
+    GpuStream,
+    Stream,
+    Transform,
+    uniforms,
+    uniforms_of,
+)
 
 TAIL = 2.0**32
 """Tail probabilities, times 2^64, below which a draw takes further bits."""
@@ -23,10 +30,27 @@ def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
     2^-32 it takes 52 more, so that the tails reach to 2^-117 (12.4 standard deviations of a
     Gaussian) and are no coarser than the middle.
     """
-    if stream.device.type == "cpu":
-        return torch.from_numpy(by_quantile(quantile, stream.bits(size).numpy(), stream))
-    signed = stream.bits(size).double().add_(0.5)
-    return quantile(_refined(signed.abs(), stream).mul_(2.0**-64)).copysign_(signed)
+    if isinstance(stream, GpuStream):
+        if quantile is torch.special.ndtri and (add_noise := noise_kernel()):
+            out = torch.zeros(size, dtype=torch.float64, device=stream.device)
+            one = out.new_ones(())
+            add_noise(out, one, stream.key, stream.taken(size), "gaussian", 0.0)
+            return out
+        words, further = stream.bits_and_further(size)
+        signed = words.double().add_(0.5)
+        tails = _refined(signed.abs(), further)
+        return quantile(tails.mul_(2.0**-64)).copysign_(signed)
+    return torch.from_numpy(by_quantile(quantile, stream.bits(size).numpy(), stream))
+
+
+@functools.cache
+def noise_kernel() -> Callable[..., None] | None:
+    """What draws, adds and rounds in one operation on a GPU; None without Triton."""
+    try:
+        from dpbench.step.mechanism.gpu_noise import add_noise
+    except ImportError:
+        return None
+    return add_noise
 
 
 def few_draws(stream: Stream, size: int, quantile: Quantile) -> np.ndarray:
@@ -65,7 +89,7 @@ def _refine(tails: np.ndarray, stream: Stream) -> None:
         tails[place] = whole + uniforms(stream.derived(f"tail {whole}"), 1).item()
 
 
-def _refined(tails: Tensor, stream: Stream) -> Tensor:
-    """The tails with bits added as in `_refine`, drawn for all of them: on a GPU, to look for those
-    that need some would force a synchronisation."""
-    return torch.where(tails < TAIL, tails.floor() + uniforms(stream, len(tails)), tails)
+def _refined(tails: Tensor, further: Tensor) -> Tensor:
+    """The tails with bits added as in `_refine`, from further words [n] for all of them: on a GPU,
+    to look for those that need some would force a synchronisation."""
+    return torch.where(tails < TAIL, tails.floor() + uniforms_of(further), tails)

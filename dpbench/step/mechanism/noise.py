@@ -17,14 +17,14 @@ from dpbench.privacy.ledger import (
     Mechanism,
 )
 from dpbench.step.clipping import Part, Problem
-from dpbench.step.mechanism.draws import Quantile, draws, few_draws
+from dpbench.step.mechanism.draws import Quantile, draws, few_draws, noise_kernel
 from dpbench.step.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_is_faster
-from dpbench.step.mechanism.streams import Stream
+from dpbench.step.mechanism.streams import GpuStream, Stream
 from dpbench.system.errors import UserError
 
 CHUNK = {"cpu": 2**15, "cuda": 2**22}
 """Numbers drawn at once: as many as fit the cache of each core that torch uses, or few enough to
-bound a GPU's extra memory. On a CPU the draws do not depend on it; on a GPU they do."""
+bound a GPU's extra memory. The draws do not depend on it."""
 
 GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""
@@ -76,6 +76,9 @@ QUANTILES: dict[CoordinateLaw, Quantile] = {"logistic": _logistic, "laplace": _l
 """Quantile functions by law, at u <= 1/2. All laws are symmetric about 0; their standard deviations
 are pi/sqrt(3) and sqrt(2)."""
 
+LAWS = {torch.special.ndtri: "gaussian", **{function: law for law, function in QUANTILES.items()}}
+"""Laws by quantile function."""
+
 
 def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream: Stream) -> Tensor:
     """total [D] plus scale times draws of a law, in place, rounded to a grid; scale is a scalar.
@@ -87,10 +90,14 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     Outputs further out are deducted from delta.
     """
     scale = _float64_scale(scale, stream)
-    if stream.device.type == "cpu":
-        add, size = _add_on_cpu, CHUNK["cpu"] * torch.get_num_threads()
-    else:
+    if isinstance(stream, GpuStream):
+        if add_noise := noise_kernel():
+            law, first = LAWS[quantile], stream.taken(len(total))
+            add_noise(total, _scalar(scale, stream), stream.key, first, law, GRID)
+            return total
         add, size = _add_on_gpu, CHUNK["cuda"]
+    else:
+        add, size = _add_on_cpu, CHUNK["cpu"] * torch.get_num_threads()
     # A view takes as long as the noise of a small model.
     for part in total.split(size) if total.numel() > size else (total,):
         add(part, scale, quantile, stream)
@@ -116,6 +123,13 @@ def _add_on_gpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream:
     """`add_rounded` for one chunk [n], with a stream on its GPU."""
     noisy = draws(stream, len(part), quantile).mul_(scale).add_(part)
     part.copy_(_rounded(noisy, scale))
+
+
+def _scalar(scale: float | Tensor, stream: Stream) -> Tensor:
+    """The scale as a float64 scalar on the stream's GPU."""
+    if isinstance(scale, Tensor):
+        return scale
+    return torch.full((), scale, dtype=torch.float64, device=stream.device)
 
 
 def _float64_scale(scale: float | Tensor, stream: Stream) -> float | Tensor:

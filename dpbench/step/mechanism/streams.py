@@ -15,6 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpbench.step.mechanism import chacha
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
@@ -129,28 +131,38 @@ class CipherStream:
 
 
 class GpuStream:
-    """torch's own generator on a GPU: Philox with a key of 64 bits, fast and not cryptographic."""
+    """The key stream of ChaCha20, made on a GPU: a cryptographic generator without tables, each of
+    whose words depends on the key and its own place alone.
+
+    key: 32 bytes; without it the stream is indistinguishable from random bits.
+    """
 
     def __init__(self, key: bytes, device: torch.device):
-        self._key = key
-        self._generator = torch.Generator(device).manual_seed(int.from_bytes(key[:WORD], "big"))
+        self._key, self._drawn, self.device = key, 0, device
+        self.key = chacha.key_words(key, device)
 
-    @property
-    def device(self) -> torch.device:
-        return self._generator.device
+    def taken(self, size: int) -> int:
+        """The place of the first of the next draws [size], which are then over."""
+        first, self._drawn = self._drawn, self._drawn + size
+        return first
 
     def bits(self, size: int) -> Tensor:
-        out = torch.empty(size, dtype=torch.int64, device=self.device)
-        return out.random_(torch.iinfo(torch.int64).min, None, generator=self._generator)
+        return chacha.words(self.key, 0, self.taken(size), size)
+
+    def bits_and_further(self, size: int) -> tuple[Tensor, Tensor]:
+        """`bits`, and as many of another key stream in the same places."""
+        first = self.taken(size)
+        return chacha.words(self.key, 0, first, size), chacha.words(self.key, 1, first, size)
 
     def derived(self, purpose: str) -> "GpuStream":
         return GpuStream(hashlib.sha256(self._key + purpose.encode()).digest(), self.device)
 
     def state_dict(self) -> dict:
-        return {"generator": self._generator.get_state()}
+        return {"key": self._key.hex(), "drawn": self._drawn}
 
     def load_state_dict(self, state: dict) -> None:
-        self._generator.set_state(state["generator"])
+        self._key, self._drawn = bytes.fromhex(state["key"]), state["drawn"]
+        self.key = chacha.key_words(self._key, self.device)
 
 
 def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:
@@ -160,18 +172,27 @@ def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:
     generated.
     """
     key = hashlib.sha256(f"{purpose}/{seed}/{run}".encode()).digest()
-    return GpuStream(key, device) if device.type == "cuda" else CipherStream(key)
+    return _keyed(key, device)
 
 
-def secure() -> Stream:
+def secure(device: torch.device = CipherStream.device) -> Stream:
     """A stream that cannot be reproduced: its key comes from the operating system, and is stored
-    only in the checkpoints of an unfinished run."""
-    return CipherStream(secrets.token_bytes(32))
+    only in the checkpoints of an unfinished run. device: where bits are generated."""
+    return _keyed(secrets.token_bytes(32), device)
+
+
+def _keyed(key: bytes, device: torch.device) -> Stream:
+    return GpuStream(key, device) if device.type == "cuda" else CipherStream(key)
 
 
 def uniforms(stream: Stream, size: int) -> Tensor:
     """Uniform draws [size] float64 from the open interval (0, 1), with 52 random bits each."""
-    return (stream.bits(size).bitwise_and_(2**52 - 1).double() + 0.5) * 2.0**-52
+    return uniforms_of(stream.bits(size))
+
+
+def uniforms_of(words: Tensor) -> Tensor:
+    """Uniform numbers of words [n] int64; see `uniforms`."""
+    return ((words & (2**52 - 1)).double() + 0.5) * 2.0**-52
 
 
 def permutation(stream: Stream, size: int) -> Tensor:

@@ -331,7 +331,7 @@ def test_up_to_the_end_that_accountants_know_each_point_collects_thousands_of_dr
 
 def test_on_a_gpu_draws_get_their_further_bits_all_at_once():
     tails = torch.tensor([0.5, 7.5, 2.0**31 + 0.5, 2.0**32 + 0.5, 2.0**60 + 0.5]).double()
-    refined = _refined(tails.clone(), stream())
+    refined = _refined(tails.clone(), stream().bits(len(tails)))
     further = uniforms(stream(), len(tails))
     assert torch.equal(refined[:3], tails[:3].floor() + further[:3])
     assert torch.equal(refined[3:], tails[3:])
