@@ -1,10 +1,15 @@
-"""Models of torch's own layers in a row, which do the same with a batch of any size."""
+"""Models of torch's own layers in a row, which do the same with a batch of any size; and of such
+rows with a connection beside them, as in ResNet-9 and Wide ResNet."""
 
 from collections import OrderedDict
 
 import torch
 from torch import nn
 from torch.nn.modules import module as modules_of_torch
+
+from dpbench.learning.models.resnet9 import Residual
+from dpbench.learning.models.standardised import StandardisedConv2d
+from dpbench.learning.models.wide_resnet import Block
 
 TYPES = (
     *(nn.Sequential, nn.Identity, nn.Flatten, nn.Dropout, nn.Embedding),
@@ -18,12 +23,17 @@ TYPES = (
 )
 """Types whose code reads no value, stores nothing, and chooses nothing by the number of rows."""
 
+BLOCKS = (Residual, Block, StandardisedConv2d)
+"""Our own types of which the same holds. A sum of two branches of other shapes might mix rows, but
+only in a batch whose size is another axis's length: torch refuses all others, of two rows and more.
+"""
+
 HOOKS = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
 FOR_ALL = [vars(modules_of_torch)[f"_global{kind}"] for kind in HOOKS]
 """torch's hooks of a module, and of all modules."""
 
 CODE: dict[type[nn.Module], object] = {
-    kind: (kind.forward, nn.Module.__call__, nn.Module._call_impl) for kind in TYPES
+    kind: (kind.forward, nn.Module.__call__, nn.Module._call_impl) for kind in (*TYPES, *BLOCKS)
 }
 
 SETTINGS = {bool, int, float, str, tuple, list, type(None)}
@@ -36,7 +46,7 @@ PARAMETERS = {nn.Parameter, type(None)}
 
 def operations_of(model: nn.Module, hooks: int) -> str:
     """What determines the operations of a pass, given the shape of an example; "" if other code
-    than that of TYPES may run.
+    than that of TYPES and BLOCKS may run.
 
     hooks: how many the modules have, of which none changes a pass.
     """
@@ -50,7 +60,7 @@ def operations_of(model: nn.Module, hooks: int) -> str:
 
 
 def _plain(module: nn.Module) -> bool:
-    """Whether a call of a module without hooks runs code of TYPES alone, on plain tensors."""
+    """Whether a call of a module without hooks runs code of its type alone, on plain tensors."""
     kind = type(module)
     return (
         CODE.get(kind) == (kind.forward, kind.__call__, kind._call_impl)

@@ -11,10 +11,13 @@ from torch.nn.modules import module as modules_of_torch
 from torch.overrides import TorchFunctionMode
 
 from dpbench.learning.models.architecture import cross_entropy
+from dpbench.learning.models.resnet9 import ResNet9
+from dpbench.learning.models.wide_resnet import Block, WideResNet
 from dpbench.step.gradients import EngineFallback, Parameters, make_engine
 from dpbench.step.gradients.dispatch import DispatchMode
 from dpbench.step.gradients.ghost import Ghost
 from dpbench.step.gradients.loop import Loop
+from dpbench.step.gradients.modules import RowsMoved
 from dpbench.step.gradients.row_check import RowCheck
 from dpbench.step.gradients.torch_layers import TYPES, operations_of
 from dpbench.system.errors import UserError
@@ -131,6 +134,35 @@ def test_a_chain_is_followed_once_and_rows_are_independent(kind, seed, followed)
         others.inputs[0] = batch.inputs[0]
         torch.testing.assert_close(engine(others).stack()[0], engine(batch).stack()[0])
     assert not followed
+
+
+RESIDUAL = {
+    "resnet9": lambda plain: ResNet9(4, 4, "mish", not plain),
+    "resnet9_scale_norm": lambda plain: ResNet9(4, 4, "relu", not plain, scale_norm=True),
+    "wide_resnet": lambda plain: WideResNet(10, 1, 4, not plain),
+}
+
+
+@pytest.mark.parametrize("standardised", [False, True])
+@pytest.mark.parametrize("name", RESIDUAL)
+def test_a_residual_network_is_followed_once(name, standardised, followed):
+    built = seeded(lambda: RESIDUAL[name](not standardised).build((3, 8, 8), 3), 0).double()
+    engine = Ghost(built, cross_entropy, Parameters(built))
+    for n in SIZES:
+        batch = batch_for(built, (3, 8, 8), n)
+        assert right(engine, batch)
+    assert followed == [SIZES[0]]
+
+
+@pytest.mark.parametrize(("n", "error"), [(5, RowsMoved), (7, RuntimeError)])
+def test_a_connection_that_mixes_rows_at_one_size_is_refused_at_every_size(n, error):
+    """[B, 5, 5] plus [B, 5] has torch's broadcasting at five rows alone."""
+    skip = nn.Sequential(nn.Flatten(), nn.Linear(25, 5))
+    layers = Block(nn.Linear(5, 5), skip), nn.Flatten(), nn.Linear(25, 3)
+    model = nn.Sequential(*layers).double()
+    engine = Ghost(model, cross_entropy, Parameters(model))
+    with pytest.raises(error):
+        engine._together(batch_for(model, (5, 5), n), None)
 
 
 class Recorded(DispatchMode):
