@@ -20,8 +20,9 @@ from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.learning.models import text, timm_network
 from dpbench.runs.training.provenance import installed_version
-from dpbench.step.gradients import ENGINES, Parameters, engine
+from dpbench.step.gradients import ENGINES, Parameters, engine, ghost
 from dpbench.step.gradients.layers import patches
+from dpbench.step.gradients.logistic import KINDS, kinds_of
 from dpbench.step.gradients.row_check import RowCheck
 from dpbench.step.mechanism.streams import GpuStream
 
@@ -71,6 +72,7 @@ def gpu_decisions() -> Iterator[None]:
             (text, "attention", unfused),
             (timm_network, "attention", unfused),
             (RowCheck, "_followed", unchecked),
+            (ghost, "is_logistic", lambda model: kinds_of(model) in KINDS),  # parameters are fake
             (ours, "make_engine", lambda name, m, loss, _: ENGINES[name](m, loss, Parameters(m))),
             (ours, "seeded", lambda *_: CountedStream()),
         ):

@@ -30,7 +30,7 @@ class LogisticPass(NamedTuple):
 def is_logistic(model: nn.Module) -> bool:
     """Whether a model is one linear layer of torch, of which everything is trained; inputs are
     flattened before it, and outputs may be squashed by a sigmoid."""
-    if _kinds(model) not in KINDS:
+    if kinds_of(model) not in KINDS:
         return False
     trained = all(type(p) is nn.Parameter and p.requires_grad for p in model.parameters())
     flatten: Any = next(model.children())
@@ -89,5 +89,6 @@ class LogisticRegression:
         return LogisticPass(losses, a, aten.sigmoid_backward(b, outputs) if sigmoid else b)
 
 
-def _kinds(model: nn.Module) -> list[type[nn.Module]]:
+def kinds_of(model: nn.Module) -> list[type[nn.Module]]:
+    """The types of a model and its children, of which KINDS has those of logistic regression."""
     return [*map(type, (model, *model.children()))]

@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from dpbench.step.gradients.layers.layer import ModuleCall
 from dpbench.step.gradients.layers.materialised import Rows
+from dpbench.step.gradients.layers.patches import over_image
 
 LAST = (nn.Linear, nn.LayerNorm)
 """Layers whose bias has the last axes of the output; that of all others has the second."""
@@ -19,4 +20,4 @@ def _over_positions(module: nn.Module, b: Tensor) -> Tensor:
     """Output gradients b [B K, ...] summed over positions [B K, d]."""
     if isinstance(module, LAST):
         return b.reshape(len(b), -1, module.bias.numel()).sum(1)
-    return b.reshape(*b.shape[:2], -1).sum(2)
+    return over_image(b)

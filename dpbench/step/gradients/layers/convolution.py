@@ -18,6 +18,7 @@ from dpbench.step.gradients.layers.patches import (
     by_position,
     fast_groups,
     output_sides,
+    over_image,
     patches,
 )
 from dpbench.step.gradients.norms import (
@@ -198,7 +199,7 @@ class Convolution(LayerGradient):
     def bias_rows(self) -> Tensor:
         """Used for both norm and sum, so that cancelling positions round alike."""
         if self.views == 1:
-            return self.b.flatten(2).sum(2)
+            return over_image(self.b)
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:

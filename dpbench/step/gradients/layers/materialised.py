@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
+from dpbench.step.gradients.layers.patches import over_image
 from dpbench.step.gradients.norms import Term, of_rows
 from dpbench.system.grouping import grouped
 
@@ -109,7 +110,7 @@ def _per_scale(module: NormLayer, x: Tensor) -> Tensor:
     """x [B K, ...] summed over positions [B K, d]."""
     if _trailing(module):
         return x.reshape(len(x), -1, module.weight.numel()).sum(1)
-    return x.reshape(*x.shape[:2], -1).sum(2)
+    return over_image(x)
 
 
 def _as_outputs(module: NormLayer, value: Tensor, out: Tensor) -> Tensor:

@@ -168,6 +168,13 @@ def by_position(x: Tensor, views: int) -> Tensor:
     return by_row if views == 1 else by_row.reshape(len(x) // views, -1, x.shape[1])
 
 
+def over_image(x: Tensor) -> Tensor:
+    """The sums [N, c] of x [N, c, *image]."""
+    if x.dim() > 2 and x.is_contiguous():  # else in another order
+        return x.sum([*range(2, x.dim())])
+    return x.reshape(*x.shape[:2], -1).sum(2)
+
+
 def fast_groups(x: Tensor) -> bool:
     """Whether a convolution with many groups is fast where x is."""
     return x.device.type in GROUPED
