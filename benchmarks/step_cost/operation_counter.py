@@ -159,6 +159,12 @@ def _tensors(values: Any) -> list[Tensor]:
     return [x for x in tree_leaves(values) if isinstance(x, Tensor)]
 
 
+def _written(function, args) -> list[Tensor]:
+    """The arguments that an operation without a result changes."""
+    places = enumerate(function._schema.arguments[: len(args)])
+    return _tensors([args[n] for n, a in places if a.alias_info and a.alias_info.is_write])
+
+
 def _bytes_of_cast(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> int:
     """The bytes of the copy in float64 that a reduction makes; 0 without one."""
     if name not in CAST_FIRST or outputs[0].dtype is not torch.float64:
@@ -169,15 +175,14 @@ def _bytes_of_cast(name: str, inputs: list[Tensor], outputs: list[Tensor]) -> in
 def _add_work(cost: Cost, function, args, kwargs, inputs, outputs, result) -> None:
     """Adds the kernels, bytes and time of one call."""
     name = function.overloadpacket.__name__
-    moved = sum(map(_bytes, [*inputs[name in UNREAD :], *outputs]))
+    written = outputs or _written(function, args)
+    moved = sum(map(_bytes, [*inputs[name in UNREAD :], *written]))
     kernels, flops, kind = KERNELS.get(name.rstrip("_"), 1), 0, "float32"
     if cast := _bytes_of_cast(name, inputs, outputs):
         kernels, moved = 2, moved + 2 * cast
     elif name.startswith("_foreach_"):
-        written = args[0] if name.endswith("_") else outputs
         lists = len(inputs) // len(written) + (written is outputs)
         kernels = -(-len(written) // TENSORS_OF_LAUNCH[lists])
-        moved = sum(map(_bytes, [*inputs, *written]))
     elif name in ("convolution", "convolution_backward"):
         kernels, flops = _of_convolution(name, args, outputs)
         kind = "float32 convolution"

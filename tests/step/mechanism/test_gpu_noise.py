@@ -15,6 +15,9 @@ from dpbench.step.mechanism.streams import GpuStream
 
 CPU = torch.device("cpu")
 KEY = bytes(range(32))
+CLOSE = 2.0**-48
+"""How far a draw may be from torch's, in scales and relative to it."""
+
 LAW = {"gaussian": Gaussian(), **{law: PerCoordinate(law) for law in QUANTILES}}
 
 
@@ -37,6 +40,28 @@ def interpreted():
     sys.modules.pop(name)
     if imported:
         sys.modules[name] = imported
+
+
+EXTREME = [0, -1, 1, -2, 2**32 - 1, 2**32, 2**32 + 1, 2**40, -(2**32), 2**62, 2**63 - 1, -(2**63)]
+"""Words of the draws furthest out, closest to 0, and where further bits begin; and some between."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("law", LAW)
+def test_tails_have_further_bits(interpreted, law):
+    words = torch.tensor(EXTREME + [3 * 2**59] * 4)
+    further = openssl(len(words))
+    signed = words.double() + 0.5
+    tails = draws._refined(signed.abs(), further)
+    assert (tails != signed.abs()).sum() == 6
+    quantile = next(function for function, name in LAWS.items() if name == law)
+    expected = quantile(tails * 2.0**-64).copysign(signed)
+    total = torch.zeros(len(words), dtype=torch.float64)
+    sys.modules.pop("tests.step.mechanism.words_kernel", None)
+    kernel = importlib.import_module("tests.step.mechanism.words_kernel").add_words
+    kernel[(1,)](total, words, further, len(words), interpreted.LAWS[law])
+    assert ((total - expected).abs() <= CLOSE * expected.abs().clamp(min=1)).all()
+    assert total[0] > 9 > -9 > total[1]
 
 
 @pytest.fixture
@@ -72,6 +97,9 @@ def test_the_block_of_rfc_8439():
 
 
 def test_a_restored_stream_continues_where_it_was():
+    words, further = stream().bits_and_further(50)
+    assert torch.equal(words, openssl(50))
+    assert torch.equal(further, openssl(50, nonce=1))
     one, other = stream(), GpuStream(bytes(32), CPU)
     one.bits(13)
     other.load_state_dict(one.state_dict())
@@ -102,10 +130,6 @@ def kernel(interpreted, law, total, scale, first, rounding=GRID):
     arguments = (total, torch.tensor(scale, dtype=torch.float64), key, first, len(total), of_law)
     interpreted._add_noise[(2,)](*arguments, rounding, 64)
     return total
-
-
-CLOSE = 2.0**-48
-"""How far a draw may be from torch's, in scales and relative to it."""
 
 
 @pytest.mark.slow
