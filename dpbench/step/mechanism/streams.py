@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from dpbench.step.mechanism import chacha
+from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -161,6 +162,11 @@ class GpuStream:
         return {"key": self._key.hex(), "drawn": self._drawn}
 
     def load_state_dict(self, state: dict) -> None:
+        if "key" not in state:
+            raise UserError(
+                "the checkpoint is of an earlier version of dpbench, whose noise on a GPU was "
+                "another: delete the checkpoint to start the run again."
+            )
         self._key, self._drawn = bytes.fromhex(state["key"]), state["drawn"]
         self.key = chacha.key_words(self._key, self.device)
 

@@ -12,6 +12,7 @@ from scipy import stats
 from dpbench.step.mechanism import chacha, draws, noise
 from dpbench.step.mechanism.noise import GRID, LAWS, QUANTILES, Gaussian, PerCoordinate
 from dpbench.step.mechanism.streams import GpuStream
+from dpbench.system.errors import UserError
 
 CPU = torch.device("cpu")
 KEY = bytes(range(32))
@@ -105,6 +106,8 @@ def test_a_restored_stream_continues_where_it_was():
     other.load_state_dict(one.state_dict())
     assert torch.equal(one.bits(50), openssl(63)[13:])
     assert torch.equal(other.bits(50), openssl(63)[13:])
+    with pytest.raises(UserError, match="delete the checkpoint"):
+        other.load_state_dict({"generator": torch.zeros(16)})
     assert not torch.equal(one.derived("counts").bits(9), one.derived("noise").bits(9))
 
 
