@@ -13,7 +13,7 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 """The same for single methods, where other methods have always had the setting."""
 
 _TO_ROWS: dict[str, object] = {"test_rows": None}
-_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False}
+_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False, "quotes": "double"}
 
 ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.adult.Adult": {"group": "sex"},
@@ -23,9 +23,12 @@ ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.custom.table_rows.CsvFile": {
         **_TO_TABLES,
         "test_checksum": None,
-        "quotes": "double",
     },
-    "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
+    "dpbench.data.custom.table_rows.HubTable": {
+        **_TO_TABLES,
+        "test_part": None,
+        "separator": None,
+    },
     "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
     "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
     "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},

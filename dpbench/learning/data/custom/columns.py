@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -75,22 +75,6 @@ class Columns:
         """Whether a column is encoded as one feature for each of its values."""
         numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
         return column.name in self.categorical or not numeric
-
-
-class TestRows(NamedTuple):
-    """The rows of a publisher's test file or part, which are the last of a table."""
-
-    name: str
-    number: int
-
-    def row(self, place: int, rows: int) -> str:
-        """The row at a place from 0 of a table with so many rows, as its own file counts it."""
-        within = place - (rows - self.number)
-        return f"row {place + 1}" if within < 0 else f"row {within + 1} of {self.name}"
-
-
-NO_TEST = TestRows("", 0)
-"""Of a table without such rows."""
 
 
 def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:

@@ -1,4 +1,4 @@
-"""The user's own CSV files: their rows, and those of a test file of the publisher's own."""
+"""The user's own files of rows, and test files of their publisher's own."""
 
 import csv
 import functools
@@ -25,7 +25,8 @@ from dpbench.learning.data.custom.quotes import (
     joined_lines,
     swallowed,
 )
-from dpbench.learning.data.custom.sizes import size_of, unpacked
+from dpbench.learning.data.custom.sizes import size_by_footers, size_of, unpacked
+from dpbench.learning.data.custom.source import Table, TestRows
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import boolean, one_of, quoted
 
@@ -36,71 +37,75 @@ SEPARATORS = (TAB, ";", "|", ",")
 LONGEST_HEAD = 65_536
 """The most bytes of a line that are searched for a separator."""
 
-OTHER_FORMATS = (".arrow", ".json", ".jsonl", ".ndjson", ".parquet")
+OTHER_FORMATS = (".arrow", ".json", ".jsonl", ".ndjson")
 """The endings of tables that dataset=hub reads."""
+
+PARQUET = ".parquet"
 
 SPREADSHEETS = (".numbers", ".ods", ".xls", ".xlsb", ".xlsm", ".xlsx")
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
 """What is raised for a damaged file, packed or not."""
 
+OWN_FORMATS = (".csv", ".tsv")
+"""The endings of files that are read here for dataset=hub too."""
+
 DOUBLE = "double"
 """Values may be in double quotes."""
 
 
-class CsvRows(NamedTuple):
-    """The rows of a CSV file and then those of its test file, with their checksums.
-
-    test_rows, test_checksum: None without a test file.
-    """
-
-    frame: pd.DataFrame
-    checksum: str
-    test_rows: int | None
-    test_checksum: str | None
-
-
-def csv_rows(settings: Mapping[str, Any]) -> CsvRows:
-    """Read the files that settings name; UserError for files that are not tables of one kind, and
-    for others than the expected ones."""
-    frame, checksum = _verified_csv(settings, "file", "checksum")
-    if settings.get("test_file") is None:
-        return CsvRows(frame, checksum, None, None)
-    test, test_checksum = _verified_csv(settings, "test_file", "test_checksum")
+def read(settings: Mapping[str, Any]) -> Table:
+    """The rows of the file that settings name, and then those of its test file; UserError for files
+    that are not tables of one kind, and for others than the expected ones."""
+    frame, checksum = _verified(settings, "file", "checksum")
+    name, checksums, tested = (
+        str(settings["file"]),
+        {"checksum": checksum},
+        settings.get("test_file"),
+    )
+    if tested is None:
+        return Table(name, frame, checksums)
+    what = f"dataset.test_file={tested}"
+    test, test_checksum = _verified(settings, "test_file", "test_checksum")
     if test_checksum == checksum:
         raise UserError(
-            f"dataset.test_file={settings['test_file']} has the rows that are trained on: give a "
-            "file of others, or none, to hold out dataset.test_share of the rows."
+            f"{what} has the rows that are trained on: give a file of others, or none, to hold out "
+            "dataset.test_share of the rows."
         )
     if different := [*frame.columns.symmetric_difference(test.columns, sort=False)]:
         raise UserError(
-            f"dataset.test_file={settings['test_file']} and dataset.file={settings['file']} must "
-            f"have the same columns, but only one of them has {quoted(different[0])}."
+            f"{what} and dataset.file={name} must have the same columns, but only one of them has "
+            f"{quoted(different[0])}."
         )
     if not len(test):
-        raise UserError(f"dataset.test_file={settings['test_file']} has no rows.")
+        raise UserError(f"{what} has no rows.")
     texts = tuple(n for n in frame if is_string_dtype(frame[n]) != is_string_dtype(test[n]))
     if texts:  # 01 is a number in one file, and a text where another row has 1A
-        frame, _ = _verified_csv(settings, "file", "checksum", texts)
-        test, _ = _verified_csv(settings, "test_file", "test_checksum", texts)
+        frame, _ = _verified(settings, "file", "checksum", texts)
+        test, _ = _verified(settings, "test_file", "test_checksum", texts)
     rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
-    return CsvRows(rows, checksum, len(test), test_checksum)
+    checksums["test_checksum"] = test_checksum
+    return Table(name, rows, checksums, TestRows(what, len(test)))
 
 
-def _verified_csv(
+def _verified(
     settings: Mapping[str, Any], key: str, expected: str, texts: tuple[str, ...] = ()
 ) -> tuple[pd.DataFrame, str]:
     path = source_path(f"dataset.{key}", settings[key], "file")
     found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
-    return read_csv(settings, key, path, texts), found
+    return read_file(settings, key, path, texts), found
 
 
-def read_csv(
+def read_file(
     settings: Mapping[str, Any], key: str, path: Path, texts: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """The rows of a CSV file, whose columns `texts` are texts; UserError for a file that is not
-    one. key: the setting that names it."""
-    separator, quotes = settings["separator"], settings.get("quotes", DOUBLE)
+    """The rows of a file, whose columns `texts` are texts; UserError for a file that is no table.
+
+    key: the setting that names it.
+    """
+    separator, quotes = settings.get("separator"), settings.get("quotes", DOUBLE)
+    if separator is None:
+        separator = TAB if path.suffix.lower() == ".tsv" else ","
     character = TAB if separator == SPELLED_TAB else separator
     if not isinstance(character, str) or len(character) != 1:
         raise UserError(
@@ -161,6 +166,13 @@ def _read(
     )
     with warnings.catch_warnings(action="error", category=ParserWarning):
         try:
+            ending = file.path.suffix.lower()
+            if ending in (*OTHER_FORMATS, *SPREADSHEETS):
+                raise ValueError(ending)  # a line of it may look like names of columns
+            if ending == PARQUET:
+                if not may_be_large:
+                    size_by_footers([file.path]).check(file.what)
+                return pd.read_parquet(file.path), None
             size = size_of(file.path, file.separator, whole=may_be_large)
             if not may_be_large:
                 size.check(file.what)

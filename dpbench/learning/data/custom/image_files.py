@@ -1,22 +1,30 @@
 """Reads the user's own images as arrays of one size."""
 
-import functools
 import math
 import re
 import warnings
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from PIL import Image, ImageFile, ImageOps
 
-from dpbench.learning.data.custom.checksums import checksum, files_of, shown
+from dpbench.learning.data.custom.checksums import (
+    checksum,
+    files_of,
+    shown,
+    source_path,
+    verified,
+)
+from dpbench.learning.data.custom.source import Encoded, Table, TestRows
 from dpbench.system.errors import UserError, first_line
-from dpbench.system.files import digest_of
+from dpbench.system.files import cached_digest_of
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 TRAIN, TEST = "train", "test"
@@ -35,53 +43,54 @@ BITS, ZERO = 258, 262
 DARK = 0.25
 """Where all images with more than 8 bits are darker, 8 bits would keep few of their shades."""
 
-Named = tuple[str, Path | BytesIO]
-"""An encoded image, with its name in messages."""
+CLASS = "class"
+"""The column of the folder that an image is in."""
 
 
-Place = tuple[int, bool]
-"""The number of an image's class, and whether it is of the publisher's test split."""
-
-
-class Images(NamedTuple):
-    """Image files, each with the number of its class, and the names of the classes.
-
-    test: how many of the files, the last, are of the publisher's test split; None without one.
-    """
-
-    files: list[tuple[Path, int]]
-    classes: list[str]
-    test: int | None
-
-
-def images_in(folder: Path) -> Images:
+def read(settings: Mapping[str, Any]) -> Table:
     """The images in the class folders of a folder, or of its folders `train` and `test`.
 
     Raises UserError for fewer than two classes, for one without images or with files that are
-    neither images nor texts, and for other splits.
+    neither images nor texts, for other splits, and for others than the expected images.
     """
-    names = _subfolders(folder)
+    folder = source_path("dataset.folder", settings["folder"], "folder")
+    checksum = verified("dataset.folder", folder, settings.get("checksum"))
+    names, tested = _subfolders(folder), list[Path]()
     splits = [name for name in names if name.lower() in SPLITS]
-    if splits and (len(splits) > 1 or splits == names):  # `train` alone is a vehicle
-        if names != [TEST, TRAIN]:
-            raise UserError(
-                f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are "
-                "splits, not classes: give the path of one of them (dataset.test_share of it is "
-                f"held out), or of a folder with {TRAIN} and {TEST} alone."
-            )
-        return _published_split(folder)
-    return Images(_class_files(folder, names), names, None)
+    if not splits or (len(splits) == 1 and splits != names):  # `train` alone is a vehicle
+        files = _class_files(folder, names)
+    elif names == [TEST, TRAIN]:
+        files, tested = _published_split(folder)
+    else:
+        raise UserError(
+            f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are splits, "
+            "not classes: give the path of one of them (dataset.test_share of it is held out), or "
+            f"of a folder with {TRAIN} and {TEST} alone."
+        )
+    everything = [*files, *tested]
+    names = [file.relative_to(folder).parts[bool(tested)] for file in everything]
+    return Table(
+        f"dataset.folder={folder}",
+        pd.DataFrame({CLASS: names}),
+        {"checksum": checksum},
+        TestRows(f"dataset.folder={folder / TEST}", len(tested)),
+        images=[(str(file), file) for file in everything],
+    )
 
 
-def warn_of_copies(images: Images) -> None:
+def warn_of_copies(rows: Table, target: str) -> None:
     """Warn of a file whose copy is of another class, or of the other split."""
-    first_of_test = len(images.files) - (images.test or 0)
-    placed = []
-    for number, (file, label) in enumerate(images.files):
-        status = file.stat()
-        place = (label, number >= first_of_test)
-        placed.append((file, place, status.st_size, status.st_mtime_ns))
-    if copies := _copies(tuple(placed)):
+    files = [file for _, file in rows.images if isinstance(file, Path)]
+    sizes = [file.stat().st_size for file in files]
+    several = {size for size, number in Counter(sizes).items() if number > 1}
+    known: dict[str, tuple[Path, object]] = {}
+    copies = []
+    for place, (file, size, label) in enumerate(zip(files, sizes, rows.frame[target], strict=True)):
+        at = label, place >= len(files) - rows.test.number
+        if size in several:
+            original, known_at = known.setdefault(cached_digest_of(file), (file, at))
+            copies += [(original, file)] if known_at != at else []
+    if copies:
         one, other = copies[0]
         more = f" ({len(copies) - 1} more such copies)" if len(copies) > 1 else ""
         warnings.warn(
@@ -91,24 +100,7 @@ def warn_of_copies(images: Images) -> None:
         )
 
 
-@functools.lru_cache(maxsize=4)
-def _copies(placed: tuple[tuple[Path, Place, int, int], ...]) -> list[tuple[Path, Path]]:
-    """Files in two places with the same content. placed: each with its size, and the time of its
-    last change, until which the result is cached."""
-    places: dict[int, set[Place]] = {}
-    for _, place, size, _ in placed:
-        places.setdefault(size, set()).add(place)
-    known: dict[str, tuple[Path, Place]] = {}
-    copies = []
-    for file, place, size, _ in placed:
-        if len(places[size]) > 1:
-            original, at = known.setdefault(digest_of(file), (file, place))
-            if at != place:
-                copies.append((original, file))
-    return copies
-
-
-def _published_split(folder: Path) -> Images:
+def _published_split(folder: Path) -> tuple[list[Path], list[Path]]:
     train, test = folder / TRAIN, folder / TEST
     classes = _subfolders(train)
     if different := {*classes} ^ {*_subfolders(test)}:
@@ -122,29 +114,26 @@ def _published_split(folder: Path) -> Images:
             f"dataset.folder={folder} has the same images in {TRAIN} and {TEST}: give the path of "
             "one of them (dataset.test_share of it is held out)."
         )
-    return Images([*learned, *tested], classes, len(tested))
+    return learned, tested
 
 
-def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
-    """The images of class folders, each with the number of its class; sorted by name."""
+def _class_files(folder: Path, classes: list[str]) -> list[Path]:
+    """The images of class folders, sorted by name."""
     loose = [file.name for file in shown(folder) if file.suffix.lower() in SUFFIXES]
     if loose and classes:
         raise UserError(
             f"dataset.folder={folder} has images of no class beside its folders, such as "
             f"{min(loose)}: move them into the folder of their class, or remove them."
         )
-    numbers = {name: number for number, name in enumerate(classes)}
     files = [(file, file.relative_to(folder).parts[0]) for file, _, _ in files_of(folder)]
-    images = [
-        (file, numbers[name]) for file, name in files if name in numbers and _is_readable(file)
-    ]
-    empty = set(range(len(classes))) - {number for _, number in images}
+    images = {file: name for file, name in files if name in classes and _is_readable(file)}
+    empty = {*classes}.difference(images.values())
     if len(classes) < 2 or empty:
-        what = f"no images in {classes[min(empty)]}" if empty else f"{len(classes)} folders"
+        what = f"no images in {min(empty)}" if empty else f"{len(classes)} folders"
         raise UserError(
             f"dataset.folder={folder} must have a folder of images for each class, but has {what}."
         )
-    return images
+    return [*images]
 
 
 def _is_readable(file: Path) -> bool:
@@ -171,7 +160,7 @@ def _subfolders(folder: Path) -> list[str]:
     return sorted(path.name for path in shown(folder) if path.is_dir())
 
 
-def stacked(images: Iterable[Named], size: int, channels: int) -> np.ndarray:
+def stacked(images: Iterable[Encoded], size: int, channels: int) -> np.ndarray:
     """Images as uint8 [n, channels, size, size].
 
     Each is turned as its EXIF data say and put on white, and its largest centred square is scaled;

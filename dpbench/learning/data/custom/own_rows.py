@@ -1,10 +1,15 @@
 """What all of the user's own data sets have: a public size, a checksum, and a split."""
 
 import re
+from abc import abstractmethod
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+import torch
 
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.splits import held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
@@ -53,6 +58,28 @@ class Rows:
 
     needs = ""
     """The settings that have to be set."""
+
+    @abstractmethod
+    def read(self) -> Table:
+        """The rows of its source, verified."""
+
+    @abstractmethod
+    def _data(self, table: Table, seed: int) -> Data:
+        """Both splits of the rows."""
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the rows, wherever the data folder is; UserError if they have changed."""
+        table = self.read()
+        if len(table.frame) != self.rows:
+            raise UserError(
+                f"{self.name} has {len(table.frame)} rows and dataset.rows is {self.rows}: it is "
+                "truncated, or the number is wrong."
+            )
+        return self._data(table, seed)
+
+    def _split(self, rows: Split, seed: int, target_unit: float = 1.0) -> Data:
+        train, test = (rows.take(torch.from_numpy(part)) for part in self.order(seed))
+        return Data(train, test, target_unit=target_unit)
 
     @property
     def train_size(self) -> int:

@@ -4,7 +4,6 @@ import json
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +16,12 @@ from torch import Tensor
 from dpbench.learning.data.custom.column_types import plain
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
-    NO_TEST,
     NONE,
     REGRESSION,
     TRAIN,
     Columns,
-    TestRows,
 )
+from dpbench.learning.data.custom.source import NO_TEST, TestRows
 from dpbench.learning.data.custom.table import distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
 from dpbench.system.errors import UserError
@@ -39,8 +37,13 @@ NOT_COVERED = (
 """What whoever gets the file alone has to know."""
 
 
-@dataclass(frozen=True)
-class TablePreparation:
+Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Deviation = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
+Category = str | int | float | bool | None
+
+
+class TablePreparation(msgspec.Struct, frozen=True):
     """Numbers minus a mean and divided by a deviation, then one feature for each category.
 
     numbers: mean and deviation by column, 0 for one that does not vary; categories: the values by
@@ -53,11 +56,11 @@ class TablePreparation:
     `standardise: train`, which no epsilon covers, and categories from all rows.
     """
 
-    numbers: dict[str, tuple[float, float]]
-    categories: dict[str, tuple]
-    classes: tuple
-    target: tuple[float, float] = UNSCALED
-    farthest: float | None = None
+    numbers: dict[str, tuple[Number, Deviation]]
+    categories: dict[str, tuple[Category, ...]]
+    classes: tuple[Category, ...]
+    target: tuple[Number, Positive] = UNSCALED
+    farthest: Positive | None = None
     incomplete: tuple[str, ...] = ()
     indicators: bool = False
 
@@ -122,7 +125,12 @@ class TablePreparation:
 
     def json(self) -> str:
         """Its text, which `load_preparation` reads."""
-        return json.dumps({"privacy": NOT_COVERED, **vars(self)}, default=_plain, indent=1) + "\n"
+        return (
+            json.dumps(
+                {"privacy": NOT_COVERED, **msgspec.structs.asdict(self)}, default=_plain, indent=1
+            )
+            + "\n"
+        )
 
 
 def _plain(value: Any) -> Any:
@@ -184,31 +192,9 @@ def load_preparation(path: str | Path) -> TablePreparation:
         file = path_of("the preparation", str(path), "file")
         if not file.is_file():  # a pipe might never end
             raise FileNotFoundError(file)
-        saved = msgspec.json.decode(file.read_bytes(), type=_Saved)
+        return msgspec.json.decode(file.read_bytes(), type=TablePreparation)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is not the preparation of a table: such a file is written by a run with "
             "save_model=true on a table of your own."
         ) from error
-    categories = {name: tuple(values) for name, values in saved.categories.items()}
-    gaps = tuple(saved.incomplete), saved.indicators
-    classes = tuple(saved.classes)
-    return TablePreparation(saved.numbers, categories, classes, saved.target, saved.farthest, *gaps)
-
-
-Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-Deviation = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
-Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
-Category = str | int | float | bool | None
-
-
-class _Saved(msgspec.Struct):
-    """The content of a file, which may be somebody else's."""
-
-    numbers: dict[str, tuple[Number, Deviation]]
-    categories: dict[str, list[Category]]
-    classes: list[Category]
-    target: tuple[Number, Positive] = UNSCALED
-    farthest: Positive | None = None
-    incomplete: list[str] = []
-    indicators: bool = False

@@ -24,7 +24,7 @@ NOTHING = ("", *LIKE_MISSING)
 NO_QUOTES = "set dataset.quotes=none if quotes are characters like any other"
 
 
-def swallowed(what: str, rows: int, lines: Lines, way: str = NO_QUOTES) -> UserError:
+def swallowed(what: str, rows: int, lines: Lines) -> UserError:
     """The refusal of a file with a row of lines that seem to be several.
 
     what: the setting that names it. rows: their number, as they are read.
@@ -32,8 +32,8 @@ def swallowed(what: str, rows: int, lines: Lines, way: str = NO_QUOTES) -> UserE
     first, last = lines
     return UserError(
         f"{what} is read as {rows:,} rows, one of them from lines {first:,} to {last:,}, which a "
-        f"{QUOTE} joins although they seem to be several: {way}; if not, close the quotes, or set "
-        "dataset.rows to confirm that it is one row."
+        f"{QUOTE} joins although they seem to be several: {NO_QUOTES}; if not, close the quotes, "
+        "or set dataset.rows to confirm that it is one row."
     )
 
 

@@ -8,9 +8,17 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import structure
-from dpbench.learning.data.custom.columns import INDICATOR, REFUSE, REGRESSION, Columns, TestRows
-from dpbench.learning.data.custom.oddities import FEW, MOST_NAMED, spelling, told, warn_of_oddities
+from dpbench.learning.data.custom.column_types import plain, structure
+from dpbench.learning.data.custom.columns import INDICATOR, REFUSE, REGRESSION, Columns
+from dpbench.learning.data.custom.oddities import (
+    FEW,
+    MOST_NAMED,
+    spelling,
+    told,
+    warn_of_oddities,
+    warn_of_spellings,
+)
+from dpbench.learning.data.custom.source import Table, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
@@ -67,6 +75,28 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
     warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": groups}
+
+
+def describe_images(rows: Table, target: str) -> dict[str, Any]:
+    """What has to be public of images, whose groups are their classes."""
+    names, labels = labels_of(rows, target)
+    check_test_labels(pd.Series(np.array(names)[labels], name=target), rows.test)
+    warn_of_spellings(rows.name, names, "classes")
+    return {"rows": len(labels), "classes": len(names), "groups": names}
+
+
+def labels_of(rows: Table, target: str) -> tuple[list[str], np.ndarray]:
+    """The names of the classes of images, and the class of each [n]; UserError for other values
+    than classes."""
+    values = plain(rows.frame[target])
+    if what := structure(values):
+        raise UserError(f"dataset.target={target} has {what}, not classes: choose another column.")
+    if values.isna().any():
+        raise UserError(f"dataset.target={target} has rows without a class: filter them out.")
+    if rows.classes:
+        return [*rows.classes], np.array(values, "int64")
+    classes, labels = np.unique(values, return_inverse=True)
+    return [*map(str, classes)], labels.astype("int64")
 
 
 def groups_of(frame: pd.DataFrame, columns: Columns, name: str) -> tuple[list[str], np.ndarray]:

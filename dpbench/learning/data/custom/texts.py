@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.learning.data.custom import checksums
-from dpbench.learning.data.custom.columns import REGRESSION, Columns, TestRows, columns_of, named
+from dpbench.learning.data.custom.columns import REGRESSION, Columns, columns_of, named
+from dpbench.learning.data.custom.source import TestRows
 from dpbench.learning.data.custom.table import describe
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer

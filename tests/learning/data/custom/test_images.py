@@ -3,11 +3,13 @@
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
-from dpbench.learning.data.custom.hub import labels
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.table import labels_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import run_of
@@ -15,7 +17,6 @@ from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.digest import digest, scientific
 from dpbench.runs.records.reading import read
 from dpbench.system.errors import UserError
-from tests.omissions import extra
 
 
 def settings(folder, *more):
@@ -229,10 +230,9 @@ def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
 
 
 def test_rows_without_a_class_are_refused():
-    datasets = pytest.importorskip("datasets", reason=extra("hub"))
-    rows = datasets.Dataset.from_dict({"kind": ["dog", None, "cat"]})
+    rows = pd.DataFrame({"kind": ["dog", None, "cat"]})
     with pytest.raises(UserError, match=r"dataset\.target=kind has rows without a class"):
-        labels(rows, "kind")
+        labels_of(Table("rows", rows, {}), "kind")
 
 
 def test_class_folders_that_differ_only_in_case_are_warned_of(pets):
