@@ -13,7 +13,15 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 """The same for single methods, where other methods have always had the setting."""
 
 _TO_ROWS: dict[str, object] = {"test_rows": None}
-_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False, "quotes": "double"}
+_TO_TABLES = {
+    **_TO_ROWS,
+    "missing": "refuse",
+    "missing_values": [],
+    "large": False,
+    "quotes": "double",
+    "header": "first",
+    "encoding": "utf-8",
+}
 
 ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.adult.Adult": {"group": "sex"},

@@ -1,6 +1,6 @@
 """The role of each column of the user's own tables."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +32,8 @@ class Columns:
     the groups that metrics are reported for; features too, unless they are in drop. categorical:
     columns of numbers that are categories; columns of text always are. drop: columns to leave out.
     missing: what a feature without a value is: refused; imputed, that is the mean of a number and
-    none of the categories; or imputed beside a feature that says so, an indicator.
+    none of the categories; or imputed beside a feature that says so, an indicator. missing_values:
+    what stands for no value, beside an empty one.
     """
 
     target: str
@@ -41,11 +42,13 @@ class Columns:
     drop: tuple[str, ...]
     task: str
     missing: str = REFUSE
+    missing_values: tuple[str | float, ...] = ()
 
     def plain(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns in use, with numbers, truth values and texts only, where they can be."""
         used = [*dict.fromkeys((*self.features(frame), *self.needed))]
-        return pd.DataFrame({name: plain(frame[name], name in self.categorical) for name in used})
+        columns = (without(frame[name], self.missing_values) for name in used)
+        return pd.DataFrame({c.name: plain(c, c.name in self.categorical) for c in columns})
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -90,6 +93,9 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     lists = {"group": tuple(named("group", name, known, group is groups) for name in groups)}
     if len({*lists["group"]}) < len(groups):
         raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
+    typed(
+        "dataset.missing_values", marks := settings.get("missing_values") or [], list[str | float]
+    )
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str | float])
         lists[key] = tuple(named(key, name, known, True) for name in settings[key])
@@ -97,11 +103,18 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         raise UserError(f"dataset.target={target} cannot be dropped.")
     if settings["task"] == REGRESSION and target in lists["group"]:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
-    columns = Columns(target, **lists, task=settings["task"], missing=missing)
+    columns = Columns(
+        target, **lists, task=settings["task"], missing=missing, missing_values=tuple(marks)
+    )
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
             one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
     return columns
+
+
+def without(column: pd.Series, marks: Sequence[str | float]) -> pd.Series:
+    """A column without the values that stand for none."""
+    return column.mask(column.isin(marks)) if marks else column
 
 
 def named(key: str, value: object, known: Collection[str], one_of_several: bool = False) -> str:

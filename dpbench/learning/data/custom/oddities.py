@@ -35,6 +35,10 @@ LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "
 """Words and signs that may stand for a missing value, and are values in a column of text."""
 
 
+MARKS = {9, 99, 999, 9999, 99999, 999999, 1, 88, 888, 8888}
+"""Numbers that stand for no value in many tables, with either sign."""
+
+
 def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     """Warn of a column that only counts the rows, of categories that may be no value or be one, and
     of classes too rare to be measured."""
@@ -57,6 +61,13 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"with dataset.drop=[{column}].",
                 stacklevel=2,
             )
+        if mark := _mark(values):
+            warnings.warn(
+                f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, far "
+                f"from all other values: set dataset.missing_values=[{mark:g}] if it stands for no "
+                "value.",
+                stacklevel=2,
+            )
     for column in frame:
         if not is_string_dtype(frame[column]):
             continue
@@ -64,8 +75,9 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if len(counts) and column not in columns.categorical:
             warnings.warn(
                 f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
-                "rows, which is a category like any other: remove these rows if the value is "
-                f"missing, or set dataset.categorical=[{column}] if it is not.",
+                "rows, which is a category like any other: set "
+                f"{missing_mark(counts.index[0])} if it stands for no value, or "
+                f"dataset.categorical=[{column}] if it is one.",
                 stacklevel=2,
             )
         warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
@@ -120,6 +132,23 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
             "spell them alike if they are one.",
             stacklevel=2,
         )
+
+
+def _mark(values: np.ndarray) -> float | None:
+    """The first or last of numbers, if it is one that often stands for no value, repeated and
+    farther from all others than these are from each other."""
+    for end in (np.nanmin(values), np.nanmax(values)):
+        if abs(end) in MARKS:
+            others = values[(values != end) & ~np.isnan(values)]
+            span = np.ptp(others) if len(others) else np.inf
+            if abs(others - end).min(initial=np.inf) > span and (values == end).sum() > 1 and span:
+                return float(end)
+    return None
+
+
+def missing_mark(value: object) -> str:
+    """The setting by which a value stands for none, as it is typed in a shell."""
+    return f"'dataset.missing_values=[\"{value}\"]'"
 
 
 def spelling(text: object) -> str:

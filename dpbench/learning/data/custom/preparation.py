@@ -20,6 +20,7 @@ from dpbench.learning.data.custom.columns import (
     REGRESSION,
     TRAIN,
     Columns,
+    without,
 )
 from dpbench.learning.data.custom.source import NO_TEST, TestRows
 from dpbench.learning.data.custom.table import distinct
@@ -52,8 +53,9 @@ class TablePreparation(msgspec.Struct, frozen=True):
     (target - mean)/deviation; farthest: from how many deviations on a number is taken as the
     nearest within, with a warning. incomplete: the columns that may have no value, which is then
     the mean of a number and none of the categories; indicators: whether a last feature of each of
-    them says so. All are read from the user's data: means and deviations from training rows with
-    `standardise: train`, which no epsilon covers, and categories from all rows.
+    them says so. missing_values: what stands for no value. All but these are read from the user's
+    data: means and deviations from training rows with `standardise: train`, which no epsilon
+    covers, and categories from all rows.
     """
 
     numbers: dict[str, tuple[Number, Deviation]]
@@ -63,6 +65,7 @@ class TablePreparation(msgspec.Struct, frozen=True):
     farthest: Positive | None = None
     incomplete: tuple[str, ...] = ()
     indicators: bool = False
+    missing_values: tuple[Category, ...] = ()
 
     def __call__(self, frame: pd.DataFrame, test: TestRows = NO_TEST) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
@@ -71,6 +74,8 @@ class TablePreparation(msgspec.Struct, frozen=True):
         """
         if missing := [name for name in (*self.numbers, *self.categories) if name not in frame]:
             raise UserError(f"the table has no column {missing[0]}, which the model needs.")
+        if self.missing_values:
+            frame = frame.apply(without, marks=self.missing_values)
         parts = [self._number(frame[name], test) for name in self.numbers]
         parts += [self._one_hot(frame[name]) for name in self.categories]
         if self.indicators:
@@ -171,7 +176,8 @@ def prepared_by(
     categorical = [name for name in columns.features(frame) if name not in numbers]
     categories = {name: tuple(distinct(frame[name], "the table")) for name in categorical}
     farthest = math.sqrt(len(train)) if standardise == TRAIN else None
-    gaps = tuple(columns.incomplete(frame)), columns.missing == INDICATOR
+    indicators, marks = columns.missing == INDICATOR, columns.missing_values
+    gaps = tuple(columns.incomplete(frame)), indicators, marks
     if columns.task == REGRESSION:
         mean, deviation = constants(columns.target)
         return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest, *gaps)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpbench.learning.data.custom import csv_files, hub, image_files, oddities, table, texts
+from dpbench.learning.data.custom import hub, image_files, oddities, table, table_files, texts
 from dpbench.learning.data.custom.columns import columns_of
 from dpbench.learning.data.custom.source import Table
 from dpbench.system.errors import UserError
@@ -104,7 +104,7 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "dpbench.data.custom.table_rows.CsvFile": Source("csv", "file", csv_files.read, _table),
+    "dpbench.data.custom.table_rows.CsvFile": Source("csv", "file", table_files.read, _table),
     "dpbench.data.custom.table_rows.HubTable": Source("hub", "path", hub.read, _table),
     "dpbench.data.custom.image_rows.ImageFolder": Source(
         "images", "folder", image_files.read, _images

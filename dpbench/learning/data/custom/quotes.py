@@ -37,7 +37,9 @@ def swallowed(what: str, rows: int, lines: Lines) -> UserError:
     )
 
 
-def joined_lines(path: Path, separator: str, frame: pd.DataFrame) -> Lines | None:
+def joined_lines(
+    path: Path, separator: str, frame: pd.DataFrame, encoding: str = "utf-8-sig"
+) -> Lines | None:
     """The first and last line, from 1, of a row that should be several; None without one.
 
     That is a row whose quotes do not end where a value does, or each of whose lines would be a row
@@ -46,7 +48,7 @@ def joined_lines(path: Path, separator: str, frame: pd.DataFrame) -> Lines | Non
     csv.field_size_limit(sys.maxsize)  # such a value may be most of the file
     accept, lines = [_accepts(frame[name]) for name in frame], list[str]()
     with unpacked(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
+        text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
         rows = csv.reader(
             _kept(text, lines), delimiter=separator, skipinitialspace=True, strict=True
         )

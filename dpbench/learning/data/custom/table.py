@@ -13,6 +13,7 @@ from dpbench.learning.data.custom.columns import INDICATOR, REFUSE, REGRESSION, 
 from dpbench.learning.data.custom.oddities import (
     FEW,
     MOST_NAMED,
+    missing_mark,
     spelling,
     told,
     warn_of_oddities,
@@ -225,7 +226,7 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         row = test.row(column.index.get_loc(words.index[0]), len(column))
         raise UserError(
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in {row}: "
-            f"replace it or remove the row, {ways}"
+            f"replace it, set {missing_mark(words.iloc[0])} if it stands for no value, {ways}"
         )
     example = next(iter(column.dropna()), None)
     if amounts := _amounts(column):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 import torch
 
-from dpbench.learning.data.custom import csv_files, hub, texts
+from dpbench.learning.data.custom import csv_files, hub, table_files, texts
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     NONE,
@@ -35,11 +35,14 @@ class TableRows(Rows):
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
     public constants, mean and standard deviation by column. It applies to the target of regression
     too. features: their number. large: whether a table of more than a hundred million values is
-    read (`dpbench.data.custom.sizes`). separator: that of the values in a file, by default that of
-    its ending. quotes: `double` if values may be in such quotes; `none`, and a quote is a
-    character. text: one or two columns of text, which are then the only features; tokenizer: the
-    folder of theirs, with its checksum and its number of tokens; length: T, the most tokens of a
-    row.
+    read (`dpbench.data.custom.sizes`). missing_values: what stands for no value.
+
+    Of a file: separator, by default that of its ending; quotes: `double` if values may be in such
+    quotes; `none`, and a quote is a character; header: `first` if the first line has the names of
+    the columns; `none`, and these are 1, 2, ...; encoding: that of its text.
+
+    text: one or two columns of text, which are then the only features; tokenizer: the folder of
+    theirs, with its checksum and its number of tokens; length: T, the most tokens of a row.
     """
 
     target: str | None
@@ -53,6 +56,9 @@ class TableRows(Rows):
     large: bool = False
     separator: str | None = None
     quotes: str = csv_files.DOUBLE
+    header: str = csv_files.FIRST
+    encoding: str = csv_files.UTF_8
+    missing_values: list[str | float] = field(default_factory=list, hash=False)
     text: str | list[str] | None = field(default=None, hash=False)
     tokenizer: str | None = None
     tokenizer_checksum: str | None = None
@@ -162,7 +168,7 @@ class CsvFile(TableRows):
     needs = "dataset.file=FILE and dataset.target=COLUMN"
 
     def read(self) -> Table:
-        return csv_files.read(vars(self))
+        return table_files.read(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
