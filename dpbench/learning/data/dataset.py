@@ -67,13 +67,14 @@ class Split:
     Images may be stored as uint8 [n, channels, height, width]; batches of them are scaled to
     [0, 1]. Texts may be stored as int32 [n, 2, T]; batches of them are int64. Features may be
     stored as float16; batches of them are float32. normalize: applied to the inputs of every batch
-    afterwards.
+    afterwards. people: the number [n] int64 of the person that each example is of, if it is known.
     """
 
     inputs: Tensor
     targets: Tensor
     groups: Tensor
     normalize: Callable[[Tensor], Tensor] | None = None
+    people: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -111,7 +112,8 @@ class Split:
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Split":
         changed = change(self.inputs), change(self.targets), change(self.groups)
-        return Split(*changed, self.normalize)
+        people = None if self.people is None else change(self.people)
+        return Split(*changed, self.normalize, people)
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,11 @@ def calibration_size_of(dataset: Dataset) -> int:
 def has_random_size(dataset: Dataset) -> bool:
     """Whether train_size is only the expected number of training examples, drawn by the seed."""
     return getattr(dataset, "random_size", False)
+
+
+def people_of(dataset: Dataset) -> int | None:
+    """The public number of people that the training examples are of; None if it is not known."""
+    return getattr(dataset, "train_people", None)
 
 
 def class_sizes_of(dataset: Dataset) -> tuple[float, ...]:

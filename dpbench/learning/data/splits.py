@@ -1,5 +1,6 @@
 """Random splits and sub-samples, determined by the seed and their purpose."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,19 @@ from dpbench.system.validate import fraction
 def held_out(count: int, test_share: float) -> int:
     """The number of test examples among `count`."""
     return int(test_share * count)
+
+
+def drawn(
+    number: int, people: np.ndarray | None, share: float, draws: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the examples that are kept, and of those held out: a share of the examples, or
+    with people [n] all examples of a share of these."""
+    if people is None:
+        order, count = draws.permutation(number), held_out(number, share)
+        return order[count:], order[:count]
+    everybody = draws.permutation(np.unique(people))
+    out = np.isin(people, everybody[: held_out(len(everybody), share)])
+    return np.flatnonzero(~out), np.flatnonzero(out)
 
 
 def check_test_share(test_share: float, count: int) -> None:

@@ -61,7 +61,7 @@ def compose(overrides: list[str]) -> dict:
             with_public_settings,
         )
 
-        plain["dataset"] = with_public_settings(plain["dataset"])
+        plain["dataset"], plain["users"] = with_public_settings(plain["dataset"], plain["users"])
         option = plain["choices"]["dataset"]
         plain["choices"]["dataset"] = display_name(option, plain["dataset"])
     return plain

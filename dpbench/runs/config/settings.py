@@ -95,7 +95,7 @@ which it grows without bound."""
 PATHS = {
     "model": ("weights",),
     "features": ("weights",),
-    "dataset": ("file", "test_file", "folder", "path", "tokenizer", "large"),
+    "dataset": ("file", "test_file", "folder", "labels", "path", "tokenizer", "large"),
 }
 """Settings that are paths, and what may be read from there, by group. They are in neither digest
 nor record if the checksum of what they name is a setting beside them."""

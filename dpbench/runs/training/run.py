@@ -95,8 +95,9 @@ class Run:
         """Notes on data and weights for readers, such as what no epsilon covers."""
         scored = [SCORE_NOTE] if self.score_noise_multiplier else []
         constants = [self.normalization.note] if self.normalization else []
+        people = [self.users.note] if self.users and self.users.note else []
         weights = [note] if (note := getattr(self.model, "note", "")) else []
-        return (*self.dataset.notes, *scored, *constants, *weights)
+        return (*self.dataset.notes, *people, *scored, *constants, *weights)
 
     @property
     def zero_out(self) -> bool:

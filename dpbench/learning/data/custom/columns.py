@@ -33,7 +33,8 @@ class Columns:
     columns of numbers that are categories; columns of text always are. drop: columns to leave out.
     missing: what a feature without a value is: refused; imputed, that is the mean of a number and
     none of the categories; or imputed beside a feature that says so, an indicator. missing_values:
-    what stands for no value, beside an empty one.
+    what stands for no value, beside an empty one. user: the column of the people whose rows are
+    protected together, which is no feature.
     """
 
     target: str
@@ -43,6 +44,14 @@ class Columns:
     task: str
     missing: str = REFUSE
     missing_values: tuple[str | float, ...] = ()
+    user: str | None = None
+
+    @property
+    def as_settings(self) -> dict[str, Any]:
+        """The names of the columns, completed, as settings have them."""
+        groups = [*self.group]
+        group = groups if len(groups) > 1 else next(iter(groups), None)
+        return {"target": self.target, "group": group}
 
     def plain(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns in use, with numbers, truth values and texts only, where they can be."""
@@ -57,7 +66,7 @@ class Columns:
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """The columns that are features."""
-        return [name for name in frame if name not in (self.target, *self.drop)]
+        return [name for name in frame if name not in (self.target, self.user, *self.drop)]
 
     def incomplete(self, frame: pd.DataFrame) -> list[str]:
         """The features that may have no value; with indicators, those that do have gaps."""
@@ -103,8 +112,15 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         raise UserError(f"dataset.target={target} cannot be dropped.")
     if settings["task"] == REGRESSION and target in lists["group"]:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
+    if (user := settings.get("user")) == target:
+        raise UserError(f"users.column={user} cannot be the target.")
     columns = Columns(
-        target, **lists, task=settings["task"], missing=missing, missing_values=tuple(marks)
+        target,
+        **lists,
+        task=settings["task"],
+        missing=missing,
+        missing_values=tuple(marks),
+        user=user,
     )
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
@@ -118,11 +134,17 @@ def without(column: pd.Series, marks: Sequence[str | float]) -> pd.Series:
 
 
 def named(key: str, value: object, known: Collection[str], one_of_several: bool = False) -> str:
-    """The column that a setting names; a number stands for the column that is named so.
+    """The column that a setting of the data set names; see `column_named`."""
+    return column_named(f"dataset.{key}", value, known, one_of_several)
+
+
+def column_named(
+    what: str, value: object, known: Collection[str], one_of_several: bool = False
+) -> str:
+    """The column that the setting `what` names; a number stands for the column that is named so.
 
     one_of_several: whether the value is part of a list.
     """
-    what = f"dataset.{key}"
     if isinstance(value, str) or str(value) in known:
         return one_of(what, str(value), known)
     meant = next((name for name in known if _is_read_as(name, value)), None)

@@ -22,7 +22,9 @@ from dpbench.learning.data.custom.checksums import (
     source_path,
     verified,
 )
-from dpbench.learning.data.custom.source import Encoded, Table, TestRows
+from dpbench.learning.data.custom.columns import named
+from dpbench.learning.data.custom.csv_files import read_file
+from dpbench.learning.data.custom.source import FOLDER, Encoded, Table, TestRows
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.files import cached_digest_of
 
@@ -43,39 +45,83 @@ BITS, ZERO = 258, 262
 DARK = 0.25
 """Where all images with more than 8 bits are darker, 8 bits would keep few of their shades."""
 
-CLASS = "class"
-"""The column of the folder that an image is in."""
-
 
 def read(settings: Mapping[str, Any]) -> Table:
-    """The images in the class folders of a folder, or of its folders `train` and `test`.
+    """The images in the class folders of a folder, or of its folders `train` and `test`; with a
+    file of labels, in any folders, each with its row.
 
     Raises UserError for fewer than two classes, for one without images or with files that are
-    neither images nor texts, for other splits, and for others than the expected images.
+    neither images nor texts, for other splits, and for others than the expected images and labels.
     """
     folder = source_path("dataset.folder", settings["folder"], "folder")
-    checksum = verified("dataset.folder", folder, settings.get("checksum"))
-    names, tested = _subfolders(folder), list[Path]()
-    splits = [name for name in names if name.lower() in SPLITS]
-    if not splits or (len(splits) == 1 and splits != names):  # `train` alone is a vehicle
-        files = _class_files(folder, names)
-    elif names == [TEST, TRAIN]:
-        files, tested = _published_split(folder)
-    else:
-        raise UserError(
-            f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are splits, "
-            "not classes: give the path of one of them (dataset.test_share of it is held out), or "
-            f"of a folder with {TRAIN} and {TEST} alone."
-        )
+    checksums = {"checksum": verified("dataset.folder", folder, settings.get("checksum"))}
+    labels = settings.get("labels")
+    files, tested = _files(folder, labels is not None and settings.get("target") is not None)
     everything = [*files, *tested]
-    names = [file.relative_to(folder).parts[bool(tested)] for file in everything]
-    return Table(
-        f"dataset.folder={folder}",
-        pd.DataFrame({CLASS: names}),
-        {"checksum": checksum},
-        TestRows(f"dataset.folder={folder / TEST}", len(tested)),
-        images=[(str(file), file) for file in everything],
+    frame = pd.DataFrame({FOLDER: [f.relative_to(folder).parts[bool(tested)] for f in everything]})
+    if labels is not None:
+        names = [file.relative_to(folder).as_posix() for file in everything]
+        path = source_path("dataset.labels", labels, "file")
+        expected = settings.get("labels_checksum")
+        found = verified("dataset.labels", path, expected, "dataset.labels_checksum")
+        checksums["labels_checksum"] = found
+        frame = _labelled(frame, names, read_file(settings, "labels", path), settings)
+    images = [(str(file), file) for file in everything]
+    test = TestRows(f"dataset.folder={folder / TEST}", len(tested))
+    return Table(f"dataset.folder={folder}", frame, checksums, test, images=images)
+
+
+def _files(folder: Path, any_folder: bool) -> tuple[list[Path], list[Path]]:
+    """The images of a folder, and those of the publisher's test split; in class folders, unless
+    any_folder."""
+    names = _subfolders(folder)
+    splits = [name for name in names if name.lower() in SPLITS]
+    if names == [TEST, TRAIN]:
+        return _published_split(folder, any_folder)
+    if any_folder:
+        return _images_in(folder), []
+    if not splits or (len(splits) == 1 and splits != names):  # `train` alone is a vehicle
+        return _class_files(folder, names), []
+    raise UserError(
+        f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are splits, not "
+        "classes: give the path of one of them (dataset.test_share of it is held out), or of a "
+        f"folder with {TRAIN} and {TEST} alone."
     )
+
+
+def _images_in(folder: Path) -> list[Path]:
+    return [file for file, _, _ in files_of(folder) if file.suffix.lower() in SUFFIXES]
+
+
+def _labelled(
+    frame: pd.DataFrame, names: list[str], labels: pd.DataFrame, settings: Mapping[str, Any]
+) -> pd.DataFrame:
+    """The columns of each image, from the row of a file of labels that has its name.
+
+    A name is a path below the folder, or the last part of it where no other image has that.
+    """
+    what = f"dataset.labels={settings['labels']}"
+    column = named("image", settings["image"], list(labels))
+    rows = labels.set_index(labels[column].astype(str).str.removeprefix("./"))
+    if rows.index.has_duplicates:
+        twice = rows.index[rows.index.duplicated()][0]
+        raise UserError(f"{what} has several rows of the image {twice}: keep one.")
+    short = pd.Series([name.rpartition("/")[2] for name in names])
+    short = short.where(~short.duplicated(keep=False), "")
+    found = [name if name in rows.index else last for name, last in zip(names, short, strict=True)]
+    places = rows.index.get_indexer(found)
+    if (places < 0).any():
+        missing = names[int(np.flatnonzero(places < 0)[0])]
+        raise UserError(
+            f"{what} has no row of the image {missing}, one of {(places < 0).sum():,}: add it, or "
+            "move the image elsewhere."
+        )
+    if unused := sorted({*rows.index} - {*found}):
+        raise UserError(
+            f"{what} has a row of {unused[0]}, one of {len(unused):,} that are no images of the "
+            "folder: remove it, or give the whole folder."
+        )
+    return pd.concat([frame, labels.iloc[places].reset_index(drop=True)], axis=1)
 
 
 def warn_of_copies(rows: Table, target: str) -> None:
@@ -100,8 +146,10 @@ def warn_of_copies(rows: Table, target: str) -> None:
         )
 
 
-def _published_split(folder: Path) -> tuple[list[Path], list[Path]]:
+def _published_split(folder: Path, any_folder: bool) -> tuple[list[Path], list[Path]]:
     train, test = folder / TRAIN, folder / TEST
+    if any_folder:
+        return _images_in(train), _images_in(test)
     classes = _subfolders(train)
     if different := {*classes} ^ {*_subfolders(test)}:
         raise UserError(

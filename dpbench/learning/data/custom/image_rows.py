@@ -1,6 +1,6 @@
 """The user's own images as data sets: class folders, or images that `datasets` loads."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -8,7 +8,7 @@ from dpbench.learning.data.custom import hub, image_files
 from dpbench.learning.data.custom.image_files import MODES, stacked
 from dpbench.learning.data.custom.own_rows import Rows
 from dpbench.learning.data.custom.source import Table
-from dpbench.learning.data.custom.table import labels_of
+from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
 from dpbench.learning.data.dataset import Data, Split
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
@@ -19,14 +19,16 @@ MAX_PIXELS = 1_024
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRows(Rows):
-    """Images with a class; the groups are the classes.
+    """Images with a class; the groups are the classes, unless columns are named.
 
     size: the side of the square that each is scaled to, in pixels. channels: 3 for colours, or 1.
+    target, group: columns, as of a table.
     """
 
     size: int
     channels: int
-    target: str = image_files.CLASS
+    target: str | None = None
+    group: str | list[str] | None = field(default=None, hash=False)
 
     task = "classification"
 
@@ -45,18 +47,27 @@ class ImageRows(Rows):
         return (self._public,)
 
     def _data(self, table: Table, seed: int) -> Data:
-        _, labels = labels_of(table, self.target)
+        columns = image_columns(vars(self), table)
+        _, labels = labels_of(table, columns.target)
         images = stacked(table.images, self.size, self.channels)
-        classes = torch.from_numpy(labels)
-        return self._split(Split(torch.from_numpy(images), classes, classes), seed)
+        groups = groups_of(table.frame, columns, "the table")[1] if columns.group else labels
+        parts = map(torch.from_numpy, (images, labels, groups))
+        return self._split(table, Split(*parts), seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(ImageRows):
     """Images in a folder with a subfolder for each class, or with folders `train` and `test` of
-    such. folder: its path."""
+    such. folder: its path.
+
+    labels: a CSV file with a row for each image, whose name is in the column `image`, and
+    labels_checksum: its checksum. Without a target in it, the folders are the classes.
+    """
 
     folder: str | None = None
+    labels: str | None = None
+    labels_checksum: str | None = None
+    image: str = "file"
 
     needs = "dataset.folder=FOLDER"
 

@@ -80,7 +80,8 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"dataset.categorical=[{column}] if it is one.",
                 stacklevel=2,
             )
-        warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
+        if column not in columns.group:
+            warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
     if columns.task == REGRESSION:
         return
     sizes = frame[columns.target].value_counts()

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from dpbench.learning.data.custom import hub, image_files, oddities, table, table_files, texts
 from dpbench.learning.data.custom.columns import columns_of
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.people import TARGET, described
+from dpbench.learning.data.custom.source import FOLDER, Table
 from dpbench.system.errors import UserError
 
 Settings = Mapping[str, Any]
@@ -30,8 +31,9 @@ class _Settings(dict[str, Any]):
         )
 
 
-def with_public_settings(node: Any) -> Any:
-    """The settings of a data set, completed from its data if these are the user's own.
+def with_public_settings(node: Any, users: Any = None) -> tuple[Any, Any]:
+    """The settings of a data set and of its users, completed from the data if these are the user's
+    own.
 
     Other settings are unchanged. Raises UserError for data that cannot be read, that lack what the
     settings name, or that contradict the settings.
@@ -40,18 +42,25 @@ def with_public_settings(node: Any) -> Any:
     target = str(node.get("_target_")) if isinstance(node, Mapping) else ""
     source = SOURCES.get(target)
     if source is None or node.get(source.setting) is None:
-        return node
+        return node, users
     place = node[source.setting]
     settings = _Settings(node)
-    rows = source.read(settings)
-    found = {"name": _name(str(place)), **rows.public, **source.describe(settings, rows)}
+    rows, people = source.read(settings), {}
+    if isinstance(users, Mapping) and users.get("_target_") == TARGET:
+        people, most = described(rows, users)
+        users = {**users, "column": people["user"], "most": most}
+    elif node.get("user") is not None:
+        raise UserError(f"dataset.user={node['user']} needs users=column, which sets it.")
+    settings = _Settings({**node, **people})
+    found = {"name": _name(str(place)), **rows.public, **people}
+    found |= source.describe(settings, rows)
     for key in found.keys() - {"name", *NAMING}:
         if node.get(key) not in (None, found[key]):
             raise UserError(
                 f"dataset.{key} is {node[key]}, but {place} has {found[key]}: the file is "
                 "truncated or a different one, or the setting is wrong."
             )
-    return {**node, **found, "name": node.get("name") or found["name"]}
+    return {**node, **found, "name": node.get("name") or found["name"]}, users
 
 
 def _without_texts(node: Any) -> Any:
@@ -74,23 +83,22 @@ def _name(source: str) -> str:
 
 def _table(settings: Settings, rows: Table) -> dict[str, Any]:
     frame, columns = rows.frame, columns_of(settings, rows.frame)
-    several = len(columns.group) > 1
-    group = [*columns.group] if several else next(iter(columns.group), None)
-    named = {"target": columns.target, "group": group}
     lists = {"categorical": [*columns.categorical], "drop": [*columns.drop]}
+    named = columns.as_settings | lists
     if texts.has_texts(settings):
         text = texts.text_columns(settings["text"], frame)
         described = texts.describe_texts(settings, frame, rows.name, rows.test)
-        return {**named, **lists, "text": text[0] if len(text) == 1 else [*text], **described}
+        return {**named, "text": text[0] if len(text) == 1 else [*text], **described}
     described = table.describe(frame, columns, rows.name, rows.test)
     oddities.warn_of_target_leaks(frame, columns, rows.name)
-    return {**named, **lists, **described}
+    return {**named, **described}
 
 
 def _images(settings: Settings, rows: Table) -> dict[str, Any]:
-    target = settings.get("target", image_files.CLASS)
-    image_files.warn_of_copies(rows, target)
-    return table.describe_images(rows, target)
+    columns = table.image_columns(settings, rows)
+    image_files.warn_of_copies(rows, columns.target)
+    found = table.describe_images(rows, columns)
+    return found | ({} if columns.target == FOLDER else columns.as_settings)
 
 
 class Source(NamedTuple):

@@ -11,6 +11,10 @@ Encoded = tuple[str, Path | BytesIO]
 """An encoded image, with its name in messages."""
 
 
+FOLDER = "class folder"
+"""The column of the folder that an image is in."""
+
+
 class TestRows(NamedTuple):
     """The rows of a publisher's test file or part, which are the last of a table."""
 

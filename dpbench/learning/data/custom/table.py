@@ -9,7 +9,13 @@ import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
 from dpbench.learning.data.custom.column_types import plain, structure
-from dpbench.learning.data.custom.columns import INDICATOR, REFUSE, REGRESSION, Columns
+from dpbench.learning.data.custom.columns import (
+    INDICATOR,
+    REFUSE,
+    REGRESSION,
+    Columns,
+    columns_of,
+)
 from dpbench.learning.data.custom.oddities import (
     FEW,
     MOST_NAMED,
@@ -19,7 +25,7 @@ from dpbench.learning.data.custom.oddities import (
     warn_of_oddities,
     warn_of_spellings,
 )
-from dpbench.learning.data.custom.source import Table, TestRows
+from dpbench.learning.data.custom.source import FOLDER, Table, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
@@ -51,12 +57,6 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
             "dataset.task=regression."
         )
-    for group in columns.group:
-        if _has_fractions(frame[group]):
-            raise UserError(
-                f"dataset.group={group} has fractional numbers in {name}, not groups: name a "
-                "column of categories, or add a column of ranges."
-            )
     features = [
         len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
         for column in columns.features(frame)
@@ -71,19 +71,49 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         raise UserError(
             f"dataset.target={columns.target} is the same number in all rows of {name}."
         )
-    for label in columns.group if regression else columns.needed:
-        check_test_labels(frame[label], test, are_classes=label == columns.target)
+    _check_groups(frame, columns, name, test)
+    if not regression:
+        check_test_labels(frame[columns.target], test)
     warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": groups}
 
 
-def describe_images(rows: Table, target: str) -> dict[str, Any]:
-    """What has to be public of images, whose groups are their classes."""
-    names, labels = labels_of(rows, target)
-    check_test_labels(pd.Series(np.array(names)[labels], name=target), rows.test)
+def image_columns(settings: Mapping[str, Any], rows: Table) -> Columns:
+    """The columns of images: the target, by default their folder, and groups."""
+    target = FOLDER if settings.get("target") is None else settings["target"]
+    none = {"categorical": [], "drop": [], "task": "classification", "standardise": None}
+    return columns_of(
+        {**settings, **none, "target": target, "group": settings.get("group")}, rows.frame
+    )
+
+
+def describe_images(rows: Table, columns: Columns) -> dict[str, Any]:
+    """What has to be public of images, whose groups are their classes unless columns are named."""
+    names, labels = labels_of(rows, columns.target)
+    classes = pd.Series(np.array(names)[labels], name=columns.target)
+    check_test_labels(classes, rows.test)
     warn_of_spellings(rows.name, names, "classes")
-    return {"rows": len(labels), "classes": len(names), "groups": names}
+    groups = names
+    if columns.group:
+        frame = columns.plain(rows.frame[[*columns.needed]])
+        _check_values(frame, columns, rows.name, rows.test)
+        _check_groups(frame, columns, rows.name, rows.test)
+        groups, _ = groups_of(frame, columns, rows.name)
+    return {"rows": len(labels), "classes": len(names), "groups": groups}
+
+
+def _check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
+    """UserError for groups that are numbers with fractions, or spelled otherwise in test rows."""
+    for group in columns.group:
+        if _has_fractions(frame[group]):
+            raise UserError(
+                f"dataset.group={group} has fractional numbers in {name}, not groups: name a "
+                "column of categories, or add a column of ranges."
+            )
+        check_test_labels(frame[group], test, are_classes=group == columns.target)
+        if is_string_dtype(frame[group]):
+            warn_of_spellings(f"column {group} of {name}", frame[group].unique())
 
 
 def labels_of(rows: Table, target: str) -> tuple[list[str], np.ndarray]:

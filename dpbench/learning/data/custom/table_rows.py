@@ -106,9 +106,9 @@ class TableRows(Rows):
         return self._public, categories, scores
 
     def _data(self, table: Table, seed: int) -> Data:
-        frame, (train, test) = table.frame, self.order(seed)
         if self.text is not None:
-            return self._texts(frame, seed)
+            return self._texts(table, seed)
+        frame, (train, test) = table.frame, self.order(seed, self._people(table.frame))
         columns = self._columns(frame)
         frame = columns.plain(frame)
         prepared = prepared_by(frame, columns, self.standardise, train)
@@ -124,10 +124,11 @@ class TableRows(Rows):
         _, groups = groups_of(frame, columns, "the table")
         inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
         rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
-        return self._split(rows, seed, prepared.target[1])
+        return self._split(table, rows, seed, prepared.target[1])
 
-    def _texts(self, frame: pd.DataFrame, seed: int) -> Data:
+    def _texts(self, table: Table, seed: int) -> Data:
         """The splits of texts; warns of those that are cut."""
+        frame = table.frame
         columns = texts.columns_with_texts(vars(self), frame)
         texts.tokenizer_of(vars(self))  # refuses another one
         tokens = Tokens(str(self.tokenizer), self.vocabulary or 0, self.length or 0)
@@ -137,8 +138,8 @@ class TableRows(Rows):
         texts.warn_of_long(tokens.numbers_of(*sentences), tokens.length)
         _, groups = groups_of(frame, columns, "the table")
         targets = torch.tensor(codes(frame[columns.target]))
-        warn_of_unseen(frame[columns.target], *self.order(seed))
-        return self._split(Split(tokens.of(*sentences), targets, torch.tensor(groups)), seed)
+        warn_of_unseen(frame[columns.target], *self.order(seed, self._people(frame)))
+        return self._split(table, Split(tokens.of(*sentences), targets, torch.tensor(groups)), seed)
 
     def preparation(self, seed: int) -> TablePreparation | None:
         """How the rows of a run with this seed are prepared, None for texts; UserError if the table
@@ -147,7 +148,12 @@ class TableRows(Rows):
             return None
         frame = self.read().frame
         columns = self._columns(frame)
-        return prepared_by(columns.plain(frame), columns, self.standardise, self.order(seed)[0])
+        return prepared_by(
+            columns.plain(frame),
+            columns,
+            self.standardise,
+            self.order(seed, self._people(frame))[0],
+        )
 
     def _columns(self, frame: pd.DataFrame) -> Columns:
         lists = {"categorical": list(self.categorical), "drop": list(self.drop)}

@@ -53,7 +53,7 @@ def columns_with_texts(settings: Mapping[str, Any], frame: pd.DataFrame) -> Colu
     if used := {*texts} & {*columns.needed}:
         raise UserError(f"dataset.text={min(used)} is the target or a group as well.")
     drop = tuple(name for name in frame if name not in (*texts, columns.target))
-    return Columns(columns.target, columns.group, (), drop, columns.task)
+    return Columns(columns.target, columns.group, (), drop, columns.task, user=columns.user)
 
 
 def describe_texts(

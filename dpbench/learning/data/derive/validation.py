@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset
-from dpbench.learning.data.splits import held_out
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, people_of
+from dpbench.learning.data.splits import drawn, held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction
@@ -36,6 +36,11 @@ class WithValidation(DerivedDataset):
         return self.base.train_size - held_out(self.base.train_size, self.share)
 
     @property
+    def train_people(self) -> int | None:
+        people = people_of(self.base)
+        return None if people is None else people - held_out(people, self.share)
+
+    @property
     def note(self) -> str:
         return (
             f"A share of {self.share} of the training examples is held out for validation, drawn "
@@ -45,7 +50,8 @@ class WithValidation(DerivedDataset):
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and split its training set; the test set is not used."""
         data = self.base.load(folder, seed)
-        order = torch.from_numpy(numpy_generator(seed, "validation").permutation(len(data.train)))
-        count = held_out(len(data.train), self.share)
-        train, test = (data.train.take(part) for part in (order[count:], order[:count]))
+        people, draws = data.train.people, numpy_generator(seed, "validation")
+        numbers = None if people is None else people.numpy()
+        parts = drawn(len(data.train), numbers, self.share, draws)
+        train, test = (data.train.take(torch.from_numpy(part)) for part in parts)
         return replace(data, train=train, test=test, tested_on="validation")
