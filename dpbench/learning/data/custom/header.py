@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from dpbench.learning.data.custom.oddities import FEW
+from dpbench.learning.data.custom.column_types import FEW
 
 
 def is_row(names: Sequence[str], frame: pd.DataFrame) -> bool:

@@ -124,7 +124,7 @@ def _labelled(
     return pd.concat([frame, labels.iloc[places].reset_index(drop=True)], axis=1)
 
 
-def warn_of_copies(rows: Table, target: str) -> None:
+def warn_of_two_places(rows: Table, target: str) -> None:
     """Warn of a file whose copy is of another class, or of the other split."""
     files = [file for _, file in rows.images if isinstance(file, Path)]
     sizes = [file.stat().st_size for file in files]

@@ -51,8 +51,8 @@ class ImageRows(Rows):
         _, labels = labels_of(table, columns.target)
         images = stacked(table.images, self.size, self.channels)
         groups = groups_of(table.frame, columns, "the table")[1] if columns.group else labels
-        parts = map(torch.from_numpy, (images, labels, groups))
-        return self._split(table, Split(*parts), seed)
+        pixels, classes, grouped = map(torch.from_numpy, (images, labels, groups))
+        return self._split(table, Split(pixels, classes, grouped), seed)
 
 
 @dataclass(frozen=True, kw_only=True)

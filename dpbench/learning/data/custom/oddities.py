@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
+from dpbench.learning.data.custom.column_types import FEW
 from dpbench.learning.data.custom.columns import REGRESSION, Columns
+from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.system.errors import MAX_LISTED
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted
-
-FEW = 20
-"""The number of different values up to which a column has categories, however few its rows."""
 
 RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
@@ -92,6 +91,17 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         warnings.warn(
             f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
             f"dataset.group={columns.target} reports metrics for each class{way}.",
+            stacklevel=2,
+        )
+
+
+def warn_of_people(frame: pd.DataFrame, name: str) -> None:
+    """Warn of a column that seems to say whose a row is, where epsilon is per row."""
+    for column in repeating(frame):
+        warnings.warn(
+            f"column {column} of {name} has {frame[column].nunique():,} values in {len(frame):,} "
+            "rows, like an identifier of people with several rows, and epsilon is per row: set "
+            f"users=column users.column={column} to protect all rows of each.",
             stacklevel=2,
         )
 

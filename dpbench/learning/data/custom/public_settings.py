@@ -9,8 +9,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dpbench.learning.data.custom import hub, image_files, oddities, table, table_files, texts
-from dpbench.learning.data.custom.columns import columns_of
+from dpbench.learning.data.custom import (
+    copies,
+    hub,
+    image_files,
+    oddities,
+    table,
+    table_files,
+    texts,
+)
+from dpbench.learning.data.custom.column_types import plain
+from dpbench.learning.data.custom.columns import Columns, columns_of
 from dpbench.learning.data.custom.people import TARGET, described
 from dpbench.learning.data.custom.source import FOLDER, Table
 from dpbench.system.errors import UserError
@@ -45,7 +54,8 @@ def with_public_settings(node: Any, users: Any = None) -> tuple[Any, Any]:
         return node, users
     place = node[source.setting]
     settings = _Settings(node)
-    rows, people = source.read(settings), {}
+    rows = source.read(settings)
+    people: dict[str, Any] = {}
     if isinstance(users, Mapping) and users.get("_target_") == TARGET:
         people, most = described(rows, users)
         users = {**users, "column": people["user"], "most": most}
@@ -88,15 +98,27 @@ def _table(settings: Settings, rows: Table) -> dict[str, Any]:
     if texts.has_texts(settings):
         text = texts.text_columns(settings["text"], frame)
         described = texts.describe_texts(settings, frame, rows.name, rows.test)
+        _warn_of_people(rows, columns, [*text, columns.target])
         return {**named, "text": text[0] if len(text) == 1 else [*text], **described}
     described = table.describe(frame, columns, rows.name, rows.test)
     oddities.warn_of_target_leaks(frame, columns, rows.name)
+    _warn_of_people(rows, columns, [*columns.features(frame), columns.target])
     return {**named, **described}
+
+
+def _warn_of_people(rows: Table, columns: Columns, used: list[str]) -> None:
+    """Warn of people with several rows, unless they are protected, and of rows in two places."""
+    if columns.user is None:
+        oddities.warn_of_people(rows.frame, rows.name)
+    series = [plain(rows.frame[name], as_text=True) for name in used]
+    copies.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
 
 
 def _images(settings: Settings, rows: Table) -> dict[str, Any]:
     columns = table.image_columns(settings, rows)
-    image_files.warn_of_copies(rows, columns.target)
+    image_files.warn_of_two_places(rows, columns.target)
+    if columns.user is None:
+        oddities.warn_of_people(rows.frame.drop(columns=FOLDER, errors="ignore"), rows.name)
     found = table.describe_images(rows, columns)
     return found | ({} if columns.target == FOLDER else columns.as_settings)
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from dpbench.learning.data.custom.oddities import FEW, LIKE_MISSING
+from dpbench.learning.data.custom.column_types import FEW
+from dpbench.learning.data.custom.oddities import LIKE_MISSING
 from dpbench.learning.data.custom.sizes import unpacked
 from dpbench.system.errors import UserError
 

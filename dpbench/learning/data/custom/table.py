@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import plain, structure
+from dpbench.learning.data.custom.column_types import FEW, plain, structure
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     REFUSE,
@@ -17,7 +17,6 @@ from dpbench.learning.data.custom.columns import (
     columns_of,
 )
 from dpbench.learning.data.custom.oddities import (
-    FEW,
     MOST_NAMED,
     missing_mark,
     spelling,
@@ -57,6 +56,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
             "dataset.task=regression."
         )
+    _check_groups(frame, columns, name, test)
     features = [
         len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
         for column in columns.features(frame)
@@ -71,7 +71,6 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         raise UserError(
             f"dataset.target={columns.target} is the same number in all rows of {name}."
         )
-    _check_groups(frame, columns, name, test)
     if not regression:
         check_test_labels(frame[columns.target], test)
     warn_of_oddities(frame, columns, name)
@@ -82,7 +81,12 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
 def image_columns(settings: Mapping[str, Any], rows: Table) -> Columns:
     """The columns of images: the target, by default their folder, and groups."""
     target = FOLDER if settings.get("target") is None else settings["target"]
-    none = {"categorical": [], "drop": [], "task": "classification", "standardise": None}
+    none: dict[str, Any] = {
+        "categorical": [],
+        "drop": [],
+        "task": "classification",
+        "standardise": None,
+    }
     return columns_of(
         {**settings, **none, "target": target, "group": settings.get("group")}, rows.frame
     )

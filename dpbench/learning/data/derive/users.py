@@ -32,8 +32,10 @@ user gets the first sizes[0] of them, and so on."""
 class Users(ABC):
     """What makes examples those of users."""
 
-    note = ""
-    """What of them is read from the data without accounting."""
+    @property
+    def note(self) -> str:
+        """What of them is read from the data without accounting; empty for nothing."""
+        return ""
 
     @abstractmethod
     def units(self, dataset: Dataset) -> "Units":

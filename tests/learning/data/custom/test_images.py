@@ -266,7 +266,7 @@ def labelled(pets):
 
 
 def test_a_file_of_labels_has_groups_and_people_of_images(labelled):
-    frame, pets, labels = labelled
+    _, pets, labels = labelled
     words = settings(pets, labels, "dataset.group=size", "users=column", "users.column=owner")
     run = run_of(run_config([*words, "method=dp_fedsgd", "batch_size=2"]))
     assert (run.dataset.groups, run.dataset.people) == (("small", "tall"), 20)

@@ -123,6 +123,7 @@ def test_rows_beyond_the_cap_are_left_out_with_a_word_on_the_bias(patients):
     assert first != other
 
 
+@pytest.mark.filterwarnings("ignore:column patient_id of .* like an identifier")
 def test_the_unit_and_its_cap_are_in_the_name_of_a_run(patients):
     row, user = (
         digest(compose(settings(patients, *more, "dataset.drop=[patient_id]")))
