@@ -163,12 +163,16 @@ class CodeAudit(Audit, frozen=True, kw_only=True):
 
 
 class Data(Struct, frozen=True):
-    """Download and check data sets.
+    """Download and check data sets; of data of your own (dataset=csv dataset.file=F
+    dataset.target=COLUMN), write what would be trained on: rows, people, columns, what is odd.
 
     data_dir: the folder of the data sets, by default that of a run
+    out: the name of the page of your own data and of its facts, without .md and .json; by default
+        the page is only printed
     """
 
     data_dir: str = ""
+    out: str = ""
 
 
 class Bench(Struct, frozen=True):

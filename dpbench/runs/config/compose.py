@@ -44,9 +44,7 @@ def compose(overrides: list[str]) -> dict:
 
     Its key `choices` has the option chosen in each group.
     """
-    added, others = search_path.split_folders(overrides)
-    with search_path.searching(added):
-        plain = pickle.loads(_composed(search_path.folders(), *others))
+    plain = before_data(overrides)
     if isinstance(plain["model"], dict) and plain["model"].get("weights") is not None:
         from dpbench.learning.models.weights import named_by_content  # which imports torch
 
@@ -65,6 +63,13 @@ def compose(overrides: list[str]) -> dict:
         option = plain["choices"]["dataset"]
         plain["choices"]["dataset"] = display_name(option, plain["dataset"])
     return plain
+
+
+def before_data(overrides: list[str]) -> dict:
+    """A configuration as `compose` gives it, but for what is read from files of the user's own."""
+    added, others = search_path.split_folders(overrides)
+    with search_path.searching(added):
+        return pickle.loads(_composed(search_path.folders(), *others))
 
 
 def setting_names(chosen: tuple[str, ...]) -> set[str]:

@@ -47,7 +47,7 @@ AMOUNTS = {
 def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
     """What has to be public: the numbers of rows, features and classes, and the names of groups."""
     frame = columns.plain(frame)
-    _check_values(frame, columns, name, test)
+    check_values(frame, columns, name, test)
     regression = columns.task == REGRESSION
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
@@ -101,7 +101,7 @@ def describe_images(rows: Table, columns: Columns) -> dict[str, Any]:
     groups = names
     if columns.group:
         frame = columns.plain(rows.frame[[*columns.needed]])
-        _check_values(frame, columns, rows.name, rows.test)
+        check_values(frame, columns, rows.name, rows.test)
         _check_groups(frame, columns, rows.name, rows.test)
         groups, _ = groups_of(frame, columns, rows.name)
     return {"rows": len(labels), "classes": len(names), "groups": groups}
@@ -178,7 +178,7 @@ def _is_recoded(trained: Sequence, tested: Sequence) -> bool:
     return len({new - old for old, new in zip(trained, tested, strict=True)}) == 1
 
 
-def _check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
+def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
         raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
@@ -263,7 +263,7 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
             f"replace it, set {missing_mark(words.iloc[0])} if it stands for no value, {ways}"
         )
     example = next(iter(column.dropna()), None)
-    if amounts := _amounts(column):
+    if amounts := amounts_in(column):
         raise UserError(
             f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, and each "
             f"would be a category: turn them into numbers, {ways}"
@@ -275,7 +275,7 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         )
 
 
-def _amounts(column: pd.Series) -> str | None:
+def amounts_in(column: pd.Series) -> str | None:
     """The name of a kind of number that all texts of a column begin with, if there are many."""
     if column.nunique() <= FEW:
         return None
