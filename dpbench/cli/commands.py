@@ -198,7 +198,8 @@ def data(arguments: list[str]) -> str | None:
         from dpbench.cli.intake import intake_page
 
         return intake_page(names, settings.out)
-    return _download(names, settings.data_dir)
+    _download(names, settings.data_dir)
+    return None
 
 
 def _download(names: list[str], data_dir: str) -> None:

@@ -18,6 +18,8 @@ _TO_TABLES = {
     **_TO_ROWS,
     "missing": "refuse",
     "missing_values": [],
+    "bounds": None,
+    "categories": None,
     "large": False,
     "quotes": "double",
     "header": "first",

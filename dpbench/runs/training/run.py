@@ -21,7 +21,7 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.training.accounting import ARITHMETIC
 from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.score import SCORE_NOTE
-from dpbench.runs.training.statistics import PrivateNormalization
+from dpbench.runs.training.statistics import PrivateStatistics
 from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.gradients import ENGINES
 from dpbench.step.gradients.precision import PRECISIONS
@@ -64,7 +64,7 @@ class Run:
     channels_last: bool = False
     device: str = "auto"
     diagnostics: Diagnostics | None = None
-    normalization: Normalization | PrivateNormalization | None = None
+    normalization: Normalization | PrivateStatistics | None = None
     augmentation: ShiftsFlips | None = None
     head_lr_factor: float | None = None
     ema_decay: float | None = None
@@ -114,9 +114,9 @@ class Run:
         match self.normalization:
             case None:
                 return data
-            case PrivateNormalization() as statistics:
+            case PrivateStatistics() as statistics:
                 noise = self.stream("statistics", torch.device("cpu"))
-                measured = statistics.measured(data.train, self.dataset.train_size, noise)
+                measured = statistics.measured(data.train, self.dataset, noise)
                 return with_transform(data, measured)
             case public:
                 return with_transform(data, public)

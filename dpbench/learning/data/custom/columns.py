@@ -1,7 +1,7 @@
 """The role of each column of the user's own tables."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
@@ -34,7 +34,8 @@ class Columns:
     missing: what a feature without a value is: refused; imputed, that is the mean of a number and
     none of the categories; or imputed beside a feature that says so, an indicator. missing_values:
     what stands for no value, beside an empty one. user: the column of the people whose rows are
-    protected together, which is no feature.
+    protected together, which is no feature. bounds: the public range of each number, if any is
+    given. listed: by column, its public categories; other values belong to none.
     """
 
     target: str
@@ -45,6 +46,8 @@ class Columns:
     missing: str = REFUSE
     missing_values: tuple[str | float, ...] = ()
     user: str | None = None
+    bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    listed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     @property
     def as_settings(self) -> dict[str, Any]:
@@ -99,6 +102,9 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
     target, group = named("target", settings["target"], known), settings["group"]
     groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
+    bounds, listed = settings.get("bounds") or {}, settings.get("categories") or {}
+    typed("dataset.bounds", bounds, dict[str, list[float]])
+    typed("dataset.categories", listed, dict[str, list[str | float]])
     lists = {"group": tuple(named("group", name, known, group is groups) for name in groups)}
     if len({*lists["group"]}) < len(groups):
         raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
@@ -121,11 +127,35 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         missing=missing,
         missing_values=tuple(marks),
         user=user,
+        bounds=bounds,
+        listed=listed,
     )
+    plain_frame = columns.plain(frame) if bounds or listed else None
+    if bounds and plain_frame is not None:
+        _check_bounds(columns, columns.scalable(plain_frame), settings["standardise"])
+    if listed and plain_frame is not None:
+        known = [n for n in columns.features(frame) if columns.is_categorical(plain_frame[n])]
+        for name in listed:
+            one_of("dataset.categories", name, known)
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
             one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
     return columns
+
+
+def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object) -> None:
+    """UserError unless bounds are ranges of all numbers, in place of other constants."""
+    if isinstance(standardise, Mapping):
+        raise UserError("dataset.bounds scales all numbers by their range: leave out standardise.")
+    for name, pair in columns.bounds.items():
+        one_of("dataset.bounds", name, numbers)
+        if len(pair) != 2 or not pair[0] < pair[1]:
+            raise UserError(f"dataset.bounds.{name} must be [lowest, highest].")
+    if missing := [name for name in numbers if name not in columns.bounds]:
+        raise UserError(
+            f"dataset.bounds has no range of column {missing[0]}: give one for each number, or "
+            f"leave the column out with dataset.drop=[{missing[0]}]."
+        )
 
 
 def without(column: pd.Series, marks: Sequence[str | float]) -> pd.Series:

@@ -53,18 +53,22 @@ def repeating(frame: pd.DataFrame) -> list[str]:
 
 def seems_identifier(column: pd.Series) -> bool:
     """Whether a column seems to identify people or other things, by its name or its values."""
-    numeric = is_numeric_dtype(column)
-    if numeric and (is_bool_dtype(column) or bool((column.dropna() % 1 != 0).any())):
-        return False
     words = {*words_of(column.name)}
     called = bool(words & PEOPLE) and words <= PEOPLE | NUMBERS
     numbered = bool(words & (PEOPLE | SHORT) and words & IDENTIFIERS)
     bare = bool(words) and words <= IDENTIFIERS
-    texts = column.dropna().head(SEEN).astype(str)
-    formed = not numeric and len(texts) > 0 and all(map(FORMS.fullmatch, texts))
+    if is_numeric_dtype(column):
+        if not (called or numbered or bare) or is_bool_dtype(column):
+            return False
+        formed = not (column.dropna() % 1 != 0).any()
+        if not formed:
+            return False
+    else:
+        texts = column.dropna().head(SEEN).astype(str)
+        formed = len(texts) > 0 and all(map(FORMS.fullmatch, texts))
     if not (called or numbered or bare or formed):
         return False
     different = column.nunique()
-    if (called or numbered) and (numeric or formed) and different >= FEWEST:
+    if (called or numbered) and formed and different >= FEWEST:
         return True
     return different > max(FEW, len(column) ** 0.5)

@@ -109,7 +109,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         test_rows=table.test.number,
         known_test_rows=int(np.isin(numbers[len(train) :], train).sum()),
         copies=len(train) - len(np.unique(train)),
-        people=tuple(np.bincount(people_of(frame, user)).tolist()) if user in frame else (),
+        people=_sizes(frame, user),
         identifiers=() if user else tuple(identifiers.repeating(frame)),
         classes=_counts(frame, [columns.target] if columns.task != REGRESSION else []),
         groups=_counts(frame, [*columns.group]),
@@ -125,6 +125,14 @@ def _warn_of_all_spellings(table: Table) -> None:
         values = plain(table.frame[name], as_text=True)
         if is_string_dtype(values) and values.nunique() <= MAX_CATEGORIES:
             warn_of_spellings(f"column {name} of {table.name}", values.dropna().unique())
+
+
+def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
+    """The number of rows of each person."""
+    if user is None or user not in frame:
+        return ()
+    people = people_of(frame, user)
+    return tuple(np.bincount(people[people >= 0]).tolist())
 
 
 def _columns(settings: Mapping[str, Any], table: Table) -> Columns:

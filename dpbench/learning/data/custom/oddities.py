@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from dpbench.learning.data.custom.column_types import FEW
-from dpbench.learning.data.custom.columns import REGRESSION, Columns
+from dpbench.learning.data.custom.columns import NONE, REGRESSION, Columns
 from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.system.errors import MAX_LISTED
 from dpbench.system.grouping import grouped
@@ -33,6 +33,9 @@ AROUND = " .'\"`´‘’“”„«»"
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
 
+
+LARGE = 30
+"""The size of a number that is far from a z-score."""
 
 MARKS = {9, 99, 999, 9999, 99999, 999999, 1, 88, 888, 8888}
 """Numbers that stand for no value in many tables, with either sign."""
@@ -91,6 +94,22 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         warnings.warn(
             f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
             f"dataset.group={columns.target} reports metrics for each class{way}.",
+            stacklevel=2,
+        )
+
+
+def warn_of_scales(frame: pd.DataFrame, columns: Columns, standardise: object) -> None:
+    """Warn of numbers that stay as they are, and are of other sizes than numbers near 1."""
+    if standardise != NONE or columns.bounds:
+        return
+    sizes = {name: float(frame[name].abs().max()) for name in columns.numbers(frame)}
+    large = {name: size for name, size in sizes.items() if size > LARGE}
+    if large:
+        name = max(large, key=lambda name: large[name])
+        warnings.warn(
+            f"dataset.standardise=none leaves numbers as large as {large[name]:g} (column {name}), "
+            "and clipped gradients are mostly of the largest: give public ranges, such as "
+            f"dataset.bounds={{{name}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise.",
             stacklevel=2,
         )
 

@@ -23,10 +23,13 @@ from dpbench.learning.data.custom.columns import (
     without,
 )
 from dpbench.learning.data.custom.source import NO_TEST, TestRows
-from dpbench.learning.data.custom.table import distinct
+from dpbench.learning.data.custom.table import categories_of, distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, path_of, quoted
+
+WITHIN = 1.0
+"""The largest number in a range that is scaled to -1 to 1."""
 
 UNSCALED = (0.0, 1.0)
 """The mean and the deviation with which numbers stay as they are."""
@@ -53,7 +56,8 @@ class TablePreparation(msgspec.Struct, frozen=True):
     (target - mean)/deviation; farthest: from how many deviations on a number is taken as the
     nearest within, with a warning. incomplete: the columns that may have no value, which is then
     the mean of a number and none of the categories; indicators: whether a last feature of each of
-    them says so. missing_values: what stands for no value. All but these are read from the user's
+    them says so. missing_values: what stands for no value. listed: the columns whose categories are
+    public, where other values belong to none. All but these are read from the user's
     data: means and deviations from training rows with `standardise: train`, which no epsilon
     covers, and categories from all rows.
     """
@@ -66,6 +70,7 @@ class TablePreparation(msgspec.Struct, frozen=True):
     incomplete: tuple[str, ...] = ()
     indicators: bool = False
     missing_values: tuple[Category, ...] = ()
+    listed: tuple[str, ...] = ()
 
     def __call__(self, frame: pd.DataFrame, test: TestRows = NO_TEST) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
@@ -109,9 +114,12 @@ class TablePreparation(msgspec.Struct, frozen=True):
         if len(far := np.flatnonzero(near != values)):
             others = f" and {len(far) - 1} others" if len(far) > 1 else ""
             row = test.row(int(far[0]), len(values))
+            where = "farther from the training rows' mean than any of them can be"
+            if self.farthest == WITHIN:
+                where = "outside of its bounds"
             warnings.warn(
-                f"column {column.name} has {values[far[0]]:g} in {row}{others}, farther from the "
-                f"training rows' mean than any of them can be: taken as {near[far[0]]:g}.",
+                f"column {column.name} has {values[far[0]]:g} in {row}{others}, {where}: taken as "
+                f"{near[far[0]]:g}.",
                 stacklevel=2,
             )
         return near
@@ -120,7 +128,8 @@ class TablePreparation(msgspec.Struct, frozen=True):
         categories = self.categories[str(column.name)]
         values = plain(column, as_text=True)
         found = values.map({value: place for place, value in enumerate(categories)})
-        found = found.mask(self._absent(column), len(categories))
+        none = found.isna() if column.name in self.listed else self._absent(column)
+        found = found.mask(none, len(categories))
         _check(found.notna().to_numpy(), column, "not a category of the run's table")
         return np.eye(len(categories) + 1, len(categories))[found.to_numpy("int64")]
 
@@ -159,10 +168,14 @@ def prepared_by(
 
     standardise: `train` for statistics of the rows `train`, `none`, or mean and deviation by
     column. With `train`, values are clipped at sqrt(n) deviations, which none of n training rows
-    exceeds (Samuelson 1968): so they are those of rows that the model never saw.
+    exceeds (Samuelson 1968): so they are those of rows that the model never saw. With bounds,
+    numbers are scaled to -1 to 1 by these, and clipped.
     """
 
     def constants(name: str) -> tuple[float, float]:
+        if name in columns.bounds:
+            low, high = columns.bounds[name]
+            return (low + high) / 2, (high - low) / 2
         if standardise == TRAIN:
             values = frame[name].iloc[train].dropna().to_numpy("float64")
             return _mean_and_deviation(values) if len(values) > 1 else (0.0, 0.0)
@@ -174,10 +187,14 @@ def prepared_by(
 
     numbers = {name: constants(name) for name in columns.numbers(frame)}
     categorical = [name for name in columns.features(frame) if name not in numbers]
-    categories = {name: tuple(distinct(frame[name], "the table")) for name in categorical}
+    categories = {
+        name: tuple(categories_of(frame[name], columns, "the table")) for name in categorical
+    }
     farthest = math.sqrt(len(train)) if standardise == TRAIN else None
+    if columns.bounds:
+        farthest = WITHIN
     indicators, marks = columns.missing == INDICATOR, columns.missing_values
-    gaps = tuple(columns.incomplete(frame)), indicators, marks
+    gaps = tuple(columns.incomplete(frame)), indicators, marks, tuple(columns.listed)
     if columns.task == REGRESSION:
         mean, deviation = constants(columns.target)
         return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest, *gaps)

@@ -58,7 +58,9 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         )
     _check_groups(frame, columns, name, test)
     features = [
-        len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
+        len(categories_of(frame[column], columns, name))
+        if columns.is_categorical(frame[column])
+        else 1
         for column in columns.features(frame)
     ]
     if columns.missing == INDICATOR:
@@ -297,6 +299,11 @@ def distinct(column: pd.Series, name: str) -> list:
             "is a target of numbers, set dataset.task=regression."
         )
     return values
+
+
+def categories_of(column: pd.Series, columns: Columns, name: str) -> list:
+    """The categories of a feature: the listed ones, or all that rows have."""
+    return [*columns.listed.get(str(column.name), ())] or distinct(column, name)
 
 
 def _distinct(column: pd.Series) -> list:

@@ -34,8 +34,10 @@ class TableRows(Rows):
 
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
     public constants, mean and standard deviation by column. It applies to the target of regression
-    too. features: their number. large: whether a table of more than a hundred million values is
-    read (`dpbench.data.custom.sizes`). missing_values: what stands for no value.
+    too. bounds: the public range of each number, which is scaled to -1 to 1 in place of that.
+    categories: the public categories of columns. features: their number. large: whether a table of
+    more than a hundred million values is read (`dpbench.data.custom.sizes`). missing_values: what
+    stands for no value.
 
     Of a file: separator, by default that of its ending; quotes: `double` if values may be in such
     quotes; `none`, and a quote is a character; header: `first` if the first line has the names of
@@ -59,6 +61,8 @@ class TableRows(Rows):
     header: str = csv_files.FIRST
     encoding: str = csv_files.UTF_8
     missing_values: list[str | float] = field(default_factory=list, hash=False)
+    bounds: dict[str, list[float]] | None = field(default=None, hash=False)
+    categories: dict[str, list[str | float]] | None = field(default=None, hash=False)
     text: str | list[str] | None = field(default=None, hash=False)
     tokenizer: str | None = None
     tokenizer_checksum: str | None = None
@@ -90,13 +94,24 @@ class TableRows(Rows):
         return (self.features,)
 
     @property
+    def bounded(self) -> int:
+        """The number of features between -1 and 1 by public bounds, which are the first."""
+        names = self.bounds or {}
+        return len(names) - (self.task == REGRESSION and self.target in names)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         if self.text is not None:
             return (self._public,)
         categories = "The categories of each column are read from all rows, test included."
+        if self.categories:
+            categories = (
+                f"The categories of {', '.join(self.categories)} are public; those of other "
+                "columns are read from all rows, test included."
+            )
         if self.missing == INDICATOR:
             categories += " So is which columns have gaps."
-        if self.standardise != TRAIN:
+        if self.standardise != TRAIN or self.bounds:
             return self._public, categories
         scaled = "the features and the target" if self.task == REGRESSION else "the features"
         scores = (

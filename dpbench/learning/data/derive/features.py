@@ -88,6 +88,10 @@ class WithFeatures(DerivedDataset):
         return self.features.note
 
     @property
+    def bounded(self) -> int:
+        return 0
+
+    @property
     def train_people(self) -> int | None:
         return people_of(self.base)
 
