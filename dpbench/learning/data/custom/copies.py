@@ -8,6 +8,9 @@ import pandas as pd
 
 from dpbench.learning.data.custom.source import TestRows
 
+SHARE = 0.01
+"""The share of copies from which on they are worth a warning."""
+
 BY_CHANCE = 30
 """So many times as many equal pairs of rows as if columns were independent are no coincidence."""
 
@@ -27,7 +30,8 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
             stacklevel=2,
         )
     copies = len(train) - len(np.unique(train))
-    if copies and not people and copies > BY_CHANCE * expected_pairs(columns):
+    many = copies > SHARE * len(train)
+    if many and not people and copies > BY_CHANCE * expected_pairs(columns):
         drawn = "" if test.number else ", and one of two may be trained on and the other tested"
         warnings.warn(
             f"{copies:,} rows of {name} are copies of others: epsilon is per row, and whoever is "
@@ -54,7 +58,7 @@ def identical(columns: Sequence[pd.Series]) -> np.ndarray:
         left, codes = left[several], codes[several]
         if not len(left):
             return numbers
-    first = np.full(codes.max() + 1, len(numbers))
+    first = np.full(codes.max(initial=-1) + 1, len(numbers))
     np.minimum.at(first, codes, left)
     numbers[left] = first[codes]
     return numbers

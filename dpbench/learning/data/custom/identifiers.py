@@ -14,7 +14,7 @@ PEOPLE = {
     *("reviewer", "speaker", "student", "subject", "subscriber", "user", "visitor", "worker"),
 }
 SHORT = {"anon", "cust", "emp", "hh", "pat", "resp", "stud", "subj", "usubj"}
-IDENTIFIERS = {"id", "ids", "identifier", "uid", "uuid", "guid", "pid", "mrn", "ssn", "nbr"}
+IDENTIFIERS = {"id", "ids", "identifier", "uid", "uuid", "guid", "pid", "mrn", "ssn", "nbr", "nr"}
 NUMBERS = IDENTIFIERS | {"no", "nr", "num", "number", "code", "key", "name", "hash", "index"}
 """Words in the names of columns, in lower case."""
 

@@ -37,8 +37,11 @@ LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "
 LARGE = 30
 """The size of a number that is far from a z-score."""
 
-MARKS = {9, 99, 999, 9999, 99999, 999999, 1, 88, 888, 8888}
-"""Numbers that stand for no value in many tables, with either sign."""
+MARKS_BELOW, MARKS_ABOVE = (-9, -88, -99, -888, -999, -9999), (99, 999, 9999, 99999, 999999)
+"""Numbers that stand for no value in many tables."""
+
+SEVERAL = 5
+"""So many other values tell a mark above them from the last of a few numbers."""
 
 
 def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
@@ -65,7 +68,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             )
         if mark := _mark(values):
             warnings.warn(
-                f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, far "
+                f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, apart "
                 f"from all other values: set dataset.missing_values=[{mark:g}] if it stands for no "
                 "value.",
                 stacklevel=2,
@@ -165,14 +168,15 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
 
 
 def _mark(values: np.ndarray) -> float | None:
-    """The first or last of numbers, if it is one that often stands for no value, repeated and
-    farther from all others than these are from each other."""
-    for end in (np.nanmin(values), np.nanmax(values)):
-        if abs(end) in MARKS:
-            others = values[(values != end) & ~np.isnan(values)]
-            span = np.ptp(others) if len(others) else np.inf
-            if abs(others - end).min(initial=np.inf) > span and (values == end).sum() > 1 and span:
-                return float(end)
+    """A number that seems to stand for no value: repeated, and the only one below 0, or farther
+    above all others than these are from each other."""
+    values = values[~np.isnan(values)]
+    low, high = values.min(initial=0), values.max(initial=0)
+    if low in MARKS_BELOW and (values == low).sum() > 1 and (values[values > low] >= 0).all():
+        return float(low)
+    others = values[values < high]
+    if high in MARKS_ABOVE and (values == high).sum() > 1 and len(np.unique(others)) >= SEVERAL:
+        return float(high) if high - others.max() > np.ptp(others) else None
     return None
 
 

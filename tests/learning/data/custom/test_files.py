@@ -157,7 +157,7 @@ def test_a_mark_is_shown_with_its_setting(marked):
         compose(settings(people))
     with (
         pytest.warns(
-            UserWarning, match="column wage of .* has -9 in 7 rows, far from all other val"
+            UserWarning, match="column wage of .* has -9 in 7 rows, apart from all other val"
         ),
         pytest.warns(UserWarning, match=r"'NA' in 12 rows, .* 'dataset.missing_values=\[\"NA\"\]'"),
     ):
