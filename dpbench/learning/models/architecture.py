@@ -109,5 +109,22 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.squeeze(1) - targets).square()
 
 
+class ClassWeighted:
+    """`cross_entropy`, weighted by class. weights: [K], which are in checkpoints."""
+
+    def __init__(self, weights: Tensor):
+        self.weights = weights
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        weights = self.weights.to(outputs.device, outputs.dtype)
+        return weights[targets] * cross_entropy(outputs, targets)
+
+    def state_dict(self) -> dict:
+        return {"weights": self.weights}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.weights = state["weights"]
+
+
 LOSSES = {"classification": cross_entropy, "regression": squared_error}
 """The loss by the task of a data set."""

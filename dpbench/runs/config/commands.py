@@ -71,9 +71,9 @@ class Search(Struct, frozen=True):
 
     N: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] = 20
     by: Literal["random", "tpe"] = "random"
-    rule: Literal["best_validation", "best_worst_group", "lowest_validation_loss"] = (
-        "best_validation"
-    )
+    rule: Literal[
+        "best_validation", "best_worst_group", "best_balanced_accuracy", "lowest_validation_loss"
+    ] = "best_validation"
     draw: Whole = 0
     name: str = ""
     space: str = ""

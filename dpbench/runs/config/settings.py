@@ -70,6 +70,8 @@ SETTINGS = {
     "normalization": DATA_ADDED_LATER,
     "noise": Setting(omitted=(None, "seeded")),
     "score_noise_multiplier": ADDED_LATER,
+    "class_weights": DATA_ADDED_LATER,
+    "class_count_noise_multiplier": DATA_ADDED_LATER,
     "trial": ADDED_LATER,
     "mislabelled": DATA_ADDED_LATER,
     "features": DATA_ADDED_LATER,

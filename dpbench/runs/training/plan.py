@@ -15,6 +15,7 @@ from dpbench.privacy.statement import Statement
 from dpbench.runs.diagnostics.checks import check_groups
 from dpbench.runs.training.accounting import statement
 from dpbench.runs.training.budget import PlannedSteps
+from dpbench.runs.training.class_weights import check_class_weights, count_steps
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import score_steps
 from dpbench.runs.training.statistics import PrivateStatistics, statistics_steps
@@ -98,6 +99,7 @@ def _released_once(run: Run) -> Ledger:
     ledger = Ledger()
     for step in (
         *statistics_steps(run.normalization, run.dataset, run.users),
+        *count_steps(run.class_count_noise_multiplier),
         *score_steps(run.score_noise_multiplier, run.dataset, run.users, run.method),
         *temperature_steps(run.temperature, run.dataset, run.users, run.method),
     ):
@@ -174,6 +176,8 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
         if transform and not isinstance(transform, PrivateStatistics):
             transform.check(run.dataset)
     _check_texts(run)
+    counted = run.class_count_noise_multiplier
+    check_class_weights(run.class_weights, counted, run.dataset, run.users)
     if (groups := getattr(run.diagnostics, "groups", None)) is not None:
         check_groups(groups, len(run.dataset.groups))
     with _building("model"):
