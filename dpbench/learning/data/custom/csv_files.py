@@ -17,7 +17,7 @@ from pandas.api.types import is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.learning.data.custom.columns import NONE
-from dpbench.learning.data.custom.header import is_row
+from dpbench.learning.data.custom.header import is_row, named_by
 from dpbench.learning.data.custom.quotes import (
     NO_QUOTES,
     QUOTE,
@@ -197,6 +197,11 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
                 f"{_why(error, file)}."
             ) from error
     has_names = header is not None
+    if not has_names and (name := named_by(first, frame)):
+        raise UserError(
+            f"{file.what} has {quoted(name)} above numbers, so its first line has the names of the "
+            "columns: leave out dataset.header=none."
+        )
     is_like_others = has_names and is_row(first, frame)
     if has_names and (repeated := first[first.duplicated() & first.notna()]).any():
         way = "set dataset.header=none if the first line is a row, or " if is_like_others else ""

@@ -32,6 +32,22 @@ def is_row(names: Sequence[str], frame: pd.DataFrame) -> bool:
     return bool(categories or (numbers and not _are_names(numbers)))
 
 
+def named_by(first: Sequence[str], frame: pd.DataFrame) -> str:
+    """The first text of a first line that is above nothing but numbers in its column; "" for none.
+
+    frame: with that line as its first row.
+    """
+    for name, (_, column) in zip(first, frame.items(), strict=True):
+        if isinstance(name, str) and not is_numeric_dtype(column):
+            numbers = pd.to_numeric(column, errors="coerce")
+            if (
+                pd.isna(numbers.iloc[0])
+                and numbers.iloc[1:].notna().sum() == column[1:].count() > 0
+            ):
+                return name
+    return ""
+
+
 def _are_names(numbers: Sequence[float]) -> bool:
     """Whether several numbers have equal distances above 0."""
     steps = np.diff(numbers)

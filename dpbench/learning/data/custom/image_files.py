@@ -23,6 +23,7 @@ from dpbench.learning.data.custom.checksums import (
     verified,
 )
 from dpbench.learning.data.custom.columns import named
+from dpbench.learning.data.custom.copies import SHARE
 from dpbench.learning.data.custom.csv_files import read_file
 from dpbench.learning.data.custom.source import FOLDER, Encoded, Table, TestRows
 from dpbench.system.errors import UserError, first_line
@@ -124,18 +125,26 @@ def _labelled(
     return pd.concat([frame, labels.iloc[places].reset_index(drop=True)], axis=1)
 
 
-def warn_of_two_places(rows: Table, target: str) -> None:
-    """Warn of a file whose copy is of another class, or of the other split."""
+def warn_of_copied_images(rows: Table, target: str) -> None:
+    """Warn of a file whose copy is of another class, or of the other split, and of many copies."""
     files = [file for _, file in rows.images if isinstance(file, Path)]
     sizes = [file.stat().st_size for file in files]
     several = {size for size, number in Counter(sizes).items() if number > 1}
     known: dict[str, tuple[Path, object]] = {}
-    copies = []
+    copies, again = [], 0
     for place, (file, size, label) in enumerate(zip(files, sizes, rows.frame[target], strict=True)):
         at = label, place >= len(files) - rows.test.number
         if size in several:
             original, known_at = known.setdefault(cached_digest_of(file), (file, at))
             copies += [(original, file)] if known_at != at else []
+            again += known_at == at and original != file
+    if again > SHARE * len(files):
+        warnings.warn(
+            f"{again:,} images of {rows.name} are copies of others in their class: epsilon is per "
+            "image, and whoever is in k images has less privacy; one of two may be trained on and "
+            "the other tested: remove them.",
+            stacklevel=2,
+        )
     if copies:
         one, other = copies[0]
         more = f" ({len(copies) - 1} more such copies)" if len(copies) > 1 else ""

@@ -117,7 +117,7 @@ def _warn_of_people(rows: Table, columns: Columns, used: list[str]) -> None:
 
 def _images(settings: Settings, rows: Table) -> dict[str, Any]:
     columns = table.image_columns(settings, rows)
-    image_files.warn_of_two_places(rows, columns.target)
+    image_files.warn_of_copied_images(rows, columns.target)
     if columns.user is None:
         oddities.warn_of_people(rows.frame.drop(columns=FOLDER, errors="ignore"), rows.name)
     found = table.describe_images(rows, columns)

@@ -68,6 +68,13 @@ def test_a_file_without_names_of_columns_has_all_its_rows(people, nameless):
     assert torch.equal(data.test.targets, named.test.targets)
 
 
+def test_names_that_would_be_a_row_are_told(people):
+    with pytest.raises(
+        UserError, match=r"has 'age' above numbers, .*leave out dataset\.header=none"
+    ):
+        compose(settings(people, "dataset.header=none", "dataset.target=5"))
+
+
 def test_a_row_that_would_vanish_as_names_is_shown_with_the_way_out(nameless):
     first = nameless.read_text().splitlines()[0]
     with pytest.warns(

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 import torch
 
+from dpbench import load_preparation
+from dpbench.learning.data.custom.people import people_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import prepare, run_of
@@ -71,6 +73,19 @@ def test_a_record_counts_people_and_says_so(patients, tmp_path):
     assert "A user is all rows with one value of column patient_id" in " ".join(
         record.privacy["notes"]
     )
+
+
+@pytest.mark.slow
+def test_the_saved_preparation_is_of_the_people_who_train(patients, tmp_path):
+    words = settings(patients, *USERS, *SMALL, "save_model=true", f"results_dir={tmp_path}")
+    record = load_or_run(run_config(words), quiet=True)
+    prepare_rows = load_preparation(tmp_path / "models" / f"{record.stem}.preparation.json")
+    dataset = run_of(run_config(words)).dataset
+    frame = dataset.read().frame
+    train, _ = dataset.order(0, people_of(frame, "patient_id"))
+    assert torch.equal(prepare_rows(frame)[train], dataset.load(None, 0).train.inputs)
+    ages = frame["age"][train]
+    assert prepare_rows.numbers["age"] == (ages.mean(), pytest.approx(ages.std()))
 
 
 def test_epsilon_is_that_of_another_account(patients):

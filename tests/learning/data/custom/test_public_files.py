@@ -1,4 +1,4 @@
-"""Files of installed packages (docs/public_files.md): the counts of their pages are those of pandas."""
+"""Files of installed packages (docs/public_files.md): counts of their pages are those of pandas."""
 
 from importlib.util import find_spec
 from pathlib import Path
