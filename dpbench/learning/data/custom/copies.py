@@ -11,7 +11,7 @@ from dpbench.learning.data.custom.source import TestRows
 SHARE = 0.01
 """The share of copies from which on they are worth a warning."""
 
-BY_CHANCE = 30
+BY_CHANCE = 10
 """So many times as many equal pairs of rows as if columns were independent are no coincidence."""
 
 

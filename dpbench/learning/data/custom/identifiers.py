@@ -13,7 +13,13 @@ PEOPLE = {
     *("passenger", "patient", "person", "player", "pupil", "rater", "resident", "respondent"),
     *("reviewer", "speaker", "student", "subject", "subscriber", "user", "visitor", "worker"),
 }
-SHORT = {"anon", "cust", "emp", "hh", "pat", "resp", "stud", "subj", "usubj"}
+SHORT = {
+    *("account", "animal", "anon", "case", "child", "cust", "device", "email", "emp", "family"),
+    *("hh", "mother", "owner", "pat", "phone", "record", "resp", "sample", "stud", "study", "subj"),
+    *("twin", "usubj"),
+}
+"""Words that are of people only beside that of an identifier."""
+
 IDENTIFIERS = {"id", "ids", "identifier", "uid", "uuid", "guid", "pid", "mrn", "ssn", "nbr", "nr"}
 NUMBERS = IDENTIFIERS | {"no", "nr", "num", "number", "code", "key", "name", "hash", "index"}
 """Words in the names of columns, in lower case."""

@@ -60,9 +60,13 @@ class Rows:
             integer("dataset.people", self.people, least=2)
         if self.test_rows is not None:
             integer("dataset.test_rows", self.test_rows, most=self.rows - 1)
-        nobody = self.random_size and self.train_people == self.people
-        if self._test_size == 0 or nobody:
+        if self._test_size == 0:
             raise UserError(f"dataset.test_share={self.test_share} leaves no example to test on.")
+        if self.random_size and self.train_people == self.people:
+            raise UserError(
+                f"dataset.test_share={self.test_share} of {self.people} people is nobody to test "
+                "on: choose a larger share."
+            )
         object.__setattr__(self, "groups", tuple(self.groups))
 
     needs = ""

@@ -28,6 +28,8 @@ IDENTIFIERS = {
     "CustomerKey": OF_24.astype(float),
     "household": OF_24 + 100,
     "userid": OF_24,
+    "study_id": OF_24 + 100,
+    "record_id": OF_24,
     "USUBJID": [f"S-{n}" for n in OF_24],
 }
 

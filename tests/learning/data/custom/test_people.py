@@ -176,6 +176,7 @@ def test_test_rows_of_people_who_train_are_counted(patients, tmp_path):
         (["users.column=one"], "users.column=one has one value in all rows: choose users=none"),
         (["users.column=gaps"], "users.column=gaps has no value in row 1, one of 20 such rows"),
         (["users.most=0"], "users.most"),
+        (["dataset.test_share=0.02"], "test_share=0.02 of 20 people is nobody to test on"),
         (["dataset.user=patient_id"], "dataset.user=patient_id needs users=column"),
         (["dataset=digits"], "users=column"),
         (["mislabelled=10"], "has none here"),
