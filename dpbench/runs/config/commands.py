@@ -163,8 +163,8 @@ class CodeAudit(Audit, frozen=True, kw_only=True):
 
 
 class Data(Struct, frozen=True):
-    """Download and check data sets; of data of your own (dataset=csv dataset.file=F
-    dataset.target=COLUMN), write what would be trained on: rows, people, columns, what is odd.
+    """Download and check data sets; with the settings of a run on data of your own, print what
+    would be trained on: rows, people, columns, and what is odd (docs/add_a_dataset.md).
 
     data_dir: the folder of the data sets, by default that of a run
     out: the name of the page of your own data and of its facts, without .md and .json; by default

@@ -105,6 +105,7 @@ def warn_of_scales(frame: pd.DataFrame, columns: Columns, standardise: object) -
     """Warn of numbers that stay as they are, and are of other sizes than numbers near 1."""
     if standardise != NONE or columns.bounds:
         return
+    frame = columns.plain(frame)
     sizes = {name: float(frame[name].abs().max()) for name in columns.numbers(frame)}
     large = {name: size for name, size in sizes.items() if size > LARGE}
     if large:
@@ -204,5 +205,8 @@ def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:
     if task == REGRESSION:
         return is_numeric_dtype(column) and abs(column.astype("float64").corr(target)) > COPIED
     values, distinct_values = pd.factorize(column, use_na_sentinel=False)
-    pairs = {*zip(values.tolist(), pd.factorize(target)[0].tolist(), strict=True)}
-    return len(pairs) == len(distinct_values) <= len(column) / RARE
+    if len(distinct_values) > len(column) / RARE:
+        return False
+    classes, distinct_classes = pd.factorize(target)
+    pairs = np.unique(values * len(distinct_classes) + classes)
+    return len(pairs) == len(distinct_values)
