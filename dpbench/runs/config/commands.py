@@ -127,7 +127,16 @@ class RunAudit(Audit, frozen=True, kw_only=True):
 
     canaries: Annotated[int, Meta(ge=100, le=10_000_000)] | None = None
     game: Literal[
-        "run", "step", "network", "memory", "cut", "normalization", "temperature", "search", "bits"
+        "run",
+        "step",
+        "network",
+        "memory",
+        "cut",
+        "normalization",
+        "columns",
+        "temperature",
+        "search",
+        "bits",
     ] = "run"
     contender: str = ""
 
