@@ -34,8 +34,8 @@ LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "
 """Words and signs that may stand for a missing value, and are values in a column of text."""
 
 
-LARGE = 30
-"""The size of a number that is far from a z-score."""
+APART = 30
+"""How many times as large as another a scale is so that it is another one."""
 
 MARKS_BELOW, MARKS_ABOVE = (-9, -88, -99, -888, -999, -9999), (99, 999, 9999, 99999, 999999)
 """Numbers that stand for no value in many tables."""
@@ -102,18 +102,19 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
 
 
 def warn_of_scales(frame: pd.DataFrame, columns: Columns, standardise: object) -> None:
-    """Warn of numbers that stay as they are, and are of other sizes than numbers near 1."""
+    """Warn of numbers that stay as they are, and are of very different scales."""
     if standardise != NONE or columns.bounds:
         return
     frame = columns.plain(frame)
-    sizes = {name: float(frame[name].abs().max()) for name in columns.numbers(frame)}
-    large = {name: size for name, size in sizes.items() if size > LARGE}
-    if large:
-        name = max(large, key=lambda name: large[name])
+    scales = {name: float(frame[name].std()) for name in columns.numbers(frame)}
+    scales = {name: scale for name, scale in scales.items() if scale > 0}
+    if scales and max(scales.values()) > APART * min(scales.values()):
+        small, *_, large = sorted(scales, key=lambda name: scales[name])
         warnings.warn(
-            f"dataset.standardise=none leaves numbers as large as {large[name]:g} (column {name}), "
-            "and clipped gradients are mostly of the largest: give public ranges, such as "
-            f"dataset.bounds={{{name}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise.",
+            f"dataset.standardise=none leaves column {large} with a deviation of "
+            f"{scales[large]:.3g} beside column {small} with {scales[small]:.3g}, and clipped "
+            "gradients are mostly of the largest: give public ranges, such as "
+            f"dataset.bounds={{{large}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise.",
             stacklevel=2,
         )
 
