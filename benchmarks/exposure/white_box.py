@@ -17,7 +17,7 @@ from dpbench.runs.training.plan import plan
 from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import private_step, start_training
-from dpbench.runs.training.statistics import PrivateNormalization
+from dpbench.runs.training.statistics import PrivateStatistics
 from dpbench.step.mechanism.step import PrivateStep, Recorder
 from dpbench.step.methods.raco import Lagrangian
 from dpbench.system.errors import UserError
@@ -86,7 +86,7 @@ def _check(run: Run) -> None:
             "inserted canaries are single examples with a bounded gradient norm: choose "
             "users=none, augmentation=none and a method without bounds per coordinate."
         )
-    if isinstance(run.normalization, PrivateNormalization) or run.temperature:
+    if isinstance(run.normalization, PrivateStatistics) or run.temperature:
         raise UserError(
             "inserted canaries are gradients, and the attacker does not see what else is released: "
             "choose other options than normalization=private and temperature=private."

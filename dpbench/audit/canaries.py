@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Data, Split
-from dpbench.learning.data.derive.users import Population, Users
+from dpbench.learning.data.derive.users import Population, Synthetic
 from dpbench.step.clipping import Clip, DelegatingClip, Layerwise
 from dpbench.system.seeds import generator
 
@@ -199,7 +199,7 @@ class Canaries:
 
 
 @dataclass(frozen=True)
-class CanaryUsers(Users):
+class CanaryUsers(Synthetic):
     """Users that each hold the copies of one canary."""
 
     copies: int = 1
@@ -208,8 +208,10 @@ class CanaryUsers(Users):
         return [self.copies] * self.number
 
     def of(self, examples: Split, seed: int) -> Population:
-        members = torch.arange(len(examples)).view(-1, self.copies)
-        return Population(examples, members, torch.full((len(members),), self.copies))
+        members = torch.arange(len(examples))
+        return Population(
+            examples, members, torch.full((len(members) // self.copies,), self.copies)
+        )
 
 
 def canary_users(number: int, copies: int) -> CanaryUsers:

@@ -18,7 +18,7 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, 
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import noisy_accuracy
-from dpbench.runs.training.statistics import PrivateNormalization
+from dpbench.runs.training.statistics import PrivateColumns, PrivateNormalization
 from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
@@ -54,6 +54,25 @@ def play_normalization(run: Run, trials: int) -> Game:
 
     step = normalization.step
     return _played("normalization", run, trials, Ledger().after(step), scores, step)
+
+
+def play_columns(run: Run, trials: int) -> Game:
+    """Measure mean and mean square of a table's number `trials` times, with the noise multiplier of
+    a run.
+
+    The canary is at the end of the public range, where value and square are 1: the norm by which
+    the noise is scaled.
+    """
+    columns = PrivateColumns(_multiplier(run))
+    values = torch.zeros(COMPANIONS + 1, 1)
+    values[-1] = 1.0
+    labels = torch.zeros(len(values), dtype=torch.long)
+    data = {True: Split(values, labels, labels), False: Split(values[:-1], labels[1:], labels[1:])}
+
+    def scores(canary: bool, stream: Stream) -> list[float]:
+        return [float(columns.answer(data[canary], 1, stream).sum())]
+
+    return _played("columns", run, trials, Ledger().after(columns.step), scores)
 
 
 def play_temperature(run: Run, trials: int) -> Game:

@@ -24,6 +24,7 @@ OF_GAMES = {
     "network": STEPS,
     "cut": STEPS,
     "normalization": STEPS,
+    "columns": STEPS,
     "memory": RUNS,
     "temperature": RUNS,
     "search": SEARCHES,

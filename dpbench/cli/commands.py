@@ -190,22 +190,32 @@ def challenge(arguments: list[str]) -> None:
         sys.exit(1)
 
 
-def data(arguments: list[str]) -> None:
-    """Download and check the named data sets, or all."""
+def data(arguments: list[str]) -> str | None:
+    """Download and check the named data sets, or all; the page of the user's own data."""
+    settings, names = split_settings("data", Data, arguments)
+    if any("=" in name for name in names):
+        from dpbench.cli.intake import intake_page
+
+        return intake_page(names, settings.out)
+    _download(names, settings.data_dir)
+    return None
+
+
+def _download(names: list[str], data_dir: str) -> None:
     from dpbench.runs.config.search_path import options
     from dpbench.runs.execution.prepare import run_of
     from dpbench.runs.execution.run_config import run_config
 
-    settings, names = split_settings("data", Data, arguments)
     known = options("dataset")
     for name in names:
         if one_of("dataset", name, known) in OWN_DATA:
             raise UserError(
-                f"{name} stands for data of your own, which dpbench run reads and checks."
+                f"{name} stands for data of your own: dpbench data dataset={name} with its "
+                "settings describes them."
             )
     requested, failed = names or [name for name in known if name not in OWN_DATA], []
     for name in requested:
-        config = run_config([f"dataset={name}"]).changed(data_dir=settings.data_dir)
+        config = run_config([f"dataset={name}"]).changed(data_dir=data_dir)
         try:
             loaded = run_of(config).load(config.data_folder)
         except UserError as reason:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:privacy.delta")
     ("game", "trials"),
     [
         ("normalization", 600),
+        ("columns", 600),
         ("search", 600),
         pytest.param("temperature", 200, marks=pytest.mark.long),
     ],

@@ -149,7 +149,10 @@ def test_an_impossible_run_is_refused_in_one_sentence(words, sentence, command, 
         ("search", "search needs a range: batch_size=64,256 or"),
         ("search optimizer.lr=interval(1,0)", "the first bound of interval(1,0) must be below"),
         ("list datasets", "group=datasets is unknown: did you mean dataset"),
-        ("data csv", "csv stands for data of your own, which dpbench run reads and checks."),
+        (
+            "data csv",
+            "csv stands for data of your own: dpbench data dataset=csv with its settings describes",
+        ),
         ("data digit", "dataset=digit is unknown: did you mean digits"),
         ("reproduce", "reproduce needs a table, such as demo"),
         (

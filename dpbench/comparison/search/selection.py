@@ -14,6 +14,7 @@ from dpbench.system.errors import UserError
 
 ACCURACY, LOSS = "validation/accuracy", "validation/loss"
 ECE = "validation/ece"
+BALANCED = "validation/balanced_accuracy"
 WORST_GROUP = derived.WORST_GROUP.replace("test/", "validation/")
 
 
@@ -106,6 +107,12 @@ RULES = {
         "highest mean validation accuracy of the worst group over all seeds, then lowest mean "
         "validation loss, then the earliest trial",
         lambda trial: (_or_zero(trial.mean(WORST_GROUP)), _scores(trial)[1]),
+    ),
+    "best_balanced_accuracy": SelectionRule(
+        BALANCED,
+        "highest mean balanced validation accuracy over all seeds, then lowest mean validation "
+        "loss, then the earliest trial",
+        lambda trial: (_or_zero(trial.mean(BALANCED)), _scores(trial)[1]),
     ),
     "lowest_validation_loss": SelectionRule(
         LOSS,

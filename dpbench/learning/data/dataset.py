@@ -290,6 +290,16 @@ def has_random_size(dataset: Dataset) -> bool:
     return getattr(dataset, "random_size", False)
 
 
+def bounded_of(dataset: Dataset) -> int:
+    """The number of first columns of the inputs that public bounds put between -1 and 1."""
+    return getattr(dataset, "bounded", 0)
+
+
+def people_of(dataset: Dataset) -> int | None:
+    """The public number of people that the training examples are of; None if it is not known."""
+    return getattr(dataset, "train_people", None)
+
+
 def class_sizes_of(dataset: Dataset) -> tuple[float, ...]:
     """The published number of training examples of each class, expected where it is drawn by the
     seed; () if there is none."""
@@ -311,6 +321,10 @@ class DerivedDataset:
     @property
     def vocabulary(self) -> int | None:
         return vocabulary_of(self.base)
+
+    @property
+    def bounded(self) -> int:
+        return bounded_of(self.base)
 
     @property
     def padding(self) -> int:

@@ -15,6 +15,19 @@ def held_out(count: int, test_share: float) -> int:
     return int(test_share * count)
 
 
+def drawn(
+    number: int, people: np.ndarray | None, share: float, draws: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """The numbers of the examples that are kept, and of those held out: a share of the examples, or
+    with people [n] all examples of a share of these."""
+    if people is None:
+        order, count = draws.permutation(number), held_out(number, share)
+        return order[count:], order[:count]
+    everybody = draws.permutation(np.unique(people))
+    out = np.isin(people, everybody[: held_out(len(everybody), share)])
+    return np.flatnonzero(~out), np.flatnonzero(out)
+
+
 def held_out_together(people: np.ndarray, count: int, draws: np.random.Generator) -> np.ndarray:
     """Whether each example [n] is held out: exactly `count` are, all or none of each person.
 

@@ -1,5 +1,6 @@
 """The interface of architectures, and the loss of each task."""
 
+import warnings
 from typing import Protocol
 
 import torch
@@ -50,6 +51,26 @@ def check_outputs(model: nn.Module, inputs: Tensor, classes: int) -> None:
         with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training):
             outputs = _outputs(model, inputs)
         _check_shape(outputs, len(inputs), classes)
+    if classes > 1 and _are_probabilities(model, inputs, outputs):
+        warnings.warn(
+            "the model's outputs for made-up inputs are probabilities, and the loss, calibration "
+            "and predictions take them for logits: remove the softmax or sigmoid at its end, or "
+            "all of them are of a softmax of a softmax.",
+            stacklevel=2,
+        )
+
+
+def _are_probabilities(model: nn.Module, inputs: Tensor, outputs: Tensor) -> bool:
+    """Whether outputs [B, K] sum to 1, or stay between 0 and 1 for much larger inputs."""
+    if not ((outputs >= 0) & (outputs <= 1)).all():
+        return False
+    if torch.allclose(outputs.sum(1), torch.ones_like(outputs[:, 0]), atol=1e-3):
+        return True
+    if not inputs.is_floating_point() or not outputs.all():  # 0 is where a head begins
+        return False
+    with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, False):
+        several = torch.cat([_outputs(model, scale * inputs) for scale in (-1, 100, -100)])
+    return bool(((several >= 0) & (several <= 1)).all() and several.std() > 0)
 
 
 def _outputs(model: nn.Module, inputs: Tensor) -> Tensor:
@@ -86,6 +107,23 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
     """Losses [B] in the targets' unit squared, from outputs [B, 1] and numbers [B]."""
     return (outputs.squeeze(1) - targets).square()
+
+
+class ClassWeighted:
+    """`cross_entropy`, weighted by class. weights: [K], which are in checkpoints."""
+
+    def __init__(self, weights: Tensor):
+        self.weights = weights
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        weights = self.weights.to(outputs.device, outputs.dtype)
+        return weights[targets] * cross_entropy(outputs, targets)
+
+    def state_dict(self) -> dict:
+        return {"weights": self.weights}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.weights = state["weights"]
 
 
 LOSSES = {"classification": cross_entropy, "regression": squared_error}

@@ -71,9 +71,9 @@ class Search(Struct, frozen=True):
 
     N: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] = 20
     by: Literal["random", "tpe"] = "random"
-    rule: Literal["best_validation", "best_worst_group", "lowest_validation_loss"] = (
-        "best_validation"
-    )
+    rule: Literal[
+        "best_validation", "best_worst_group", "best_balanced_accuracy", "lowest_validation_loss"
+    ] = "best_validation"
     draw: Whole = 0
     name: str = ""
     space: str = ""
@@ -127,7 +127,16 @@ class RunAudit(Audit, frozen=True, kw_only=True):
 
     canaries: Annotated[int, Meta(ge=100, le=10_000_000)] | None = None
     game: Literal[
-        "run", "step", "network", "memory", "cut", "normalization", "temperature", "search", "bits"
+        "run",
+        "step",
+        "network",
+        "memory",
+        "cut",
+        "normalization",
+        "columns",
+        "temperature",
+        "search",
+        "bits",
     ] = "run"
     contender: str = ""
 
@@ -163,12 +172,16 @@ class CodeAudit(Audit, frozen=True, kw_only=True):
 
 
 class Data(Struct, frozen=True):
-    """Download and check data sets.
+    """Download and check data sets; with the settings of a run on data of your own, print what
+    would be trained on: rows, people, columns, and what is odd (docs/add_a_dataset.md).
 
     data_dir: the folder of the data sets, by default that of a run
+    out: the name of the page of your own data and of its facts, without .md and .json; by default
+        the page is only printed
     """
 
     data_dir: str = ""
+    out: str = ""
 
 
 class Bench(Struct, frozen=True):

@@ -41,9 +41,7 @@ def compose(overrides: list[str]) -> dict:
 
     Its key `choices` has the option chosen in each group.
     """
-    added, others = search_path.split_folders(overrides)
-    with search_path.searching(added):
-        plain = pickle.loads(_composed(search_path.folders(), *others))
+    plain = before_data(overrides)
     for group in ("model", "features"):
         if _names_weights(plain[group]):
             from dpbench.learning.data.fetch import published_weights  # which imports torch
@@ -55,10 +53,17 @@ def compose(overrides: list[str]) -> dict:
             with_public_settings,
         )
 
-        plain["dataset"] = with_public_settings(plain["dataset"])
+        plain["dataset"], plain["users"] = with_public_settings(plain["dataset"], plain["users"])
         option = plain["choices"]["dataset"]
         plain["choices"]["dataset"] = display_name(option, plain["dataset"])
     return plain
+
+
+def before_data(overrides: list[str]) -> dict:
+    """A configuration as `compose` gives it, but for what is read from files of the user's own."""
+    added, others = search_path.split_folders(overrides)
+    with search_path.searching(added):
+        return pickle.loads(_composed(search_path.folders(), *others))
 
 
 def setting_names(chosen: tuple[str, ...]) -> set[str]:

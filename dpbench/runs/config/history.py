@@ -12,21 +12,40 @@ ADDED_TO_METHOD: dict[str, dict[str, str | None]] = {
 }
 """The same for single methods, where other methods have always had the setting."""
 
-_TO_ROWS: dict[str, object] = {"test_rows": None}
-_TO_TABLES = {**_TO_ROWS, "missing": "refuse", "large": False}
+_TO_ROWS: dict[str, object] = {"test_rows": None, "user": None, "people": None}
+_TO_IMAGES = {**_TO_ROWS, "group": None}
+_TO_TABLES = {
+    **_TO_ROWS,
+    "missing": "refuse",
+    "missing_values": [],
+    "bounds": None,
+    "categories": None,
+    "large": False,
+    "quotes": "double",
+    "header": "first",
+    "encoding": "utf-8",
+    "padding": 0,
+}
 
 ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.data.adult.Adult": {"group": "sex"},
     "dpbench.data.dutch.Dutch": {"group": "sex"},
-    "dpbench.data.custom.image_rows.HubImages": {**_TO_ROWS, "test_part": None},
-    "dpbench.data.custom.image_rows.ImageFolder": _TO_ROWS,
+    "dpbench.data.custom.image_rows.HubImages": {**_TO_IMAGES, "test_part": None},
+    "dpbench.data.custom.image_rows.ImageFolder": {
+        **_TO_IMAGES,
+        "labels_checksum": None,
+        "image": "file",
+        "target": None,
+    },
     "dpbench.data.custom.table_rows.CsvFile": {
         **_TO_TABLES,
         "test_checksum": None,
-        "quotes": "double",
-        "padding": 0,
     },
-    "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None},
+    "dpbench.data.custom.table_rows.HubTable": {
+        **_TO_TABLES,
+        "test_part": None,
+        "separator": None,
+    },
     "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
     "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
     "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},

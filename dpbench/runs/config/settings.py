@@ -70,6 +70,8 @@ SETTINGS = {
     "normalization": DATA_ADDED_LATER,
     "noise": Setting(omitted=(None, "seeded")),
     "score_noise_multiplier": ADDED_LATER,
+    "class_weights": DATA_ADDED_LATER,
+    "class_count_noise_multiplier": DATA_ADDED_LATER,
     "trial": ADDED_LATER,
     "mislabelled": DATA_ADDED_LATER,
     "features": DATA_ADDED_LATER,
@@ -95,7 +97,7 @@ which it grows without bound."""
 PATHS = {
     "model": ("weights",),
     "features": ("weights",),
-    "dataset": ("file", "test_file", "folder", "path", "tokenizer", "large"),
+    "dataset": ("file", "test_file", "folder", "labels", "path", "tokenizer", "large"),
 }
 """Settings that are paths, and what may be read from there, by group. They are in neither digest
 nor record if the checksum of what they name is a setting beside them."""

@@ -193,10 +193,10 @@ def check_execution(config: RunConfig) -> None:
         boolean("tracker_curves", config["tracker_curves"])
     if boolean("save_model", config["save_model"]):
         for group in ("temperature", "normalization"):  # what they measure is not in the model
-            if config["choices"][group] == "private":
+            if (choice := str(config["choices"][group])).startswith("private"):
                 raise UserError(
                     f"save_model=true keeps a model without its {group}, which is measured on "
-                    f"private data: give another {group} than private."
+                    f"private data: give another {group} than {choice}."
                 )
     if not isinstance(config["again"], bool) and config["again"] != STALE:
         raise UserError(f"again={quoted(config['again'])} must be true, false or {STALE}.")

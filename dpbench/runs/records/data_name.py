@@ -12,6 +12,7 @@ SHORT = 6
 NAMED_OTHERWISE = (
     *("target", "checksum", "revision", "_target_"),
     *("name", "rows", "features", "classes", "groups", "test_rows"),
+    *("user", "people"),
 )
 """Settings of a data set that its name begins with, or that follow from its option or files."""
 

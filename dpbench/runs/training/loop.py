@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from dpbench.learning.data.dataset import Batch, Split
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.users import Population
+from dpbench.learning.models.architecture import ClassWeighted
 from dpbench.privacy.ledger import Ledger
 from dpbench.runs.diagnostics import Observer
 from dpbench.runs.training.checkpoints import check_state, tensors
@@ -139,10 +140,11 @@ class Training:
         average: MovingAverage | None,
         usage: ResourceUsage,
         statistics: ChannelNormalization | None = None,
+        weighted: ClassWeighted | None = None,
     ):
         self.plan, self.step, self._batches = plan, step, batches
         self.observer, self.average, self.usage = observer, average, usage
-        self._statistics = statistics
+        self._statistics, self._weighted = statistics, weighted
         self.history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
         self._reports: list[StepReport] = []  # of the current epoch
         self._noise_runs: list[list] = []  # run-length encoding: [noise multiplier, steps]
@@ -235,6 +237,7 @@ class Training:
             "observer": self.observer,
             "average": self.average,
             "usage": self.usage,
+            "weighted": self._weighted,
         }
         return {name: part for name, part in parts.items() if part is not None}
 

@@ -15,9 +15,10 @@ from dpbench.privacy.statement import Statement
 from dpbench.runs.diagnostics.observer import check_groups
 from dpbench.runs.training.accounting import statement
 from dpbench.runs.training.budget import PlannedSteps
+from dpbench.runs.training.class_weights import check_class_weights, count_steps
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import score_steps
-from dpbench.runs.training.statistics import statistics_steps
+from dpbench.runs.training.statistics import PrivateStatistics, statistics_steps
 from dpbench.runs.training.temperature import temperature_steps
 from dpbench.step.clipping import Problem
 from dpbench.step.gradients import Layout
@@ -97,7 +98,8 @@ def _released_once(run: Run) -> Ledger:
     """The ledger of what a run releases once, besides its steps."""
     ledger = Ledger()
     for step in (
-        *statistics_steps(run.normalization, run.users),
+        *statistics_steps(run.normalization, run.dataset, run.users),
+        *count_steps(run.class_count_noise_multiplier),
         *score_steps(run.score_noise_multiplier, run.dataset, run.users, run.method),
         *temperature_steps(run.temperature, run.dataset, run.users, run.method),
     ):
@@ -171,9 +173,11 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
             "augmentation=none diagnostics=none, or users=none."
         )
     for transform in (run.normalization, run.augmentation):
-        if transform:
+        if transform and not isinstance(transform, PrivateStatistics):
             transform.check(run.dataset)
     _check_texts(run)
+    counted = run.class_count_noise_multiplier
+    check_class_weights(run.class_weights, counted, run.dataset, run.users)
     if (groups := getattr(run.diagnostics, "groups", None)) is not None:
         check_groups(groups, len(run.dataset.groups))
     with _building("model"):

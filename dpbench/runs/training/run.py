@@ -20,8 +20,9 @@ from dpbench.runs.diagnostics import Diagnostics
 from dpbench.runs.records.digest import digest
 from dpbench.runs.training.accounting import ARITHMETIC
 from dpbench.runs.training.budget import Privacy
+from dpbench.runs.training.class_weights import COUNT_NOTE, WEIGHTED_SAMPLING
 from dpbench.runs.training.score import SCORE_NOTE
-from dpbench.runs.training.statistics import PrivateNormalization
+from dpbench.runs.training.statistics import PrivateStatistics
 from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.gradients import ENGINES
 from dpbench.step.gradients.precision import PRECISIONS
@@ -42,8 +43,9 @@ class Run:
     "secure". config: the plain configuration stored in the record; without it all runs of one seed
     share their seeded noise, and at most one may be released; so does one that
     `dataclasses.replace` makes of another, whose config it keeps. score_noise_multiplier: of the
-    accuracy on the validation split, see dpbench.training.score. trial: distinguishes runs of one
-    configuration, which then share no noise. temperature: fitted on the part that the data set
+    accuracy on the validation split, see dpbench.training.score. class_weights,
+    class_count_noise_multiplier: see dpbench.training.class_weights. trial: distinguishes runs of
+    one configuration, which then share no noise. temperature: fitted on the part that the data set
     holds out for it. batch_limit, participations: settings of two samplers, see
     dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
     dpbench.training.start. paper_accountant: of the paper that the run reproduces, if any.
@@ -64,7 +66,7 @@ class Run:
     channels_last: bool = False
     device: str = "auto"
     diagnostics: Diagnostics | None = None
-    normalization: Normalization | PrivateNormalization | None = None
+    normalization: Normalization | PrivateStatistics | None = None
     augmentation: ShiftsFlips | None = None
     head_lr_factor: float | None = None
     ema_decay: float | None = None
@@ -72,6 +74,8 @@ class Run:
     users: Users | None = None
     noise: str = "seeded"
     score_noise_multiplier: float | None = None
+    class_weights: list[float] | None = None
+    class_count_noise_multiplier: float | None = None
     trial: str | None = None
     temperature: PrivateTemperature | None = None
     batch_limit: int | None = None
@@ -83,6 +87,8 @@ class Run:
         check_numbers(vars(self))
         check_compute(vars(self))
         check_declared(self.dataset)
+        if self.sampler == "weighted":
+            raise UserError(WEIGHTED_SAMPLING)
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("table.claimed_by", self.paper_accountant, PAPER_ACCOUNTANTS)
         one_of("precision", self.precision, PRECISIONS)
@@ -95,8 +101,10 @@ class Run:
         """Notes on data and weights for readers, such as what no epsilon covers."""
         scored = [SCORE_NOTE] if self.score_noise_multiplier else []
         constants = [self.normalization.note] if self.normalization else []
+        people = [self.users.note] if self.users and self.users.note else []
+        counted = [COUNT_NOTE] if self.class_count_noise_multiplier else []
         weights = [note] if (note := getattr(self.model, "note", "")) else []
-        return (*self.dataset.notes, *scored, *constants, *weights)
+        return (*self.dataset.notes, *people, *scored, *counted, *constants, *weights)
 
     @property
     def zero_out(self) -> bool:
@@ -113,9 +121,9 @@ class Run:
         match self.normalization:
             case None:
                 return data
-            case PrivateNormalization() as statistics:
+            case PrivateStatistics() as statistics:
                 noise = self.stream("statistics", torch.device("cpu"))
-                measured = statistics.measured(data.train, self.dataset.train_size, noise)
+                measured = statistics.measured(data.train, self.dataset, noise)
                 return with_transform(data, measured)
             case public:
                 return with_transform(data, public)

@@ -3,16 +3,17 @@
 import torch
 from torch import nn, optim
 
-from dpbench.learning.data.dataset import Batch, Data, lengths_of
+from dpbench.learning.data.dataset import Batch, Data, Split, lengths_of
 from dpbench.learning.data.probe import probe, probe_users
-from dpbench.learning.models.architecture import LOSSES, check_outputs
+from dpbench.learning.models.architecture import LOSSES, ClassWeighted, check_outputs
 from dpbench.runs.config.settings import no_device
+from dpbench.runs.training.class_weights import balanced, noisy_counts, weighted_loss
 from dpbench.runs.training.loop import Batches, MovingAverage, Training
 from dpbench.runs.training.plan import Plan
 from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.statistics import ChannelNormalization
-from dpbench.step.gradients import ForwardOptions, make_engine
+from dpbench.step.gradients import ForwardOptions, Loss, make_engine
 from dpbench.step.gradients.parameters import Parameters
 from dpbench.step.gradients.precision import Precision
 from dpbench.step.mechanism.dry_run import check_method
@@ -35,11 +36,16 @@ def pick_device(name: str) -> torch.device:
         raise UserError(no_device(name)) from error
 
 
-def private_step(run: Run, planned: Plan, device: torch.device) -> PrivateStep:
-    """The private step of a run, its model freshly initialised from the run's seed."""
+def private_step(
+    run: Run, planned: Plan, device: torch.device, loss: Loss | None = None
+) -> PrivateStep:
+    """The private step of a run, its model freshly initialised from the run's seed.
+
+    loss: by default that of the task.
+    """
     views = run.augmentation.views if run.augmentation else 1
     probe_batch = _probe_batch(run, planned, views).each(lambda t: t.to(device))
-    loss, physical = LOSSES[run.dataset.task], run.physical_batch_size
+    loss, physical = loss or LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last)
     model = run.initial_model(device)
     check_outputs(model, probe(run.dataset, 1).inputs.to(device), run.dataset.classes)
@@ -81,7 +87,8 @@ def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:
 def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) -> Training:
     """The training of a run before its first step, on the device of its training set."""
     examples = data.train
-    step = private_step(run, planned, examples.device)
+    weighted = _weighted_loss(run, examples)
+    step = private_step(run, planned, examples.device, weighted)
     theta = step.engine.parameters.theta
     observer = run.diagnostics.observer(step, examples, data.test) if run.diagnostics else None
     train = run.users.of(examples, run.seed) if run.users else examples
@@ -100,6 +107,7 @@ def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) ->
         average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),
         usage=usage,
         statistics=constants if isinstance(constants, ChannelNormalization) else None,
+        weighted=weighted,
     )
 
 
@@ -120,3 +128,14 @@ def scale_head(optimizer: optim.Optimizer, theta: nn.Parameter, head: slice, fac
 
     optimizer.register_step_pre_hook(remember)
     optimizer.register_step_post_hook(scale)
+
+
+def _weighted_loss(run: Run, examples: Split) -> ClassWeighted | None:
+    """The loss with the run's weights of classes, which may be measured on the examples."""
+    if run.class_weights is not None:
+        return weighted_loss(run.class_weights)
+    if (multiplier := run.class_count_noise_multiplier) is None:
+        return None
+    stream = run.stream("class sizes", torch.device("cpu"))
+    counts = noisy_counts(examples, run.dataset.classes, multiplier, stream)
+    return weighted_loss(balanced(counts, multiplier))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
-from dpbench.learning.models.architecture import LOSSES
+from dpbench.learning.models.architecture import LOSSES, ClassWeighted
 from dpbench.step.gradients.kept import CHANGED, forgotten, named_tensors
 from dpbench.step.gradients.modules import RowsMoved, Unsupported
 from dpbench.step.gradients.row_rules import Mixed, RowAxis
@@ -82,7 +82,8 @@ class RowCheck:
         """What determines the operations of a pass: the number of rows too, unless all is torch's
         code."""
         plain = {*map(type, (inputs, *others))} == {Tensor} and recorded
-        known = plain and any(self._loss is loss for loss in LOSSES.values())
+        ours = any(self._loss is loss for loss in LOSSES.values())
+        known = plain and (ours or isinstance(self._loss, ClassWeighted))
         layers = known and operations_of(self._model, hooks=2 * len(self._modules))
         return self._model.training, recorded, layers or len(inputs), inputs.shape[1:]
 

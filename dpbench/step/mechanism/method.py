@@ -136,7 +136,8 @@ class Method:
             self._check_users()
         elif self.users_only:
             raise Inapplicable(
-                self.name, f"{self.name} protects users: choose users=iid, dirichlet or shards."
+                self.name,
+                f"{self.name} protects users: choose users=iid, dirichlet, shards or column.",
             )
         groups = len(problem.dataset.groups)
         if self.groups not in (None, groups):

@@ -31,6 +31,7 @@ CUSTOM = {"csv": TABLE, "hub": TABLE, "images": IMAGES, "hub_images": IMAGES}
 """What is otherwise read from the user's own data."""
 # Two groups for fairlens; a small sampling rate, so that noise for an epsilon is found quickly; a
 # delta below 1/n.
+OWN = f"dataset=csv dataset.name=own dataset.rows=9999 dataset.classes=2 {CUSTOM['csv']}"
 NEEDS = dict.fromkeys(
     [("method", "fairlens"), ("privacy", "eps1"), ("privacy", "eps3"), ("privacy", "eps8")],
     "dataset=dutch",
@@ -54,6 +55,10 @@ NEEDS = dict.fromkeys(
     ("privacy", "follows"): "method=dpsgld",
     ("privacy", "calibration_wine"): "dataset=wine model=regression_mlp",
     ("method", "dpsghmc"): "privacy=follows optimizer=momentum",
+    ("normalization", "private_columns"): f"{OWN} dataset.bounds={{age:[0,120]}}",
+    ("users", "column"): (
+        f"{OWN} dataset.user=who dataset.people=999 users.column=who users.most=4"
+    ),
     ("method", "dp_fedsgd"): "users=iid",
     ("method", "dp_fedavg"): "users=shards",
     **{

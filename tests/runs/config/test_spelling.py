@@ -14,7 +14,7 @@ from dpbench.system.errors import UserError
         ("search finalist=3", "finalist is not a setting: did you mean finalists or"),
         ("epsilon eps=3", "eps is not a setting: did you mean privacy.epsilon or epochs?"),
         ("run meth.style=flat", "meth.style is not a setting: did you mean method"),
-        ("run method=dpsgd_f +count=2", "count is not a setting: did you mean method.count"),
+        ("run method=dpsgd_f +count=2", "or method.count_noise_ratio?"),
         (
             "search --jobs 2",
             "--jobs is not a flag of search (settings are KEY=VALUE): write jobs=2",

@@ -14,6 +14,8 @@ from dpbench.learning.data.derive.unbalanced import Unbalanced
 from dpbench.learning.data.derive.users import iid
 from dpbench.learning.data.derive.validation import WithValidation
 from dpbench.learning.data.digits import Digits
+from dpbench.learning.data.probe import probe
+from dpbench.learning.models.architecture import check_outputs
 from dpbench.learning.models.logistic import Logistic
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.trainer import fit
@@ -144,6 +146,23 @@ def test_a_model_of_ones_own_that_cannot_be_trained_is_told_why(sentence, engine
         fit(run_of(dataset=Digits(0.2), model=Own(UNTRAINABLE[sentence]), engine=engine), NOWHERE)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("end", [nn.Softmax(1), nn.Sigmoid()])
+def test_probabilities_in_place_of_logits_are_warned_of(end):
+    model = flat(nn.Linear(64, 10), end)
+    with pytest.warns(
+        UserWarning, match="outputs for made-up inputs are probabilities, and the lo"
+    ):
+        check_outputs(model, probe(Digits(0.2), 1).inputs, 10)
+
+
+@pytest.mark.filterwarnings("error")
+def test_logits_are_none_even_where_they_begin_at_0_or_end_in_a_logarithm():
+    still = nn.Linear(64, 10)
+    nn.init.zeros_(still.weight), nn.init.zeros_(still.bias)
+    for layers in ([still], [nn.Linear(64, 10), nn.LogSoftmax(1)], [nn.Linear(64, 10), nn.ReLU()]):
+        check_outputs(flat(*layers), probe(Digits(0.2), 1).inputs, 10)
 
 
 class Normalised:

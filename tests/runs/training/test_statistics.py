@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -44,6 +45,10 @@ rows_of = st.lists(st.lists(numbers, min_size=3, max_size=3), min_size=1, max_si
 def images(inputs):
     number = torch.zeros(len(inputs), dtype=torch.long)
     return Split(inputs, number, number)
+
+
+def of(number):
+    return SimpleNamespace(train_size=number)
 
 
 def stream(key=0):
@@ -94,7 +99,7 @@ def test_the_median_is_found_up_to_the_width_of_a_bin():
 def test_the_constants_are_the_mean_and_deviation_where_nothing_is_clipped_or_noisy():
     inputs = torch.rand(4000, 3, 4, 4) + torch.tensor([0.0, 1.0, 2.0])[None, :, None, None]
     inputs = inputs[:1].expand(4000, -1, -1, -1) + 1e-6 * inputs  # all norms just at the median
-    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), 4000, stream())
+    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), of(4000), stream())
     assert torch.allclose(found.mean, inputs.double().mean((0, 2, 3)), rtol=1e-4)
     assert torch.allclose(found.variance, inputs.double().var((0, 2, 3), correction=0), rtol=1e-3)
     normal = found(inputs)
@@ -111,7 +116,7 @@ def test_the_noise_has_the_scale_in_the_ledger(scale, monkeypatch):
     assert all(isinstance(release.mechanism, GaussianMechanism) for release in step.releases)
     monkeypatch.setattr(statistics, "median_of", lambda histogram: 1.0)
     inputs = torch.full((10, 2000, 1, 1), 0.0)
-    found = PrivateNormalization(scale * 8, 16.0).measured(images(inputs), 10, stream())
+    found = PrivateNormalization(scale * 8, 16.0).measured(images(inputs), of(10), stream())
     fits = kstest(10 * found.mean, norm(0, 8).cdf).pvalue
     assert fits > 1e-3 if scale == 1 else fits < 1e-6
 
@@ -141,7 +146,7 @@ def test_the_four_releases_have_noise_of_their_own(monkeypatch):
             return super().add(total, sensitivity, multiplier, stream)
 
     monkeypatch.setattr(statistics, "Gaussian", Listening)
-    PrivateNormalization(8.0, 16.0).measured(images(torch.rand(9, 2, 3, 3)), 9, stream())
+    PrivateNormalization(8.0, 16.0).measured(images(torch.rand(9, 2, 3, 3)), of(9), stream())
     assert len(keys) == 4
     assert keys == sorted(set(keys))
 
@@ -149,10 +154,10 @@ def test_the_four_releases_have_noise_of_their_own(monkeypatch):
 def test_an_example_that_is_not_finite_counts_as_zero():
     inputs = torch.rand(100, 2, 3, 3)
     inputs[7, 1, 0, 0], inputs[8] = math.nan, math.inf
-    found = PrivateNormalization(8.0, 16.0).measured(images(inputs), 100, stream())
+    found = PrivateNormalization(8.0, 16.0).measured(images(inputs), of(100), stream())
     zero = inputs.clone()
     zero[7], zero[8] = 0, 0
-    other = PrivateNormalization(8.0, 16.0).measured(images(zero), 100, stream())
+    other = PrivateNormalization(8.0, 16.0).measured(images(zero), of(100), stream())
     assert torch.equal(found.mean, other.mean)
     assert torch.equal(found.variance, other.variance)
 

@@ -8,6 +8,9 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+FEW = 20
+"""The number of different values up to which a column has categories, however few its rows."""
+
 TRUTH = (bool, np.bool_)
 NUMBERS = (int, float, np.integer, np.floating, Decimal)
 

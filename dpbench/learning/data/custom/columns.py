@@ -1,8 +1,8 @@
 """The role of each column of the user's own tables."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
@@ -32,7 +32,10 @@ class Columns:
     the groups that metrics are reported for; features too, unless they are in drop. categorical:
     columns of numbers that are categories; columns of text always are. drop: columns to leave out.
     missing: what a feature without a value is: refused; imputed, that is the mean of a number and
-    none of the categories; or imputed beside a feature that says so, an indicator.
+    none of the categories; or imputed beside a feature that says so, an indicator. missing_values:
+    what stands for no value, beside an empty one. user: the column of the people whose rows are
+    protected together, which is no feature. bounds: the public range of each number, if any is
+    given. listed: by column, its public categories; other values belong to none.
     """
 
     target: str
@@ -41,11 +44,23 @@ class Columns:
     drop: tuple[str, ...]
     task: str
     missing: str = REFUSE
+    missing_values: tuple[str | float, ...] = ()
+    user: str | None = None
+    bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    listed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+    @property
+    def as_settings(self) -> dict[str, Any]:
+        """The names of the columns, completed, as settings have them."""
+        groups = [*self.group]
+        group = groups if len(groups) > 1 else next(iter(groups), None)
+        return {"target": self.target, "group": group}
 
     def plain(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The columns in use, with numbers, truth values and texts only, where they can be."""
         used = [*dict.fromkeys((*self.features(frame), *self.needed))]
-        return pd.DataFrame({name: plain(frame[name], name in self.categorical) for name in used})
+        columns = (without(frame[name], self.missing_values) for name in used)
+        return pd.DataFrame({c.name: plain(c, c.name in self.categorical) for c in columns})
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -54,7 +69,7 @@ class Columns:
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """The columns that are features."""
-        return [name for name in frame if name not in (self.target, *self.drop)]
+        return [name for name in frame if name not in (self.target, self.user, *self.drop)]
 
     def incomplete(self, frame: pd.DataFrame) -> list[str]:
         """The features that may have no value; with indicators, those that do have gaps."""
@@ -77,22 +92,6 @@ class Columns:
         return column.name in self.categorical or not numeric
 
 
-class TestRows(NamedTuple):
-    """The rows of a publisher's test file or part, which are the last of a table."""
-
-    name: str
-    number: int
-
-    def row(self, place: int, rows: int) -> str:
-        """The row at a place from 0 of a table with so many rows, as its own file counts it."""
-        within = place - (rows - self.number)
-        return f"row {place + 1}" if within < 0 else f"row {within + 1} of {self.name}"
-
-
-NO_TEST = TestRows("", 0)
-"""Of a table without such rows."""
-
-
 def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     """The columns that settings name; UserError for names that the table does not have."""
     known = list(frame)
@@ -103,9 +102,15 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
     target, group = named("target", settings["target"], known), settings["group"]
     groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
+    bounds, listed = settings.get("bounds") or {}, settings.get("categories") or {}
+    typed("dataset.bounds", bounds, dict[str, list[float]])
+    typed("dataset.categories", listed, dict[str, list[str | float]])
     lists = {"group": tuple(named("group", name, known, group is groups) for name in groups)}
     if len({*lists["group"]}) < len(groups):
         raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
+    typed(
+        "dataset.missing_values", marks := settings.get("missing_values") or [], list[str | float]
+    )
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str | float])
         lists[key] = tuple(named(key, name, known, True) for name in settings[key])
@@ -113,19 +118,63 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         raise UserError(f"dataset.target={target} cannot be dropped.")
     if settings["task"] == REGRESSION and target in lists["group"]:
         raise UserError(f"dataset.target={target} cannot be the group, as it is a number.")
-    columns = Columns(target, **lists, task=settings["task"], missing=missing)
+    if (user := settings.get("user")) == target:
+        raise UserError(f"users.column={user} cannot be the target.")
+    columns = Columns(
+        target,
+        **lists,
+        task=settings["task"],
+        missing=missing,
+        missing_values=tuple(marks),
+        user=user,
+        bounds=bounds,
+        listed=listed,
+    )
+    plain_frame = columns.plain(frame) if bounds or listed else None
+    if bounds and plain_frame is not None:
+        _check_bounds(columns, columns.scalable(plain_frame), settings["standardise"])
+    if listed and plain_frame is not None:
+        known = [n for n in columns.features(frame) if columns.is_categorical(plain_frame[n])]
+        for name in listed:
+            one_of("dataset.categories", name, known)
     if isinstance(settings["standardise"], Mapping):
         for name in settings["standardise"]:
             one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
     return columns
 
 
+def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object) -> None:
+    """UserError unless bounds are ranges of all numbers, in place of other constants."""
+    if isinstance(standardise, Mapping):
+        raise UserError("dataset.bounds scales all numbers by their range: leave out standardise.")
+    for name, pair in columns.bounds.items():
+        one_of("dataset.bounds", name, numbers)
+        if len(pair) != 2 or not pair[0] < pair[1]:
+            raise UserError(f"dataset.bounds.{name} must be [lowest, highest].")
+    if missing := [name for name in numbers if name not in columns.bounds]:
+        raise UserError(
+            f"dataset.bounds has no range of column {missing[0]}: give one for each number, or "
+            f"leave the column out with dataset.drop=[{missing[0]}]."
+        )
+
+
+def without(column: pd.Series, marks: Sequence[str | float]) -> pd.Series:
+    """A column without the values that stand for none."""
+    return column.mask(column.isin(marks)) if marks else column
+
+
 def named(key: str, value: object, known: Collection[str], one_of_several: bool = False) -> str:
-    """The column that a setting names; a number stands for the column that is named so.
+    """The column that a setting of the data set names; see `column_named`."""
+    return column_named(f"dataset.{key}", value, known, one_of_several)
+
+
+def column_named(
+    what: str, value: object, known: Collection[str], one_of_several: bool = False
+) -> str:
+    """The column that the setting `what` names; a number stands for the column that is named so.
 
     one_of_several: whether the value is part of a list.
     """
-    what = f"dataset.{key}"
     if isinstance(value, str) or str(value) in known:
         return one_of(what, str(value), known)
     meant = next((name for name in known if _is_read_as(name, value)), None)

@@ -1,5 +1,6 @@
-"""The user's own CSV files: their rows, and those of a test file of the publisher's own."""
+"""Reads a file of rows: CSV, or Parquet."""
 
+import codecs
 import csv
 import functools
 import lzma
@@ -15,8 +16,8 @@ import pandas as pd
 from pandas.api.types import is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
-from dpbench.learning.data.custom.checksums import source_path, verified
 from dpbench.learning.data.custom.columns import NONE
+from dpbench.learning.data.custom.header import is_row, named_by
 from dpbench.learning.data.custom.quotes import (
     NO_QUOTES,
     QUOTE,
@@ -25,9 +26,9 @@ from dpbench.learning.data.custom.quotes import (
     joined_lines,
     swallowed,
 )
-from dpbench.learning.data.custom.sizes import size_of, unpacked
+from dpbench.learning.data.custom.sizes import size_by_footers, size_of, unpacked
 from dpbench.system.errors import UserError, first_line
-from dpbench.system.validate import boolean, one_of, quoted
+from dpbench.system.validate import boolean, one_of, quoted, shown
 
 SPELLED_TAB = r"\t"
 SEPARATORS = (TAB, ";", "|", ",")
@@ -36,71 +37,84 @@ SEPARATORS = (TAB, ";", "|", ",")
 LONGEST_HEAD = 65_536
 """The most bytes of a line that are searched for a separator."""
 
-OTHER_FORMATS = (".arrow", ".json", ".jsonl", ".ndjson", ".parquet")
+OTHER_FORMATS = (".arrow", ".json", ".jsonl", ".ndjson")
 """The endings of tables that dataset=hub reads."""
+
+PARQUET = ".parquet"
 
 SPREADSHEETS = (".numbers", ".ods", ".xls", ".xlsb", ".xlsm", ".xlsx")
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
 """What is raised for a damaged file, packed or not."""
 
+FIRST = "first"
+"""The first line has the names of the columns."""
+
+UTF_8 = "utf-8"
+
+OWN_FORMATS = (".csv", ".tsv")
+"""The endings of files that are read here for dataset=hub too."""
+
 DOUBLE = "double"
 """Values may be in double quotes."""
 
 
-class CsvRows(NamedTuple):
-    """The rows of a CSV file and then those of its test file, with their checksums.
-
-    test_rows, test_checksum: None without a test file.
-    """
-
-    frame: pd.DataFrame
-    checksum: str
-    test_rows: int | None
-    test_checksum: str | None
-
-
-def csv_rows(settings: Mapping[str, Any]) -> CsvRows:
-    """Read the files that settings name; UserError for files that are not tables of one kind, and
-    for others than the expected ones."""
-    frame, checksum = _verified_csv(settings, "file", "checksum")
-    if settings.get("test_file") is None:
-        return CsvRows(frame, checksum, None, None)
-    test, test_checksum = _verified_csv(settings, "test_file", "test_checksum")
-    if test_checksum == checksum:
-        raise UserError(
-            f"dataset.test_file={settings['test_file']} has the rows that are trained on: give a "
-            "file of others, or none, to hold out dataset.test_share of the rows."
-        )
-    if different := [*frame.columns.symmetric_difference(test.columns, sort=False)]:
-        raise UserError(
-            f"dataset.test_file={settings['test_file']} and dataset.file={settings['file']} must "
-            f"have the same columns, but only one of them has {quoted(different[0])}."
-        )
-    if not len(test):
-        raise UserError(f"dataset.test_file={settings['test_file']} has no rows.")
-    texts = tuple(n for n in frame if is_string_dtype(frame[n]) != is_string_dtype(test[n]))
-    if texts:  # 01 is a number in one file, and a text where another row has 1A
-        frame, _ = _verified_csv(settings, "file", "checksum", texts)
-        test, _ = _verified_csv(settings, "test_file", "test_checksum", texts)
-    rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
-    return CsvRows(rows, checksum, len(test), test_checksum)
-
-
-def _verified_csv(
-    settings: Mapping[str, Any], key: str, expected: str, texts: tuple[str, ...] = ()
-) -> tuple[pd.DataFrame, str]:
-    path = source_path(f"dataset.{key}", settings[key], "file")
-    found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
-    return read_csv(settings, key, path, texts), found
-
-
-def read_csv(
+def read_file(
     settings: Mapping[str, Any], key: str, path: Path, texts: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """The rows of a CSV file, whose columns `texts` are texts; UserError for a file that is not
-    one. key: the setting that names it."""
-    separator, quotes = settings["separator"], settings.get("quotes", DOUBLE)
+    """The rows of a file, whose columns `texts` are texts; UserError for a file that is no table.
+
+    key: the setting that names it. Warns of a first line that is a row, and of others that a quote
+    joins, unless settings have the number of rows.
+    """
+    file = _file(settings, key, path)
+    may_be_large = boolean("dataset.large", settings.get("large", False))
+    status = path.stat()
+    read = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
+    if len(read.frame.columns) == 1:
+        other = _other_separator(file) or ";"
+        raise UserError(
+            f"{path.name} has a single column, {quoted(read.frame.columns[0])}: set the separator "
+            f"of its values, for instance {_setting_of(other)}."
+        )
+    if settings.get("rows") is None:
+        if read.joined:
+            raise swallowed(file.what, len(read.frame), read.joined)
+        if read.first:
+            warnings.warn(
+                f"the first line of {file.what} is taken as the names of columns, and looks like a "
+                f"row: {shown(read.first)}; set dataset.header=none if it is one.",
+                stacklevel=2,
+            )
+    return read.frame
+
+
+class _File(NamedTuple):
+    """A CSV file. what: the setting that names it; for the others, see `TableRows`."""
+
+    what: str
+    path: Path
+    separator: str
+    quotes: str
+    header: str
+    encoding: str
+    missing: tuple[str | float, ...]
+
+
+class _Rows(NamedTuple):
+    """What is read. joined: lines that seem to be several rows. first: the first line, if it names
+    the columns and looks like a row."""
+
+    frame: pd.DataFrame
+    joined: Lines | None = None
+    first: str = ""
+
+
+def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
+    """The file, written as settings say; UserError for an unknown way."""
+    separator, quotes = settings.get("separator"), settings.get("quotes", DOUBLE)
+    if separator is None:
+        separator = TAB if path.suffix.lower() == ".tsv" else ","
     character = TAB if separator == SPELLED_TAB else separator
     if not isinstance(character, str) or len(character) != 1:
         raise UserError(
@@ -108,28 +122,18 @@ def read_csv(
             f"got {quoted(separator)}."
         )
     one_of("dataset.quotes", quotes, (DOUBLE, NONE))
-    may_be_large = boolean("dataset.large", settings.get("large", False))
-    file = _File(f"dataset.{key}={path}", path, character, quotes)
-    status = path.stat()
-    frame, joined = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
-    if len(frame.columns) == 1:
-        other = _other_separator(file) or ";"
+    header, encoding = settings.get("header", FIRST), settings.get("encoding", UTF_8)
+    one_of("dataset.header", header, (FIRST, NONE))
+    try:
+        "".encode(encoding)
+    except (LookupError, TypeError) as error:
         raise UserError(
-            f"{path.name} has a single column, {quoted(frame.columns[0])}: set the separator of "
-            f"its values, for instance {_setting_of(other)}."
-        )
-    if joined and settings.get("rows") is None:
-        raise swallowed(file.what, len(frame), joined)
-    return frame
-
-
-class _File(NamedTuple):
-    """A CSV file. what: the setting that names it; separator, quotes: see `CsvFile`."""
-
-    what: str
-    path: Path
-    separator: str
-    quotes: str
+            f"dataset.encoding={quoted(encoding)} is unknown: write utf-8, utf-16, or that of an "
+            "older system, such as cp1252 (Windows in Western Europe) or shift_jis."
+        ) from error
+    missing = tuple(settings.get("missing_values") or ())
+    what = f"dataset.{key}={path}"
+    return _File(what, path, character, quotes, header, encoding, missing)
 
 
 def _other_separator(file: _File) -> str:
@@ -146,46 +150,78 @@ def _setting_of(separator: str) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _read(
-    file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int
-) -> tuple[pd.DataFrame, Lines | None]:
-    """The rows, and lines that seem to be several; cached until the file changes: its settings and
-    its data are read separately."""
+def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) -> _Rows:
+    """The rows, cached until the file changes: its settings and its data are read separately."""
+    ending = file.path.suffix.lower()
+    if ending == PARQUET:
+        return _Rows(_parquet(file, may_be_large))
     read = functools.partial(
         pd.read_csv,
         file.path,
         sep=file.separator,
         skipinitialspace=True,
         index_col=False,
+        encoding=file.encoding,
         quoting=csv.QUOTE_NONE if file.quotes == NONE else csv.QUOTE_MINIMAL,
     )
+    header = None if file.header == NONE else 0
+    marks = [*file.missing] or None
     with warnings.catch_warnings(action="error", category=ParserWarning):
         try:
+            if ending in (*OTHER_FORMATS, *SPREADSHEETS):
+                raise ValueError(ending)  # a line of it may look like names of columns
             size = size_of(file.path, file.separator, whole=may_be_large)
             if not may_be_large:
                 size.check(file.what)
-            frame, names = read(low_memory=False), read(header=None, nrows=1, dtype=str).iloc[0]
+            frame = read(header=header, low_memory=False, na_values=marks)
+            first = read(header=None, nrows=1, dtype=str).iloc[0]
+            if header is None:
+                frame.columns = [str(number + 1) for number in frame.columns]
             texts = [
                 number
                 for number, name in enumerate(frame)
                 if name in as_text or _has_texts_read_as_missing(frame[name])
             ]
             if texts:
-                frame[frame.columns[texts]] = read(
-                    usecols=texts, dtype=str, keep_default_na=False, na_values=[""]
+                again = read(
+                    header=header,
+                    usecols=texts,
+                    dtype=str,
+                    keep_default_na=False,
+                    na_values=["", *map(str, file.missing)],
                 )
+                frame[frame.columns[texts]] = again.set_axis(frame.columns[texts], axis=1)
         except (EmptyDataError, ParserError, ParserWarning, ValueError, *UNREADABLE) as error:
             raise UserError(
                 f"{file.what} is not a table of values separated by {file.separator!r}: "
                 f"{_why(error, file)}."
             ) from error
-    if (repeated := names[names.duplicated() & names.notna()]).any():
+    has_names = header is not None
+    if not has_names and (name := named_by(first, frame)):
+        raise UserError(
+            f"{file.what} has {quoted(name)} above numbers, so its first line has the names of the "
+            "columns: leave out dataset.header=none."
+        )
+    is_like_others = has_names and is_row(first, frame)
+    if has_names and (repeated := first[first.duplicated() & first.notna()]).any():
+        way = "set dataset.header=none if the first line is a row, or " if is_like_others else ""
         raise UserError(
             f"{file.what} has several columns named {quoted(repeated.iloc[0])}: "
-            "rename or remove all but one."
+            f"{way}rename or remove all but one."
         )
-    may_join = file.quotes == DOUBLE and size.lines > len(frame) + 1
-    return frame, joined_lines(file.path, file.separator, frame) if may_join else None
+    may_join = file.quotes == DOUBLE and size.lines > len(frame) + has_names
+    encoding = "utf-8-sig" if file.encoding == UTF_8 else file.encoding
+    joined = joined_lines(file.path, file.separator, frame, encoding) if may_join else None
+    return _Rows(frame, joined, file.separator.join(first.fillna("")) if is_like_others else "")
+
+
+def _parquet(file: _File, may_be_large: bool) -> pd.DataFrame:
+    try:
+        if not may_be_large:
+            size_by_footers([file.path]).check(file.what)
+        return pd.read_parquet(file.path)
+    except (ValueError, OSError) as error:
+        raise UserError(f"{file.what} cannot be read: {first_line(error).rstrip('.')}.") from error
 
 
 def _why(error: Exception, file: _File) -> str:
@@ -196,7 +232,10 @@ def _why(error: Exception, file: _File) -> str:
     if ending in SPREADSHEETS:
         return "it is a spreadsheet; save it as CSV"
     if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text; save it as UTF-8"
+        return (
+            f"it is not text in {file.encoding}; set dataset.encoding, for instance to "
+            f"{_encoding(file.path)}, or save it as UTF-8"
+        )
     why = first_line(error, type(error).__name__).rstrip(".")
     if isinstance(error, UNREADABLE):
         return why
@@ -205,6 +244,13 @@ def _why(error: Exception, file: _File) -> str:
     if other := _other_separator(file):
         return f"{why}; if {other!r} separates them, set {_setting_of(other)}"
     return f"{why}; {NO_QUOTES}" if file.quotes == DOUBLE and _has_quotes(file.path) else why
+
+
+def _encoding(path: Path) -> str:
+    """The likeliest encoding of a text that is not UTF-8."""
+    with unpacked(path) as stream:
+        start = stream.read(2)
+    return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
 
 
 def _has_quotes(path: Path) -> bool:

@@ -6,60 +6,79 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dpbench.learning.data.custom.checksums import Files, checksum, files_of, verified
-from dpbench.learning.data.custom.column_types import plain, structure
-from dpbench.learning.data.custom.image_files import Named
-from dpbench.learning.data.custom.quotes import NO_QUOTES, TAB, joined_lines, swallowed
-from dpbench.learning.data.custom.sizes import Size
+from dpbench.learning.data.custom.csv_files import OWN_FORMATS, PARQUET, read_file
+from dpbench.learning.data.custom.sizes import Size, size_by_footers
+from dpbench.learning.data.custom.source import NO_TEST, Encoded, Table, TestRows
 from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import Unavailable, UserError, first_line
 from dpbench.system.validate import one_of, quoted
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-TEST = "test"
+TRAIN, TEST = "train", "test"
 SAVED = ("state.json", "dataset_dict.json")
 """Files of a folder that `save_to_disk` has written: of a data set, and of one with parts."""
 
 READERS = {
     ".arrow": "arrow",
-    ".csv": "csv",
     ".json": "json",
     ".jsonl": "json",
     ".ndjson": "json",
-    ".parquet": "parquet",
-    ".tsv": "csv",
+    PARQUET: "parquet",
 }
 """The library's readers of single files, by the files' endings."""
 
 
-class Rows(NamedTuple):
-    """Rows as the library loads them. parts: the names of all parts of their data set. test: how
-    many of the rows, the last, are of the test part; None without one."""
-
-    all: Any
-    parts: Collection[str]
-    test: int | None = None
-
-
-def read(settings: Mapping[str, Any]) -> Rows:
+def read(settings: Mapping[str, Any]) -> Table:
     """The part of a data set that settings name, and then its test part, if they name one.
 
     Raises UserError for other data than the expected, by their checksum.
     """
-    path, revision, part = (settings[key] for key in ("path", "revision", "part"))
-    content_of(path, revision, settings.get("checksum"))
-    place = Path(str(path)).expanduser()
+    path, part = settings["path"], settings["part"]
+    checksum = content_of(path, settings["revision"], settings.get("checksum"))
+    checksums, place = {"checksum": checksum} if checksum else {}, Path(str(path)).expanduser()
+    if place.is_file() and place.suffix.lower() in OWN_FORMATS:
+        if part != TRAIN or settings.get("test_part"):
+            raise UserError(
+                f"dataset.path={path} cannot be loaded with dataset.part={part}: "
+                f"a file has the part {TRAIN} alone."
+            )
+        return Table(str(path), read_file(settings, "path", place), checksums)
+    rows, test = _rows(settings, place)
+    if "image" in settings:
+        one_of("dataset.image", settings["image"], rows.column_names)
+        one_of("dataset.target", settings["target"], rows.column_names)
+        if type(rows.features[settings["image"]]).__name__ != "Image":
+            raise UserError(f"dataset.image={settings['image']} is not an image column.")
+        names = getattr(rows.features[settings["target"]], "names", ())
+        frame = frame_of(rows.remove_columns(settings["image"]))
+        images = images_of(rows, settings["image"])
+        return Table(str(path), frame, checksums, test, tuple(names), images)
+    if not settings.get("large"):
+        size = Size(len(rows), len(rows.column_names), rows.data.nbytes)
+        size.check(f"dataset.path={path}")
+    return Table(str(path), frame_of(rows), checksums, test)
+
+
+def _rows(settings: Mapping[str, Any], place: Path) -> tuple[Any, TestRows]:
+    """The rows as the library loads them, and which of them are to test on."""
+    path, part, test_part = (settings.get(key) for key in ("path", "part", "test_part"))
     files = files_of(place) if place.exists() else ()
     name, may_be_large = str(place if place.exists() else path), settings.get("large")
-    load = functools.partial(_load, name, revision, files, may_be_large)
-    (rows, parts), test_part = load(part), settings.get("test_part")
+    load = functools.partial(_load, name, settings["revision"], files, may_be_large)
+    rows, parts = load(part)
     if test_part is None:
-        return Rows(rows, parts)
+        if TEST in parts and part != TEST and settings.get("rows") is None:
+            warnings.warn(
+                f"dataset.path={path} has a part of its own to test on, which is not used: set "
+                f"dataset.test_part={TEST}, or test examples are drawn from dataset.part={part}.",
+                stacklevel=2,
+            )
+        return rows, NO_TEST
     if test_part == part:
         raise UserError(
             f"dataset.test_part={part} has the rows that are trained on: name another part, or "
@@ -72,18 +91,7 @@ def read(settings: Mapping[str, Any]) -> Rows:
             "types of columns."
         )
     joined = library("datasets", "dataset=hub").concatenate_datasets([rows, test])
-    return Rows(joined, parts, len(test))
-
-
-def warn_of_unused(rows: Rows, settings: Mapping[str, Any]) -> None:
-    """Warn of a test part that the publisher gives and that nothing uses."""
-    if rows.test is None and TEST in rows.parts and settings["part"] != TEST:
-        warnings.warn(
-            f"dataset.path={settings['path']} has a part of its own to test on, which is not used: "
-            f"set dataset.test_part={TEST}, or test examples are drawn from "
-            f"dataset.part={settings['part']}.",
-            stacklevel=2,
-        )
+    return joined, TestRows(f"dataset.test_part={test_part}", len(test))
 
 
 def content_of(path: object, revision: object, expected: object = None) -> str | None:
@@ -96,7 +104,7 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
     place = Path(path).expanduser()
     if place.exists():
         return verified("dataset.path", place, expected) if expected else checksum(place)
-    if place.suffix.lower() in READERS and revision is None:
+    if place.suffix.lower() in (*READERS, *OWN_FORMATS) and revision is None:
         raise UserError(f"dataset.path={path} is not a file, as seen from {Path.cwd()}.")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):
         raise UserError(f"dataset.path={quoted(path)} is neither a folder nor a name on the hub.")
@@ -122,7 +130,8 @@ def _load(
         options = {"revision": revision}
     try:
         if not may_be_large:
-            _size_by_footers(files).check(f"dataset.path={place}")
+            parquet = [path for path, _, _ in files if path.suffix.lower() == PARQUET]
+            size_by_footers(parquet).check(f"dataset.path={place}")
         if any((Path(place) / file).is_file() for file in SAVED):
             return _saved(datasets.load_from_disk(place), part)
         if Path(place).is_dir():
@@ -140,25 +149,13 @@ def _load(
         raise UserError(f"{prefix} loaded with dataset.part={part}: {why}.") from error
 
 
-def _size_by_footers(files: Files) -> Size:
-    """The size of Parquet files, whose rows may be packed a thousandfold."""
-    parquet = library("pyarrow.parquet")
-    footers = [
-        parquet.read_metadata(path) for path, _, _ in files if path.suffix.lower() == ".parquet"
-    ]
-    columns = max((footer.num_columns for footer in footers), default=0)
-    groups = (f.row_group(place) for f in footers for place in range(f.num_row_groups))
-    size = sum(group.total_byte_size for group in groups)
-    return Size(sum(footer.num_rows for footer in footers), columns, size)
-
-
 def _check_all_read(folder: Path, builder: Any) -> None:
     """UserError for a table in a folder that is of no part: the library takes the files that are
     named after parts, if any are, and of several formats one."""
     parts = builder.config.data_files or {}
     used = {Path(file).resolve() for files in parts.values() for file in files}
     for file, _, _ in files_of(folder):
-        if file.suffix.lower() in READERS and file.resolve() not in used:
+        if file.suffix.lower() in (*READERS, *OWN_FORMATS) and file.resolve() not in used:
             raise UserError(
                 f"dataset.path={folder} has {file.relative_to(folder)}, which the datasets "
                 "library does not read beside the other files: move it elsewhere, or give the "
@@ -180,65 +177,21 @@ def _reader(file: Path) -> tuple[str, dict[str, object]]:
     if ending not in READERS:
         raise UserError(
             f"dataset.path={file} is not a table that can be read: save it with one of the endings "
-            f"{', '.join(READERS)}, or give the path of its folder."
+            f"{', '.join((*READERS, *OWN_FORMATS))}, or give the path of its folder."
         )
-    separator = {"sep": TAB} if ending == ".tsv" else {}
-    return READERS[ending], {"data_files": str(file), **separator}
+    return READERS[ending], {"data_files": str(file)}
 
 
-def table(rows: Rows, settings: Mapping[str, Any]) -> pd.DataFrame:
-    """Rows as a data frame, in which those that the library marks as unlabelled have no class.
-
-    Raises UserError for a single column, for a large table, unless settings allow it, and for a CSV
-    file in which quotes seem to join rows, unless settings have the number of rows.
-    """
-    what = f"dataset.path={settings['path']}"
-    if not settings.get("large"):
-        Size(len(rows.all), len(rows.all.column_names), rows.all.data.nbytes).check(what)
-    if len(rows.all.column_names) == 1:
-        raise UserError(
-            f"the table has a single column, {quoted(rows.all.column_names[0])}: save it with "
-            "commas (.csv) or tabs (.tsv) between values, or read it by dataset=csv."
-        )
-    frame = rows.all.to_pandas()
-    place = Path(settings["path"]).expanduser()
-    if settings.get("rows") is None and place.exists():
-        _check_quotes(what, files_of(place), frame)
-    return _without_unlabelled(frame, rows.all.features)
-
-
-def _check_quotes(what: str, files: Files, frame: pd.DataFrame) -> None:
-    for path, _, _ in files:
-        ending = path.suffix.lower()
-        if READERS.get(ending) == "csv" and (
-            joined := joined_lines(path, TAB if ending == ".tsv" else ",", frame)
-        ):
-            raise swallowed(what, len(frame), joined, f"read it by dataset=csv, and {NO_QUOTES}")
-
-
-def _without_unlabelled(frame: pd.DataFrame, features: Any) -> pd.DataFrame:
-    for column, feature in features.items():
+def frame_of(rows: Any) -> pd.DataFrame:
+    """Rows as a data frame, in which those that the library marks as unlabelled have no class."""
+    frame = rows.to_pandas()
+    for column, feature in rows.features.items():
         if type(feature).__name__ == "ClassLabel" and (frame[column] < 0).any():
             frame[column] = frame[column].where(frame[column] >= 0)
     return frame
 
 
-def labels(rows: Any, column: str) -> tuple[list[str], np.ndarray]:
-    """The names of the classes, and the class of each row [n]; UserError for an unknown column."""
-    one_of("dataset.target", column, rows.column_names)
-    names = getattr(rows.features[column], "names", None)
-    frame = _without_unlabelled(rows.select_columns(column).to_pandas(), rows.features)
-    values = plain(frame[column])
-    if what := structure(values):
-        raise UserError(f"dataset.target={column} has {what}, not classes: choose another column.")
-    if values.isna().any():
-        raise UserError(f"dataset.target={column} has rows without a class: filter them out.")
-    classes = list(range(len(names))) if names else sorted(values.unique().tolist())
-    numbers = {value: number for number, value in enumerate(classes)}
-    return [str(name) for name in names or classes], np.array([numbers[value] for value in values])
-
-
-def images(rows: Any, column: str) -> Iterator[Named]:
+def images_of(rows: Any, column: str) -> Iterator[Encoded]:
     """The encoded images of a column; UserError for a row without one."""
     datasets = library("datasets", "dataset=hub_images")
     encoded = rows.cast_column(column, datasets.Image(decode=False))[column]
@@ -249,10 +202,3 @@ def images(rows: Any, column: str) -> Iterator[Named]:
         name = f"the image in row {number}" + (f", {place}," if place else "")
         data = image["bytes"]
         yield name, Path(place) if data is None else BytesIO(data)
-
-
-def check_images(rows: Any, column: str) -> None:
-    """UserError for a column that is unknown, or has no images."""
-    one_of("dataset.image", column, rows.column_names)
-    if type(rows.features[column]).__name__ != "Image":
-        raise UserError(f"dataset.image={column} is not an image column.")

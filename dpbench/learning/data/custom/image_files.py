@@ -1,22 +1,33 @@
 """Reads the user's own images as arrays of one size."""
 
-import functools
 import math
 import re
 import warnings
 from codecs import getincrementaldecoder
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from PIL import Image, ImageFile, ImageOps
 
-from dpbench.learning.data.custom.checksums import checksum, files_of, shown
+from dpbench.learning.data.custom.checksums import (
+    checksum,
+    files_of,
+    shown,
+    source_path,
+    verified,
+)
+from dpbench.learning.data.custom.columns import named
+from dpbench.learning.data.custom.copies import SHARE
+from dpbench.learning.data.custom.csv_files import read_file
+from dpbench.learning.data.custom.source import FOLDER, Encoded, Table, TestRows
 from dpbench.system.errors import UserError, first_line
-from dpbench.system.files import digest_of
+from dpbench.system.files import cached_digest_of
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 TRAIN, TEST = "train", "test"
@@ -35,53 +46,106 @@ BITS, ZERO = 258, 262
 DARK = 0.25
 """Where all images with more than 8 bits are darker, 8 bits would keep few of their shades."""
 
-Named = tuple[str, Path | BytesIO]
-"""An encoded image, with its name in messages."""
 
-
-Place = tuple[int, bool]
-"""The number of an image's class, and whether it is of the publisher's test split."""
-
-
-class Images(NamedTuple):
-    """Image files, each with the number of its class, and the names of the classes.
-
-    test: how many of the files, the last, are of the publisher's test split; None without one.
-    """
-
-    files: list[tuple[Path, int]]
-    classes: list[str]
-    test: int | None
-
-
-def images_in(folder: Path) -> Images:
-    """The images in the class folders of a folder, or of its folders `train` and `test`.
+def read(settings: Mapping[str, Any]) -> Table:
+    """The images in the class folders of a folder, or of its folders `train` and `test`; with a
+    file of labels, in any folders, each with its row.
 
     Raises UserError for fewer than two classes, for one without images or with files that are
-    neither images nor texts, and for other splits.
+    neither images nor texts, for other splits, and for others than the expected images and labels.
     """
+    folder = source_path("dataset.folder", settings["folder"], "folder")
+    checksums = {"checksum": verified("dataset.folder", folder, settings.get("checksum"))}
+    labels = settings.get("labels")
+    files, tested = _files(folder, labels is not None and settings.get("target") is not None)
+    everything = [*files, *tested]
+    frame = pd.DataFrame({FOLDER: [f.relative_to(folder).parts[bool(tested)] for f in everything]})
+    if labels is not None:
+        names = [file.relative_to(folder).as_posix() for file in everything]
+        path = source_path("dataset.labels", labels, "file")
+        expected = settings.get("labels_checksum")
+        found = verified("dataset.labels", path, expected, "dataset.labels_checksum")
+        checksums["labels_checksum"] = found
+        frame = _labelled(frame, names, read_file(settings, "labels", path), settings)
+    images = [(str(file), file) for file in everything]
+    test = TestRows(f"dataset.folder={folder / TEST}", len(tested))
+    return Table(f"dataset.folder={folder}", frame, checksums, test, images=images)
+
+
+def _files(folder: Path, any_folder: bool) -> tuple[list[Path], list[Path]]:
+    """The images of a folder, and those of the publisher's test split; in class folders, unless
+    any_folder."""
     names = _subfolders(folder)
     splits = [name for name in names if name.lower() in SPLITS]
-    if splits and (len(splits) > 1 or splits == names):  # `train` alone is a vehicle
-        if names != [TEST, TRAIN]:
-            raise UserError(
-                f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are "
-                "splits, not classes: give the path of one of them (dataset.test_share of it is "
-                f"held out), or of a folder with {TRAIN} and {TEST} alone."
-            )
-        return _published_split(folder)
-    return Images(_class_files(folder, names), names, None)
+    if names == [TEST, TRAIN]:
+        return _published_split(folder, any_folder)
+    if any_folder:
+        return _images_in(folder), []
+    if not splits or (len(splits) == 1 and splits != names):  # `train` alone is a vehicle
+        return _class_files(folder, names), []
+    raise UserError(
+        f"dataset.folder={folder} has the folders {' and '.join(splits)}, which are splits, not "
+        "classes: give the path of one of them (dataset.test_share of it is held out), or of a "
+        f"folder with {TRAIN} and {TEST} alone."
+    )
 
 
-def warn_of_copies(images: Images) -> None:
-    """Warn of a file whose copy is of another class, or of the other split."""
-    first_of_test = len(images.files) - (images.test or 0)
-    placed = []
-    for number, (file, label) in enumerate(images.files):
-        status = file.stat()
-        place = (label, number >= first_of_test)
-        placed.append((file, place, status.st_size, status.st_mtime_ns))
-    if copies := _copies(tuple(placed)):
+def _images_in(folder: Path) -> list[Path]:
+    return [file for file, _, _ in files_of(folder) if file.suffix.lower() in SUFFIXES]
+
+
+def _labelled(
+    frame: pd.DataFrame, names: list[str], labels: pd.DataFrame, settings: Mapping[str, Any]
+) -> pd.DataFrame:
+    """The columns of each image, from the row of a file of labels that has its name.
+
+    A name is a path below the folder, or the last part of it where no other image has that.
+    """
+    what = f"dataset.labels={settings['labels']}"
+    column = named("image", settings["image"], list(labels))
+    rows = labels.set_index(labels[column].astype(str).str.removeprefix("./"))
+    if rows.index.has_duplicates:
+        twice = rows.index[rows.index.duplicated()][0]
+        raise UserError(f"{what} has several rows of the image {twice}: keep one.")
+    short = pd.Series([name.rpartition("/")[2] for name in names])
+    short = short.where(~short.duplicated(keep=False), "")
+    found = [name if name in rows.index else last for name, last in zip(names, short, strict=True)]
+    places = rows.index.get_indexer(found)
+    if (places < 0).any():
+        missing = names[int(np.flatnonzero(places < 0)[0])]
+        raise UserError(
+            f"{what} has no row of the image {missing}, one of {(places < 0).sum():,}: add it, or "
+            "move the image elsewhere."
+        )
+    if unused := sorted({*rows.index} - {*found}):
+        raise UserError(
+            f"{what} has a row of {unused[0]}, one of {len(unused):,} that are no images of the "
+            "folder: remove it, or give the whole folder."
+        )
+    return pd.concat([frame, labels.iloc[places].reset_index(drop=True)], axis=1)
+
+
+def warn_of_copied_images(rows: Table, target: str) -> None:
+    """Warn of a file whose copy is of another class, or of the other split, and of many copies."""
+    files = [file for _, file in rows.images if isinstance(file, Path)]
+    sizes = [file.stat().st_size for file in files]
+    several = {size for size, number in Counter(sizes).items() if number > 1}
+    known: dict[str, tuple[Path, object]] = {}
+    copies, again = [], 0
+    for place, (file, size, label) in enumerate(zip(files, sizes, rows.frame[target], strict=True)):
+        at = label, place >= len(files) - rows.test.number
+        if size in several:
+            original, known_at = known.setdefault(cached_digest_of(file), (file, at))
+            copies += [(original, file)] if known_at != at else []
+            again += known_at == at and original != file
+    if again > SHARE * len(files):
+        warnings.warn(
+            f"{again:,} images of {rows.name} are copies of others in their class: epsilon is per "
+            "image, and whoever is in k images has less privacy; one of two may be trained on and "
+            "the other tested: remove them.",
+            stacklevel=2,
+        )
+    if copies:
         one, other = copies[0]
         more = f" ({len(copies) - 1} more such copies)" if len(copies) > 1 else ""
         warnings.warn(
@@ -91,25 +155,10 @@ def warn_of_copies(images: Images) -> None:
         )
 
 
-@functools.lru_cache(maxsize=4)
-def _copies(placed: tuple[tuple[Path, Place, int, int], ...]) -> list[tuple[Path, Path]]:
-    """Files in two places with the same content. placed: each with its size, and the time of its
-    last change, until which the result is cached."""
-    places: dict[int, set[Place]] = {}
-    for _, place, size, _ in placed:
-        places.setdefault(size, set()).add(place)
-    known: dict[str, tuple[Path, Place]] = {}
-    copies = []
-    for file, place, size, _ in placed:
-        if len(places[size]) > 1:
-            original, at = known.setdefault(digest_of(file), (file, place))
-            if at != place:
-                copies.append((original, file))
-    return copies
-
-
-def _published_split(folder: Path) -> Images:
+def _published_split(folder: Path, any_folder: bool) -> tuple[list[Path], list[Path]]:
     train, test = folder / TRAIN, folder / TEST
+    if any_folder:
+        return _images_in(train), _images_in(test)
     classes = _subfolders(train)
     if different := {*classes} ^ {*_subfolders(test)}:
         raise UserError(
@@ -122,29 +171,26 @@ def _published_split(folder: Path) -> Images:
             f"dataset.folder={folder} has the same images in {TRAIN} and {TEST}: give the path of "
             "one of them (dataset.test_share of it is held out)."
         )
-    return Images([*learned, *tested], classes, len(tested))
+    return learned, tested
 
 
-def _class_files(folder: Path, classes: list[str]) -> list[tuple[Path, int]]:
-    """The images of class folders, each with the number of its class; sorted by name."""
+def _class_files(folder: Path, classes: list[str]) -> list[Path]:
+    """The images of class folders, sorted by name."""
     loose = [file.name for file in shown(folder) if file.suffix.lower() in SUFFIXES]
     if loose and classes:
         raise UserError(
             f"dataset.folder={folder} has images of no class beside its folders, such as "
             f"{min(loose)}: move them into the folder of their class, or remove them."
         )
-    numbers = {name: number for number, name in enumerate(classes)}
     files = [(file, file.relative_to(folder).parts[0]) for file, _, _ in files_of(folder)]
-    images = [
-        (file, numbers[name]) for file, name in files if name in numbers and _is_readable(file)
-    ]
-    empty = set(range(len(classes))) - {number for _, number in images}
+    images = {file: name for file, name in files if name in classes and _is_readable(file)}
+    empty = {*classes}.difference(images.values())
     if len(classes) < 2 or empty:
-        what = f"no images in {classes[min(empty)]}" if empty else f"{len(classes)} folders"
+        what = f"no images in {min(empty)}" if empty else f"{len(classes)} folders"
         raise UserError(
             f"dataset.folder={folder} must have a folder of images for each class, but has {what}."
         )
-    return images
+    return [*images]
 
 
 def _is_readable(file: Path) -> bool:
@@ -171,7 +217,7 @@ def _subfolders(folder: Path) -> list[str]:
     return sorted(path.name for path in shown(folder) if path.is_dir())
 
 
-def stacked(images: Iterable[Named], size: int, channels: int) -> np.ndarray:
+def stacked(images: Iterable[Encoded], size: int, channels: int) -> np.ndarray:
     """Images as uint8 [n, channels, size, size].
 
     Each is turned as its EXIF data say and put on white, and its largest centred square is scaled;

@@ -1,16 +1,14 @@
 """The user's own images as data sets: class folders, or images that `datasets` loads."""
 
-from abc import abstractmethod
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 
-from dpbench.learning.data.custom import hub
-from dpbench.learning.data.custom.checksums import source_path, verified
-from dpbench.learning.data.custom.image_files import MODES, images_in, stacked
+from dpbench.learning.data.custom import hub, image_files
+from dpbench.learning.data.custom.image_files import MODES, stacked
 from dpbench.learning.data.custom.own_rows import Rows
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
 from dpbench.learning.data.dataset import Data, Split
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
@@ -21,13 +19,16 @@ MAX_PIXELS = 1_024
 
 @dataclass(frozen=True, kw_only=True)
 class ImageRows(Rows):
-    """Images with a class; the groups are the classes.
+    """Images with a class; the groups are the classes, unless columns are named.
 
     size: the side of the square that each is scaled to, in pixels. channels: 3 for colours, or 1.
+    target, group: columns, as of a table.
     """
 
     size: int
     channels: int
+    target: str | None = None
+    group: str | list[str] | None = field(default=None, hash=False)
 
     task = "classification"
 
@@ -45,36 +46,33 @@ class ImageRows(Rows):
     def notes(self) -> tuple[str, ...]:
         return (self._public,)
 
-    @abstractmethod
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        """Images uint8 [n, channels, size, size] and classes int64 [n], verified."""
-
-    def load(self, folder: Path, seed: int) -> Data:
-        """Read the images, wherever the data folder is; UserError if they have changed."""
-        images, labels = self.read()
-        if len(labels) != self.rows:
-            raise UserError(f"{self.name} has {len(labels)} images, not {self.rows}.")
-        classes = torch.from_numpy(labels)
-        examples = Split(torch.from_numpy(images), classes, classes)
-        train, test = map(torch.from_numpy, self.order(seed))
-        return Data(examples.take(train), examples.take(test))
+    def _data(self, table: Table, seed: int) -> Data:
+        columns = image_columns(vars(self), table)
+        _, labels = labels_of(table, columns.target)
+        images = stacked(table.images, self.size, self.channels)
+        groups = groups_of(table.frame, columns, "the table")[1] if columns.group else labels
+        pixels, classes, grouped = map(torch.from_numpy, (images, labels, groups))
+        return self._split(table, Split(pixels, classes, grouped), seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImageFolder(ImageRows):
     """Images in a folder with a subfolder for each class, or with folders `train` and `test` of
-    such. folder: its path."""
+    such. folder: its path.
+
+    labels: a CSV file with a row for each image, whose name is in the column `image`, and
+    labels_checksum: its checksum. Without a target in it, the folders are the classes.
+    """
 
     folder: str | None = None
+    labels: str | None = None
+    labels_checksum: str | None = None
+    image: str = "file"
 
     needs = "dataset.folder=FOLDER"
 
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        place = source_path("dataset.folder", self.folder, "folder")
-        verified("dataset.folder", place, self.checksum)
-        paths, labels = zip(*images_in(place).files, strict=True)
-        images = ((str(path), path) for path in paths)
-        return stacked(images, self.size, self.channels), np.array(labels, "int64")
+    def read(self) -> Table:
+        return image_files.read(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +88,5 @@ class HubImages(ImageRows):
 
     needs = "dataset.path=NAME (with dataset.revision=COMMIT) or a folder"
 
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        rows = hub.read(vars(self)).all
-        labels = hub.labels(rows, self.target)[1]
-        return stacked(hub.images(rows, self.image), self.size, self.channels), labels
+    def read(self) -> Table:
+        return hub.read(vars(self))

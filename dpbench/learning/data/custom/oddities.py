@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.columns import REGRESSION, Columns
+from dpbench.learning.data.custom.column_types import FEW
+from dpbench.learning.data.custom.columns import NONE, REGRESSION, Columns
+from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.system.errors import MAX_LISTED
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted
-
-FEW = 20
-"""The number of different values up to which a column has categories, however few its rows."""
 
 RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
@@ -33,6 +32,16 @@ AROUND = " .'\"`´‘’“”„«»"
 
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
+
+
+APART = 30
+"""How many times as large as another a scale is so that it is another one."""
+
+MARKS_BELOW, MARKS_ABOVE = (-9, -88, -99, -888, -999, -9999), (99, 999, 9999, 99999, 999999)
+"""Numbers that stand for no value in many tables."""
+
+SEVERAL = 5
+"""So many other values tell a mark above them from the last of a few numbers."""
 
 
 def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
@@ -57,6 +66,13 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"with dataset.drop=[{column}].",
                 stacklevel=2,
             )
+        if mark := _mark(values):
+            warnings.warn(
+                f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, apart "
+                f"from all other values: set dataset.missing_values=[{mark:g}] if it stands for no "
+                "value.",
+                stacklevel=2,
+            )
     for column in frame:
         if not is_string_dtype(frame[column]):
             continue
@@ -64,11 +80,13 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if len(counts) and column not in columns.categorical:
             warnings.warn(
                 f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
-                "rows, which is a category like any other: remove these rows if the value is "
-                f"missing, or set dataset.categorical=[{column}] if it is not.",
+                "rows, which is a category like any other: set "
+                f"{missing_mark(counts.index[0])} if it stands for no value, or "
+                f"dataset.categorical=[{column}] if it is one.",
                 stacklevel=2,
             )
-        warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
+        if column not in columns.group:
+            warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
     if columns.task == REGRESSION:
         return
     sizes = frame[columns.target].value_counts()
@@ -79,6 +97,35 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         warnings.warn(
             f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
             f"dataset.group={columns.target} reports metrics for each class{way}.",
+            stacklevel=2,
+        )
+
+
+def warn_of_scales(frame: pd.DataFrame, columns: Columns, standardise: object) -> None:
+    """Warn of numbers that stay as they are, and are of very different scales."""
+    if standardise != NONE or columns.bounds:
+        return
+    frame = columns.plain(frame)
+    scales = {name: float(frame[name].std()) for name in columns.numbers(frame)}
+    scales = {name: scale for name, scale in scales.items() if scale > 0}
+    if scales and max(scales.values()) > APART * min(scales.values()):
+        small, *_, large = sorted(scales, key=lambda name: scales[name])
+        warnings.warn(
+            f"dataset.standardise=none leaves column {large} with a deviation of "
+            f"{scales[large]:.3g} beside column {small} with {scales[small]:.3g}, and clipped "
+            "gradients are mostly of the largest: give public ranges, such as "
+            f"dataset.bounds={{{large}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise.",
+            stacklevel=2,
+        )
+
+
+def warn_of_people(frame: pd.DataFrame, name: str) -> None:
+    """Warn of a column that seems to say whose a row is, where epsilon is per row."""
+    for column in repeating(frame):
+        warnings.warn(
+            f"column {column} of {name} has {frame[column].nunique():,} values in {len(frame):,} "
+            "rows, like an identifier of people with several rows, and epsilon is per row: set "
+            f"users=column users.column={column} to protect all rows of each.",
             stacklevel=2,
         )
 
@@ -122,6 +169,24 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
         )
 
 
+def _mark(values: np.ndarray) -> float | None:
+    """A number that seems to stand for no value: repeated, and the only one below 0, or farther
+    above all others than these are from each other."""
+    values = values[~np.isnan(values)]
+    low, high = values.min(initial=0), values.max(initial=0)
+    if low in MARKS_BELOW and (values == low).sum() > 1 and (values[values > low] >= 0).all():
+        return float(low)
+    others = values[values < high]
+    if high in MARKS_ABOVE and (values == high).sum() > 1 and len(np.unique(others)) >= SEVERAL:
+        return float(high) if high - others.max() > np.ptp(others) else None
+    return None
+
+
+def missing_mark(value: object) -> str:
+    """The setting by which a value stands for none, as it is typed in a shell."""
+    return f"'dataset.missing_values=[\"{value}\"]'"
+
+
 def spelling(text: object) -> str:
     """What is alike in several spellings of one category: the text without case, quotes and full
     stops around it, repeated spaces, and Unicode's forms of one letter."""
@@ -141,5 +206,8 @@ def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:
     if task == REGRESSION:
         return is_numeric_dtype(column) and abs(column.astype("float64").corr(target)) > COPIED
     values, distinct_values = pd.factorize(column, use_na_sentinel=False)
-    pairs = {*zip(values.tolist(), pd.factorize(target)[0].tolist(), strict=True)}
-    return len(pairs) == len(distinct_values) <= len(column) / RARE
+    if len(distinct_values) > len(column) / RARE:
+        return False
+    classes, distinct_classes = pd.factorize(target)
+    pairs = np.unique(values * len(distinct_classes) + classes)
+    return len(pairs) == len(distinct_values)

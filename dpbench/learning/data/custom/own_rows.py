@@ -1,11 +1,18 @@
 """What all of the user's own data sets have: a public size, a checksum, and a split."""
 
 import re
-from dataclasses import dataclass
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import torch
 
-from dpbench.learning.data.splits import held_out
+from dpbench.learning.data.custom.people import people_of
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.splits import drawn, held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction, integer, quoted
@@ -19,6 +26,8 @@ class Rows:
     share of the examples to test on, after a shuffle by split_seed, or by the seed of the run if
     that is None. rows, classes, groups: public; filled in from the data unless they are given.
     test_rows: the number of test examples of the publisher, which are the last; None draws them.
+    user: the column of the people whose examples are protected together, which `users=column`
+    names; people: their number, in training only if test_rows is set.
     """
 
     name: str | None
@@ -29,6 +38,8 @@ class Rows:
     classes: int | None
     groups: list[str] | None
     test_rows: int | None = None
+    user: str | None = None
+    people: int | None = None
 
     def __post_init__(self) -> None:
         fraction("dataset.test_share", self.test_share)
@@ -45,19 +56,67 @@ class Rows:
         integer("dataset.classes", self.classes)
         if not self.groups or len({*self.groups}) < len(self.groups):
             raise UserError("dataset.groups must name each group once.")
+        if self.people is not None:
+            integer("dataset.people", self.people, least=2)
         if self.test_rows is not None:
             integer("dataset.test_rows", self.test_rows, most=self.rows - 1)
         if self._test_size == 0:
             raise UserError(f"dataset.test_share={self.test_share} leaves no example to test on.")
+        if self.random_size and self.train_people == self.people:
+            raise UserError(
+                f"dataset.test_share={self.test_share} of {self.people} people is nobody to test "
+                "on: choose a larger share."
+            )
         object.__setattr__(self, "groups", tuple(self.groups))
 
     needs = ""
     """The settings that have to be set."""
 
+    @abstractmethod
+    def read(self) -> Table:
+        """The rows of its source, verified."""
+
+    @abstractmethod
+    def _data(self, table: Table, seed: int) -> Data:
+        """Both splits of the rows."""
+
+    def load(self, folder: Path, seed: int) -> Data:
+        """Read the rows, wherever the data folder is; UserError if they have changed."""
+        table = self.read()
+        if len(table.frame) != self.rows:
+            raise UserError(
+                f"{self.name} has {len(table.frame)} rows and dataset.rows is {self.rows}: it is "
+                "truncated, or the number is wrong."
+            )
+        return self._data(table, seed)
+
+    def _split(self, table: Table, rows: Split, seed: int, target_unit: float = 1.0) -> Data:
+        people = self._people(table.frame)
+        if people is not None:
+            rows = replace(rows, people=torch.from_numpy(people))
+        parts = self.order(seed, people)
+        train, test = (rows.take(torch.from_numpy(part)) for part in parts)
+        return Data(train, test, target_unit=target_unit)
+
+    @property
+    def random_size(self) -> bool:
+        """Whether the number of training examples depends on the people who are drawn."""
+        return self.people is not None and self.test_rows is None
+
     @property
     def train_size(self) -> int:
+        """The number of training examples; expected, where whole people are drawn."""
         assert self.rows is not None
+        if self.random_size:
+            return self.rows * (self.train_people or 0) // (self.people or 1)
         return self.rows - self._test_size
+
+    @property
+    def train_people(self) -> int | None:
+        """The number of people that the training examples are of."""
+        if self.people is None or self.test_rows is not None:
+            return self.people
+        return self.people - held_out(self.people, self.test_share)
 
     @property
     def _test_size(self) -> int:
@@ -71,11 +130,17 @@ class Rows:
             "public."
         )
 
-    def order(self, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """The numbers of the training examples, and of the test examples."""
+    def _people(self, frame: pd.DataFrame) -> np.ndarray | None:
+        """The number of each row's person [n], if people are protected."""
+        return None if self.user is None else people_of(frame, self.user)
+
+    def order(self, seed: int, people: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers of the training examples, and of the test examples.
+
+        people: the number of each row's person [n], none of whom is then in both.
+        """
         assert self.rows is not None
         if self.test_rows is not None:
             return np.arange(self.train_size), np.arange(self.train_size, self.rows)
-        drawn = seed if self.split_seed is None else self.split_seed
-        order = numpy_generator(drawn, "split").permutation(self.rows)
-        return order[self._test_size :], order[: self._test_size]
+        draws = numpy_generator(seed if self.split_seed is None else self.split_seed, "split")
+        return drawn(self.rows, people, self.test_share, draws)

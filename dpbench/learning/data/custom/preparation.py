@@ -4,7 +4,6 @@ import json
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,17 +16,20 @@ from torch import Tensor
 from dpbench.learning.data.custom.column_types import plain
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
-    NO_TEST,
     NONE,
     REGRESSION,
     TRAIN,
     Columns,
-    TestRows,
+    without,
 )
-from dpbench.learning.data.custom.table import distinct
+from dpbench.learning.data.custom.source import NO_TEST, TestRows
+from dpbench.learning.data.custom.table import categories_of, distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, path_of, quoted
+
+WITHIN = 1.0
+"""The largest number in a range that is scaled to -1 to 1."""
 
 UNSCALED = (0.0, 1.0)
 """The mean and the deviation with which numbers stay as they are."""
@@ -39,8 +41,13 @@ NOT_COVERED = (
 """What whoever gets the file alone has to know."""
 
 
-@dataclass(frozen=True)
-class TablePreparation:
+Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
+Deviation = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
+Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
+Category = str | int | float | bool | None
+
+
+class TablePreparation(msgspec.Struct, frozen=True):
     """Numbers minus a mean and divided by a deviation, then one feature for each category.
 
     numbers: mean and deviation by column, 0 for one that does not vary; categories: the values by
@@ -49,17 +56,21 @@ class TablePreparation:
     (target - mean)/deviation; farthest: from how many deviations on a number is taken as the
     nearest within, with a warning. incomplete: the columns that may have no value, which is then
     the mean of a number and none of the categories; indicators: whether a last feature of each of
-    them says so. All are read from the user's data: means and deviations from training rows with
-    `standardise: train`, which no epsilon covers, and categories from all rows.
+    them says so. missing_values: what stands for no value. listed: the columns whose categories are
+    public, where other values belong to none. All but these are read from the user's
+    data: means and deviations from training rows with `standardise: train`, which no epsilon
+    covers, and categories from all rows.
     """
 
-    numbers: dict[str, tuple[float, float]]
-    categories: dict[str, tuple]
-    classes: tuple
-    target: tuple[float, float] = UNSCALED
-    farthest: float | None = None
+    numbers: dict[str, tuple[Number, Deviation]]
+    categories: dict[str, tuple[Category, ...]]
+    classes: tuple[Category, ...]
+    target: tuple[Number, Positive] = UNSCALED
+    farthest: Positive | None = None
     incomplete: tuple[str, ...] = ()
     indicators: bool = False
+    missing_values: tuple[Category, ...] = ()
+    listed: tuple[str, ...] = ()
 
     def __call__(self, frame: pd.DataFrame, test: TestRows = NO_TEST) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
@@ -68,6 +79,8 @@ class TablePreparation:
         """
         if missing := [name for name in (*self.numbers, *self.categories) if name not in frame]:
             raise UserError(f"the table has no column {missing[0]}, which the model needs.")
+        if self.missing_values:
+            frame = frame.apply(without, marks=self.missing_values)
         parts = [self._number(frame[name], test) for name in self.numbers]
         parts += [self._one_hot(frame[name]) for name in self.categories]
         if self.indicators:
@@ -101,9 +114,12 @@ class TablePreparation:
         if len(far := np.flatnonzero(near != values)):
             others = f" and {len(far) - 1} others" if len(far) > 1 else ""
             row = test.row(int(far[0]), len(values))
+            where = "farther from the training rows' mean than any of them can be"
+            if self.farthest == WITHIN:
+                where = "outside of its bounds"
             warnings.warn(
-                f"column {column.name} has {values[far[0]]:g} in {row}{others}, farther from the "
-                f"training rows' mean than any of them can be: taken as {near[far[0]]:g}.",
+                f"column {column.name} has {values[far[0]]:g} in {row}{others}, {where}: taken as "
+                f"{near[far[0]]:g}.",
                 stacklevel=2,
             )
         return near
@@ -112,7 +128,8 @@ class TablePreparation:
         categories = self.categories[str(column.name)]
         values = plain(column, as_text=True)
         found = values.map({value: place for place, value in enumerate(categories)})
-        found = found.mask(self._absent(column), len(categories))
+        none = found.isna() if column.name in self.listed else self._absent(column)
+        found = found.mask(none, len(categories))
         _check(found.notna().to_numpy(), column, "not a category of the run's table")
         return np.eye(len(categories) + 1, len(categories))[found.to_numpy("int64")]
 
@@ -122,7 +139,12 @@ class TablePreparation:
 
     def json(self) -> str:
         """Its text, which `load_preparation` reads."""
-        return json.dumps({"privacy": NOT_COVERED, **vars(self)}, default=_plain, indent=1) + "\n"
+        return (
+            json.dumps(
+                {"privacy": NOT_COVERED, **msgspec.structs.asdict(self)}, default=_plain, indent=1
+            )
+            + "\n"
+        )
 
 
 def _plain(value: Any) -> Any:
@@ -146,10 +168,14 @@ def prepared_by(
 
     standardise: `train` for statistics of the rows `train`, `none`, or mean and deviation by
     column. With `train`, values are clipped at sqrt(n) deviations, which none of n training rows
-    exceeds (Samuelson 1968): so they are those of rows that the model never saw.
+    exceeds (Samuelson 1968): so they are those of rows that the model never saw. With bounds,
+    numbers are scaled to -1 to 1 by these, and clipped.
     """
 
     def constants(name: str) -> tuple[float, float]:
+        if name in columns.bounds:
+            low, high = columns.bounds[name]
+            return (low + high) / 2, (high - low) / 2
         if standardise == TRAIN:
             values = frame[name].iloc[train].dropna().to_numpy("float64")
             return _mean_and_deviation(values) if len(values) > 1 else (0.0, 0.0)
@@ -161,9 +187,14 @@ def prepared_by(
 
     numbers = {name: constants(name) for name in columns.numbers(frame)}
     categorical = [name for name in columns.features(frame) if name not in numbers]
-    categories = {name: tuple(distinct(frame[name], "the table")) for name in categorical}
+    categories = {
+        name: tuple(categories_of(frame[name], columns, "the table")) for name in categorical
+    }
     farthest = math.sqrt(len(train)) if standardise == TRAIN else None
-    gaps = tuple(columns.incomplete(frame)), columns.missing == INDICATOR
+    if columns.bounds:
+        farthest = WITHIN
+    indicators, marks = columns.missing == INDICATOR, columns.missing_values
+    gaps = tuple(columns.incomplete(frame)), indicators, marks, tuple(columns.listed)
     if columns.task == REGRESSION:
         mean, deviation = constants(columns.target)
         return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest, *gaps)
@@ -184,31 +215,9 @@ def load_preparation(path: str | Path) -> TablePreparation:
         file = path_of("the preparation", str(path), "file")
         if not file.is_file():  # a pipe might never end
             raise FileNotFoundError(file)
-        saved = msgspec.json.decode(file.read_bytes(), type=_Saved)
+        return msgspec.json.decode(file.read_bytes(), type=TablePreparation)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"{path} is not the preparation of a table: such a file is written by a run with "
             "save_model=true on a table of your own."
         ) from error
-    categories = {name: tuple(values) for name, values in saved.categories.items()}
-    gaps = tuple(saved.incomplete), saved.indicators
-    classes = tuple(saved.classes)
-    return TablePreparation(saved.numbers, categories, classes, saved.target, saved.farthest, *gaps)
-
-
-Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
-Deviation = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
-Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
-Category = str | int | float | bool | None
-
-
-class _Saved(msgspec.Struct):
-    """The content of a file, which may be somebody else's."""
-
-    numbers: dict[str, tuple[Number, Deviation]]
-    categories: dict[str, list[Category]]
-    classes: list[Category]
-    target: tuple[Number, Positive] = UNSCALED
-    farthest: Positive | None = None
-    incomplete: list[str] = []
-    indicators: bool = False

@@ -9,13 +9,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import pandas as pd
-
-from dpbench.learning.data.custom import csv_files, hub, oddities, table, texts
-from dpbench.learning.data.custom.checksums import source_path, verified
-from dpbench.learning.data.custom.columns import TestRows, columns_of
-from dpbench.learning.data.custom.image_files import images_in, warn_of_copies
+from dpbench.learning.data.custom import (
+    copies,
+    hub,
+    image_files,
+    oddities,
+    table,
+    table_files,
+    texts,
+)
+from dpbench.learning.data.custom.column_types import plain
+from dpbench.learning.data.custom.columns import Columns, columns_of
+from dpbench.learning.data.custom.people import TARGET, described
+from dpbench.learning.data.custom.source import FOLDER, Table
 from dpbench.system.errors import UserError
 
 Settings = Mapping[str, Any]
@@ -34,8 +40,9 @@ class _Settings(dict[str, Any]):
         )
 
 
-def with_public_settings(node: Any) -> Any:
-    """The settings of a data set, completed from its data if these are the user's own.
+def with_public_settings(node: Any, users: Any = None) -> tuple[Any, Any]:
+    """The settings of a data set and of its users, completed from the data if these are the user's
+    own.
 
     Other settings are unchanged. Raises UserError for data that cannot be read, that lack what the
     settings name, or that contradict the settings.
@@ -44,16 +51,26 @@ def with_public_settings(node: Any) -> Any:
     target = str(node.get("_target_")) if isinstance(node, Mapping) else ""
     source = SOURCES.get(target)
     if source is None or node.get(source.setting) is None:
-        return node
+        return node, users
     place = node[source.setting]
-    found = {"name": _name(str(place)), **source.describe(_Settings(node))}
+    settings = _Settings(node)
+    rows = source.read(settings)
+    people: dict[str, Any] = {}
+    if isinstance(users, Mapping) and users.get("_target_") == TARGET:
+        people, most = described(rows, users)
+        users = {**users, "column": people["user"], "most": most}
+    elif node.get("user") is not None:
+        raise UserError(f"dataset.user={node['user']} needs users=column, which sets it.")
+    settings = _Settings({**node, **people})
+    found = {"name": _name(str(place)), **rows.public, **people}
+    found |= source.describe(settings, rows)
     for key in found.keys() - {"name", *NAMING}:
         if node.get(key) not in (None, found[key]):
             raise UserError(
                 f"dataset.{key} is {node[key]}, but {place} has {found[key]}: the file is "
                 "truncated or a different one, or the setting is wrong."
             )
-    return {**node, **found, "name": node.get("name") or found["name"]}
+    return {**node, **found, "name": node.get("name") or found["name"]}, users
 
 
 def _without_texts(node: Any) -> Any:
@@ -74,89 +91,55 @@ def _name(source: str) -> str:
     return re.sub(r"[^\w.-]+", "_", path.stem if path.is_file() else path.name).strip("._-") or "x"
 
 
-def _csv(settings: Settings) -> dict[str, Any]:
-    rows = csv_files.csv_rows(settings)
-    test = TestRows(f"dataset.test_file={settings.get('test_file')}", rows.test_rows or 0)
-    described = _of_table(settings, rows.frame, str(settings["file"]), test)
-    found = {"checksum": rows.checksum, **described}
-    if rows.test_checksum is not None:
-        found |= {"test_checksum": rows.test_checksum, **_test_rows(rows.test_rows)}
-    if texts.has_texts(settings):
-        columns = texts.text_columns(settings["text"], rows.frame)
-        found["text"] = columns[0] if len(columns) == 1 else [*columns]
-    return found
-
-
-def _of_table(settings: Settings, frame: Any, name: str, test: TestRows) -> dict[str, Any]:
-    columns = columns_of(settings, frame)
-    several = len(columns.group) > 1
-    group = [*columns.group] if several else next(iter(columns.group), None)
-    named = {"target": columns.target, "group": group}
+def _table(settings: Settings, rows: Table) -> dict[str, Any]:
+    frame, columns = rows.frame, columns_of(settings, rows.frame)
     lists = {"categorical": [*columns.categorical], "drop": [*columns.drop]}
+    named = columns.as_settings | lists
     if texts.has_texts(settings):
-        return {**named, **lists, **texts.describe_texts(settings, frame, name, test)}
-    described = table.describe(frame, columns, name, test)
-    oddities.warn_of_target_leaks(frame, columns, name)
-    return {**named, **lists, **described}
+        text = texts.text_columns(settings["text"], frame)
+        described = texts.describe_texts(settings, frame, rows.name, rows.test)
+        _warn_of_people(rows, columns, [*text, columns.target])
+        return {**named, "text": text[0] if len(text) == 1 else [*text], **described}
+    described = table.describe(frame, columns, rows.name, rows.test)
+    oddities.warn_of_scales(frame, columns, settings["standardise"])
+    oddities.warn_of_target_leaks(frame, columns, rows.name)
+    _warn_of_people(rows, columns, [*columns.features(frame), columns.target])
+    return {**named, **described}
 
 
-def _content(settings: Settings, rows: hub.Rows) -> dict[str, Any]:
-    """What identifies the rows that the library loads, beside the commit on the hub."""
-    hub.warn_of_unused(rows, settings)
-    checksum = hub.content_of(settings["path"], settings["revision"])
-    return ({"checksum": checksum} if checksum else {}) | _test_rows(rows.test)
+def _warn_of_people(rows: Table, columns: Columns, used: list[str]) -> None:
+    """Warn of people with several rows, unless they are protected, and of rows in two places."""
+    if columns.user is None:
+        oddities.warn_of_people(rows.frame, rows.name)
+    series = [plain(rows.frame[name], as_text=True) for name in used]
+    copies.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
 
 
-def _test_rows(count: int | None) -> dict[str, Any]:
-    return {} if count is None else {"test_rows": count}
-
-
-def _hub_table(settings: Settings) -> dict[str, Any]:
-    rows = hub.read(settings)
-    frame, test = hub.table(rows, settings), _test(settings, rows)
-    return _content(settings, rows) | _of_table(settings, frame, settings["path"], test)
-
-
-def _test(settings: Settings, rows: hub.Rows) -> TestRows:
-    return TestRows(f"dataset.test_part={settings.get('test_part')}", rows.test or 0)
-
-
-def _hub_images(settings: Settings) -> dict[str, Any]:
-    rows = hub.read(settings)
-    names, labels = hub.labels(rows.all, target := settings["target"])
-    hub.check_images(rows.all, settings["image"])
-    classes = pd.Series(np.array(names)[labels], name=target)
-    table.check_test_labels(classes, _test(settings, rows))
-    place = f"dataset.path={settings['path']}"
-    return _content(settings, rows) | _of_images(place, names, len(labels))
-
-
-def _folder(settings: Settings) -> dict[str, Any]:
-    path = source_path("dataset.folder", settings["folder"], "folder")
-    checksum, images = verified("dataset.folder", path, settings.get("checksum")), images_in(path)
-    found = {"checksum": checksum, **_test_rows(images.test)}
-    warn_of_copies(images)
-    return found | _of_images(f"dataset.folder={path}", images.classes, len(images.files))
-
-
-def _of_images(place: str, names: list[str], rows: int) -> dict[str, Any]:
-    oddities.warn_of_spellings(place, names, "classes")
-    return {"rows": rows, "classes": len(names), "groups": names}
+def _images(settings: Settings, rows: Table) -> dict[str, Any]:
+    columns = table.image_columns(settings, rows)
+    image_files.warn_of_copied_images(rows, columns.target)
+    if columns.user is None:
+        oddities.warn_of_people(rows.frame.drop(columns=FOLDER, errors="ignore"), rows.name)
+    found = table.describe_images(rows, columns)
+    return found | ({} if columns.target == FOLDER else columns.as_settings)
 
 
 class Source(NamedTuple):
-    """What `dataset=` loads the user's own data, the setting that names them, and the function that
-    describes them."""
+    """What `dataset=` loads the user's own data, the setting that names them, and the functions
+    that read and describe them."""
 
     option: str
     setting: str
-    describe: Callable[[Settings], dict[str, Any]]
+    read: Callable[[Settings], Table]
+    describe: Callable[[Settings, Table], dict[str, Any]]
 
 
 SOURCES = {
-    "dpbench.data.custom.table_rows.CsvFile": Source("csv", "file", _csv),
-    "dpbench.data.custom.table_rows.HubTable": Source("hub", "path", _hub_table),
-    "dpbench.data.custom.image_rows.ImageFolder": Source("images", "folder", _folder),
-    "dpbench.data.custom.image_rows.HubImages": Source("hub_images", "path", _hub_images),
+    "dpbench.data.custom.table_rows.CsvFile": Source("csv", "file", table_files.read, _table),
+    "dpbench.data.custom.table_rows.HubTable": Source("hub", "path", hub.read, _table),
+    "dpbench.data.custom.image_rows.ImageFolder": Source(
+        "images", "folder", image_files.read, _images
+    ),
+    "dpbench.data.custom.image_rows.HubImages": Source("hub_images", "path", hub.read, _images),
 }
 """By target."""

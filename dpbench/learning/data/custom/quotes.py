@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from dpbench.learning.data.custom.oddities import FEW, LIKE_MISSING
+from dpbench.learning.data.custom.column_types import FEW
+from dpbench.learning.data.custom.oddities import LIKE_MISSING
 from dpbench.learning.data.custom.sizes import unpacked
 from dpbench.system.errors import UserError
 
@@ -24,7 +25,7 @@ NOTHING = ("", *LIKE_MISSING)
 NO_QUOTES = "set dataset.quotes=none if quotes are characters like any other"
 
 
-def swallowed(what: str, rows: int, lines: Lines, way: str = NO_QUOTES) -> UserError:
+def swallowed(what: str, rows: int, lines: Lines) -> UserError:
     """The refusal of a file with a row of lines that seem to be several.
 
     what: the setting that names it. rows: their number, as they are read.
@@ -32,12 +33,14 @@ def swallowed(what: str, rows: int, lines: Lines, way: str = NO_QUOTES) -> UserE
     first, last = lines
     return UserError(
         f"{what} is read as {rows:,} rows, one of them from lines {first:,} to {last:,}, which a "
-        f"{QUOTE} joins although they seem to be several: {way}; if not, close the quotes, or set "
-        "dataset.rows to confirm that it is one row."
+        f"{QUOTE} joins although they seem to be several: {NO_QUOTES}; if not, close the quotes, "
+        "or set dataset.rows to confirm that it is one row."
     )
 
 
-def joined_lines(path: Path, separator: str, frame: pd.DataFrame) -> Lines | None:
+def joined_lines(
+    path: Path, separator: str, frame: pd.DataFrame, encoding: str = "utf-8-sig"
+) -> Lines | None:
     """The first and last line, from 1, of a row that should be several; None without one.
 
     That is a row whose quotes do not end where a value does, or each of whose lines would be a row
@@ -46,7 +49,7 @@ def joined_lines(path: Path, separator: str, frame: pd.DataFrame) -> Lines | Non
     csv.field_size_limit(sys.maxsize)  # such a value may be most of the file
     accept, lines = [_accepts(frame[name]) for name in frame], list[str]()
     with unpacked(path) as stream:
-        text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="replace", newline="")
+        text = io.TextIOWrapper(stream, encoding=encoding, errors="replace", newline="")
         rows = csv.reader(
             _kept(text, lines), delimiter=separator, skipinitialspace=True, strict=True
         )

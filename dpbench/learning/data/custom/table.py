@@ -8,9 +8,23 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import structure
-from dpbench.learning.data.custom.columns import INDICATOR, REFUSE, REGRESSION, Columns, TestRows
-from dpbench.learning.data.custom.oddities import FEW, MOST_NAMED, spelling, told, warn_of_oddities
+from dpbench.learning.data.custom.column_types import FEW, plain, structure
+from dpbench.learning.data.custom.columns import (
+    INDICATOR,
+    REFUSE,
+    REGRESSION,
+    Columns,
+    columns_of,
+)
+from dpbench.learning.data.custom.oddities import (
+    MOST_NAMED,
+    missing_mark,
+    spelling,
+    told,
+    warn_of_oddities,
+    warn_of_spellings,
+)
+from dpbench.learning.data.custom.source import FOLDER, Table, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
@@ -33,7 +47,7 @@ AMOUNTS = {
 def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
     """What has to be public: the numbers of rows, features and classes, and the names of groups."""
     frame = columns.plain(frame)
-    _check_values(frame, columns, name, test)
+    check_values(frame, columns, name, test)
     regression = columns.task == REGRESSION
     if regression and columns.is_categorical(frame[columns.target]):
         raise UserError(f"dataset.target={columns.target} is not a number in {name}.")
@@ -42,14 +56,11 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
             "dataset.task=regression."
         )
-    for group in columns.group:
-        if _has_fractions(frame[group]):
-            raise UserError(
-                f"dataset.group={group} has fractional numbers in {name}, not groups: name a "
-                "column of categories, or add a column of ranges."
-            )
+    _check_groups(frame, columns, name, test)
     features = [
-        len(distinct(frame[column], name)) if columns.is_categorical(frame[column]) else 1
+        len(categories_of(frame[column], columns, name))
+        if columns.is_categorical(frame[column])
+        else 1
         for column in columns.features(frame)
     ]
     if columns.missing == INDICATOR:
@@ -62,11 +73,67 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         raise UserError(
             f"dataset.target={columns.target} is the same number in all rows of {name}."
         )
-    for label in columns.group if regression else columns.needed:
-        check_test_labels(frame[label], test, are_classes=label == columns.target)
+    if not regression:
+        check_test_labels(frame[columns.target], test)
     warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": groups}
+
+
+def image_columns(settings: Mapping[str, Any], rows: Table) -> Columns:
+    """The columns of images: the target, by default their folder, and groups."""
+    target = FOLDER if settings.get("target") is None else settings["target"]
+    none: dict[str, Any] = {
+        "categorical": [],
+        "drop": [],
+        "task": "classification",
+        "standardise": None,
+    }
+    return columns_of(
+        {**settings, **none, "target": target, "group": settings.get("group")}, rows.frame
+    )
+
+
+def describe_images(rows: Table, columns: Columns) -> dict[str, Any]:
+    """What has to be public of images, whose groups are their classes unless columns are named."""
+    names, labels = labels_of(rows, columns.target)
+    classes = pd.Series(np.array(names)[labels], name=columns.target)
+    check_test_labels(classes, rows.test)
+    warn_of_spellings(rows.name, names, "classes")
+    groups = names
+    if columns.group:
+        frame = columns.plain(rows.frame[[*columns.needed]])
+        check_values(frame, columns, rows.name, rows.test)
+        _check_groups(frame, columns, rows.name, rows.test)
+        groups, _ = groups_of(frame, columns, rows.name)
+    return {"rows": len(labels), "classes": len(names), "groups": groups}
+
+
+def _check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
+    """UserError for groups that are numbers with fractions, or spelled otherwise in test rows."""
+    for group in columns.group:
+        if _has_fractions(frame[group]):
+            raise UserError(
+                f"dataset.group={group} has fractional numbers in {name}, not groups: name a "
+                "column of categories, or add a column of ranges."
+            )
+        check_test_labels(frame[group], test, are_classes=group == columns.target)
+        if is_string_dtype(frame[group]):
+            warn_of_spellings(f"column {group} of {name}", frame[group].unique())
+
+
+def labels_of(rows: Table, target: str) -> tuple[list[str], np.ndarray]:
+    """The names of the classes of images, and the class of each [n]; UserError for other values
+    than classes."""
+    values = plain(rows.frame[target])
+    if what := structure(values):
+        raise UserError(f"dataset.target={target} has {what}, not classes: choose another column.")
+    if values.isna().any():
+        raise UserError(f"dataset.target={target} has rows without a class: filter them out.")
+    if rows.classes:
+        return [*rows.classes], np.array(values, "int64")
+    classes, labels = np.unique(values, return_inverse=True)
+    return [*map(str, classes)], labels.astype("int64")
 
 
 def groups_of(frame: pd.DataFrame, columns: Columns, name: str) -> tuple[list[str], np.ndarray]:
@@ -113,7 +180,7 @@ def _is_recoded(trained: Sequence, tested: Sequence) -> bool:
     return len({new - old for old, new in zip(trained, tested, strict=True)}) == 1
 
 
-def _check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
+def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
         raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
@@ -195,10 +262,10 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         row = test.row(column.index.get_loc(words.index[0]), len(column))
         raise UserError(
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in {row}: "
-            f"replace it or remove the row, {ways}"
+            f"replace it, set {missing_mark(words.iloc[0])} if it stands for no value, {ways}"
         )
     example = next(iter(column.dropna()), None)
-    if amounts := _amounts(column):
+    if amounts := amounts_in(column):
         raise UserError(
             f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, and each "
             f"would be a category: turn them into numbers, {ways}"
@@ -210,7 +277,7 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         )
 
 
-def _amounts(column: pd.Series) -> str | None:
+def amounts_in(column: pd.Series) -> str | None:
     """The name of a kind of number that all texts of a column begin with, if there are many."""
     if column.nunique() <= FEW:
         return None
@@ -232,6 +299,11 @@ def distinct(column: pd.Series, name: str) -> list:
             "is a target of numbers, set dataset.task=regression."
         )
     return values
+
+
+def categories_of(column: pd.Series, columns: Columns, name: str) -> list:
+    """The categories of a feature: the listed ones, or all that rows have."""
+    return [*columns.listed.get(str(column.name), ())] or distinct(column, name)
 
 
 def _distinct(column: pd.Series) -> list:

@@ -1,14 +1,12 @@
 """The user's own tables as data sets: a CSV file, or a table that the `datasets` library loads."""
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pandas as pd
 import torch
 
-from dpbench.learning.data.custom import csv_files, hub, texts
+from dpbench.learning.data.custom import csv_files, hub, table_files, texts
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     NONE,
@@ -17,12 +15,12 @@ from dpbench.learning.data.custom.columns import (
     TASKS,
     TRAIN,
     Columns,
-    TestRows,
     columns_of,
 )
 from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import Rows
 from dpbench.learning.data.custom.preparation import TablePreparation, prepared_by
+from dpbench.learning.data.custom.source import Table, TestRows
 from dpbench.learning.data.custom.table import codes, distinct, groups_of
 from dpbench.learning.data.dataset import Data, Split, lengths_of
 from dpbench.learning.data.tokens import TextPreparation, Tokens
@@ -36,8 +34,18 @@ class TableRows(Rows):
 
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
     public constants, mean and standard deviation by column. It applies to the target of regression
-    too. features: their number. large: whether a table of more than a hundred million values is
-    read (`dpbench.data.custom.sizes`).
+    too. bounds: the public range of each number, which is scaled to -1 to 1 in place of that.
+    categories: the public categories of columns. features: their number. large: whether a table of
+    more than a hundred million values is read (`dpbench.data.custom.sizes`). missing_values: what
+    stands for no value.
+
+    Of a file: separator, by default that of its ending; quotes: `double` if values may be in such
+    quotes; `none`, and a quote is a character; header: `first` if the first line has the names of
+    the columns; `none`, and these are 1, 2, ...; encoding: that of its text.
+
+    text: one or two columns of text, which are then the only features; tokenizer: the folder of
+    theirs, with its checksum, its number of tokens and that of padding; length: T, the most tokens
+    of a row; lengths: see `dpbench.data.tokens.Tokens`.
     """
 
     target: str | None
@@ -49,6 +57,20 @@ class TableRows(Rows):
     features: int | None
     missing: str = REFUSE
     large: bool = False
+    separator: str | None = None
+    quotes: str = csv_files.DOUBLE
+    header: str = csv_files.FIRST
+    encoding: str = csv_files.UTF_8
+    missing_values: list[str | float] = field(default_factory=list, hash=False)
+    bounds: dict[str, list[float]] | None = field(default=None, hash=False)
+    categories: dict[str, list[str | float]] | None = field(default=None, hash=False)
+    text: str | list[str] | None = field(default=None, hash=False)
+    tokenizer: str | None = None
+    tokenizer_checksum: str | None = None
+    vocabulary: int | None = None
+    padding: int | None = None
+    length: int | None = None
+    lengths: list[int] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -70,14 +92,34 @@ class TableRows(Rows):
     @property
     def shape(self) -> tuple[int, ...]:
         assert self.features is not None
+        if self.text is not None and self.length is not None:
+            return (2, self.length)
         return (self.features,)
 
     @property
+    def pairs(self) -> bool:
+        """Whether an example is two texts."""
+        return self.text is not None and not isinstance(self.text, str)
+
+    @property
+    def bounded(self) -> int:
+        """The number of features between -1 and 1 by public bounds, which are the first."""
+        names = self.bounds or {}
+        return len(names) - (self.task == REGRESSION and self.target in names)
+
+    @property
     def notes(self) -> tuple[str, ...]:
+        if self.text is not None:
+            return (self._public,)
         categories = "The categories of each column are read from all rows, test included."
+        if self.categories:
+            categories = (
+                f"The categories of {', '.join(self.categories)} are public; those of other "
+                "columns are read from all rows, test included."
+            )
         if self.missing == INDICATOR:
             categories += " So is which columns have gaps."
-        if self.standardise != TRAIN:
+        if self.standardise != TRAIN or self.bounds:
             return self._public, categories
         scaled = "the features and the target" if self.task == REGRESSION else "the features"
         scores = (
@@ -86,22 +128,11 @@ class TableRows(Rows):
         )
         return self._public, categories, scores
 
-    @abstractmethod
-    def read(self) -> pd.DataFrame:
-        """The table, verified."""
-
-    def load(self, folder: Path, seed: int) -> Data:
-        """Read the table, wherever the data folder is; UserError if it has changed."""
-        frame = self.read()
-        if len(frame) != self.rows:
-            raise UserError(
-                f"{self.name} has {len(frame)} rows and dataset.rows is {self.rows}: it is "
-                "truncated, or the number is wrong."
-            )
-        return self._split(frame, seed)
-
-    def _split(self, frame: pd.DataFrame, seed: int) -> Data:
-        columns, (train, test) = self._columns(frame), self.order(seed)
+    def _data(self, table: Table, seed: int) -> Data:
+        if self.text is not None:
+            return self._texts(table, seed)
+        frame, (train, test) = table.frame, self.order(seed, self._people(table.frame))
+        columns = self._columns(frame)
         frame = columns.plain(frame)
         prepared = prepared_by(frame, columns, self.standardise, train)
         target = frame[columns.target]
@@ -116,68 +147,22 @@ class TableRows(Rows):
         _, groups = groups_of(frame, columns, "the table")
         inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
         rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
-        split = (rows.take(torch.from_numpy(part)) for part in (train, test))
-        return Data(*split, target_unit=prepared.target[1])
+        return self._split(table, rows, seed, prepared.target[1])
 
-    def preparation(self, seed: int) -> TablePreparation | None:
-        """How the rows of a run with this seed are prepared, None for texts; UserError if the table
-        has changed."""
-        frame = self.read()
-        columns = self._columns(frame)
-        return prepared_by(columns.plain(frame), columns, self.standardise, self.order(seed)[0])
-
-    def _columns(self, frame: pd.DataFrame) -> Columns:
-        lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
-        return columns_of(vars(self) | lists, frame)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CsvFile(TableRows):
-    """A CSV file with a line of column names. file: its path. separator: that of its values.
-    quotes: `double` if values may be in such quotes; `none`, and a quote is a character.
-
-    test_file: another file with the test rows, and test_checksum: its checksum.
-    text: one or two columns of text, which are then the only features; tokenizer: the folder of
-    theirs, with its checksum, its number of tokens and that of padding; length: T, the most tokens
-    of a row; lengths: see `dpbench.data.tokens.Tokens`.
-    """
-
-    file: str | None = None
-    separator: str
-    quotes: str = csv_files.DOUBLE
-    test_file: str | None = None
-    test_checksum: str | None = None
-    text: str | list[str] | None = field(default=None, hash=False)
-    tokenizer: str | None = None
-    tokenizer_checksum: str | None = None
-    vocabulary: int | None = None
-    padding: int | None = None
-    length: int | None = None
-    lengths: list[int] | None = field(default=None, hash=False)
-
-    needs = "dataset.file=FILE and dataset.target=COLUMN"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return super().shape if self.text is None or self.length is None else (2, self.length)
-
-    @property
-    def pairs(self) -> bool:
-        """Whether an example is two texts."""
-        return self.text is not None and not isinstance(self.text, str)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return super().notes if self.text is None else (self._public,)
-
-    def read(self) -> pd.DataFrame:
-        return csv_files.csv_rows(vars(self)).frame
-
-    def preparation(self, seed: int) -> TablePreparation | None:
-        return super().preparation(seed) if self.text is None else None
-
-    def _split(self, frame: pd.DataFrame, seed: int) -> Data:
-        return super()._split(frame, seed) if self.text is None else self._texts(frame, seed)
+    def _texts(self, table: Table, seed: int) -> Data:
+        """The splits of texts; warns of those that are cut."""
+        frame = table.frame
+        columns = texts.columns_with_texts(vars(self), frame)
+        texts.tokenizer_of(vars(self))  # refuses another one
+        sentences = [
+            frame[name].astype(str).tolist() for name in texts.text_columns(self.text, frame)
+        ]
+        _, groups = groups_of(frame, columns, "the table")
+        targets = torch.tensor(codes(frame[columns.target]))
+        warn_of_unseen(frame[columns.target], *self.order(seed, self._people(frame)))
+        coded = self._tokens.of(*sentences)
+        rows = Split(coded, targets, torch.tensor(groups), lengths=lengths_of(self))
+        return self._split(table, rows, seed)
 
     @property
     def _tokens(self) -> Tokens:
@@ -186,24 +171,44 @@ class CsvFile(TableRows):
 
     def text_preparation(self) -> TextPreparation:
         """How texts become a model's inputs; UserError if the table has changed."""
-        frame = self.read()
+        frame = self.read().frame
         target = texts.columns_with_texts(vars(self), frame).target
         return self._tokens.preparation(self.pairs, distinct(frame[target], "the table"))
 
-    def _texts(self, frame: pd.DataFrame, seed: int) -> Data:
-        """The splits of texts; warns of those that are cut."""
-        columns = texts.columns_with_texts(vars(self), frame)
-        texts.tokenizer_of(vars(self))  # refuses another one
-        tokens = self._tokens
-        sentences = [
-            frame[name].astype(str).tolist() for name in texts.text_columns(self.text, frame)
-        ]
-        _, groups = groups_of(frame, columns, "the table")
-        targets = torch.tensor(codes(frame[columns.target]))
-        warn_of_unseen(frame[columns.target], *self.order(seed))
-        coded = tokens.of(*sentences)
-        rows = Split(coded, targets, torch.tensor(groups), lengths=lengths_of(self))
-        return Data(*(rows.take(torch.from_numpy(part)) for part in self.order(seed)))
+    def preparation(self, seed: int) -> TablePreparation | None:
+        """How the rows of a run with this seed are prepared, None for texts; UserError if the table
+        has changed."""
+        if self.text is not None:
+            return None
+        frame = self.read().frame
+        columns = self._columns(frame)
+        return prepared_by(
+            columns.plain(frame),
+            columns,
+            self.standardise,
+            self.order(seed, self._people(frame))[0],
+        )
+
+    def _columns(self, frame: pd.DataFrame) -> Columns:
+        lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
+        return columns_of(vars(self) | lists, frame)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CsvFile(TableRows):
+    """A file of rows. file: its path.
+
+    test_file: another file with the test rows, and test_checksum: its checksum.
+    """
+
+    file: str | None = None
+    test_file: str | None = None
+    test_checksum: str | None = None
+
+    needs = "dataset.file=FILE and dataset.target=COLUMN"
+
+    def read(self) -> Table:
+        return table_files.read(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,5 +223,5 @@ class HubTable(TableRows):
 
     needs = "dataset.path=FOLDER, or NAME with dataset.revision=COMMIT, and dataset.target=COLUMN"
 
-    def read(self) -> pd.DataFrame:
-        return hub.table(hub.read(vars(self)), vars(self))
+    def read(self) -> Table:
+        return hub.read(vars(self))

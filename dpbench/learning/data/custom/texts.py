@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from dpbench.learning.data.custom import checksums
-from dpbench.learning.data.custom.columns import REGRESSION, Columns, TestRows, columns_of, named
+from dpbench.learning.data.custom.columns import REGRESSION, Columns, columns_of, named
+from dpbench.learning.data.custom.source import TestRows
 from dpbench.learning.data.custom.table import describe
 from dpbench.learning.data.tokenizers import described, tokenizer_folder
 from dpbench.system.errors import UserError
@@ -51,7 +52,7 @@ def columns_with_texts(settings: Mapping[str, Any], frame: pd.DataFrame) -> Colu
     if used := {*texts} & {*columns.needed}:
         raise UserError(f"dataset.text={min(used)} is the target or a group as well.")
     drop = tuple(name for name in frame if name not in (*texts, columns.target))
-    return Columns(columns.target, columns.group, (), drop, columns.task)
+    return Columns(columns.target, columns.group, (), drop, columns.task, user=columns.user)
 
 
 def describe_texts(

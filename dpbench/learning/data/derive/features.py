@@ -12,7 +12,14 @@ import torch
 from torch import Tensor
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, Split, class_sizes_of
+from dpbench.learning.data.dataset import (
+    Data,
+    Dataset,
+    DerivedDataset,
+    Split,
+    class_sizes_of,
+    people_of,
+)
 from dpbench.learning.data.derive.fewer import Fewer
 from dpbench.learning.data.derive.unbalanced import Unbalanced
 from dpbench.system.files import replace_file
@@ -81,6 +88,14 @@ class WithFeatures(DerivedDataset):
     @property
     def note(self) -> str:
         return self.features.note
+
+    @property
+    def bounded(self) -> int:
+        return 0
+
+    @property
+    def train_people(self) -> int | None:
+        return people_of(self.base)
 
     @property
     def class_sizes(self) -> tuple[float, ...]:

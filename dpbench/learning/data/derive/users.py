@@ -1,9 +1,11 @@
 """Users with several examples each, for user-level privacy.
 
-These data sets have no published users, so they are synthetic: the training examples are assigned
-to users by the run's seed. The number of users and of each user's examples is public configuration.
+The published data sets have no users, so theirs are synthetic: the training examples are assigned
+to users by the run's seed. The user's own data may have a column of people. The number of users and
+of each user's examples, or a bound on it, is public configuration.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Dataset, Split
+from dpbench.learning.data.dataset import Batch, Dataset, Split, people_of
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import integer, number, positive
@@ -27,8 +29,25 @@ Assignment = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
 user gets the first sizes[0] of them, and so on."""
 
 
+class Users(ABC):
+    """What makes examples those of users."""
+
+    @property
+    def note(self) -> str:
+        """What of them is read from the data without accounting; empty for nothing."""
+        return ""
+
+    @abstractmethod
+    def units(self, dataset: Dataset) -> "Units":
+        """The users, from configuration alone; UserError for a data set that has no such users."""
+
+    @abstractmethod
+    def of(self, examples: Split, seed: int) -> "Population":
+        """The examples by user."""
+
+
 @dataclass(frozen=True)
-class Users:
+class Synthetic(Users):
     """The number of users, and how examples are assigned to them.
 
     spread: the standard deviation of the logarithm of their sizes. by_label: whether `assign`
@@ -60,13 +79,13 @@ class Users:
         by_user = [draws.permutation(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
         # Users are numbered by their smallest index, so that users with one example each are the
         # examples in their order.
-        return _population(examples, sorted(by_user, key=min))
+        return population(examples, sorted(by_user, key=min))
 
-    def check(self, dataset: Dataset) -> None:
-        """UserError for a data set that cannot be assigned in this way."""
+    def units(self, dataset: Dataset) -> "Units":
         self._check_number(dataset.train_size)
         if self.by_label and dataset.task != "classification":
             raise UserError(f"{dataset.name} has no classes to assign users by: use users=iid.")
+        return Units("user", self.number, self.sizes(dataset.train_size))
 
     def _check_number(self, examples: int) -> None:
         if self.number > examples:
@@ -76,9 +95,60 @@ class Users:
             )
 
 
+@dataclass(frozen=True)
+class Column(Users):
+    """The people that a column of the user's own data names.
+
+    most: the largest number of rows of one, which is public; of others with more, so many are drawn
+    at random. A user's gradient is the mean over the rows that are left.
+    """
+
+    column: str
+    most: int
+
+    @property
+    def note(self) -> str:
+        return (
+            f"A user is all rows with one value of column {self.column}, of which at most "
+            f"{self.most}, drawn by seed, are trained on: people with more are represented by some "
+            "of theirs, and all people weigh the same. The numbers of people and of rows are taken "
+            "to be public."
+        )
+
+    def units(self, dataset: Dataset) -> "Units":
+        if (people := people_of(dataset)) is None:
+            raise UserError(
+                f"users=column takes people from a column of your own data, and {dataset.name} has "
+                "none here: choose users=iid, dirichlet or shards."
+            )
+        return Units("user", people, [self.most] * people)
+
+    def of(self, examples: Split, seed: int) -> "Population":
+        assert examples.people is not None
+        people = examples.people.cpu().numpy()
+        order = numpy_generator(seed, "users").permutation(len(people))
+        order = order[np.argsort(people[order], kind="stable")]
+        _, starts = np.unique(people[order], return_index=True)
+        by_user = [part[: self.most] for part in np.split(order, starts[1:])]
+        return population(examples, sorted(by_user, key=min))
+
+
+def column(column: str | None, most: int | None) -> Users:
+    """The people that a column of the user's own data names; see `Column`."""
+    if column is None or most is None:
+        raise UserError(
+            "users=column needs users.column=NAME and data of your own with this column, such as "
+            "dataset=csv."
+        )
+    integer("users.most", most)
+    return Column(column, most)
+
+
 def iid(number: int, spread: float) -> Users:
     """All users have the same distribution of examples."""
-    return Users(number, spread, lambda labels, sizes, draws: draws.permutation(len(labels)), False)
+    return Synthetic(
+        number, spread, lambda labels, sizes, draws: draws.permutation(len(labels)), False
+    )
 
 
 def dirichlet(number: int, spread: float, concentration: float) -> Users:
@@ -89,7 +159,7 @@ def dirichlet(number: int, spread: float, concentration: float) -> Users:
     concentration, the more similar users are. The share of exhausted classes goes to the others.
     """
     positive("users.concentration", concentration)
-    return Users(number, spread, partial(_mixtures, concentration), True)
+    return Synthetic(number, spread, partial(_mixtures, concentration), True)
 
 
 def shards(number: int, each: int) -> Users:
@@ -98,7 +168,7 @@ def shards(number: int, each: int) -> Users:
     McMahan et al. 2017, with two shards of 300 for each of 100 users of MNIST.
     """
     integer("users.each", each, most=MAX_SHARDS)
-    return Users(number, 0.0, partial(_shards, each), True)
+    return Synthetic(number, 0.0, partial(_shards, each), True)
 
 
 def _mixtures(
@@ -128,18 +198,16 @@ def _shards(
     return np.concatenate([pieces[i] for i in draws.permutation(len(pieces))])
 
 
-def _population(examples: Split, by_user: list[np.ndarray]) -> "Population":
-    most = max(map(len, by_user))
-    # Rows are padded with the user's first example, so that no other user's data can leak in.
-    rows = [np.concatenate([part, np.full(most - len(part), part[0])]) for part in by_user]
-    sizes = torch.tensor([len(part) for part in by_user])
-    return Population(examples, torch.from_numpy(np.stack(rows)), sizes)
+def population(examples: Split, by_user: Sequence[np.ndarray]) -> "Population":
+    """The examples by user. by_user: the indices of each one's examples."""
+    members = torch.from_numpy(np.concatenate(by_user))
+    return Population(examples, members, torch.tensor([len(part) for part in by_user]))
 
 
 @dataclass(frozen=True)
 class Population:
-    """A split by users. members: indices [U, K] int64 of their examples, of which the first
-    sizes_u are valid for user u."""
+    """A split by users. members: indices int64 of the first user's examples, then of the next
+    one's; sizes: how many each user has [U]."""
 
     examples: Split
     members: Tensor
@@ -159,10 +227,13 @@ class Population:
         """The users at `indices` [B] int64; groups are all 0, as they belong to examples."""
         sizes = self.sizes[indices]
         most = int(sizes.max()) if len(indices) else 1
-        members = self.members[indices, :most]
+        places = torch.arange(most, device=self.device)
+        present = places < sizes.unsqueeze(1)
+        # Rows are padded with the user's first example, so that no other user's data can leak in.
+        first = (self.sizes.cumsum(0) - self.sizes)[indices].unsqueeze(1)
+        members = self.members[first + places * present]
         flat = self.examples.at(members.flatten())
         inputs, targets = (t.unflatten(0, members.shape) for t in (flat.inputs, flat.targets))
-        present = torch.arange(most, device=self.device) < sizes.unsqueeze(1)
         return Batch(inputs, targets, torch.zeros_like(sizes), present, indices)
 
 
@@ -170,7 +241,7 @@ class Units(NamedTuple):
     """The privacy units, which are sampled and protected; all of this is public.
 
     name: "example", or "user" for a user with all examples. sizes: the number of examples of each
-    user.
+    user, or a bound on it.
     """
 
     name: str
@@ -182,5 +253,4 @@ def units_of(dataset: Dataset, users: Users | None) -> Units:
     """The privacy units of a data set, from configuration alone; UserError for invalid users."""
     if not users:
         return Units("example", dataset.train_size, ())
-    users.check(dataset)
-    return Units("user", users.number, users.sizes(dataset.train_size))
+    return users.units(dataset)

@@ -3,10 +3,11 @@
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset
-from dpbench.learning.data.splits import held_out, held_out_together
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, people_of
+from dpbench.learning.data.splits import drawn, held_out, held_out_together
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction
@@ -37,6 +38,11 @@ class WithValidation(DerivedDataset):
         return self.base.train_size - held_out(self.base.train_size, self.share)
 
     @property
+    def train_people(self) -> int | None:
+        people = people_of(self.base)
+        return None if people is None else people - held_out(people, self.share)
+
+    @property
     def note(self) -> str:
         return (
             f"A share of {self.share} of the training examples is held out for validation, drawn "
@@ -46,12 +52,12 @@ class WithValidation(DerivedDataset):
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and split its training set; the test set is not used."""
         data = self.base.load(folder, seed)
-        draws, count = numpy_generator(seed, "validation"), held_out(len(data.train), self.share)
-        if data.train.people is None:
-            order = torch.from_numpy(draws.permutation(len(data.train)))
-            parts = order[count:], order[:count]
-        else:
-            out = torch.from_numpy(held_out_together(data.train.people.numpy(), count, draws))
-            parts = (~out).nonzero().flatten(), out.nonzero().flatten()
-        train, test = (data.train.take(part) for part in parts)
+        people, draws = data.train.people, numpy_generator(seed, "validation")
+        numbers = None if people is None else people.numpy()
+        if numbers is None or people_of(self.base) is not None:
+            parts = drawn(len(data.train), numbers, self.share, draws)
+        else:  # the number of examples is public, and not that of people
+            out = held_out_together(numbers, held_out(len(data.train), self.share), draws)
+            parts = np.flatnonzero(~out), np.flatnonzero(out)
+        train, test = (data.train.take(torch.from_numpy(part)) for part in parts)
         return replace(data, train=train, test=test, tested_on="validation")

@@ -10,7 +10,9 @@ import torch
 
 from dpbench import load_preparation
 from dpbench.learning.data.custom.column_types import plain, structure
-from dpbench.learning.data.custom.hub import labels
+from dpbench.learning.data.custom.hub import frame_of
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.table import labels_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import run_of
@@ -155,7 +157,7 @@ def test_the_saved_preparation_prepares_rows_alike(source, written, no_cache, tm
     dataset = run_of(run_config(asked)).dataset
     data, order = dataset.load(None, 0), np.concatenate(dataset.order(0))
     inputs = torch.cat([data.train.inputs, data.test.inputs])
-    assert torch.equal(prepare(dataset.read())[order], inputs)
+    assert torch.equal(prepare(dataset.read().frame)[order], inputs)
     if source == "parquet":
         assert torch.equal(prepare(FRAME)[order], inputs)
 
@@ -232,14 +234,19 @@ def test_unlabelled_rows_are_no_class(tmp_path, no_cache):
 def test_classes_of_images_are_single_values_of_every_row(no_cache):
     datasets = pytest.importorskip("datasets", reason=extra("hub"))
     kind = datasets.Features({"y": datasets.ClassLabel(names=["b", "a"])})
-    labelled = datasets.Dataset.from_dict({"y": [0, 1, 1]}, features=kind)
-    assert labels(labelled, "y")[0] == ["b", "a"]
-    assert labels(labelled, "y")[1].tolist() == [0, 1, 1]
-    assert labels(datasets.Dataset.from_dict({"y": ["b", "a"]}), "y")[1].tolist() == [1, 0]
+
+    def labels(values, features=None, names=()):
+        rows = datasets.Dataset.from_dict({"y": values}, features=features)
+        return labels_of(Table("rows", frame_of(rows), {}, classes=names), "y")
+
+    names, numbers = labels([0, 1, 1], kind, ("b", "a"))
+    assert names == ["b", "a"]
+    assert numbers.tolist() == [0, 1, 1]
+    assert labels(["b", "a"])[1].tolist() == [1, 0]
     with pytest.raises(UserError, match=r"dataset\.target=y has rows without a class"):
-        labels(datasets.Dataset.from_dict({"y": [0, -1]}, features=kind), "y")
+        labels([0, -1], kind, ("b", "a"))
     with pytest.raises(UserError, match=r"dataset\.target=y has lists, not classes: choose"):
-        labels(datasets.Dataset.from_dict({"y": [[0], [1]]}), "y")
+        labels([[0], [1]])
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json", "tsv", "CSV", "parquet"])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpbench.learning.data.custom.hub import images
+from dpbench.learning.data.custom.hub import images_of
 from dpbench.learning.data.custom.image_files import stacked
 from dpbench.system.errors import UserError
 from tests.omissions import extra
@@ -293,7 +293,7 @@ def test_images_of_the_hub_are_read_as_files_are(tmp_path):
     features = datasets.Features({"image": datasets.Image()})
     rows = datasets.Dataset.from_dict({"image": kept}, features=features)
     ours = stacked([("x", file) for file in [*files, files[0]]], 8, 1)
-    assert np.array_equal(stacked(images(rows, "image"), 8, 1), ours)
+    assert np.array_equal(stacked(images_of(rows, "image"), 8, 1), ours)
 
 
 @pytest.mark.parametrize(
@@ -311,4 +311,4 @@ def test_a_damaged_image_of_the_hub_is_named(image, says):
     features = datasets.Features({"image": datasets.Image()})
     rows = datasets.Dataset.from_dict({"image": [whole, image]}, features=features)
     with pytest.raises(UserError, match=says):
-        stacked(images(rows, "image"), 8, 1)
+        stacked(images_of(rows, "image"), 8, 1)

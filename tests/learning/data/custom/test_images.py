@@ -3,11 +3,13 @@
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from PIL import Image
 
-from dpbench.learning.data.custom.hub import labels
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.table import labels_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import run_of
@@ -15,7 +17,6 @@ from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.digest import digest, scientific
 from dpbench.runs.records.reading import read
 from dpbench.system.errors import UserError
-from tests.omissions import extra
 
 
 def settings(folder, *more):
@@ -229,10 +230,9 @@ def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
 
 
 def test_rows_without_a_class_are_refused():
-    datasets = pytest.importorskip("datasets", reason=extra("hub"))
-    rows = datasets.Dataset.from_dict({"kind": ["dog", None, "cat"]})
+    rows = pd.DataFrame({"kind": ["dog", None, "cat"]})
     with pytest.raises(UserError, match=r"dataset\.target=kind has rows without a class"):
-        labels(rows, "kind")
+        labels_of(Table("rows", rows, {}), "kind")
 
 
 def test_class_folders_that_differ_only_in_case_are_warned_of(pets):
@@ -252,3 +252,62 @@ def test_an_image_in_two_classes_or_splits_is_warned_of(pets, tmp_path):
     (both / "test" / "cat" / "1.png").unlink()  # else the folders are the same
     with pytest.warns(UserWarning, match=r"train/cat/0\.png and .*test/cat/0\.png .*more such"):
         compose(settings(both))
+
+
+def test_copies_in_one_class_are_counted(pets):
+    for number in range(3):
+        (pets / "cat" / f"again{number}.png").write_bytes((pets / "cat" / "0.png").read_bytes())
+    with pytest.warns(
+        UserWarning, match=r"^3 images of dataset\.folder=.* are copies of others in"
+    ):
+        compose(settings(pets))
+
+
+@pytest.fixture
+def labelled(pets):
+    """A CSV file with the owner and the size of each pet, two pictures of each."""
+    names = [f"{kind}/{number}.png" for kind in ("cat", "dog") for number in range(20)]
+    frame = pd.DataFrame({"file": names, "owner": [f"p{n // 2}" for n in range(40)]})
+    frame["size"] = ["small", "tall"] * 20
+    frame["seen"] = ["no", "yes", "yes", "no"] * 10
+    frame.sample(frac=1, random_state=0).to_csv(pets.parent / "labels.csv", index=False)
+    return frame, pets, f"dataset.labels={pets.parent / 'labels.csv'}"
+
+
+def test_a_file_of_labels_has_groups_and_people_of_images(labelled):
+    _, pets, labels = labelled
+    words = settings(pets, labels, "dataset.group=size", "users=column", "users.column=owner")
+    run = run_of(run_config([*words, "method=dp_fedsgd", "batch_size=2"]))
+    assert (run.dataset.groups, run.dataset.people) == (("small", "tall"), 20)
+    data = run.dataset.load(pets, 0)
+    assert run.dataset.classes == 2
+    train, test = ({*part.people.tolist()} for part in (data.train, data.test))
+    assert (len(train), len(test), train & test) == (16, 4, set())
+    assert data.train.groups.sum() == 16
+    assert len(run.users.of(data.train, 0)) == 16
+
+
+def test_a_file_of_labels_has_classes_in_place_of_folders(labelled, tmp_path):
+    frame, pets, labels = labelled
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for name in frame["file"]:
+        (pets / name).rename(flat / name.replace("/", "_"))
+    frame["file"] = frame["file"].str.replace("/", "_")
+    frame.to_csv(pets.parent / "labels.csv", index=False)
+    words = settings(flat, labels, "dataset.target=seen")
+    dataset = run_of(run_config(words)).dataset
+    assert (dataset.rows, dataset.groups) == (40, ("no", "yes"))
+    before = digest(compose(words))
+    frame.assign(size="tall").to_csv(pets.parent / "labels.csv", index=False)
+    assert digest(compose(words)) != before
+    for rows, sentence in (
+        (frame[1:], r"has no row of the image cat_0\.png, one of 1"),
+        (pd.concat([frame, frame[:1]]), r"has several rows of the image cat_0\.png"),
+        (pd.concat([frame, frame[:1].assign(file="x.png")]), r"has a row of x\.png, one of 1 that"),
+        (frame.rename(columns={"file": "path"}), "dataset.image=file is unknown"),
+        (frame.assign(seen=None), "rows without a class"),
+    ):
+        rows.to_csv(pets.parent / "labels.csv", index=False)
+        with pytest.raises(UserError, match=sentence):
+            compose(words)

@@ -68,7 +68,7 @@ def test_rows_of_a_test_file_are_looked_at_too(notes, tmp_path):
 @pytest.mark.slow
 def test_the_same_file_by_the_datasets_library_is_refused(notes, no_cache):
     of_hub = {"option": "dataset=hub", "setting": "path"}
-    with pytest.raises(UserError, match=r"lines 6 to 9, .*: read it by dataset=csv, and set data"):
+    with pytest.raises(UserError, match=r"lines 6 to 9, .*: set dataset.quotes=none"):
         rows_of(notes, **of_hub)
     assert rows_of(notes, "dataset.rows=37", **of_hub) == 37
 

@@ -40,10 +40,10 @@ def test_decimal_commas_in_a_file_of_semicolons_name_its_separator(people):
 def test_a_separator_is_one_character_and_other_formats_are_told_their_reader(people):
     with pytest.raises(UserError, match=r"separator must be one character, .* got ';;'"):
         compose([*settings(people), 'dataset.separator=";;"'])
-    file = people.with_suffix(".parquet")
-    pd.read_csv(people).to_parquet(file)
+    file = people.with_suffix(".jsonl")
+    pd.read_csv(people).to_json(file, orient="records", lines=True)
     asked = [word.replace(str(people), str(file)) for word in settings(people)]
-    with pytest.raises(UserError, match=r"read it by dataset=hub dataset\.path=.*\.parquet\."):
+    with pytest.raises(UserError, match=r"read it by dataset=hub dataset\.path=.*\.jsonl"):
         compose(asked)
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_is_no_text_is_one_sentence(people):
         (["dataset.standardise={age:[1]}"], "dataset.standardise.age must be [mean, deviation"),
         (["dataset.standardise={agee:[1,2]}"], "dataset.standardise=agee is unknown"),
         (["dataset.standardise={town:[1,2]}"], "dataset.standardise=town is unknown: choose from"),
-        (["~dataset.separator"], "your data set with `defaults: [csv]`, which has all"),
+        (["~dataset.standardise"], "your data set with `defaults: [csv]`, which has all"),
         (["dataset.test_share=0.001"], "leaves no example to test on"),
         (["dataset.name='a/b'"], "dataset.name='a/b' must consist of letters"),
     ],

@@ -83,7 +83,9 @@ def test_parquet_is_measured_by_its_footer(people, no_cache, monkeypatch):
 def test_other_tables_of_the_datasets_library_are_measured_before_they_are_in_memory(
     people, no_cache, monkeypatch
 ):
-    words = ["dataset=hub", f"dataset.path='{people}'", "dataset.target=rich"]
+    path = people.with_suffix(".jsonl")
+    pd.read_csv(people).to_json(path, orient="records", lines=True)
+    words = ["dataset=hub", f"dataset.path='{path}'", "dataset.target=rich"]
     compose(words)
     monkeypatch.setattr(sizes, "MOST_VALUES", 299)
     with pytest.raises(UserError, match="has 60 rows or more of 5 columns"):

@@ -192,3 +192,23 @@ def test_impossible_texts_are_one_sentence(
 def test_a_model_without_texts_is_refused(reviews, tokenizer):
     with pytest.raises(UserError, match="has texts of 11 tokens and this model takes no texts"):
         prepare(run_config([*settings(reviews, tokenizer), "model=mlp"]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["csv", "hub"])
+def test_texts_of_people_are_protected_by_person_from_any_source(
+    option, reviews, tokenizer, no_cache
+):
+    frame = pd.read_csv(reviews)
+    path = reviews.with_suffix(".csv" if option == "csv" else ".parquet")
+    frame = frame.assign(author=[f"a{n:02}" for n in np.arange(ROWS) // 2])
+    frame.to_csv(path, index=False) if option == "csv" else frame.to_parquet(path)
+    words = settings(path, tokenizer, "users=column", "users.column=author")
+    if option == "hub":
+        words = ["dataset=hub", f"dataset.path={path}", *words[2:]]
+    run = build(compose([*words, "model=bert_tiny"]))
+    data = run.dataset.load(None, 0)
+    assert (run.dataset.people, run.dataset.train_people, run.users.most) == (20, 16, 2)
+    assert data.train.inputs.shape[1:] == (2, 8)
+    assert not {*data.train.people.tolist()} & {*data.test.people.tolist()}
+    assert len(run.users.of(data.train, 0)) == 16

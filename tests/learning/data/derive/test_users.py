@@ -29,8 +29,7 @@ def examples(n=120, classes=4):
 
 def owned(population):
     """The numbers of each user's examples."""
-    rows = zip(population.members, population.sizes, strict=True)
-    return [members[:size].tolist() for members, size in rows]
+    return [members.tolist() for members in population.members.split(population.sizes.tolist())]
 
 
 def classes_of_a_user(users, split):

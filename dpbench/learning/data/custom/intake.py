@@ -1,0 +1,250 @@
+"""What the user's own data are, before anything is trained on them: exact facts."""
+
+import statistics
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is_string_dtype
+
+from dpbench.learning.data.custom import copies, identifiers
+from dpbench.learning.data.custom.column_types import plain, structure
+from dpbench.learning.data.custom.columns import (
+    IMPUTE,
+    INDICATOR,
+    NONE,
+    REGRESSION,
+    TRAIN,
+    Columns,
+    columns_of,
+    without,
+)
+from dpbench.learning.data.custom.oddities import warn_of_spellings
+from dpbench.learning.data.custom.people import TARGET, people_of
+from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
+from dpbench.learning.data.custom.sizes import size_of
+from dpbench.learning.data.custom.source import FOLDER, Table
+from dpbench.learning.data.custom.table import MAX_CATEGORIES, amounts_in, check_values
+from dpbench.learning.data.custom.texts import has_texts, text_columns
+from dpbench.system.errors import UserError
+from dpbench.system.validate import quoted
+
+CLASSIFICATION = "classification"
+
+
+class ColumnFacts(NamedTuple):
+    """A column: what its values are, how many rows have none, how many differ, the lowest and
+    highest or the most frequent ones, what becomes of it, and what that reads from the data."""
+
+    name: str
+    kind: str
+    missing: int
+    different: int
+    values: str
+    becomes: str
+    cost: str
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What would be trained on. All counts are exact, so no epsilon covers them.
+
+    lines: of the file, with that of names. test_rows: of the publisher's test file or part.
+    known_test_rows: test rows that are in training; copies: training rows that are equal to earlier
+    ones. people: the number of rows of each person, () without `users=column`. identifiers: columns
+    that seem to say whose a row is, with repeated values. classes, groups: with their numbers of
+    rows. told: what a run warns of. refused: why there is no run, "" if nothing hinders one.
+    """
+
+    source: str
+    lines: int | None
+    rows: int
+    test_rows: int
+    known_test_rows: int
+    copies: int
+    people: tuple[int, ...]
+    identifiers: tuple[str, ...]
+    classes: dict[str, int]
+    groups: dict[str, int]
+    columns: tuple[ColumnFacts, ...]
+    told: tuple[str, ...]
+    refused: str
+
+
+def intake(node: Mapping[str, Any], users: Any) -> Intake:
+    """The facts of a data set's settings and its users'; UserError for data that cannot be read."""
+    source = SOURCES.get(str(node.get("_target_")))
+    if source is None or node.get(source.setting) is None:
+        raise UserError(
+            "an intake page is of data of your own, such as dataset=csv dataset.file=F."
+        )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = source.read(node)
+        refused = ""
+        try:
+            with_public_settings(node, users)
+        except UserError as error:
+            refused = str(error)
+            _warn_of_all_spellings(table)
+    told = tuple(dict.fromkeys(str(warning.message) for warning in caught))
+    user = (
+        users["column"] if isinstance(users, Mapping) and users.get("_target_") == TARGET else None
+    )
+    columns = _columns({**node, "user": user}, table)
+    frame = table.frame
+    used = [name for name in frame if name not in columns.drop and name != user]
+    numbers = copies.identical([plain(frame[name], as_text=True) for name in used])
+    train = numbers[: len(frame) - table.test.number]
+    file = Path(str(node[source.setting])).expanduser()
+    counted = file.is_file() and file.suffix.lower() != ".parquet"
+    return Intake(
+        source=f"dataset.{source.setting}={node[source.setting]}",
+        lines=size_of(file, ",", whole=True).lines if counted else None,
+        rows=len(frame),
+        test_rows=table.test.number,
+        known_test_rows=int(np.isin(numbers[len(train) :], train).sum()),
+        copies=len(train) - len(np.unique(train)),
+        people=_sizes(frame, user),
+        identifiers=() if user else tuple(identifiers.repeating(frame)),
+        classes=_counts(frame, [columns.target] if columns.task != REGRESSION else []),
+        groups=_counts(frame, [*columns.group]),
+        columns=tuple(_facts(node, columns, table)),
+        told=told,
+        refused=refused,
+    )
+
+
+def _warn_of_all_spellings(table: Table) -> None:
+    """What is warned of in the columns of a table that is refused for something else."""
+    for name in table.frame:
+        values = plain(table.frame[name], as_text=True)
+        if is_string_dtype(values) and values.nunique() <= MAX_CATEGORIES:
+            warn_of_spellings(f"column {name} of {table.name}", values.dropna().unique())
+
+
+def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
+    """The number of rows of each person."""
+    if user is None or user not in frame:
+        return ()
+    people = people_of(frame, user)
+    return tuple(np.bincount(people[people >= 0]).tolist())
+
+
+def _columns(settings: Mapping[str, Any], table: Table) -> Columns:
+    """The columns, as far as settings name those that there are."""
+    none: dict[str, Any] = {"categorical": [], "drop": [], "task": CLASSIFICATION}
+    if table.images and settings.get("target") is None:
+        settings = {**settings, "target": FOLDER}
+    try:
+        return columns_of({"group": None, "standardise": None, **none, **settings}, table.frame)
+    except UserError:
+        return Columns("", (), (), (), CLASSIFICATION, user=settings["user"])
+
+
+def _counts(frame: pd.DataFrame, names: list[str]) -> dict[str, int]:
+    """The number of rows by value, or by values of several columns."""
+    if not names or not {*names} <= {*frame}:
+        return {}
+    sizes = frame[names].astype(str).value_counts(sort=False).sort_index()
+    return {" & ".join(key): int(size) for key, size in sizes.items()}
+
+
+def _facts(settings: Mapping[str, Any], columns: Columns, table: Table) -> Iterator[ColumnFacts]:
+    texts = text_columns(settings["text"], table.frame) if has_texts(settings) else ()
+    for name in table.frame:
+        column = plain(without(table.frame[name], columns.missing_values))
+        becomes, cost = _fate(settings, columns, table, column, texts)
+        hashable = column if structure(column) is None else column.map(str, na_action="ignore")
+        yield ColumnFacts(
+            str(name),
+            _kind(column),
+            int(column.isna().sum()),
+            int(hashable.nunique()),
+            _values(hashable),
+            becomes,
+            cost,
+        )
+
+
+def _kind(column: pd.Series) -> str:
+    if is_bool_dtype(column):
+        kind = "truth values"
+    elif is_numeric_dtype(column):
+        kind = "numbers" if is_float_dtype(column) and (column % 1 > 0).any() else "whole numbers"
+    else:
+        kind = structure(column) or amounts_in(column) or "texts"
+    if structure(column) is None and column.nunique() == 1:
+        return f"constant {kind}"
+    return f"{kind}, an identifier?" if identifiers.seems_identifier(column) else kind
+
+
+def _values(column: pd.Series) -> str:
+    """The lowest and the highest number, or the most frequent texts."""
+    if is_numeric_dtype(column) and not is_bool_dtype(column):
+        return f"{column.min():.10g} to {column.max():.10g}" if column.notna().any() else ""
+    common = column.value_counts().head(3)
+    return ", ".join(f"{quoted(value)} ({size:,})" for value, size in common.items())
+
+
+def _fate(
+    settings: Mapping[str, Any],
+    columns: Columns,
+    table: Table,
+    column: pd.Series,
+    texts: tuple[str, ...],
+) -> tuple[str, str]:
+    """What becomes of a column, and what that reads from the data without accounting."""
+    name = str(column.name)
+    if name == columns.user:
+        return "says whose a row is", ""
+    if name in columns.drop and name not in columns.group:
+        return "left out", ""
+    if name in texts:
+        return "tokens", ""
+    if texts and name not in columns.needed:
+        return "left out", ""
+    try:
+        check_values(pd.DataFrame({name: column}), columns, table.name, table.test)
+    except UserError as error:
+        return f"refused: {error}", ""
+    role = "groups, and " if name in columns.group else ""
+    column = plain(column, name in columns.categorical)
+    scale = settings.get("standardise")
+    if name == columns.target and columns.task != REGRESSION:
+        return f"{role}classes", "classes from all rows"
+    if table.images:
+        return role.removesuffix(", and ") or "not used", ""
+    if columns.is_categorical(column):
+        rarest = int(column.value_counts().min()) if column.notna().any() else 0
+        becomes = f"{column.nunique()} features, one for each value"
+        cost = f"values from all rows (the rarest is in {rarest:,})"
+    else:
+        becomes, cost = _scaled(scale, name)
+    if name == columns.target:
+        return f"target, {becomes}", cost
+    if column.isna().any() and columns.missing in (IMPUTE, INDICATOR):
+        more = ", and one that says so" if columns.missing == INDICATOR else ""
+        becomes += f"; the mean, or no category, where missing{more}"
+    return role + becomes, cost
+
+
+def _scaled(scale: object, name: str) -> tuple[str, str]:
+    """What becomes of numbers, and its cost."""
+    if scale == TRAIN:
+        free = f"dataset.standardise={{{name}: [MEAN, DEVIATION]}}"
+        return "z-scores", f"exact mean and deviation; free: {free}"
+    if isinstance(scale, Mapping) and name in scale:
+        mean, deviation = scale[name]
+        return f"less {mean:g}, over {deviation:g}", "public constants"
+    assert scale == NONE or isinstance(scale, Mapping) or scale is None
+    return "as they are", ""
+
+
+def rows_of_people(sizes: tuple[int, ...]) -> str:
+    """How many rows people have, in words."""
+    return f"{min(sizes):,} to {max(sizes):,} rows each, {statistics.median(sizes):g} in the median"

@@ -1,0 +1,64 @@
+"""The people that a column of the user's own data names, whose rows are protected together."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dpbench.learning.data.custom.column_types import plain
+from dpbench.learning.data.custom.columns import column_named
+from dpbench.learning.data.custom.oddities import warn_of_spellings
+from dpbench.learning.data.custom.source import Table
+from dpbench.system.errors import UserError
+from dpbench.system.validate import integer
+
+TARGET = "dpbench.data.derive.users.column"
+"""What `users=column` builds."""
+
+
+def described(rows: Table, users: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+    """What has to be public of people: their column and number, and the most rows of one that are
+    trained on; UserError for a column that is unknown, or has rows without a value.
+
+    The number is that of all people where test rows are drawn, and else of those who train.
+    """
+    frame = rows.frame
+    name = column_named("users.column", users["column"], list(frame))
+    if unknown := int(frame[name].isna().sum()):
+        row = rows.test.row(int(np.flatnonzero(frame[name].isna())[0]), len(frame))
+        raise UserError(
+            f"users.column={name} has no value in {row}, one of {unknown:,} such rows: whose they "
+            "are must be known, so complete or remove them."
+        )
+    people = people_of(frame, name)
+    train = people[: len(people) - rows.test.number]
+    sizes = np.bincount(train)
+    sizes = sizes[sizes > 0]
+    if len(sizes) < 2:
+        raise UserError(f"users.column={name} has one value in all rows: choose users=none.")
+    if isinstance(frame[name].iloc[0], str):
+        warn_of_spellings(f"users.column={name}", frame[name].unique(), "users")
+    if both := len(np.intersect1d(train, people[len(train) :])):
+        warnings.warn(
+            f"{both:,} of the people of users.column={name} have rows in {rows.test.name} and in "
+            "training: test metrics are of people whom the model knows.",
+            stacklevel=2,
+        )
+    most = int(sizes.max())
+    if users.get("most") is not None:
+        most = integer("users.most", users["most"])
+        if left_out := int((sizes - sizes.clip(max=most)).sum()):
+            warnings.warn(
+                f"users.most={most} leaves out up to {left_out:,} of {len(train):,} rows, of "
+                f"{(sizes > most).sum():,} of {len(sizes):,} people: what is learnt is biased "
+                "towards people with fewer rows.",
+                stacklevel=2,
+            )
+    return {"user": name, "people": len(sizes)}, most
+
+
+def people_of(frame: pd.DataFrame, column: str) -> np.ndarray:
+    """The number of each row's person [n], in the order of their first rows."""
+    return pd.factorize(plain(frame[column], as_text=True))[0]

@@ -1,0 +1,52 @@
+"""The user's own rows as their source has them, before any of them is encoded."""
+
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+
+Encoded = tuple[str, Path | BytesIO]
+"""An encoded image, with its name in messages."""
+
+
+FOLDER = "class folder"
+"""The column of the folder that an image is in."""
+
+
+class TestRows(NamedTuple):
+    """The rows of a publisher's test file or part, which are the last of a table."""
+
+    name: str
+    number: int
+
+    def row(self, place: int, rows: int) -> str:
+        """The row at a place from 0 of a table with so many rows, as its own file counts it."""
+        within = place - (rows - self.number)
+        return f"row {place + 1}" if within < 0 else f"row {within + 1} of {self.name}"
+
+
+NO_TEST = TestRows("", 0)
+"""Of a table without such rows."""
+
+
+class Table(NamedTuple):
+    """Rows of any source: of a file, of a folder of images, or of the `datasets` library.
+
+    name: in messages. checksums: by setting. classes: the names of the target's values 0, 1, ...,
+    where the source has them. images: the encoded image of each row, if rows are images.
+    """
+
+    name: str
+    frame: pd.DataFrame
+    checksums: dict[str, str]
+    test: TestRows = NO_TEST
+    classes: tuple[str, ...] = ()
+    images: Iterable[Encoded] = ()
+
+    @property
+    def public(self) -> dict[str, object]:
+        """The settings that name these rows."""
+        rows: dict[str, object] = {"test_rows": self.test.number} if self.test.number else {}
+        return {**self.checksums, **rows}

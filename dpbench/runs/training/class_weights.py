@@ -1,0 +1,89 @@
+"""Weights of classes in the loss: public ones, or by counts that are released with noise."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Dataset, Split, people_of
+from dpbench.learning.data.derive.users import Users
+from dpbench.learning.models.architecture import ClassWeighted
+from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
+from dpbench.step.mechanism.noise import Gaussian
+from dpbench.step.mechanism.streams import Stream
+from dpbench.system.errors import UserError
+from dpbench.system.validate import positive, typed
+
+COUNT_NOTE = (
+    "The loss of an example is weighted by its class, inversely to the number of training examples "
+    "of the class, which is measured with noise, and epsilon pays for it."
+)
+
+WEIGHTED_SAMPLING = (
+    "sampler=weighted is refused: if examples of a rare class were drawn more often, epsilon would "
+    "be that of the largest rate, for everybody. Set class_weights=[...] if the sizes of classes "
+    "are public, or class_count_noise_multiplier=20, which balances the loss by noisy counts."
+)
+
+
+def check_class_weights(
+    weights: Sequence[float] | None, multiplier: float | None, dataset: Dataset, users: Users | None
+) -> None:
+    """UserError for weights that do not fit the classes, or two kinds of them."""
+    if weights is None and multiplier is None:
+        return
+    if dataset.task != "classification":
+        raise UserError(f"{dataset.name} is a regression, whose loss has no class_weights.")
+    if weights is not None:
+        typed("class_weights", weights, list[float])
+        for weight in weights:
+            positive("class_weights", weight)
+        if len(weights) != dataset.classes:
+            raise UserError(
+                f"class_weights has {len(weights)} weights, and {dataset.name} has "
+                f"{dataset.classes} classes: give one for each, in their order."
+            )
+    if multiplier is not None:
+        positive("class_count_noise_multiplier", multiplier)
+        if weights is not None:
+            raise UserError("class_weights and class_count_noise_multiplier exclude each other.")
+        if users and people_of(dataset) is None:
+            raise UserError(
+                "class_count_noise_multiplier counts rows or the people of a column: set "
+                "users=none or users=column."
+            )
+
+
+def count_steps(multiplier: float | None) -> tuple[Step, ...]:
+    """The release of the sizes of the classes; none without a multiplier.
+
+    An example adds 1 to one count. A user adds the shares of their examples, of norm at most 1.
+    """
+    if multiplier is None:
+        return ()
+    return (Step(Poisson(1.0), (Release("sizes of the classes", GaussianMechanism(multiplier)),)),)
+
+
+def noisy_counts(train: Split, classes: int, multiplier: float, stream: Stream) -> Tensor:
+    """The noisy number of examples of each class [K]; with people, the sum of their shares."""
+    targets = train.targets.cpu()
+    if train.people is None:
+        counts = torch.bincount(targets, minlength=classes).double()
+    else:
+        _, people = train.people.cpu().unique(return_inverse=True)
+        shares = torch.zeros(int(people.max()) + 1, classes, dtype=torch.float64)
+        shares.index_put_((people, targets), torch.ones(1, dtype=torch.float64), accumulate=True)
+        counts = (shares / shares.sum(1, keepdim=True)).sum(0)
+    return Gaussian().add(counts, 1.0, multiplier, stream)
+
+
+def balanced(counts: Tensor, multiplier: float) -> Tensor:
+    """Weights [K] inversely to counts, the largest 1: clipping would undo larger ones. Counts below
+    two deviations of the noise are taken as these."""
+    usable = counts.clamp(min=max(2 * multiplier, 1.0))
+    return usable.min() / usable
+
+
+def weighted_loss(weights: Tensor | Sequence[float]) -> ClassWeighted:
+    """The loss of classification with a weight for each class."""
+    return ClassWeighted(torch.as_tensor(weights, dtype=torch.float64))

@@ -1,0 +1,152 @@
+"""Means and deviations of a table's numbers, measured with noise within public bounds."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpbench.learning.data.dataset import Split
+from dpbench.privacy.accountants import rdp
+from dpbench.privacy.ledger import GaussianMechanism
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.prepare import prepare, run_of
+from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.reading import read
+from dpbench.runs.training.statistics import PrivateColumns
+from dpbench.step.mechanism.streams import CipherStream
+from dpbench.system.errors import UserError
+
+SILENT = 1e-9  # a noise multiplier
+numbers = st.floats(-1e9, 1e9, width=32) | st.just(math.nan)
+
+
+def split(rows, people=None):
+    nothing = torch.zeros(len(rows), dtype=torch.long)
+    return Split(torch.tensor(rows), nothing, nothing, people=people)
+
+
+def stream(key=0):
+    return CipherStream(bytes([key]) * 32)
+
+
+@given(
+    st.lists(st.tuples(numbers, numbers, numbers), min_size=2, max_size=8),
+    st.lists(st.integers(0, 3), min_size=8, max_size=8),
+)
+@settings(derandomize=True, deadline=None, max_examples=60)
+def test_one_row_or_one_person_moves_the_sum_by_at_most_the_bound(rows, owners):
+    """The noise is of scale 1e-9: it does not show."""
+    silent, bound = PrivateColumns(SILENT), math.sqrt(2 * 2)
+    whole = silent.answer(split(rows), 2, stream())
+    assert (whole - silent.answer(split(rows[1:]), 2, stream())).norm() <= bound + 1e-6
+    people = torch.tensor(owners[: len(rows)])
+    others = people != people[0]
+    of_people = silent.answer(split(rows, people), 2, stream())
+    if others.any():
+        left = [row for row, other in zip(rows, others, strict=True) if other]
+        rest = silent.answer(split(left, people[others]), 2, stream())
+    else:
+        rest = torch.zeros(4)
+    assert (of_people - rest).norm() <= bound + 1e-6
+
+
+def test_the_noise_has_the_scale_of_the_ledger(variance_p):
+    nothing = split([[0.0, 0.0, 5.0]])
+    columns = PrivateColumns(3.0)
+    (release,) = columns.step.releases
+    assert release.mechanism == GaussianMechanism(3.0)
+    noise = torch.cat([columns.answer(nothing, 2, stream(key)) for key in range(250)])
+    assert variance_p(noise / math.sqrt(4), 3.0) > 1e-3
+    assert variance_p(noise / math.sqrt(4), 2.0) < 1e-6
+    assert variance_p(noise / math.sqrt(4), 4.5) < 1e-6
+
+
+def test_without_noise_they_are_the_means_and_deviations():
+    rows = torch.rand(1000, 3) * 0.5
+    dataset = SimpleNamespace(train_size=1000, bounded=2)
+    found = PrivateColumns(SILENT).measured(split(rows.tolist()), dataset, stream())
+    scores = found(rows)
+    assert scores[:, :2].mean(0).abs().max() < 1e-4
+    assert scores[:, :2].std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-3)
+    assert torch.equal(scores[:, 2], rows[:, 2])
+
+
+@pytest.fixture
+def table(tmp_path):
+    draws = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": draws.normal(50, 9, 600), "pay": draws.normal(3e4, 5e3, 600)})
+    frame["town"] = draws.choice(["Bonn", "Rome", "Oslo"], 600)
+    frame["rich"] = np.where(frame["pay"] > 3e4, "yes", "no")
+    frame["who"] = np.repeat(np.arange(150), 4)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    words = ["dataset=csv", f"dataset.file={tmp_path / 'table.csv'}", "dataset.target=rich"]
+    more = ["model=logistic", "batch_size=32", "epochs=2", "privacy=noise1", "privacy.delta=1e-4"]
+    return [*words, *more, f"results_dir={tmp_path}"]
+
+
+BOUNDS = "dataset.bounds={age: [0, 120], pay: [0, 100000]}"
+PRIVATE = [BOUNDS, "normalization=private_columns"]
+DROP = "dataset.drop=[who]"
+
+
+@pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
+def test_a_run_pays_for_them(table):
+    free, paid = (prepare(run_config([*table, DROP, *more]))[1] for more in ([BOUNDS], PRIVATE))
+    assert rdp(paid.ledger, 1e-4) > rdp(free.ledger, 1e-4)
+    record = read(load_or_run(run_config([*table, DROP, *PRIVATE]), quiet=True))
+    assert "epsilon pays for them" in " ".join(record.privacy["notes"])
+    assert "which no epsilon covers" not in " ".join(record.privacy["notes"])
+    assert record.metrics["test/accuracy"] > 0.5
+
+
+def test_people_pay_for_theirs(table):
+    words = [*table, *PRIVATE, "users=column", "users.column=who"]
+    run, planned = prepare(run_config(words))
+    assert planned.units.number == 120
+    assert run.load(None).train.normalize.mean.shape == (2,)
+
+
+@pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
+def test_bounds_are_public_constants_and_categories_a_public_list(table):
+    listed = "dataset.categories={town: [Rome, Oslo]}"
+    dataset = run_of(run_config([*table, DROP, BOUNDS, listed])).dataset
+    assert (dataset.shape, dataset.bounded) == ((4,), 2)
+    inputs = dataset.load(None, 0).train.inputs
+    assert inputs[:, :2].abs().max() <= 1
+    assert {*inputs[:, 2:].sum(1).tolist()} == {0, 1}
+    assert "The categories of town are public" in " ".join(dataset.notes)
+    narrow = BOUNDS.replace("120", "50")
+    with pytest.warns(UserWarning, match="age has .* outside of its bounds: taken as 50"):
+        run_of(run_config([*table, DROP, narrow])).dataset.load(None, 0)
+
+
+@pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (["normalization=private_columns"], "needs dataset.bounds, and "),
+        (["dataset.bounds={age: [0, 1]}"], "no range of column pay"),
+        ([BOUNDS.replace("0, 120", "9, 1")], "dataset.bounds.age must be [lowest, highest]"),
+        (["dataset.bounds={town: [0, 1]}"], "dataset.bounds=town is unknown"),
+        ([BOUNDS, "dataset.standardise={age: [1, 2]}"], "leave out standardise"),
+        (["dataset.categories={age: [1]}"], "dataset.categories=age is unknown"),
+        ([*PRIVATE, "users=iid", "users.number=100"], "set users=none or users=column"),
+        ([*PRIVATE, "save_model=true"], "another normalization than private_columns"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_sentence(table, more, sentence):
+    with pytest.raises(UserError) as told:
+        prepare(run_config([*table, DROP, *more]))
+    assert sentence in str(told.value)
+
+
+@pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
+def test_numbers_of_other_scales_are_warned_of_if_they_stay(table):
+    says = r"leaves column pay with a deviation of .* beside column age with .*: give public ranges"
+    with pytest.warns(UserWarning, match=says):
+        run_config([*table, DROP, "dataset.standardise=none"])
