@@ -1,4 +1,4 @@
-"""A figure of times, measured by `dpbench bench`; apart from that command, which needs no Hydra."""
+"""A figure of times, measured by `dpbench bench`."""
 
 from dpbench.comparison.reproduce.page import page
 from dpbench.comparison.reproduce.target import Target

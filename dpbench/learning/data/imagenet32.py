@@ -106,7 +106,7 @@ def _images(source: Source, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     if not arrays.is_file():
         return read_images(source, folder, "labels")
     try:
-        with np.load(arrays, allow_pickle=False) as content:
+        with np.load(arrays) as content:
             pixels, numbers = content["data"].reshape(-1, *ImageNet32.shape), content["labels"]
     except (*BROKEN_ARCHIVE, ValueError, OSError) as error:
         raise altered_file(arrays, source.page) from error

@@ -57,6 +57,7 @@ def trained(*overrides):
 def two_groups(tmp_path_factory):
     """Digits below and from five, as a file: fairlens takes two groups."""
     digits, path = load_digits(as_frame=True).frame, tmp_path_factory.mktemp("two") / "digits.csv"
+    digits = digits.loc[:, digits.std() > 1]  # the others have another scale
     digits["target"] = (digits["target"] < 5).map({True: "low", False: "high"})
     digits.to_csv(path, index=False)
     return [
