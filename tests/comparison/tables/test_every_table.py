@@ -198,6 +198,7 @@ def test_a_table_of_constants_makes_no_claim_hold(name, constant):
     assert table.summary[0].startswith(f"{counted(len(table.claims), 'claim')}: ")
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", TABLES)
 def test_no_constant_passes_a_column(name):
     """Under some condition print may tell no row from another; never under all of them, unless it

@@ -56,7 +56,7 @@ def neighbours(batch: Batch, i: int) -> Batch:
 sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
 
 
-@pytest.mark.sampled(110)
+@pytest.mark.sampled(66)
 @pytest.mark.slow
 @proven_anywhere
 @given(sizes, seeds, st.sampled_from([0.1, 1.0, 1e3]), answers)

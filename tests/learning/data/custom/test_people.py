@@ -105,7 +105,7 @@ def test_epsilon_is_that_of_another_account(patients):
 @pytest.mark.parametrize("method", ["dp_fedsgd", "dpsgd", "dp_fedavg"])
 def test_without_one_patient_the_sum_moves_by_the_bound_at_most(patients, method):
     """Every patient is removed in turn."""
-    run, data = loaded(patients, f"method={method}", "model=mlp")
+    run, data = loaded(patients, f"method={method}", "model=logistic")
     planned = plan(run)
     planned = replace(planned, method=listening(planned.method))
     step = private_step(run, planned, torch.device("cpu"))
