@@ -57,13 +57,14 @@ class FactoredGradients(Gradients):
         small = [layer.small for layer in layers]
         total = factors.new_empty(self._layers[-1].at.stop)
         # A view takes as long as the sum of a small layer.
-        whole = len(layers) == 1 and small[0] is None
-        parts = (total,) if whole else total.split(self._sizes(small))
+        alone = len(layers) == 1 and small[0] is None
+        parts = (total,) if alone else total.split(self._sizes(small))
         for layer, column, part in zip(layers, columns, parts[::2], strict=True):
-            if len(part):
+            if alone or len(part):
                 # One after the other, so that the copies of one layer alone are alive.
                 (layer.excluding(without) if without else layer).write_sum(column, part)
-        _write_small(small, columns, parts[1::2], without)
+        if not alone:
+            _write_small(small, columns, parts[1::2], without)
         return total
 
     def _sizes(self, small: list[Tensor | None]) -> list[int]:

@@ -87,22 +87,32 @@ class Narrow(Term):
 
     @classmethod
     def together(cls, terms: Sequence[Self]) -> None:
+        if not terms[0]._rows.is_cuda:  # a processor takes longer to put them together
+            for term in terms:
+                norms = torch.linalg.vector_norm(term._rows, dim=1, dtype=torch.float64)
+                term.value = _within_range(norms.square_(), term._rows.dtype)
+            return
         for dtype, ours in grouped((term._rows.dtype, term) for term in terms).items():
             by_width = grouped((term._rows.shape[1], term) for term in ours).values()
             norms = [_norms([term._rows for term in equal]) for equal in by_width]
             squared = (torch.cat(norms) if len(norms) > 1 else norms[0]).square_()
-            limit = torch.finfo(dtype).max
-            if may_exceed(squared, limit):
-                squared.masked_fill_(squared > limit, torch.inf)
-            set_values([term for equal in by_width for term in equal], squared.unbind())
+            values = _within_range(squared, dtype).unbind()
+            set_values([term for equal in by_width for term in equal], values)
 
 
 def _norms(rows: list[Tensor]) -> Tensor:
     """The norms [n, B] in float64 of n tensors [B, d]."""
-    if rows[0].is_cuda and len(rows) > 1:  # a processor copies for longer
+    if len(rows) > 1:
         return torch.linalg.vector_norm(torch.stack(rows), dim=2, dtype=torch.float64)
-    norms = [torch.linalg.vector_norm(x, dim=1, dtype=torch.float64) for x in rows]
-    return torch.stack(norms) if len(norms) > 1 else norms[0].unsqueeze(0)
+    return torch.linalg.vector_norm(rows[0], dim=1, dtype=torch.float64).unsqueeze(0)
+
+
+def _within_range(squared: Tensor, dtype: torch.dtype) -> Tensor:
+    """Squares, infinite where the precision of what was squared has no such number."""
+    limit = torch.finfo(dtype).max
+    if may_exceed(squared, limit):
+        squared.masked_fill_(squared > limit, torch.inf)
+    return squared
 
 
 class Wide(Term):
