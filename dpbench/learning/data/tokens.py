@@ -18,7 +18,7 @@ from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
 from dpbench.system.errors import Unavailable, UserError
-from dpbench.system.validate import Count, integer
+from dpbench.system.validate import Count, integer, quoted
 
 MAX_TOKENS = 100_000  # per pair: beyond any model
 CHUNK = 10_000  # pairs tokenised at a time: the tokenizer's lists take far more memory than arrays
@@ -176,7 +176,7 @@ def check_lengths(key: str, lengths: Sequence[int] | None) -> None:
     """UserError for lengths that do not ascend."""
     for before, length in pairwise([0, *(lengths or ())]):
         if integer(key, length) <= before:
-            raise UserError(f"{key}={list(lengths or ())} must ascend: write [32, 64, 128].")
+            raise UserError(f"{key}={quoted(lengths)} must ascend: write [32, 64, 128].")
 
 
 def _parts(*texts: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:

@@ -45,13 +45,16 @@ def check_module(model: object) -> None:
             )
 
 
-def check_outputs(model: nn.Module, inputs: Tensor, classes: int) -> None:
-    """UserError unless the model's outputs for these inputs [B, ...] are [B, classes]."""
+def check_outputs(model: nn.Module, inputs: Tensor, classes: int, squashed: bool = False) -> None:
+    """UserError unless the model's outputs for these inputs [B, ...] are [B, classes].
+
+    Warns of outputs that are probabilities, unless they are `squashed` on purpose.
+    """
     for training in (True, False):
         with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training):
             outputs = _outputs(model, inputs)
         _check_shape(outputs, len(inputs), classes)
-    if classes > 1 and _are_probabilities(model, inputs, outputs):
+    if classes > 1 and not squashed and _are_probabilities(model, inputs, outputs):
         warnings.warn(
             "the model's outputs for made-up inputs are probabilities, and the loss, calibration "
             "and predictions take them for logits: remove the softmax or sigmoid at its end, or "

@@ -48,7 +48,9 @@ def private_step(
     loss, physical = loss or LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last)
     model = run.initial_model(device)
-    check_outputs(model, probe(run.dataset, 1).inputs.to(device), run.dataset.classes)
+    example = probe(run.dataset, 1).inputs.to(device)
+    squashed = getattr(run.model, "squashed", False)  # as a paper's code has it
+    check_outputs(model, example, run.dataset.classes, squashed)
     engine = make_engine(run.engine, model, loss, probe_batch, views, options)
     step = PrivateStep(
         engine=engine,

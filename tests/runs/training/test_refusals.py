@@ -148,6 +148,10 @@ def test_a_model_of_ones_own_that_cannot_be_trained_is_told_why(sentence, engine
     assert "\n" not in str(told.value)
 
 
+def test_outputs_that_a_paper_squashes_are_not_warned_of():
+    fit(run_of(dataset=Digits(0.2), model=Logistic(squashed=True)), NOWHERE, quiet=True)
+
+
 @pytest.mark.parametrize("end", [nn.Softmax(1), nn.Sigmoid()])
 def test_probabilities_in_place_of_logits_are_warned_of(end):
     model = flat(nn.Linear(64, 10), end)
