@@ -21,7 +21,7 @@ SHORT = {
 """Words that are of people only beside that of an identifier."""
 
 IDENTIFIERS = {"id", "ids", "identifier", "uid", "uuid", "guid", "pid", "mrn", "ssn", "nbr", "nr"}
-NUMBERS = IDENTIFIERS | {"no", "nr", "num", "number", "code", "key", "name", "hash", "index"}
+NUMBERS = IDENTIFIERS | {"no", "num", "number", "code", "key", "name", "hash", "index"}
 """Words in the names of columns, in lower case."""
 
 FEWEST = 5
