@@ -15,7 +15,7 @@ from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.dataset import Data, Split, lengths_of
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, write_member
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.tokens import TextPreparation, Tokens
+from dpbench.learning.data.tokens import PublishedTexts
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
@@ -64,7 +64,7 @@ class Pairs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Snli:
+class Snli(PublishedTexts):
     """Pairs of English sentences in the publishers' split; the groups are the three classes.
 
     tokens: the tokenizer. part: `train`, or `dev` to train on the publishers' development part,
@@ -74,13 +74,10 @@ class Snli:
     Source: Bowman et al., EMNLP 2015; protocol: Bu et al. (calibration), section 5.5.
     """
 
-    tokens: Tokens
     hub: str | None
     part: str = "train"
 
     name = "snli"
-    task = "classification"
-    classes = len(LABELS)
     pairs = True
     groups = LABELS
 
@@ -105,26 +102,6 @@ class Snli:
     @property
     def _name(self) -> str:
         return "training" if self.part == "train" else "development"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (2, self.tokens.length)
-
-    @property
-    def vocabulary(self) -> int:
-        return self.tokens.vocabulary
-
-    @property
-    def padding(self) -> int:
-        return self.tokens.padding
-
-    @property
-    def lengths(self) -> list[int] | None:
-        return self.tokens.lengths
-
-    def text_preparation(self) -> TextPreparation:
-        """How pairs of sentences become a model's inputs."""
-        return self.tokens.preparation(self.pairs, LABELS)
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the two files below `folder`, or download them (95 MB), and their tokens, which are

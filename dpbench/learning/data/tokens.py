@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -115,6 +115,42 @@ class Tokens:
         if not getattr(tokenizer, "is_fast", False):
             raise UserError(f"the tokenizer {name} has no fast version, and cannot be used.")
         return tokenizer.backend_tokenizer, Described(len(tokenizer), tokenizer.pad_token_id)
+
+
+@dataclass(frozen=True)
+class PublishedTexts:
+    """What a published data set of texts, or of pairs of texts, has from its tokenizer; the groups
+    are its classes, by name."""
+
+    tokens: Tokens
+
+    task: ClassVar = "classification"
+    pairs: ClassVar[bool]
+    groups: ClassVar[tuple[str, ...]]
+
+    @property
+    def classes(self) -> int:
+        return len(self.groups)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (2, self.tokens.length)
+
+    @property
+    def vocabulary(self) -> int:
+        return self.tokens.vocabulary
+
+    @property
+    def padding(self) -> int:
+        return self.tokens.padding
+
+    @property
+    def lengths(self) -> list[int] | None:
+        return self.tokens.lengths
+
+    def text_preparation(self) -> "TextPreparation":
+        """How texts become a model's inputs."""
+        return self.tokens.preparation(self.pairs, self.groups)
 
 
 class TextPreparation(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ NEEDS = dict.fromkeys(
             "text": "features.config={model_type:bert} features.checksum=sha256:" + "0" * 64,
         }.items()
     },
-    ("dataset", "snli"): "model=bert_tiny",
+    **{("dataset", name): "model=bert_tiny" for name in ("snli", "movie_reviews")},
     ("model", "text"): "model.config={model_type:bert} model.pretrained=false",
     ("temperature", "private"): "dataset=dutch",
     ("method", "dpsgld"): "privacy=follows",
