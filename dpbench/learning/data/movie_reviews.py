@@ -63,7 +63,9 @@ class MovieReviews(PublishedTexts):
 
 def read(archive: Path) -> tuple[list[str], list[int]]:
     """The sentences that are rated above or below 0, and their labels."""
-    with tarfile.open(archive) as members, members.extractfile(MEMBER) as file:
+    with tarfile.open(archive) as members:
+        file = members.extractfile(MEMBER)
+        assert file is not None
         lines = file.read().decode("utf-8-sig").splitlines()
     rows = [line.split("\t") for line in lines]
     rated = [(text, float(mean)) for _, mean, text in rows if float(mean)]

@@ -1,13 +1,16 @@
 """Recurrent layers step by step, in operations that torch can vectorise over examples."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import PackedSequence
+
+from dpbench.step.gradients.packed import padded, within
 
 State = tuple[Tensor, ...]
 """The hidden state [B, H] of a layer, and the cell state of an LSTM."""
@@ -23,42 +26,77 @@ def unrolled(model: nn.Module) -> Iterator[None]:
     try:
         for layer in layers:
             layer.forward = partial(outputs, layer)
-        yield
+        with padded() if layers else nullcontext():
+            yield
     finally:
         for layer in layers:
             del layer.forward
 
 
-def outputs(module: nn.RNNBase, x: Tensor, hx: Any = None) -> tuple[Tensor, Tensor | State]:
-    """What a recurrent module returns, without its fused kernels; x [T, B, I], [B, T, I] or [T, I].
+def outputs(
+    module: nn.RNNBase, x: Tensor | PackedSequence, hx: Any = None
+) -> tuple[Tensor | PackedSequence, Tensor | State]:
+    """What a recurrent module returns, without its fused kernels; x [T, B, I], [B, T, I] or [T, I],
+    or packed within `padded()`.
 
-    Raises NotImplementedError for packed sequences.
+    Raises NotImplementedError for sequences that were packed in another way.
     """
-    if not isinstance(x, Tensor):
-        raise NotImplementedError("a recurrent layer is given packed sequences")
-    alone, lstm = x.dim() == 2, isinstance(module, nn.LSTM)
+    if isinstance(x, PackedSequence):
+        return _of_packed(module, x, hx)
+    alone = x.dim() == 2
     x = x.unsqueeze(1) if alone else x.transpose(0, 1) if module.batch_first else x
-    given = () if hx is None else tuple(hx) if lstm else (hx,)
+    given = _states(hx)
     if alone:
         given = tuple(state.unsqueeze(1) for state in given)
+    x, states = _layers(module, x, given)
+    if alone:
+        x, states = x.squeeze(1), tuple(state.squeeze(1) for state in states)
+    elif module.batch_first:
+        x = x.transpose(0, 1)
+    return x, _hidden(module, states)
+
+
+def _of_packed(module: Any, x: PackedSequence, hx: Any) -> tuple[PackedSequence, Tensor | State]:
+    inputs, lengths, order, back = x
+    if inputs.dim() != 3:
+        raise NotImplementedError("a recurrent layer is given sequences packed without padding")
+    given = () if hx is None else _states(module.permute_hidden(hx, order))
+    out, states = _layers(module, inputs, given, lengths)
+    hidden = module.permute_hidden(_hidden(module, states), back)
+    return PackedSequence(out, lengths, order, back), hidden
+
+
+def _states(hx: Any) -> State:
+    """What a module was given to start from, as a tuple."""
+    return () if hx is None else (hx,) if isinstance(hx, Tensor) else tuple(hx)
+
+
+def _hidden(module: nn.RNNBase, states: State) -> Tensor | State:
+    """States as a module returns them."""
+    return states if isinstance(module, nn.LSTM) else states[0]
+
+
+def _layers(
+    module: nn.RNNBase, x: Tensor, given: State, lengths: Tensor | None = None
+) -> tuple[Tensor, State]:
+    """The outputs of all layers for x [T, B, I], and their last states.
+
+    lengths: of the sequences [B], None for T.
+    """
     finals: list[State] = []
+    inside = [None] * len(x) if lengths is None else [*within(x, lengths)]
     directions = ("", "_reverse")[: 1 + module.bidirectional]
     for k in range(module.num_layers):
         ends = []
         for suffix in directions:
             start = tuple(state[len(finals)] for state in given) or _zeros(module, x)
-            steps = _run(module, x, f"_l{k}{suffix}", start)
+            steps = _run(module, x, f"_l{k}{suffix}", start, inside)
             finals.append(steps[0 if suffix else -1])
             ends.append(torch.stack([hidden for hidden, *_ in steps]))
         x = torch.cat(ends, 2)
         if module.dropout and k + 1 < module.num_layers:
             x = F.dropout(x, module.dropout, module.training)
-    states = tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
-    if alone:
-        x, states = x.squeeze(1), tuple(state.squeeze(1) for state in states)
-    elif module.batch_first:
-        x = x.transpose(0, 1)
-    return x, states if lstm else states[0]
+    return x, tuple(torch.stack(parts) for parts in zip(*finals, strict=True))
 
 
 def _zeros(module: nn.RNNBase, x: Tensor) -> State:
@@ -68,22 +106,31 @@ def _zeros(module: nn.RNNBase, x: Tensor) -> State:
     return (hidden,)
 
 
-def _run(module: nn.RNNBase, x: Tensor, suffix: str, state: State) -> list[State]:
-    """The states after each input x [T, B, I] of one layer in one direction, in the order of x."""
+def _run(
+    module: nn.RNNBase, x: Tensor, suffix: str, state: State, inside: Sequence[Tensor | None]
+) -> list[State]:
+    """The states after each input x [T, B, I] of one layer in one direction, in the order of x.
+
+    inside: by step, which sequences have it [B, 1], the states of others stay; None for all.
+    """
 
     def named(kind: str) -> Tensor | None:
         return getattr(module, kind + suffix, None)
 
     w_hh = getattr(module, f"weight_hh{suffix}")
     inputs = F.linear(x, getattr(module, f"weight_ih{suffix}"), named("bias_ih"))
-    backwards = suffix.endswith("_reverse")
+    order = slice(None, None, -1 if suffix.endswith("_reverse") else 1)
     states = []
-    for own in inputs.flip(0) if backwards else inputs:
-        state = CELLS[type(module)](module, own, F.linear(state[0], w_hh, named("bias_hh")), state)
+    for own, at in [*zip(inputs, inside, strict=True)][order]:
+        past = state
+        state = CELLS[type(module)](module, own, F.linear(past[0], w_hh, named("bias_hh")), past)
         if (projection := named("weight_hr")) is not None:
             state = (F.linear(state[0], projection), *state[1:])
+        if at is not None:
+            pairs = zip(state, past, strict=True)
+            state = tuple(torch.where(at, new, old) for new, old in pairs)
         states.append(state)
-    return states[::-1] if backwards else states
+    return states[order]
 
 
 def _rnn(module: nn.RNNBase, own: Tensor, past: Tensor, state: State) -> State:
