@@ -92,7 +92,8 @@ ADULT, DUTCH, MNIST, CIFAR = (98,), (59,), (1, 28, 28), (3, 32, 32)
 PLAIN = {"weight_standardisation": False}  # not every library supports it
 IMAGENET = (3, 224, 224)
 RANDOM = {"pretrained": False}  # takes the same time without a download
-UNPACKED = dict.fromkeys(("package", "checksum", "normalization")) | {"image_size": 64, **RANDOM}
+NO_WEIGHTS = dict.fromkeys(("package", "checksum")) | RANDOM
+UNPACKED = {"normalization": None, "image_size": 64, **NO_WEIGHTS}
 BERT_MINI = {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024}
 BERT_BASE = {"dropout": 0.0, **RANDOM}
 ALL_LAYERS = {"train": "all", **BERT_BASE}
@@ -137,6 +138,7 @@ PARTS = tuple(
         Case("efficientnet_lite0", "efficientnet_lite0", (3, 64, 64), 10, 16, UNPACKED),
         Case("vit_tiny", "vit_tiny", IMAGENET, 10, 4),
         Case("bert_tiny", "bert_tiny", (2, 64), 3, 16, vocabulary=30522),
+        Case("minilm", "minilm", (2, 64), 3, 16, NO_WEIGHTS, vocabulary=30522),
     )
     for part in TRAINED
 )
