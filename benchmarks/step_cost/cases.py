@@ -138,7 +138,7 @@ PARTS = tuple(
         Case("efficientnet_lite0", "efficientnet_lite0", (3, 64, 64), 10, 16, UNPACKED),
         Case("vit_tiny", "vit_tiny", IMAGENET, 10, 4),
         Case("bert_tiny", "bert_tiny", (2, 64), 3, 16, vocabulary=30522),
-        Case("minilm", "minilm", (2, 64), 3, 16, NO_WEIGHTS, vocabulary=30522),
+        Case("minilm", "minilm", (2, 64), 3, 8, NO_WEIGHTS, vocabulary=30522),
     )
     for part in TRAINED
 )
