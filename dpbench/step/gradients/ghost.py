@@ -92,8 +92,8 @@ class Ghost:
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
         self.options = ForwardOptions()
-        shared = dict(model.named_parameters(remove_duplicate=False))
-        if len(shared) > len(dict(model.named_parameters())):
+        trained = [p for _, p in model.named_parameters(remove_duplicate=False) if p.requires_grad]
+        if len(trained) > len({*trained}):
             raise Unsupported("weights are tied")
         self._tracked = tracked_modules(model)
         self.fallbacks = [

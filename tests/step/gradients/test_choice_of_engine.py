@@ -140,6 +140,16 @@ def test_the_choice_is_no_matter_of_the_seed(model):
         assert make_engine("auto", network, cross_entropy, probe).name == "ghost", seed
 
 
+def test_tied_weights_that_are_frozen_are_no_obstacle():
+    model = nn.Sequential(Tied().requires_grad_(False), nn.Linear(4, 3))
+    fast, loop = (
+        make_engine(name, model, cross_entropy, probe_for(model)) for name in ("auto", "loop")
+    )
+    assert fast.name == "ghost"
+    batch = probe_for(model, 5)
+    torch.testing.assert_close(fast(batch).norms.double(), loop(batch).norms, rtol=1e-4, atol=0)
+
+
 def test_a_module_frozen_as_a_whole_is_no_obstacle():
     model = Net()
     model.one.requires_grad_(False)
