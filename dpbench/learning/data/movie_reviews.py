@@ -31,8 +31,8 @@ EVERY = 5
 
 @dataclass(frozen=True)
 class MovieReviews(PublishedTexts):
-    """English sentences from reviews of films, positive or negative by the mean of at least twenty
-    people's ratings; the groups are the two classes.
+    """English sentences from reviews of films, positive or negative by the mean of the ratings of
+    15 to 29 people; the groups are the two classes.
 
     tokens: the tokenizer. Source: Hutto and Gilbert, "VADER: a parsimonious rule-based model for
     sentiment analysis of social media text", ICWSM 2014, who had sentences of Pang and Lee rated.
