@@ -163,6 +163,9 @@ class Held:
     def __getattr__(self, name):
         return getattr(self._clip, name)
 
+    def at_noise(self, noise_multiplier):
+        return self
+
     def updated(self, counts, expected_batch_size):
         self.answers.append(counts)
         return self
