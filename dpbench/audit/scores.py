@@ -1,6 +1,7 @@
 """Likelihood ratios of releases with a canary in the data and without it."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -12,9 +13,11 @@ from dpbench.privacy.ledger import (
     Allocation,
     CoordinateMechanism,
     GaussianMechanism,
+    InverseToeplitzGaussian,
     Mechanism,
-    ToeplitzGaussian,
+    WholeRunGaussian,
 )
+from dpbench.privacy.toeplitz import column_norms
 
 
 class ScoreAccumulator:
@@ -75,33 +78,47 @@ class AllocationScores(ScoreAccumulator):
 
 
 class WholeRunScores(ScoreAccumulator):
-    """The scores under noise that is correlated over the whole run by buffers (ToeplitzGaussian).
+    """The scores under noise that is correlated over the whole run.
 
     Noisy sums x + w give y = C x + z. In step t a canary moves its coordinate of y by the sum of
     C's entries for its participations so far, which depend on its place in the cycle.
     """
 
-    _sums = _participations = torch.zeros(1)
+    _sums: Tensor | None = None
+    _participations: Tensor | None = None
 
     def add(self, mechanism: Mechanism, rate: float, noisy: Tensor, gradient: Tensor) -> None:
-        assert isinstance(mechanism, ToeplitzGaussian)
+        assert isinstance(mechanism, WholeRunGaussian)
         participates = torch.zeros(len(self._likelihood), 1, dtype=torch.float64)
         participates[self._steps % len(participates)] = 1
-        shift, self._participations = _encoded(mechanism, participates, self._participations)
         sums = self._patterns.sum_along(noisy, -noisy).double()
-        y, self._sums = _encoded(mechanism, sums, self._sums)
+        at = mechanism, self._steps
+        shift, self._participations = _encoded(*at, participates, self._participations)
+        y, self._sums = _encoded(*at, sums, self._sums)
         self._likelihood += shift * (2 * y - shift) / (2 * mechanism.noise_multiplier**2)
         self._steps += 1
         self._low, self._high = torch.minimum(self._low, y), torch.maximum(self._high, y)
 
 
-def _encoded(mechanism: ToeplitzGaussian, row: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
-    """The row of C x for a row of x, given the buffers of earlier rows, and the next buffers."""
-    decays, weights = (
-        row.new_tensor(values).view(-1, *[1] * row.dim())
-        for values in (mechanism.decays, mechanism.weights)
-    )
-    return row + (weights * buffers).sum(0), decays * buffers + row
+def _encoded(
+    mechanism: WholeRunGaussian, step: int, row: Tensor, state: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The row of C x for a step's row of x, and the state after it; None before the first."""
+    inverse = isinstance(mechanism, InverseToeplitzGaussian)
+    weights = _down(row, mechanism.taken if inverse else mechanism.weights)
+    if state is None:
+        state = row.new_zeros(len(weights), *row.shape)
+    if not inverse:
+        return row + (weights * state).sum(0), _down(row, mechanism.decays) * state + row
+    if mechanism.normalised:
+        row = row / column_norms(mechanism.taken, mechanism.horizon)[step]
+    encoded = row + (weights * state).sum(0)
+    return encoded, torch.cat([encoded.unsqueeze(0), state])[:-1]
+
+
+def _down(row: Tensor, values: Sequence[float]) -> Tensor:
+    """Values along a new first dimension of a row."""
+    return row.new_tensor(values).view(-1, *[1] * row.dim())
 
 
 class MatchedFilter:

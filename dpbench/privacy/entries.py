@@ -18,14 +18,16 @@ from dpbench.privacy.ledger import (
     CoordinateMechanism,
     Exact,
     GaussianMechanism,
+    InverseToeplitzGaussian,
     Ledger,
     Release,
     Shuffled,
     Step,
     ToeplitzGaussian,
     TruncatedPoisson,
+    WholeRunGaussian,
 )
-from dpbench.privacy.toeplitz import sensitivity
+from dpbench.privacy.toeplitz import inverse_sensitivity, sensitivity
 from dpbench.system.errors import UserError
 
 SIGN_SHARE = 0.01
@@ -113,7 +115,7 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
             case Allocation() as law:
                 yield _allocated(law, _infallible_multiplier(step), times)
                 continue
-        if any(isinstance(release.mechanism, ToeplitzGaussian) for release in step.releases):
+        if any(isinstance(release.mechanism, WholeRunGaussian) for release in step.releases):
             yield _whole_run(ledger, step, step.sampling.cycle, times)
             continue
         unsampled = tuple(release for release in step.releases if release.unsampled)
@@ -185,13 +187,17 @@ def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> Entry:
     Unaccountable unless there is one noise multiplier and nothing else is released from a batch.
     """
     mechanisms = [release.mechanism for each, _ in ledger.entries for release in each.releases]
-    whole, *more = [m for m in mechanisms if isinstance(m, ToeplitzGaussian)]
+    whole, *more = [m for m in mechanisms if isinstance(m, WholeRunGaussian)]
     if more or len(step.releases) > 1:
         raise Unaccountable(
             "noise correlated over the whole run can only be accounted for with a single noise "
             "multiplier and no other queries: leave schedule.noise unset, or use another method."
         )
-    moved = sensitivity(whole.decays, whole.weights, times, cycle)
+    match whole:
+        case ToeplitzGaussian(_, decays, weights):
+            moved = sensitivity(decays, weights, times, cycle)
+        case InverseToeplitzGaussian(_, taken, normalised, horizon):
+            moved = inverse_sensitivity(taken, normalised, horizon, times, cycle)
     return Entry(1.0, whole.noise_multiplier / moved, 1)
 
 

@@ -55,6 +55,31 @@ class ToeplitzGaussian:
 
 
 @dataclass(frozen=True)
+class InverseToeplitzGaussian:
+    """A query plus Gaussian noise of which each step's cancels part of the last few steps'.
+
+    The noise of step t is multiplier * sensitivity times (z_t - sum_i taken_i z_(t-i)), times the
+    norm of column t of C if `normalised`, where the draws z are independent, and C is the inverse
+    of that matrix over `horizon` steps, with columns of norm 1 if `normalised`.
+    """
+
+    noise_multiplier: float
+    taken: tuple[float, ...]
+    normalised: bool
+    horizon: int
+
+    def __post_init__(self) -> None:
+        positive("noise_multiplier", self.noise_multiplier)
+        integer("the horizon", self.horizon)
+        if not all(0 <= share < 1 for share in self.taken) or sum(self.taken) >= 1:
+            raise UserError(
+                f"what is taken must be shares in [0, 1), of sum below 1: got {self.taken}."
+            )
+        if self.normalised and len(self.taken) != 1:
+            raise UserError("columns are normalised only if noise cancels that of one step before.")
+
+
+@dataclass(frozen=True)
 class Exact:
     """A query answered without noise: epsilon is infinite."""
 
@@ -88,7 +113,10 @@ class CoordinateMechanism:
         return 1 / (self.noise_multiplier * math.sqrt(self.dimension))
 
 
-Mechanism = GaussianMechanism | ToeplitzGaussian | CoordinateMechanism | Exact
+WholeRunGaussian = ToeplitzGaussian | InverseToeplitzGaussian
+"""Noise that is correlated over a whole run."""
+
+Mechanism = GaussianMechanism | WholeRunGaussian | CoordinateMechanism | Exact
 
 
 @dataclass(frozen=True)

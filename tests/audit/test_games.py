@@ -22,8 +22,8 @@ from dpbench.runs.training.plan import privacy_statement
 from dpbench.step.clipping import Coordinates
 from dpbench.step.clipping.clip import Memory
 from dpbench.step.mechanism import sampling
+from dpbench.step.mechanism.noise import CorrelatedGaussian
 from dpbench.step.methods.dp_mf import BandedGaussian
-from dpbench.step.methods.dp_mf_blt import BufferedGaussian
 from tests.audit.attacking import SHORT, is_refuted, less_noise, run_of
 
 # So few canaries are no data set: attacks are sharper at a large delta.
@@ -68,15 +68,21 @@ def test_decoded_noise_that_is_correlated_holds_and_too_little_of_it_is_refuted(
 
 
 @pytest.mark.slow
-def test_noise_that_is_correlated_over_the_whole_run_holds_and_half_of_it_is_refuted(monkeypatch):
-    assert not is_refuted("method=dp_mf_blt", "privacy.noise_multiplier=5", **CYCLIC)
-    add = BufferedGaussian.add
+@pytest.mark.parametrize(
+    ("name", "multiplier"), [("dp_mf_blt", 5), ("dp_mf_bisr", 5), ("dp_lambda_cgd", 2.5)]
+)
+def test_noise_that_is_correlated_over_the_whole_run_holds_and_half_of_it_is_refuted(
+    name, multiplier, monkeypatch
+):
+    run = (f"method={name}", f"privacy.noise_multiplier={multiplier}")
+    assert not is_refuted(*run, **CYCLIC)
+    add = CorrelatedGaussian.add
 
     def halved(noise, total, sensitivity, multiplier, stream):
         return add(noise, total, sensitivity, multiplier / 2, stream)
 
-    monkeypatch.setattr(BufferedGaussian, "add", halved)
-    assert is_refuted("method=dp_mf_blt", "privacy.noise_multiplier=5", **CYCLIC)
+    monkeypatch.setattr(CorrelatedGaussian, "add", halved)
+    assert is_refuted(*run, **CYCLIC)
 
 
 def test_batches_without_turns_are_refuted_where_an_account_has_them(monkeypatch):

@@ -17,7 +17,15 @@ from dpbench.step.mechanism.step import PrivateStep
 from tests.audit.attacking import what_is_refuted
 from tests.step.methods.every_method import method_of
 
-COUNTED = ("dpsgd_bounded", "dpsgd_f", "dpsgd_global_adapt", "dpsgd_quantile", "raco", "slaclip")
+COUNTED = (
+    "dc_sgd",
+    "dpsgd_bounded",
+    "dpsgd_f",
+    "dpsgd_global_adapt",
+    "dpsgd_quantile",
+    "raco",
+    "slaclip",
+)
 """The methods that release counts."""
 
 PROVEN = NominalEpsilon(0.0, "PLD", proven=True)

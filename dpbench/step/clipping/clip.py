@@ -172,6 +172,10 @@ class Clip(Part, ABC):
         """The exact answer [Q] to the query on a physical batch, before summation and noise."""
         return norms.new_zeros(0)
 
+    def at_noise(self, noise_multiplier: float) -> Self:
+        """The clip that knows the noise multiplier of this step's sum; called before `updated`."""
+        return self
+
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         """The clip for the next step, given the noisy counts [Q]."""
         return self

@@ -295,7 +295,7 @@ class PrivateStep:
         if self.recorder:
             self.recorder.noisy_counts.append(released.double())
         # The unscaled clip, so that the schedule's factor does not accumulate in the bound.
-        self._clip = self._clip.updated(released, divisor)
+        self._clip = self._clip.at_noise(self.noise_multiplier).updated(released, divisor)
         return released / divisor
 
     def _divisor(self, batch_size: int) -> float:

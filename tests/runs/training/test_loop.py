@@ -232,7 +232,7 @@ EVERYTHING = [
     ("method", "path"),
     [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")]
     + [(name, "parts/step/update") for name in ("doppler", "disk", "dp_adam_bc")]
-    + [(name, "parts/step/correlated_noise") for name in ("dp_mf", "dp_mf_blt")]
+    + [(name, "parts/step/correlated_noise") for name in ("dp_mf", "dp_mf_blt", "dp_lambda_cgd")]
     + [("dicesgd", "parts/step/clip"), ("raco", "parts/step/seam")],
 )
 def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, path, monkeypatch):
@@ -259,6 +259,7 @@ def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, p
     [
         ("dp_mf", "correlated_noise", "coefficients"),
         ("dp_mf_blt", "correlated_noise", "decays"),
+        ("dp_lambda_cgd", "correlated_noise", "taken"),
         ("dicesgd", "clip", "error_bound"),
     ],
 )

@@ -13,7 +13,7 @@ import yaml
 
 from dpbench.learning.data.derive.users import iid
 from dpbench.privacy.ledger import CoordinateMechanism
-from dpbench.privacy.toeplitz import encoded
+from dpbench.privacy.toeplitz import column_norms, encoded
 from dpbench.runs.config import buildable
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.space import SEARCH
@@ -21,6 +21,7 @@ from dpbench.step.clipping import CLIPS, STYLES
 from dpbench.step.mechanism.gradient import Gradient
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import Noise
+from dpbench.step.methods.dp_mf_inverse import InverseBandedGaussian
 from dpbench.system.paths import conf_folder
 from tests.problems import Made, problem
 
@@ -65,7 +66,7 @@ def method_of(name: str, variant: str | None) -> Method:
     own = {"variant": variant} if variant else {}
     method = buildable.build("method", {**settings_of(name), **own, **overrides})
     users = iid(20, 0.0) if method.users_only else None
-    return method.bind(problem(Made(tuple("abc"[: method.groups or 3])), users))
+    return method.bind(problem(Made(tuple("abc"[: method.groups or 3])), users, steps=99))
 
 
 def other_clips(*names: str) -> list:
@@ -127,6 +128,8 @@ class Heard:
 
     def independent(self, rows):
         """The draws that noise of these steps was made of: C w, where w is correlated."""
+        if isinstance(self.noise, InverseBandedGaussian):
+            return self._decoded(rows)
         c = getattr(self.noise, "coefficients", (1.0,))
         if self.bands is None:
             buffers = self.noise.decays, self.noise.weights
@@ -134,6 +137,14 @@ class Heard:
         return [
             sum(c[k] * rows[t - k] for k in range(min(len(c), t + 1))) for t in range(len(rows))
         ]
+
+    def _decoded(self, rows):
+        noise, drawn = self.noise, []
+        norms = column_norms(noise.taken, noise.horizon) if noise.normalised else np.ones(len(rows))
+        for row, norm in zip(rows, norms, strict=False):
+            before = zip(noise.taken, reversed(drawn), strict=False)
+            drawn.append(row / norm + sum(share * draw for share, draw in before))
+        return drawn
 
     def spread(self, multiplier):
         """The standard deviation of the law that the ledger hears of, over the sensitivity."""
@@ -151,6 +162,9 @@ class Held:
 
     def __getattr__(self, name):
         return getattr(self._clip, name)
+
+    def at_noise(self, noise_multiplier):
+        return self
 
     def updated(self, counts, expected_batch_size):
         self.answers.append(counts)
