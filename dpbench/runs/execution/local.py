@@ -25,6 +25,8 @@ from dpbench.runs.execution.run_config import RunConfig
 from dpbench.system.errors import show_warnings_as_messages
 from dpbench.system.interrupts import end_with, exit_sooner, listening
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
 GRACE = 10.0
 """Seconds for interrupted processes to finish their step and write a checkpoint."""
 
@@ -46,7 +48,7 @@ def one_by_one(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Out
 @contextmanager
 def workers(jobs: int) -> Iterator[Attempts[RunConfig]]:
     """Execute runs in several processes, which end with this context, or with this process."""
-    slots = [Slot() for _ in range(jobs)]
+    slots = [Slot(number) for number in range(jobs)]
     idle: SimpleQueue[Slot] = SimpleQueue()
     for slot in slots:
         idle.put(slot)
@@ -77,9 +79,11 @@ def workers(jobs: int) -> Iterator[Attempts[RunConfig]]:
 
 
 class Slot:
-    """One of the jobs: a worker that executes one run after another, and is replaced if it dies."""
+    """One of the jobs, by its number: a worker that executes one run after another, and is replaced
+    if it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self._number = number
         self._worker: Worker | None = None
         self._lock, self._stopped = threading.Lock(), False
 
@@ -113,11 +117,11 @@ class Slot:
         with self._lock:
             if self._stopped:
                 return None
-            self._worker = self._worker or Worker(_serve, os.getpid())
+            self._worker = self._worker or Worker(_serve, os.getpid(), self._number)
             return self._worker
 
 
-def _serve(pipe: Connection, parent: int) -> None:
+def _serve(pipe: Connection, parent: int, number: int) -> None:
     """Execute the runs that the parent sends, until it closes the pipe."""
     exit_sooner()
     end_with(parent)
@@ -129,4 +133,17 @@ def _serve(pipe: Connection, parent: int) -> None:
     ):
         while True:
             run, wait = pipe.recv()
+            if run["device"] == "auto":
+                keep_one_gpu(number)
             pipe.send(attempt(run, wait))
+
+
+def keep_one_gpu(number: int) -> None:
+    """Hide all GPUs but one from this process, which must not have used any: the jobs have them by
+    turns."""
+    import torch
+
+    visible = os.environ.get(VISIBLE)
+    gpus = visible.split(",") if visible else [*map(str, range(torch.cuda.device_count()))]
+    if len(gpus) > 1:
+        os.environ[VISIBLE] = gpus[number % len(gpus)]

@@ -1,6 +1,7 @@
 """Runs in other processes, which may die."""
 
 import multiprocessing
+import os
 import threading
 import time
 from contextlib import suppress
@@ -8,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from dpbench.runs.execution.launcher import Failure
-from dpbench.runs.execution.local import Local, workers
+from dpbench.runs.execution.local import VISIBLE, Local, Slot, keep_one_gpu, workers
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import load
 
@@ -51,6 +52,37 @@ def test_running_processes_are_stopped_at_the_end(tmp_path):
             time.sleep(0.01)
     assert not multiprocessing.active_children()
     assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.mark.parametrize(
+    ("visible", "found", "expected"),
+    [
+        ("4,7", 0, ["4", "7", "4"]),
+        (None, 3, ["0", "1", "2"]),
+        ("", 0, [""] * 3),
+        ("5", 1, ["5"] * 3),
+        (None, 1, [None] * 3),
+        (None, 0, [None] * 3),
+    ],
+)
+def test_jobs_use_the_gpus_by_turns(visible, found, expected, monkeypatch):
+    monkeypatch.setattr("torch.cuda.device_count", lambda: found)
+    kept = []
+    for number in range(3):
+        monkeypatch.delenv(VISIBLE, raising=False)
+        if visible is not None:
+            monkeypatch.setenv(VISIBLE, visible)
+        keep_one_gpu(number)
+        kept.append(os.environ.get(VISIBLE))
+    assert kept == expected
+
+
+def test_every_slot_has_a_number_of_its_own(monkeypatch):
+    asked = []
+    monkeypatch.setattr("dpbench.execution.local.Worker", lambda *about: asked.append(about[2:]))
+    for number in range(3):
+        Slot(number)._started()
+    assert asked == [(0,), (1,), (2,)]
 
 
 def test_one_job_is_this_process(tmp_path, monkeypatch):
