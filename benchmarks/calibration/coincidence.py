@@ -91,7 +91,9 @@ def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedC
 
     gaps: from `distances`. Raises UserError for a claim about anything else.
     """
-    rows = [Row("", f"lr {lr:g}", CORRECTED, part) for lr, part in gaps.groupby("lr")]
+    rows = [
+        Row("", f"lr {lr:g}", CORRECTED, part.to_dict("records")) for lr, part in gaps.groupby("lr")
+    ]
     columns = [Column("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
     judge = evidence([""], rows, {}).judge
     return [judge(c, [quantity(name, columns) for name in c.quantities]) for c in claims]

@@ -44,7 +44,7 @@ def table_json(
         name=target.name,
         scale=target.scale_label,
         printed=printed,
-        rows=[_row(target, row, seconds) for row in rows if len(row.runs)],
+        rows=[_row(target, row, seconds) for row in rows if row.runs],
         claims=[_claim(one) for one in judged],
         cells=[_cell(cell) for cell in cells],
         not_run={**not_run},
@@ -53,7 +53,7 @@ def table_json(
 
 
 def _row(target: Target, row: Row, seconds: Mapping[str, float | None]) -> RowData:
-    digests = sorted(row.runs["digest"])
+    digests = sorted(run["digest"] for run in row.runs)
     taken = [found for digest in digests if (found := seconds[digest]) is not None]
     again = {second: first for first, second in target.table.again.items()}
     tuning = target.tuning.get(row.name, GIVEN)

@@ -1,10 +1,9 @@
 """Judges a paper's claims about the curves of a figure, by diagnostics and metrics of our runs."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-import pandas as pd
 
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.claims.claim import Claim
@@ -19,7 +18,7 @@ from dpbench.comparison.tables.claims.grids import (
 from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
 from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.page import Block
-from dpbench.comparison.tables.runs import Row
+from dpbench.comparison.tables.runs import FlatRun, Row
 from dpbench.comparison.tables.summary import claims_line
 from dpbench.learning.metrics.metric import Margin
 from dpbench.learning.metrics.registry import parse_name
@@ -27,6 +26,7 @@ from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 
 STATISTICS: dict[str, Callable[[np.ndarray], float]] = {
     "mean": np.mean,
@@ -51,11 +51,11 @@ RULES_OVER = {
 
 
 def judge_figure(
-    target: Target, runs: pd.DataFrame, records: Sequence[Record]
+    target: Target, runs: Iterable[FlatRun], records: Sequence[Record]
 ) -> list[JudgedClaim]:
     """The claims of a figure, in their order.
 
-    runs: a row for each record, with its condition and method. A quantity is a series of the
+    runs: one for each record, with its condition and method. A quantity is a series of the
     records' diagnostics, a metric, a mean by bin of the reliability diagram (`bins/confidence`,
     `bins/accuracy`) or the shares of a histogram (`histogram/true_class`); or the difference of
     two, point by point; within bars, its absolute value. `<k>` in it stands for each of the
@@ -63,12 +63,11 @@ def judge_figure(
     """
     claims = target.claims
     names = dict.fromkeys(c.metric for claim in claims for c in _columns(target, claim))
-    values = [{name: _value(record, name) for name in names} for record in records]
-    data = pd.concat([runs.reset_index(drop=True), pd.DataFrame(values)], axis=1)
-    rows = [
-        Row(label, method, CORRECTED, part)
-        for (label, method), part in data.groupby(["condition", "method"], sort=False)
-    ]
+    of_rows = grouped(
+        ((run["condition"], run["method"]), {**run, **{n: _value(record, n) for n in names}})
+        for run, record in zip(runs, records, strict=True)
+    )
+    rows = [Row(*cell, CORRECTED, part) for cell, part in of_rows.items()]
     judge = evidence(target.labels, rows, {}).judge
     return [
         judge(claim, [Quantity(c.name, (c,)) for c in _columns(target, claim)]) for claim in claims

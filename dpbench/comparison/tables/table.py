@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import pandas as pd
-
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import constants, grid, ordering
 from dpbench.comparison.tables.cells import Cell, cells_of
@@ -24,7 +22,7 @@ from dpbench.comparison.tables.privacy import (
     privacy_of,
 )
 from dpbench.comparison.tables.published import PublishedTable, check_covered
-from dpbench.comparison.tables.runs import Row, rows_of
+from dpbench.comparison.tables.runs import FlatRun, Row, rows_of
 from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line
 from dpbench.comparison.tables.verdict import rule, scores_line
 from dpbench.learning.metrics.derived import is_paired
@@ -87,7 +85,7 @@ COMPARED: dict[str, Callable[[Cell], str]] = {
 
 def build_table(
     edition: Edition,
-    runs: pd.DataFrame,
+    runs: Sequence[FlatRun],
     published: PublishedTable,
     *,
     epsilon: Mapping[str, str],
@@ -97,12 +95,11 @@ def build_table(
 ) -> Table:
     """The table of an edition, from runs and the paper's printed numbers.
 
-    runs: one row per run, with the columns dataset, model, method, variant, seed, status
-    (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
-    `test/...` in the units of the records, `condition` where the table has conditions, and
-    `nonfinite`, the number of non-finite gradients, where they were counted. epsilon: as printed
-    for the private methods, by condition; notes: sentences to add to those of the specification;
-    paper_accountant: the paper's accountant.
+    runs: by dataset, model, method, variant, seed, status (`complete` or `diverged`),
+    `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics `test/...` in the units of the
+    records, `condition` where the table has conditions, and `nonfinite`, the number of non-finite
+    gradients, where they were counted. epsilon: as printed for the private methods, by condition;
+    notes: sentences to add to those of the specification; paper_accountant: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
     check_covered(edition, published)
@@ -197,7 +194,7 @@ def _main(
     names = [column.name for column in edition.columns]
     lines = [
         (row.label, reasons[row.name])
-        if row.name in reasons and row.runs.empty
+        if row.name in reasons and not row.runs
         else (
             row.label,
             *(texts.get((row.label, name), NO_VALUE) for name in names),
@@ -268,14 +265,15 @@ def _notes_on_runs(
     """Notes on runs that are missing, diverged, or had non-finite gradients."""
     baseline = edition.file.baseline
     seeds_of_baseline = {
-        (row.condition, seed) for row in rows if row.method == baseline for seed in row.runs["seed"]
+        (row.condition, run["seed"]) for row in rows if row.method == baseline for run in row.runs
     }
     paired = any(is_paired(column.metric) for column in edition.columns)
     for row in rows:
-        seeds = set(row.runs["seed"])
+        seeds = {run["seed"] for run in row.runs}
+        nonfinite = [(run["seed"], run["nonfinite"]) for run in row.runs if "nonfinite" in run]
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if sentence := note(row.label, row.nonfinite):
+        if sentence := note(row.label, nonfinite):
             yield sentence
         if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."
