@@ -9,9 +9,14 @@ from types import MappingProxyType
 from msgspec import UNSET
 
 from dpbench.comparison.reproduce.checklist import table_checklist
-from dpbench.comparison.reproduce.data import table_json
-from dpbench.comparison.reproduce.figure import Picture, picture, remarks
-from dpbench.comparison.reproduce.figure_claims import claims_blocks, judge_figure
+from dpbench.comparison.reproduce.data import claims_file, table_json, to_csv
+from dpbench.comparison.reproduce.figure import (
+    Picture,
+    claims_blocks,
+    judge_figure,
+    picture,
+    remarks,
+)
 from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.comparison.reproduce.target import BUDGET, Target
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim
@@ -22,7 +27,6 @@ from dpbench.comparison.tables.privacy import EVERYTHING_WAS_RUN, NotRun, privac
 from dpbench.comparison.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.comparison.tables.runs import FlatRun, Row
 from dpbench.comparison.tables.table import Table, build_table
-from dpbench.comparison.tables.tidy import claims_file, to_csv
 from dpbench.learning.metrics.calibration import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.guarantee import CORRECTED

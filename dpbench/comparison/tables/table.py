@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables import constants, grid, ordering
+from dpbench.comparison.tables import grid
 from dpbench.comparison.tables.cells import Cell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
@@ -23,7 +23,20 @@ from dpbench.comparison.tables.privacy import (
 )
 from dpbench.comparison.tables.published import PublishedTable, check_covered
 from dpbench.comparison.tables.runs import FlatRun, Row, rows_of
-from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line
+from dpbench.comparison.tables.summary import (
+    CONSTANTS_RULE,
+    ORDER_RULE,
+    Reproduced,
+    claims_line,
+    constants,
+    constants_grid,
+    constants_line,
+    opening,
+    order_grid,
+    order_line,
+    order_of,
+    reproduced,
+)
 from dpbench.comparison.tables.verdict import rule, scores_line
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
@@ -52,7 +65,7 @@ class Table:
     claims: tuple[JudgedClaim, ...] = ()
     rows: tuple[Row, ...] = field(default=(), compare=False)
     privacy: tuple[RowPrivacy, ...] = ()
-    printed: constants.Reproduced | None = None
+    printed: Reproduced | None = None
     command: str = ""
     foot: tuple[Grid, ...] = ()
 
@@ -111,15 +124,15 @@ def build_table(
     found = evidence(edition.conditions, rows, printed_table(edition, published))
     data = replace(found, tuning=edition.tuning, second_search=edition.second_search)
     judged = judged_claims(edition, data)
-    order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
+    order, baselines = order_of(edition, data), constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
     lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
     grids = [
         claim_grids.claims_grid(judged),
         _main(edition, rows, cells, reasons, privacy),
         grid.grid_of("Ours and published", COMPARED, cells if published else []),
-        ordering.order_grid(order),
-        constants.constants_grid(judged_constants),
+        order_grid(order),
+        constants_grid(judged_constants),
         claim_grids.comparisons_grid(judged),
         privacy_grid(privacy, paper_accountant),
     ]
@@ -135,7 +148,7 @@ def build_table(
         claims=tuple(judged),
         rows=tuple(rows),
         privacy=tuple(privacy),
-        printed=constants.reproduced(edition, published, cells) if at_paper_scale else None,
+        printed=reproduced(edition, published, cells) if at_paper_scale else None,
     )
 
 
@@ -159,9 +172,9 @@ def _rules(edition: Edition, published: bool) -> Iterable[str]:
         yield from claim_grids.rules_of(edition.claims)
     if published:
         yield rule(edition)
-        yield ordering.RULE
+        yield ORDER_RULE
         if edition.scale_label == PAPER_SCALE:
-            yield constants.RULE
+            yield CONSTANTS_RULE
 
 
 def _introduction(edition: Edition) -> Iterable[str]:

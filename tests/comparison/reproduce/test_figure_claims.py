@@ -9,7 +9,7 @@ import pytest
 from msgspec import convert
 
 from dpbench.comparison.compare.pairs import NOT_MEASURED, NOTHING_TO_WIN
-from dpbench.comparison.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
+from dpbench.comparison.reproduce.figure import STATISTICS, claims_blocks, judge_figure
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.claims.claim import claims_of
 from dpbench.comparison.tables.conditions import Condition, row_name

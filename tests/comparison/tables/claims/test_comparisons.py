@@ -13,7 +13,7 @@ from dpbench.comparison.tables.claims.grids import (
     rules_of,
 )
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, Quantity
-from dpbench.comparison.tables.columns import Column
+from dpbench.comparison.tables.edition import Column
 from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import _notes_on_trials, build_table
