@@ -7,8 +7,8 @@ import numpy as np
 
 from dpbench.comparison.compare.pairs import against, difference, ranks
 from dpbench.comparison.compare.side import Side
-from dpbench.comparison.dashboard.contests import Candidate, Contest
-from dpbench.comparison.dashboard.representative import Group
+from dpbench.comparison.dashboard.contests import Contest
+from dpbench.comparison.dashboard.representative import Candidate, Group
 from dpbench.comparison.dashboard.run_row import seven_digits
 from dpbench.comparison.dashboard.values import metric_entry
 from dpbench.learning.metrics.derived import WORST_GROUP
@@ -53,8 +53,8 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
         "method": candidate.method,
         "id": row["id"],
         "series": row["series"],
-        "chosen": candidate.choice.how,
-        "on_test": candidate.choice.on_test,
+        "chosen": candidate.how,
+        "on_test": candidate.on_test,
         "seeds": len(group.runs),
         "diverged": group.diverged,
         "epsilon": group.epsilon,

@@ -22,14 +22,13 @@ from dpbench.comparison.dashboard.documents import (
     searches,
 )
 from dpbench.comparison.dashboard.record_texts import RecordTexts
-from dpbench.comparison.dashboard.summarise import Summary
+from dpbench.comparison.dashboard.summarise import Summary, summary_of
 from dpbench.comparison.dashboard.tables import pages, places, tables
-from dpbench.comparison.tables.data import TableData
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.runs.config.commands import Report
 from dpbench.runs.execution.rerun import CommandBuilder
-from dpbench.runs.records.collect import StoredRecord, collect, no_records
+from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
@@ -42,9 +41,8 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def page(data: dict, records: str, contained: str, drawings: Mapping[str, str]) -> str:
-    """The HTML. data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which
-    records these are, as a sentence. drawings: SVG by name.
+def page(data: dict, records: RecordTexts, drawings: Mapping[str, str]) -> str:
+    """The HTML. data: from `Summary.data`. drawings: SVG by name.
 
     The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
     a record can be executed.
@@ -56,9 +54,9 @@ def page(data: dict, records: str, contained: str, drawings: Mapping[str, str]) 
         "library": packed(plotly.encode()),
         "script": ours,
         "data": packed(msgspec.json.encode(data)),  # NaN becomes null
-        "records": records,
+        "records": records.finish(),
         "drawings": packed(msgspec.json.encode(drawings)),
-        "contained": contained,
+        "contained": records.contained(),
         "level": f"{CONFIDENCE:.0%}",
     }
     # In one pass, so that placeholders within the values stay as they are.
@@ -100,20 +98,14 @@ def report(arguments: list[str]) -> Path:
     """
     folder, out = parse(arguments)
     found, damaged = pages(folder)
-    summary, texts, unreadable = Summary(CommandBuilder(), places(found)), RecordTexts(), []
-    for entry in collect(folder):
-        if isinstance(entry, Unreadable):
-            unreadable.append(entry)
-        else:
-            summary.add(entry)
-            texts.add(entry.digest, entry.text)
-    if not len(summary):
-        raise no_records(folder, unreadable)
+    texts, drawings = RecordTexts(), pictures(folder)
+    summary, unreadable = summary_of(folder, CommandBuilder(), places(found), texts.add)
     unreadable += damaged
     _warn(unreadable)
-    others = published(folder, found)
-    data = summary.data(tables(found), unreadable, others)
-    html = page(data, texts.finish(), texts.contained(), others.drawings)
+    others = PublishedPages(
+        documents(folder, found, drawings), searches(folder), audited(folder), drawings
+    )
+    html = page(summary.data(tables(found), unreadable, others), texts, drawings)
     write_atomically(out, html.encode(), setting="out")
     return out
 
@@ -123,16 +115,8 @@ def report_of(records: Iterable[StoredRecord]) -> str:
     summary, texts = Summary(CommandBuilder()), RecordTexts()
     for record in records:
         summary.add(record)
-        texts.add(record.digest, record.text)
-    return page(summary.data({}, []), texts.finish(), texts.contained(), {})
-
-
-def published(folder: Path, pages: Mapping[str, TableData]) -> PublishedPages:
-    """What the folder publishes beside records and tables of cells."""
-    drawings = pictures(folder)
-    return PublishedPages(
-        documents(folder, pages, drawings), searches(folder), audited(folder), drawings
-    )
+        texts.add(record)
+    return page(summary.data({}, []), texts, {})
 
 
 def parse(arguments: list[str]) -> tuple[Path, Path]:

@@ -6,11 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dpbench.comparison.compare import side
 from dpbench.comparison.compare.pairs import NOT_MEASURED, why_none
 from dpbench.comparison.compare.side import Side
 from dpbench.comparison.dashboard.representative import (
-    Choice,
+    Candidate,
     Group,
     choose,
     groups_of,
@@ -44,54 +43,6 @@ class BudgetRange(NamedTuple):
     def terms(self) -> tuple[float | None, str]:
         """What the epsilons of two contests must share for the contests to be compared."""
         return self.delta, self.adjacency
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """The group of runs that represents a method, and how it was chosen.
-
-    alike: all groups with the same setting, whose budgets may differ slightly. fair: whether the
-    others were not chosen by a stricter rule. second_searches: the method after other searches.
-    """
-
-    method: str
-    choice: Choice
-    alike: tuple[Group, ...]
-    fair: bool
-    second_searches: tuple[Group, ...] = ()
-
-    @property
-    def group(self) -> Group:
-        return self.choice.group
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether the method can be ranked: it has an epsilon, and was chosen like the others, for
-        this budget."""
-        return self.fair and not isinstance(self.group.epsilon, str)
-
-    def side(self, metric: str) -> Side:
-        """The method as a side of comparisons by a metric."""
-        return self._side(self.group, metric)
-
-    def second_sides(self, metric: str) -> list[Side]:
-        """The method after other searches."""
-        return [self._side(group, metric) for group in self.second_searches if not group.diverged]
-
-    def _side(self, group: Group, metric: str) -> Side:
-        factor, place = metric_of(metric).factor, self.choice.place
-        return Side(
-            self.method,
-            {seed: factor * value for seed, value in group.by_seed(metric).items()},
-            (side.Budget(group.epsilon),),
-            group.first.shared,
-            self.choice.tuning,
-            f"{place.table}, {place.row.condition}" if place and place.row.records else "",
-        )
-
-    def by_seed(self, metric: str) -> dict[str, float]:
-        """A metric by seed; none if a run diverged."""
-        return {} if self.group.diverged else self.group.by_seed(metric)
 
 
 @dataclass(frozen=True)
@@ -143,7 +94,7 @@ class Contest:
     @property
     def is_searched(self) -> bool:
         """Whether a search chose the settings of the baseline."""
-        return self.baseline is not None and bool(self.baseline.choice.tuning.trials)
+        return self.baseline is not None and bool(self.baseline.tuning.trials)
 
     @cached_property
     def no_headroom(self) -> str:
@@ -235,17 +186,17 @@ def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Can
     tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
     tables = ({p.table for group in same for p in group.first.places} for same in tested.values())
     shared = Counter(name for names in tables for name in names)
-    choices = {method: choose(tested[method], tried[method], shared) for method in sorted(tested)}
-    strict = any(choice.is_honest for choice in choices.values())
+    chosen = [choose(m, tested[m], tried[m], shared) for m in sorted(tested)]
+    strict = any(one.is_honest for one in chosen)
     return [
-        Candidate(
-            method,
-            choice,
-            alike=tuple(g for g in tested[method] if g.first.setting == choice.group.first.setting),
-            fair=choice.is_honest or not strict,
-            second_searches=tuple(g for g in tested[method] if _is_second_search(g, choice.place)),
+        replace(
+            one,
+            alike=tuple(g for g in groups if g.first.setting == one.group.first.setting),
+            fair=one.is_honest or not strict,
+            second_searches=tuple(g for g in groups if _is_second_search(g, one.place)),
         )
-        for method, choice in choices.items()
+        for one in chosen
+        for groups in [tested[one.method]]
     ]
 
 

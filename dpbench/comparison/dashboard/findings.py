@@ -9,7 +9,7 @@ from dpbench.comparison.compare.claims import NOT_RUN, ON_AVERAGE
 from dpbench.comparison.compare.pairs import against
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
-from dpbench.comparison.dashboard.summarise import Summary
+from dpbench.comparison.dashboard.summarise import summary_of
 from dpbench.comparison.dashboard.tables import pages, places
 from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
@@ -20,7 +20,6 @@ from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.search_path import method_name, options
-from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.system.arguments import read
 from dpbench.system.errors import print_message
 from dpbench.system.files import check_replaceable
@@ -92,15 +91,7 @@ def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
 
 def contests_of(folder: Path, tables: Mapping[str, TableData]) -> list[Contest]:
     """The contests of the runs of a folder; UserError where there is none."""
-    summary, unreadable = Summary(lambda config: "", places(tables)), []
-    for entry in collect(folder):
-        if isinstance(entry, StoredRecord):
-            summary.add(entry)
-        else:
-            unreadable.append(entry)
-    if not len(summary):
-        raise no_records(folder, unreadable)
-    return summary.contests
+    return summary_of(folder, lambda config: "", places(tables))[0].contests
 
 
 def _answers(contests: Sequence[Contest]) -> Grid:
@@ -123,7 +114,7 @@ def _kind(contest: Contest) -> str:
 
 def _as_chosen(contest: Contest) -> Contest:
     """The contest by the metric that the settings of its baseline were chosen by."""
-    place = contest.baseline.choice.place if contest.baseline else None
+    place = contest.baseline.place if contest.baseline else None
     by_worst = place is not None and place.row.chosen_by == BY_WORST_GROUP
     return contest.by(WORST_GROUP) if by_worst else contest
 

@@ -32,13 +32,13 @@ class RecordTexts:
         self._separator = b""
         self._kept = self._left_out = 0
 
-    def add(self, digest: str, text: str) -> None:
-        """Compress a record, given as JSON, unless the limit is reached."""
+    def add(self, stored: StoredRecord) -> None:
+        """Compress a record, unless the limit is reached."""
         if len(self._bytes) >= MAX_BYTES:
             self._left_out += 1
         else:
             self._kept += 1
-            entry = b'%s"%s":%s' % (self._separator, digest.encode(), strict(text))
+            entry = b'%s"%s":%s' % (self._separator, stored.digest.encode(), strict(stored.text))
             self._bytes += self._compressor.compress(entry)
             self._separator = b","
 

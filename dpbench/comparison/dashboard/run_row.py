@@ -50,10 +50,10 @@ class ReportedRun:
     row: the page's JSON except the metrics; data set and model are None for an audit, which has
     canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
     settings, for any seed, split and budget. changes: the number of the method's settings that are
-    not those of its file. validated: whether a validation split was evaluated. source: the record's
-    file. delta, adjacency: of its epsilons. budget: the target epsilon or the noise multiplier.
-    intervals: those of metrics over the test examples. shared: the settings that compared runs must
-    share; places: the rows of tables that it is in.
+    not those of its file. validated: whether a validation split was evaluated. delta, adjacency: of
+    its epsilons. budget: the target epsilon or the noise multiplier. intervals: those of metrics
+    over the test examples. shared: the settings that compared runs must share; places: the rows of
+    tables that it is in.
     """
 
     row: dict
@@ -61,7 +61,6 @@ class ReportedRun:
     setting: str
     changes: int
     validated: bool
-    source: str
     delta: float | None
     adjacency: str
     budget: str
@@ -88,7 +87,6 @@ def reported_run(
         setting=names["setting"],
         changes=_changes(config),
         validated=config.get("validation") is not None,
-        source=stored.source,
         delta=statement["delta"],
         adjacency=statement["adjacency"],
         budget=names["budget"],

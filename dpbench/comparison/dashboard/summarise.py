@@ -5,6 +5,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -31,7 +32,7 @@ from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import quantiles
-from dpbench.runs.records.collect import StoredRecord
+from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.runs.records.digest import group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.errors import UserError
@@ -178,6 +179,26 @@ class Summary:
             for key, series in self._series.items()
             for name, text in zip(series, differences([*series.values()]), strict=True)
         }
+
+
+def summary_of(
+    folder: Path,
+    command: Callable[[dict], str],
+    places: Mapping[str, Sequence[TableRow]],
+    keep: Callable[[StoredRecord], None] = lambda stored: None,
+) -> tuple[Summary, list[Unreadable]]:
+    """The summary of a results folder, each of whose records is given to `keep`, and what could not
+    be read; UserError where there is no record."""
+    summary, unreadable = Summary(command, places), []
+    for entry in collect(folder):
+        if isinstance(entry, Unreadable):
+            unreadable.append(entry)
+        else:
+            summary.add(entry)
+            keep(entry)
+    if not len(summary):
+        raise no_records(folder, unreadable)
+    return summary, unreadable
 
 
 def _metric(value: float | None) -> float | str | None:

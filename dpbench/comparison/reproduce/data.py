@@ -17,13 +17,13 @@ from dpbench.comparison.tables.data import (
     ClaimData,
     ComparisonData,
     MeanInterval,
+    Reproduced,
     RowData,
     json_file,
 )
 from dpbench.comparison.tables.grid import csv_text
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.summary import Reproduced
 from dpbench.comparison.tables.table import Table
 from dpbench.learning.metrics.paired_t import POWER, PairedTest
 from dpbench.runs.records.record import Record
@@ -72,7 +72,7 @@ def _claim(judged: JudgedClaim) -> ClaimData:
     effect = _interval(ruling.effect) if ruling.effect else None
     comparisons = [_comparison(c) for c in judged.comparisons]
     return ClaimData(
-        *(claim.name, claim.statement, claim.source, claim.method, claim.regime, claim.read),
+        *(claim.name, claim.statement, claim.source, claim.method, claim.regime, claim.read or ""),
         *(ruling.verdict, ruling.reason, effect, _seeds(ruling), comparisons),
     )
 

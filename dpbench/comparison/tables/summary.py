@@ -5,8 +5,7 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dpbench.comparison.tables.cells import Cell
@@ -14,8 +13,9 @@ from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedCl
 from dpbench.comparison.tables.claims.grids import count_verdicts
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, quantity
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import Column, Edition
-from dpbench.comparison.tables.grid import Grid, counted
+from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.verdict import (
     DIFFERS,
@@ -39,88 +39,57 @@ CONSTANTS_RULE = (
 
 
 class ConstantBaseline(NamedTuple):
-    """How many printed numbers of a column under a condition 0 and their mean would pass."""
+    """The printed numbers of a column under a condition, and those that 0 and their mean pass."""
 
     condition: str
     column: Column
-    printed: int
-    zeros: int
-    means: int
+    printed: list[Published]
+    zeros: list[Published]
+    means: list[Published]
 
 
 def constants(edition: Edition, published: PublishedTable) -> list[ConstantBaseline]:
     """One for each column with printed numbers, under each condition."""
     return [
-        _baseline(edition, condition, column, numbers)
-        for condition in edition.conditions
-        for column in edition.columns
-        if column.judged and (numbers := list(_printed(edition, published, condition, column)))
+        ConstantBaseline(condition, column, numbers, *_passed(edition, column, numbers))
+        for condition, column in itertools.product(edition.conditions, edition.columns)
+        if column.judged and (numbers := _printed(edition, published, condition, column))
     ]
 
 
-def constants_grid(baselines: list[ConstantBaseline]) -> Grid:
-    """One line for each column and condition."""
-    lines = [
-        (
-            row_name(b.condition, b.column.name),
-            f"{MARGINS} x {b.column.margin}",
-            str(b.printed),
-            *(f"{n} (all)" if n == b.printed else str(n) for n in (b.zeros, b.means)),
-        )
-        for b in baselines
-    ]
-    head = ("column", "within", "printed", "zeros that pass", "means that pass")
-    return Grid("What a constant would pass", head, tuple(lines))
+CONSTANTS_COLUMNS: dict[str, Callable[[ConstantBaseline], str]] = {
+    "column": lambda b: row_name(b.condition, b.column.name),
+    "within": lambda b: f"{MARGINS} x {b.column.margin}",
+    "printed": lambda b: str(len(b.printed)),
+    "zeros that pass": lambda b: _share(b.zeros, b.printed),
+    "means that pass": lambda b: _share(b.means, b.printed),
+}
+
+
+def _share(passed: Sequence[Published], printed: Sequence[Published]) -> str:
+    return f"{len(passed)} (all)" if len(passed) == len(printed) else str(len(passed))
 
 
 def _printed(
     edition: Edition, published: PublishedTable, condition: str, column: Column
-) -> Iterator[Published]:
-    for method in edition.file.methods:
-        if number := published.get((row_name(condition, method), column.printed)):
-            yield number
-
-
-def _baseline(
-    edition: Edition, condition: str, column: Column, numbers: list[Published]
-) -> ConstantBaseline:
-    passed = _passed(edition, column, numbers)
-    return ConstantBaseline(condition, column, len(numbers), *map(len, passed))
+) -> list[Published]:
+    rows = (row_name(condition, method) for method in edition.file.methods)
+    return [number for row in rows if (number := published.get((row, column.printed)))]
 
 
 def _passed(
     edition: Edition, column: Column, numbers: list[Published]
-) -> tuple[list[Published], list[Published]]:
+) -> Iterator[list[Published]]:
     """The printed numbers of a column that 0, and that their mean would reproduce."""
-    mean = statistics.fmean(float(number.value) for number in numbers)
     runs = max(2, edition.published_runs)
-    zeros, means = (
-        [n for n in numbers if reproduces(edition, column, [constant] * runs, n)[0] == REPRODUCED]
-        for constant in (0.0, mean)
-    )
-    return zeros, means
+    for constant in (0.0, statistics.fmean(float(number.value) for number in numbers)):
+        verdicts = ((n, reproduces(edition, column, [constant] * runs, n)[0]) for n in numbers)
+        yield [number for number, verdict in verdicts if verdict == REPRODUCED]
 
 
-@dataclass(frozen=True)
-class Reproduced:
-    """How many different numbers are printed and judged, how many of them are reproduced, and how
-    many of these no constant would reproduce."""
-
-    printed: int
-    reproduced: int
-    beyond_constants: int
-
-
-def reproduced(edition: Edition, published: PublishedTable, cells: Iterable[Cell]) -> Reproduced:
+def reproduced(baselines: Iterable[ConstantBaseline], cells: Iterable[Cell]) -> Reproduced:
     """The counts of a table; of several rows beside one printed number, the first counts."""
-    by_constant = {
-        id(number)
-        for condition in edition.conditions
-        for column in edition.columns
-        if column.judged and (numbers := list(_printed(edition, published, condition, column)))
-        for passed in _passed(edition, column, numbers)
-        for number in passed
-    }
+    by_constant = {id(number) for b in baselines for number in (*b.zeros, *b.means)}
     first: dict[int, str] = {}
     for cell in cells:
         if cell.published and cell.n and cell.column.judged:
@@ -129,7 +98,6 @@ def reproduced(edition: Edition, published: PublishedTable, cells: Iterable[Cell
     return Reproduced(len(first), len(found), sum(n not in by_constant for n in found))
 
 
-HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")
 ORDER_RULE = (
     "Order: pairs of rows under one condition whose printed numbers are more than twice their "
     "standard errors and rounding apart; as printed or reversed where our gap, paired by seed, "
@@ -143,13 +111,14 @@ def order_of(edition: Edition, evidence: ClaimEvidence) -> dict[str, Counter]:
     return {column: count for column, count in counts.items() if count.total()}
 
 
-def order_grid(counts: dict[str, Counter]) -> Grid:
-    """One line for each column."""
-    lines = [
-        (column, *map(str, (n.total(), n[HOLDS], n[FAILS], n.total() - n[HOLDS] - n[FAILS])))
-        for column, n in counts.items()
-    ]
-    return Grid("Order of the rows", HEAD, tuple(lines))
+ORDER_COLUMNS: dict[str, Callable[[tuple[str, Counter]], str]] = {
+    "column": lambda pair: pair[0],
+    "pairs apart in print": lambda pair: str(pair[1].total()),
+    "as printed": lambda pair: str(pair[1][HOLDS]),
+    "reversed": lambda pair: str(pair[1][FAILS]),
+    "undecided": lambda pair: str(pair[1][UNDECIDED]),
+}
+"""Of a column and the verdicts on its pairs of rows."""
 
 
 def _verdicts(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterator[str]:
@@ -236,7 +205,7 @@ def constants_line(baselines: Sequence[ConstantBaseline]) -> str:
     if not baselines:
         return ""
     printed, zeros, means = (
-        sum(getattr(b, name) for b in baselines) for name in ("printed", "zeros", "means")
+        sum(len(getattr(b, name)) for b in baselines) for name in ("printed", "zeros", "means")
     )
     return (
         f"Constants: of {printed} printed numbers, {zeros} would be reproduced if every "
@@ -253,6 +222,5 @@ def order_line(counts: Mapping[str, Counter]) -> str:
     where = f" ({', '.join(reversed_in)})" if reversed_in else ""
     return (
         f"Order: of {total.total()} pairs of rows that differ in print, {total[HOLDS]} have the "
-        f"printed order and {total[FAILS]} the reverse{where}; "
-        f"{total.total() - total[HOLDS] - total[FAILS]} are undecided."
+        f"printed order and {total[FAILS]} the reverse{where}; {total[UNDECIDED]} are undecided."
     )

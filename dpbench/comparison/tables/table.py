@@ -1,17 +1,17 @@
 """Builds a table, ready to be rendered."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables import grid
-from dpbench.comparison.tables.cells import Cell, cells_of
+from dpbench.comparison.tables.cells import COMPARED, Cell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, mean_and_spread
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.privacy import (
     EVERYTHING_WAS_RUN,
@@ -24,15 +24,14 @@ from dpbench.comparison.tables.privacy import (
 from dpbench.comparison.tables.published import PublishedTable, check_covered
 from dpbench.comparison.tables.runs import FlatRun, Row, rows_of
 from dpbench.comparison.tables.summary import (
+    CONSTANTS_COLUMNS,
     CONSTANTS_RULE,
+    ORDER_COLUMNS,
     ORDER_RULE,
-    Reproduced,
     claims_line,
     constants,
-    constants_grid,
     constants_line,
     opening,
-    order_grid,
     order_line,
     order_of,
     reproduced,
@@ -86,16 +85,6 @@ class Table:
         return {**self.page.files, "csv": csv.encode(), "tex": self.latex.encode()}
 
 
-COMPARED: dict[str, Callable[[Cell], str]] = {
-    "method": lambda cell: cell.row,
-    "column": lambda cell: cell.column.name,
-    "ours": mean_and_spread,
-    "published": grid.published_text,
-    "difference": grid.difference,
-    "verdict": lambda cell: cell.verdict,
-}
-
-
 def build_table(
     edition: Edition,
     runs: Sequence[FlatRun],
@@ -130,9 +119,9 @@ def build_table(
     grids = [
         claim_grids.claims_grid(judged),
         _main(edition, rows, cells, reasons, privacy),
-        grid.grid_of("Ours and published", COMPARED, cells if published else []),
-        order_grid(order),
-        constants_grid(judged_constants),
+        grid_of("Ours and published", COMPARED, cells if published else []),
+        grid_of("Order of the rows", ORDER_COLUMNS, order.items()),
+        grid_of("What a constant would pass", CONSTANTS_COLUMNS, judged_constants),
         claim_grids.comparisons_grid(judged),
         privacy_grid(privacy, paper_accountant),
     ]
@@ -148,7 +137,7 @@ def build_table(
         claims=tuple(judged),
         rows=tuple(rows),
         privacy=tuple(privacy),
-        printed=reproduced(edition, published, cells) if at_paper_scale else None,
+        printed=reproduced(baselines, cells) if at_paper_scale else None,
     )
 
 
@@ -203,7 +192,7 @@ def _main(
 ) -> Grid:
     """The table in the paper's layout, with the upper bound of each method's epsilon."""
     epsilons = {stated.label: stated.epsilons[TIGHTEST] for stated in privacy}
-    texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
+    texts = {(cell.row, cell.column.name): cell.text for cell in cells}
     names = [column.name for column in edition.columns]
     lines = [
         (row.label, reasons[row.name])

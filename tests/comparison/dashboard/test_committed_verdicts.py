@@ -22,7 +22,7 @@ def reported():
     """By table, condition, row, baseline's row and metric: the report's verdict and its reason."""
     found = {}
     for contest in contests_of(RESULTS, pages(RESULTS)[0]):
-        places = {c.method: c.choice.place for c in contest.candidates}
+        places = {c.method: c.place for c in contest.candidates}
         for one in map(contest.by, contest.metrics):
             base = places.get(one.baseline.method) if one.baseline else None
             for method, verdict in judged(one).items():

@@ -10,11 +10,11 @@ from dpbench.comparison.tables.data import (
     ClaimData,
     ComparisonData,
     MeanInterval,
+    Reproduced,
     RowData,
     TableData,
     read_json,
 )
-from dpbench.comparison.tables.summary import Reproduced
 
 TERMS = ("dpsgd", "acc")
 

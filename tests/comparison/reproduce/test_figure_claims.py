@@ -168,7 +168,7 @@ def test_a_page_without_claims_says_nothing_of_them():
 def made_up(wanted, claim, sign):
     """Runs in which the claim's rows have 1 more (or less) of what it is about than others."""
     number = None if isinstance(claim.than[0], str) else claim.than[0]
-    about = {(label, row) for label in claim.under or wanted.labels for row in claim.rows}
+    about = {(label, row) for label in claim.labels or wanted.labels for row in claim.rows}
     series = {
         part.replace("<k>", str(k)): place
         for quantity in claim.quantities
@@ -196,7 +196,7 @@ def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
         elsewhere = {row_name(label, method) for label in wanted.labels for method in methods}
         assert {*claim.rows} <= {*methods}
         assert {row for row in claim.than if isinstance(row, str)} <= {*methods} | elsewhere
-        assert claim.under != (), f"{claim.name} is about no condition"
+        assert claim.labels != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
         groups = wanted.table.numbers_of_groups
         alone = of_claims(claim, groups=groups, labels=wanted.labels)

@@ -1,5 +1,6 @@
 """Judges claims by runs: gaps between rows, paired by seed, against the difference that matters."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -127,12 +128,9 @@ class ClaimEvidence:
 
     def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[RowComparison]:
         for condition in self.conditions:
-            if claim.under is not None and condition not in claim.under:
-                continue
-            for row in claim.rows:
-                for than in claim.than:
-                    for quantity in quantities:
-                        yield self._compare(claim, condition, row, than, quantity)
+            if claim.labels is None or condition in claim.labels:
+                for pair in itertools.product(claim.rows, claim.than, quantities):
+                    yield self._compare(claim, condition, *pair)
 
     def _compare(
         self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity

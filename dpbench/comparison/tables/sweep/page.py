@@ -159,12 +159,13 @@ class SweepTable:
         """The differences to the baseline, if there is one."""
         if not self.layout.baseline:
             return []
-        columns = sorted(self._differences.columns(), key=_order)
+        compared = self._differences.bases
+        columns = sorted({column for _, column in compared}, key=_order)
         cells = [*itertools.product(columns, self.layout.metrics)]
         heads = itertools.product(columns, self.metric_labels)
         rows = (
             (*self._labels(row), *(self._differences.text((row, at), name) for at, name in cells))
-            for row in sorted(self._differences.rows(), key=_order)
+            for row in sorted({row for row, _ in compared}, key=_order)
         )
         head = (*self._keys, *(", ".join([*self._named(at), label]) for at, label in heads))
         return [Grid(f"Differences to {method_name(self.layout.baseline)}", head, tuple(rows))]
@@ -198,8 +199,7 @@ class SweepTable:
                 text = _text(runs.mean(name), name) if runs and runs.measure(name) else NO_VALUE
                 yield f"**{text}**" if row in self._best[column, name] else text
             yield self._epsilon(runs) if runs else NO_VALUE
-            if self.tried:
-                yield str(self.tried.get((row, column), 0))
+            yield from self._tried((row, column))
 
     def _epsilon(self, runs: Runs) -> str:
         """The epsilon, with the terms in which others in the table differ."""
@@ -240,32 +240,36 @@ class SweepTable:
         return {row for rows in on_data.values() for row in _best(rows, name)}
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
-        for row in self.rows:
-            for column in self.columns:
-                if runs := self.runs.get((row, column)):
-                    terms = ("",) * len(Terms._fields)
-                    if runs.terms:
-                        delta, *others, _ = runs.terms
-                        terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
-                    for name in filter(runs.measure, self.layout.metrics):
-                        mean, spread, n = runs.mean(name)
-                        metric = metric_of(name)
-                        bound = delta_text(mean) if metric.is_bound else f"{mean:.6g}"
-                        numbers = (bound, f"{spread:.6g}", str(n))
-                        cell = (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
-                        tried = [str(self.tried.get((row, column), 0))] if self.tried else []
-                        yield (*cell, *self._compared_numbers(row, column, name), *tried)
+        for cell in itertools.product(self.rows, self.columns):
+            if runs := self.runs.get(cell):
+                terms = ("",) * len(Terms._fields)
+                if runs.terms:
+                    delta, *others, _ = runs.terms
+                    terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
+                keys, tried = [*map(str, (*cell[0], *cell[1]))], self._tried(cell)
+                about = (*terms, runs.guarantee)
+                for name in filter(runs.measure, self.layout.metrics):
+                    numbers = _numbers(runs.mean(name), name)
+                    yield (*keys, name, *numbers, *about, *self._gap(cell, name), *tried)
 
-    def _compared_numbers(self, row: Key, column: Key, name: str) -> tuple[str, ...]:
+    def _tried(self, cell: CellKey) -> list[str]:
+        return [str(self.tried.get(cell, 0))] if self.tried else []
+
+    def _gap(self, cell: CellKey, name: str) -> tuple[str, ...]:
         """Difference, interval, number of pairs and verdict, empty where there are none."""
         if not self.layout.baseline:
             return ()
-        found = self._differences.of((row, column), name)
-        if found is None:
+        if (found := self._differences.of(cell, name)) is None:
             return ("",) * 5
         low, high = ("" if math.isinf(end) else f"{end:.6g}" for end in found.interval())
-        judged = self._differences.judged.get(((row, column), name))
+        judged = self._differences.judged.get((cell, name))
         return (f"{found.mean:.6g}", low, high, str(found.n), judged.words if judged else "")
+
+
+def _numbers(mean: Mean, name: str) -> tuple[str, ...]:
+    """Mean, deviation and number of runs as plain numbers."""
+    value = delta_text(mean.value) if metric_of(name).is_bound else f"{mean.value:.6g}"
+    return value, f"{mean.spread:.6g}", str(mean.n)
 
 
 def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:
