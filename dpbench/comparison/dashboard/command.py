@@ -14,13 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from dpbench.comparison.dashboard.documents import (
-    PublishedPages,
-    audited,
-    documents,
-    pictures,
-    searches,
-)
+from dpbench.comparison.dashboard.documents import published
 from dpbench.comparison.dashboard.record_texts import RecordTexts
 from dpbench.comparison.dashboard.summarise import Summary, summary_of
 from dpbench.comparison.dashboard.tables import pages, places, tables
@@ -41,8 +35,9 @@ SCRIPTS = (
 )  # fmt: skip
 
 
-def page(data: dict, records: RecordTexts, drawings: Mapping[str, str]) -> str:
-    """The HTML. data: from `Summary.data`. drawings: SVG by name.
+def page(data: dict, records: str, contained: str, drawings: Mapping[str, str]) -> str:
+    """The HTML. data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which
+    records these are, as a sentence. drawings: SVG by name.
 
     The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
     a record can be executed.
@@ -54,9 +49,9 @@ def page(data: dict, records: RecordTexts, drawings: Mapping[str, str]) -> str:
         "library": packed(plotly.encode()),
         "script": ours,
         "data": packed(msgspec.json.encode(data)),  # NaN becomes null
-        "records": records.finish(),
+        "records": records,
         "drawings": packed(msgspec.json.encode(drawings)),
-        "contained": records.contained(),
+        "contained": contained,
         "level": f"{CONFIDENCE:.0%}",
     }
     # In one pass, so that placeholders within the values stay as they are.
@@ -98,14 +93,13 @@ def report(arguments: list[str]) -> Path:
     """
     folder, out = parse(arguments)
     found, damaged = pages(folder)
-    texts, drawings = RecordTexts(), pictures(folder)
+    texts = RecordTexts()
     summary, unreadable = summary_of(folder, CommandBuilder(), places(found), texts.add)
     unreadable += damaged
     _warn(unreadable)
-    others = PublishedPages(
-        documents(folder, found, drawings), searches(folder), audited(folder), drawings
-    )
-    html = page(summary.data(tables(found), unreadable, others), texts, drawings)
+    others = published(folder, found)
+    data = summary.data(tables(found), unreadable, others)
+    html = page(data, texts.finish(), texts.contained(), others.drawings)
     write_atomically(out, html.encode(), setting="out")
     return out
 
@@ -116,7 +110,7 @@ def report_of(records: Iterable[StoredRecord]) -> str:
     for record in records:
         summary.add(record)
         texts.add(record)
-    return page(summary.data({}, []), texts, {})
+    return page(summary.data({}, []), texts.finish(), texts.contained(), {})
 
 
 def parse(arguments: list[str]) -> tuple[Path, Path]:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dpbench.comparison.compare.pairs import NOT_MEASURED, why_none
+from dpbench.comparison.compare.pairs import NOT_MEASURED, against, why_none
 from dpbench.comparison.compare.side import Side
+from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.dashboard.representative import (
     Candidate,
     Group,
@@ -85,11 +86,19 @@ class Contest:
         value = -metric_of(str(self.metric)).sign * mean.mean if mean else 0.0
         return not candidate.is_ranked, mean is None, value, candidate.method
 
-    @property
+    @cached_property
     def sides(self) -> dict[str, Side]:
         """The methods with a rank that have a mean, the best first."""
         ranked = {c.method: c for c in self.ranked}
         return {method: ranked[method].side(str(self.metric)) for method in self.comparable}
+
+    @cached_property
+    def judged(self) -> dict[str, Judged]:
+        """The verdicts on the other methods beside the baseline."""
+        baseline, metric = self.baseline, str(self.metric)
+        if baseline is None or baseline.method not in self.comparable:
+            return {}
+        return against(self.sides, baseline.method, metric, baseline.second_sides(metric))
 
     @property
     def is_searched(self) -> bool:
@@ -129,18 +138,18 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
     """The contests by data set and model, then by budget."""
     by_facet = grouped((run.row["facet"], run) for run in runs if run.row["dataset"] is not None)
     return [
-        _contest(by_facet[facet], budget, tuple(candidates))
-        for facet in sorted(by_facet)
-        for budget, candidates in _budgets(by_facet[facet])
+        Contest(
+            facet,
+            (row["dataset"], row["model"]),
+            data_kind(row["dataset"]),
+            budget,
+            tuple(candidates),
+            ranked_by([candidate.group for candidate in candidates]),
+        )
+        for facet, inside in sorted(by_facet.items(), key=lambda pair: pair[0])
+        for row in [inside[0].row]
+        for budget, candidates in _budgets(inside)
     ]
-
-
-def _contest(
-    runs: list[ReportedRun], budget: BudgetRange | None, candidates: tuple[Candidate, ...]
-) -> Contest:
-    row, metric = runs[0].row, ranked_by([candidate.group for candidate in candidates])
-    task, kind = (row["dataset"], row["model"]), data_kind(row["dataset"])
-    return Contest(row["facet"], task, kind, budget, candidates, metric)
 
 
 def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list[Candidate]]]:

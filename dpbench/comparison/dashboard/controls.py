@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from dpbench.comparison.dashboard import privacy
-from dpbench.comparison.dashboard.values import arrowed, finite_number
+from dpbench.comparison.dashboard.values import SHOWN, arrowed, finite_number
 from dpbench.comparison.tables.figures.looks import looks
 from dpbench.runs.config.history import ADDED_TO_METHOD, ADDED_TO_METHODS, ADDED_TO_PARTS
 from dpbench.runs.config.settings import OFF_VALUES, SCIENTIFIC, SETTINGS, leaves, varying_keys
@@ -88,7 +87,10 @@ def _select(settings: Mapping[str, object], keys: Sequence[str]) -> dict[str, ob
 
 
 def _words(settings: dict[str, object]) -> str:
-    words = [f"{_short(key)}={_text_of(value)}" for key, value in settings.items()]
+    words = [
+        f"{_short(key)}={'none' if value is None else _text(value)}"
+        for key, value in settings.items()
+    ]
     more = f" and {len(words) - MAX_NAMED} more" if len(words) > MAX_NAMED else ""
     return ", ".join(words[:MAX_NAMED]) + more
 
@@ -98,9 +100,7 @@ def _short(key: str) -> str:
     return name if group in ("method", "optimizer", "privacy") and name else key
 
 
-def _text_of(value: object) -> str:
-    if value is None:
-        return "none"
+def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -128,7 +128,11 @@ def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
     counts: dict[str, int] = {}
     for group in flat.values():
         for name in _names(group.values()):
-            values = {_value(settings, name) for settings in group.values() if _has(settings, name)}
+            values = {
+                _value(settings, name) or ABSENT
+                for settings in group.values()
+                if name in settings or name in DEFAULTS or "." not in name  # else of no option here
+            }
             if len(values) > 1 and max(map(len, values)) <= MAX_CHARACTERS:
                 counts[name] = max(counts.get(name, 0), len(values))
     names = sorted(counts, key=lambda name: (-counts[name], name))[:MAX_SETTINGS]
@@ -144,7 +148,7 @@ def all_settings(groups: Mapping[str, dict]) -> dict[str, dict[str, str | None]]
     flat = {group: flatten(config) | _budget(config) for group, config in groups.items()}
     names = sorted(_names(flat.values()))
     return {
-        group: {name: _text(settings, name) for name in names} for group, settings in flat.items()
+        group: {name: _value(settings, name) for name in names} for group, settings in flat.items()
     }
 
 
@@ -158,7 +162,7 @@ def _names(group: Iterable[Mapping[str, object]]) -> set[str]:
 
 
 def _entry(name: str, every: Iterable[Mapping[str, object]]) -> dict:
-    values = sorted({_value(settings, name) for settings in every}, key=in_order)
+    values = sorted({_value(settings, name) or ABSENT for settings in every}, key=in_order)
     return {
         "name": name,
         "values": values,
@@ -166,20 +170,9 @@ def _entry(name: str, every: Iterable[Mapping[str, object]]) -> dict:
     }
 
 
-def _has(settings: Mapping[str, object], name: str) -> bool:
-    """Whether a setting applies: those of options not chosen do not, those that are off do."""
-    return name in settings or name in DEFAULTS or "." not in name
-
-
-def _value(settings: Mapping[str, object], name: str) -> str:
-    return _text(settings, name) or ABSENT
-
-
-def _text(settings: Mapping[str, object], name: str) -> str | None:
+def _value(settings: Mapping[str, object], name: str) -> str | None:
     value = value_of(settings, name)
-    if value is None:
-        return None
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return None if value is None else _text(value)
 
 
 def in_order(text: str) -> tuple:
@@ -214,7 +207,7 @@ def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tu
         "metric": of("utility") + [option for kind, option in named if kind != "utility"],
         "calibration": of("calibration"),
         "fairness": of("fairness"),
-        "accountant": [*privacy.SHOWN.items()],
+        "accountant": [*SHOWN.items()],
         "axis": [
             ("epsilon", "ε"),
             *((one["name"], "seconds of a run") for one in metrics if one["name"] == "seconds"),

@@ -5,14 +5,13 @@ import functools
 import io
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from dpbench.comparison.dashboard.privacy import SHOWN
-from dpbench.comparison.dashboard.values import DASH, finite_number, metric_entry, with_unit
+from dpbench.comparison.dashboard.values import DASH, SHOWN, finite_number, metric_entry, with_unit
 from dpbench.comparison.search.selection import ACCURACY, LOSS
 from dpbench.comparison.tables.data import SearchData, TableData, read_json
 from dpbench.comparison.tables.grid import counted
@@ -47,17 +46,6 @@ def card(title: str, **parts: object) -> Card:
     """A card, empty but for the parts."""
     lists = dict.fromkeys(("tally", "claims", "notes", "head", "rows"), ())
     return {"title": title, "run": True, "command": None, **lists, **parts}
-
-
-def documents(
-    folder: Path, pages: Mapping[str, TableData], drawings: Container[str]
-) -> dict[str, Card]:
-    """The pages that are no tables of cells, by name. drawings: their names."""
-    return {
-        name: _document(page, folder / TABLES / f"{name}.csv", name if name in drawings else None)
-        for name, page in pages.items()
-        if not page.cells
-    }
 
 
 def pictures(folder: Path) -> dict[str, str]:
@@ -103,10 +91,11 @@ class PublishedPages:
         checks = {name: self.documents[name] for name in self.documents if not studies[name]}
         audits = [checks.pop(AUDIT)] if AUDIT in checks else []
         found = [checks.pop(FINDINGS)] if FINDINGS in checks else []
-        of_study: dict[str, list[Card]] = {}
-        for name, one in named.items():
-            if studies[name] or name in tables:
-                of_study.setdefault(studies[name] or "", []).append(one)
+        of_study = grouped(
+            (studies[name] or "", one)
+            for name, one in named.items()
+            if studies[name] or name in tables
+        )
         return {
             "studies": [
                 *({"title": card["title"], "link": None, "cards": [card]} for card in found),
@@ -119,6 +108,17 @@ class PublishedPages:
 
 
 NOTHING = PublishedPages({}, (), (), {})
+
+
+def published(folder: Path, pages: Mapping[str, TableData]) -> PublishedPages:
+    """What the folder publishes beside records and tables of cells."""
+    drawings = pictures(folder)
+    documents = {
+        name: _document(page, folder / TABLES / f"{name}.csv", name if name in drawings else None)
+        for name, page in pages.items()
+        if not page.cells
+    }
+    return PublishedPages(documents, searches(folder), audited(folder), drawings)
 
 
 def study_of(name: str) -> str | None:

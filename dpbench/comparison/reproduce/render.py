@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -43,6 +44,9 @@ from dpbench.runs.records.frames import flat
 from dpbench.runs.records.record import Record
 from dpbench.system.grouping import grouped
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 TEXTS = ("csv", "claims.csv", "json", "md", "tex")
 """The suffixes of files that are text: numbers, verdicts, both as data, the page, and LaTeX."""
 
@@ -51,14 +55,8 @@ def render(
     target: Target, records: list[Record], not_run: NotRun = EVERYTHING_WAS_RUN
 ) -> dict[str, bytes]:
     """The files by suffix, including the records: the same records give the same bytes."""
-    if isinstance(target.table.figure, Drawing):
-        draw = function("table", {TARGET: target.table.figure.target})
-        files = draw(target, records)
-    elif target.table.figure:
-        drawn = picture(target, records)
-        files = _figure(target, drawn, records, not_run) | images(drawn.figure)
-    else:
-        files = _table(target, records, not_run)
+    files, figure = _files(target, records, not_run)
+    files |= images(figure) if figure else {}
     ordered = sorted(records, key=lambda record: record.digest)
     files[RECORDS] = "".join(record.json() + "\n" for record in ordered).encode()
     return files
@@ -76,14 +74,21 @@ def texts(
 ) -> dict[str, str]:
     """The files of `render` that are text and no picture, by suffix; those of most figures without
     drawing them, which takes long. reasons: why rows have no runs, by name."""
-    not_run = NotRun(reasons)
-    if isinstance(target.table.figure, Drawing):
-        files = render(target, records)
-    elif target.table.figure:
-        files = _figure(target, picture(target, records), records, not_run)
-    else:
-        files = _table(target, records, not_run)
+    files, _ = _files(target, records, NotRun(reasons))
     return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
+
+
+def _files(
+    target: Target, records: list[Record], not_run: NotRun
+) -> tuple[dict[str, bytes], "Figure | None"]:
+    """The files by suffix, and the figure whose pictures are to be added."""
+    if isinstance(target.table.figure, Drawing):
+        draw = function("table", {TARGET: target.table.figure.target})
+        return draw(target, records), None
+    if target.table.figure:
+        drawn = picture(target, records)
+        return _figure(target, drawn, records, not_run), drawn.figure
+    return _table(target, records, not_run), None
 
 
 def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim]:

@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -21,7 +21,7 @@ from dpbench.comparison.compare.side import (
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.grid import counted
+from dpbench.comparison.tables.grid import NO_VALUE, counted
 from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.guarantee import CORRECTED
@@ -115,18 +115,17 @@ def _text_of(file: Path) -> str:
 def evidence_of_folder(folder: Path) -> Evidence:
     """The runs of a results folder without validation split; the others are trials of searches."""
     records = [record for record in readable_records(folder) if not record.is_audit]
-    by_method: dict[str, list[Record]] = {}
-    for trial in (record for record in records if record.config.get("validation") is not None):
-        by_method.setdefault(trial.config["choices"]["method"], []).append(trial)
-    tested = [record for record in records if record.config.get("validation") is None]
+    by_split = grouped((record.config.get("validation") is None, record) for record in records)
+    tested, trials = by_split.get(True, []), by_split.get(False, [])
+    by_method = grouped((trial.config["choices"]["method"], trial) for trial in trials)
     if records and not tested:
         raise UserError(
             f"{folder} has only trials of searches, on validation splits: add runs that are tested."
         )
     entries = [MethodRun(r, r.config["choices"]["method"], _condition(r)) for r in tested]
     searches = {
-        method: SearchSize(len(trials), all(map(is_trial, trials)))
-        for method, trials in by_method.items()
+        method: SearchSize(len(tried), all(map(is_trial, tried)))
+        for method, tried in by_method.items()
     }
     return Evidence(entries, searches, USUAL_BASELINE, trials=trials_by_task(records))
 
@@ -165,12 +164,11 @@ def compared(found: Evidence, metric: str) -> dict[str, dict[str, Compared]]:
     """The methods beside the baseline, by method and then by condition, all of one condition read
     together; without those that have runs of several settings, or no seed in common."""
     made: dict[str, dict[str, Compared]] = {}
-    entries = grouped(((e.condition, e.method), e.record) for e in found.entries)
-    for condition in dict.fromkeys(entry.condition for entry in found.entries):
+    for condition, entries in grouped((e.condition, e) for e in found.entries).items():
         sides = {
             method: _side(found, condition, method, records, metric)
-            for (where, method), records in entries.items()
-            if where == condition and _are_comparable(records, metric)
+            for method, records in grouped((e.method, e.record) for e in entries).items()
+            if _are_comparable(records, metric)
         }
         base = sides.get(found.baseline)
         if base is None:
@@ -202,52 +200,36 @@ def _side(
     return replace(side, design="table")
 
 
-@dataclass(frozen=True)
-class Review:
-    """The runs of a method and of a baseline, how they compare by condition, and the search."""
-
-    ours: Sequence[MethodRun]
-    others: Sequence[MethodRun]
-    compared: Mapping[str, Compared]
-    metric: str
-    search: SearchSize
-
-    def answers(self) -> Iterator[str]:
-        """The cells of a line, after the name of the method."""
-        for group in ("dataset", "model"):
-            yield _several({e.record.config["choices"][group] for e in self._compared})
-        yield _several({budget_of(entry.record) for entry in self._compared})
-        fewest = min((len(gaps_of(c.side, c.base)) for c in self.compared.values()), default=0)
-        yield _answer(fewest >= FEW_SEEDS, str(fewest))
-        verdicts = Counter(c.judged.verdict for c in self.compared.values() if c.judged)
-        tally = ", ".join(f"{verdicts[v]} {v}" for v in get_args(Verdict) if verdicts[v])
-        yield _answer(bool(verdicts[BETTER]) and not verdicts[WORSE], tally)
-        yield self._effect
-        yield _answer(self.search.is_private, counted(self.search.trials, "trial"))
-        yield _answer(self._has_ablation, "")
-        combinations = {_techniques(entry.record) for entry in self.ours}
-        yield _answer(len(combinations) > 1, str(len(combinations)))
-        commits = {str(e.record.provenance.get("commit") or "") for e in self.ours}
-        clean = all(commit and not commit.endswith("+") for commit in commits)
-        yield _answer(clean, counted(len(commits), "commit") if clean else "")
-
-    @property
-    def _compared(self) -> list[MethodRun]:
-        return [entry for entry in self.ours if entry.condition in self.compared]
-
-    @property
-    def _effect(self) -> str:
-        known = metric_of(self.metric)
-        sign = known.sign if known.better else 1
-        sizes = [_cohens_d(c.side.values, c.base.values) for c in self.compared.values()]
-        finite = [sign * size for size in sizes if math.isfinite(size)]
-        return f"{statistics.median(finite):+.2f}" if finite else "-"
-
-    @property
-    def _has_ablation(self) -> bool:
-        """Whether a baseline run differs from one of the method's by its method alone."""
-        others = {_without_method(entry.record) for entry in self.others}
-        return any(_without_method(entry.record) in others for entry in self.ours)
+def answers(
+    ours: Sequence[MethodRun],
+    others: Sequence[MethodRun],
+    by_condition: Mapping[str, Compared],
+    metric: str,
+    search: SearchSize,
+) -> Iterator[str]:
+    """The cells of a line, after the name of the method, from the runs of the method and of a
+    baseline, how they compare by condition, and the search."""
+    inside = [entry.record for entry in ours if entry.condition in by_condition]
+    for group in ("dataset", "model"):
+        yield _several({record.config["choices"][group] for record in inside})
+    yield _several(set(map(budget_of, inside)))
+    pairs = by_condition.values()
+    fewest = min((len(gaps_of(c.side, c.base)) for c in pairs), default=0)
+    yield _answer(fewest >= FEW_SEEDS, str(fewest))
+    verdicts = Counter(c.judged.verdict for c in pairs if c.judged)
+    tally = ", ".join(f"{verdicts[v]} {v}" for v in get_args(Verdict) if verdicts[v])
+    yield _answer(bool(verdicts[BETTER]) and not verdicts[WORSE], tally)
+    sizes = [_cohens_d(c.side.values, c.base.values) for c in pairs]
+    known, finite = metric_of(metric), [size for size in sizes if math.isfinite(size)]
+    sign = known.sign if known.better else 1
+    yield f"{sign * statistics.median(finite):+.2f}" if finite else NO_VALUE
+    yield _answer(search.is_private, counted(search.trials, "trial"))
+    methods = [{_without_method(entry.record) for entry in side} for side in (ours, others)]
+    yield _answer(not methods[0].isdisjoint(methods[1]), "")
+    yield _several({_techniques(entry.record) for entry in ours})
+    commits = {str(e.record.provenance.get("commit") or "") for e in ours}
+    clean = all(commit and not commit.endswith("+") for commit in commits)
+    yield _answer(clean, counted(len(commits), "commit") if clean else "")
 
 
 def has_metric(record: Record, metric: str) -> bool:
@@ -281,7 +263,7 @@ def _settings(config: Mapping[str, Any]) -> str:
     return digest_of_scientific({**config, "seed": 0, "diagnostics": None})
 
 
-def _several(values: set[str]) -> str:
+def _several(values: Set[object]) -> str:
     return _answer(len(values) > 1, str(len(values)))
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from dpbench.comparison.tables.data import TableData, json_file
 from dpbench.comparison.tables.grid import Grid
-from dpbench.system.files import write_atomically
+from dpbench.system.errors import print_message
+from dpbench.system.files import check_replaceable, write_atomically
 
 LONG = 40
 """Papers' tables with more rows are longtables."""
@@ -97,6 +98,9 @@ def _latex_line(cells: Sequence[str], width: int) -> str:
 
 SPECIAL = re.compile(r"\||<(?=[A-Za-z/!?])|(?<=\])\(")
 
+SUFFIXES = (".md", ".csv", ".tex")
+"""Of the files that a command writes a table to."""
+
 Block = str | Grid | Sequence[str]
 """A paragraph in Markdown, a grid under its heading, or the sentences of a list."""
 
@@ -148,6 +152,18 @@ class Page:
             yield tabular(" ".join(filter(None, [*heads, caption])), block)
         else:
             yield from map(escape, [block] if isinstance(block, str) else block)
+
+
+def write_texts(out: Path, markdown: str, csv: str, tex: str) -> None:
+    """Write OUT.md, OUT.csv and OUT.tex, and say so; UserError where they cannot be written."""
+    texts = {
+        out.with_name(out.name + s): t for s, t in zip(SUFFIXES, (markdown, csv, tex), strict=True)
+    }
+    for path in texts:
+        check_replaceable(path)
+    for path, text in texts.items():
+        write_atomically(path, text.encode(), setting="out")
+    print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
 
 
 def _markdown(block: Block) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim
 from dpbench.comparison.tables.claims.grids import count_verdicts
-from dpbench.comparison.tables.claims.quantities import PrintedNumber, quantity
+from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import Column, Edition
@@ -135,18 +135,10 @@ def _tests(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterato
     for condition in evidence.conditions:
         for row, other in itertools.combinations(methods, 2):
             printed = evidence.printed_gap(condition, row, other, value)
-            if printed and _apart(printed):
-                gaps = evidence.gaps(condition, row, other, value)
-                yield _in_order(gaps, printed)
-
-
-def _apart(gap: PrintedNumber) -> bool:
-    return abs(gap.value) > 2 * gap.error + 2 * gap.rounding
-
-
-def _in_order(gaps: Mapping[int, float], printed: PrintedNumber) -> PairedTest:
-    sign = 1 if printed.value > 0 else -1
-    return paired_test([sign * gap for gap in gaps.values()] or [math.nan], 0.0)
+            if printed and abs(printed.value) > 2 * printed.error + 2 * printed.rounding:
+                sign = 1 if printed.value > 0 else -1
+                gaps = evidence.gaps(condition, row, other, value).values()
+                yield paired_test([sign * gap for gap in gaps] or [math.nan], 0.0)
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:

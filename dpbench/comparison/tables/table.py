@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
+from dpbench.comparison.tables import summary
 from dpbench.comparison.tables.cells import COMPARED, Cell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
@@ -23,19 +24,6 @@ from dpbench.comparison.tables.privacy import (
 )
 from dpbench.comparison.tables.published import PublishedTable, check_covered
 from dpbench.comparison.tables.runs import FlatRun, Row, rows_of
-from dpbench.comparison.tables.summary import (
-    CONSTANTS_COLUMNS,
-    CONSTANTS_RULE,
-    ORDER_COLUMNS,
-    ORDER_RULE,
-    claims_line,
-    constants,
-    constants_line,
-    opening,
-    order_line,
-    order_of,
-    reproduced,
-)
 from dpbench.comparison.tables.verdict import rule, scores_line
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
@@ -113,39 +101,42 @@ def build_table(
     found = evidence(edition.conditions, rows, printed_table(edition, published))
     data = replace(found, tuning=edition.tuning, second_search=edition.second_search)
     judged = judged_claims(edition, data)
-    order, baselines = order_of(edition, data), constants(edition, published)
+    order, baselines = summary.order_of(edition, data), summary.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
-    lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
+    lines = (
+        summary.claims_line(judged),
+        claim_grids.chance_line(judged),
+        claim_grids.power_line(judged),
+        scores_line(cell.distance for cell in cells if cell.distance),
+        summary.constants_line(judged_constants),
+        summary.order_line(order),
+    )
     grids = [
         claim_grids.claims_grid(judged),
         _main(edition, rows, cells, reasons, privacy),
         grid_of("Ours and published", COMPARED, cells if published else []),
-        grid_of("Order of the rows", ORDER_COLUMNS, order.items()),
-        grid_of("What a constant would pass", CONSTANTS_COLUMNS, judged_constants),
+        grid_of("Order of the rows", summary.ORDER_COLUMNS, order.items()),
+        grid_of("What a constant would pass", summary.CONSTANTS_COLUMNS, judged_constants),
         claim_grids.comparisons_grid(judged),
         privacy_grid(privacy, paper_accountant),
     ]
     return Table(
         name=edition.name,
         title=edition.title if at_paper_scale else f"{edition.title} (not at the paper's scale)",
-        introduction=tuple(filter(None, (opening(cells), *_introduction(edition)))),
+        introduction=tuple(filter(None, (summary.opening(cells), *_introduction(edition)))),
         summary=tuple(filter(None, lines)),
         grids=tuple(block for block in grids if block.rows),
         rules=tuple(_rules(edition, bool(published))),
-        notes=tuple(_all_notes(edition, rows, notes, reasons)),
+        notes=(
+            *(*file.notes, *_notes_on_tuning(edition), *notes),
+            *_notes_on_runs(edition, rows, reasons),
+        ),
         cells=tuple(cells),
         claims=tuple(judged),
         rows=tuple(rows),
         privacy=tuple(privacy),
-        printed=reproduced(baselines, cells) if at_paper_scale else None,
+        printed=summary.reproduced(baselines, cells) if at_paper_scale else None,
     )
-
-
-def _lines_on_claims(judged: Sequence[JudgedClaim], cells: Sequence[Cell]) -> Iterable[str]:
-    yield claims_line(judged)
-    yield claim_grids.chance_line(judged)
-    yield claim_grids.power_line(judged)
-    yield scores_line(cell.distance for cell in cells if cell.distance)
 
 
 def judged_claims(edition: Edition, data: ClaimEvidence) -> list[JudgedClaim]:
@@ -161,9 +152,9 @@ def _rules(edition: Edition, published: bool) -> Iterable[str]:
         yield from claim_grids.rules_of(edition.claims)
     if published:
         yield rule(edition)
-        yield ORDER_RULE
+        yield summary.ORDER_RULE
         if edition.scale_label == PAPER_SCALE:
-            yield CONSTANTS_RULE
+            yield summary.CONSTANTS_RULE
 
 
 def _introduction(edition: Edition) -> Iterable[str]:
@@ -207,15 +198,6 @@ def _main(
     return Grid(
         "Ours", ("method", *names, f"epsilon ({ACCOUNTANTS[TIGHTEST].label})"), tuple(lines)
     )
-
-
-def _all_notes(
-    edition: Edition, rows: Sequence[Row], added: Iterable[str], reasons: Mapping[str, str]
-) -> Iterable[str]:
-    yield from edition.file.notes
-    yield from _notes_on_tuning(edition)
-    yield from added
-    yield from _notes_on_runs(edition, rows, reasons)
 
 
 def _notes_on_trials(tuning: Mapping[str, Tuning]) -> Iterable[str]:

@@ -133,7 +133,8 @@ def contradictions(record: Record) -> Iterator[str]:
     if record.is_audit:
         yield "has the bound of an audit, but its data are not canaries."
     diverged = record.status == DIVERGED
-    if diverged and not all(map(math.isnan, _exact_metrics(record))):
+    exact = [value for name, value in record.metrics.items() if name != NOISY_ACCURACY]
+    if diverged and not all(map(math.isnan, exact)):
         yield "diverged, but has metrics that are numbers."
     if extended := [part for part in record.covered if record.covered[part] > COVERED.get(part, 0)]:
         yield f"says that its epsilon covers {', '.join(extended)}."
@@ -200,11 +201,6 @@ def _same_matrix(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     ours, theirs = (encoded(m[BUFFERS], m["weights"], first) for m in (one, other))
     near = np.linalg.norm(ours - theirs) <= SEARCHED * np.linalg.norm(theirs)
     return bool(near) and equal(one["noise_multiplier"], other["noise_multiplier"], SEARCHED)
-
-
-def _exact_metrics(record: Record) -> list[float]:
-    """The metrics that a run which diverged does not have: all but the noisy accuracy."""
-    return [value for name, value in record.metrics.items() if name != NOISY_ACCURACY]
 
 
 def _wrong_options(config: Mapping[str, Any]) -> Iterator[str]:

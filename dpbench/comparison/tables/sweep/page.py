@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, epsilon_text, number
 from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.sweep.cells import CellKey, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.comparison.tables.sweep.differences import Differences, untuned
@@ -16,8 +16,9 @@ from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, marked, rounded_up
+from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, rounded_up
 from dpbench.runs.records.record import Record
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import is_number
 
 CELLS = "Cells: mean ± standard deviation (number of seeds)."
@@ -87,35 +88,28 @@ class SweepTable:
 
     @property
     def _note(self) -> str:
-        note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
-        if (methods := untuned(self._records, self.layout.trials)) and self._compares_methods:
-            names = ", ".join(map(method_name, methods))
-            note = f"{note} {NOT_TUNED.format(methods=names)}"
+        return " ".join(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        yield NOTE
+        if self.layout.baseline:
+            labels = zip(self.metric_labels, self.layout.metrics, strict=True)
+            margins = (f"{label} {parse_name(name).margin}" for label, name in labels)
+            yield DIFFERENCES.format(margins=", ".join(margins))
+        methods = {value_of(record.config, "method") for record in self._records}
+        if (without := untuned(self._records, self.layout.trials)) and len(methods) > 1:
+            yield NOT_TUNED.format(methods=", ".join(map(method_name, without)))
         if self.tried:
-            note = f"{note} {CHOSEN.format(metric=self.metric_labels[0])}"
+            yield CHOSEN.format(metric=self.metric_labels[0])
         if self.not_best:
-            note = f"{note} {NOT_BEST.format(cells='; '.join(map(self._title_of, self.not_best)))}"
+            yield NOT_BEST.format(cells="; ".join(map(self._title_of, self.not_best)))
         if self.left_out:
-            note = f"{note} {OTHER_SEEDS} {' '.join(self.left_out)}"
+            yield f"{OTHER_SEEDS} {' '.join(self.left_out)}"
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
-            note = f"{note} {ONE_SPLIT}"
-        if not self._terms:
-            return note
-        terms = next(iter(self._terms))
-        named = {*Terms._fields} - {*self._differing}
-        return f"{note} All epsilons: {terms.text(named)}." if named else note
-
-    @property
-    def _on_differences(self) -> str:
-        margins = (
-            f"{label} {parse_name(name).margin}"
-            for label, name in zip(self.metric_labels, self.layout.metrics, strict=True)
-        )
-        return DIFFERENCES.format(margins=", ".join(margins))
-
-    @property
-    def _compares_methods(self) -> bool:
-        return len({value_of(record.config, "method") for record in self._records}) > 1
+            yield ONE_SPLIT
+        for terms in [*self._terms][:1]:
+            if named := {*Terms._fields} - {*self._differing}:
+                yield f"All epsilons: {terms.text(named)}."
 
     @property
     def _records(self) -> list[Record]:
@@ -133,11 +127,6 @@ class SweepTable:
     def _differing(self) -> list[str]:
         """The names of the terms in which epsilons of the table differ."""
         return [name for name in Terms._fields if len({getattr(t, name) for t in self._terms}) > 1]
-
-    @property
-    def _varying(self) -> list[str]:
-        """Those of them that cells name; what is only claimed is marked in any case."""
-        return [name for name in self._differing if name != "guarantee"]
 
     @property
     def csv(self) -> str:
@@ -197,23 +186,25 @@ class SweepTable:
             runs = self.runs.get((row, column))
             for name in self.layout.metrics:
                 text = _text(runs.mean(name), name) if runs and runs.measure(name) else NO_VALUE
-                yield f"**{text}**" if row in self._best[column, name] else text
+                yield f"**{text}**" if ((row, column), name) in self._best else text
             yield self._epsilon(runs) if runs else NO_VALUE
             yield from self._tried((row, column))
 
     def _epsilon(self, runs: Runs) -> str:
         """The epsilon, with the terms in which others in the table differ."""
-        epsilon, terms = runs.epsilon, runs.terms
-        if isinstance(epsilon, str) or terms is None:
-            return str(epsilon)
-        shown = marked(rounded_up(epsilon), runs.guarantee)
-        return f"{shown} ({terms.text(self._varying)})" if self._varying else shown
+        shown = epsilon_text(runs.epsilon, runs.guarantee)
+        varying = [name for name in self._differing if name != "guarantee"]  # marked in any case
+        return f"{shown} ({runs.terms.text(varying)})" if runs.terms and varying else shown
 
     @cached_property
-    def _best(self) -> dict[tuple[Key, str], set[Key]]:
-        """By column and metric, the rows with the best mean."""
-        pairs = itertools.product(self.columns, self.layout.metrics)
-        return {(column, name): self._best_rows(column, name) for column, name in pairs}
+    def _best(self) -> set[tuple[CellKey, str]]:
+        """The cells with the best mean, as it is shown, of a column's rows on the same data."""
+        alike = grouped(
+            ((cell[1], data_name(runs.records[0].config)), (cell, runs))
+            for cell, runs in self.runs.items()
+        )
+        pairs = itertools.product(map(dict, alike.values()), self.layout.metrics)
+        return {(cell, name) for rows, name in pairs for cell in _best(rows, name)}
 
     @property
     def rows(self) -> list[Key]:
@@ -230,14 +221,6 @@ class SweepTable:
             trials = ["trials"] if self.tried else []
             for name in (*self.metric_labels, f"epsilon ({ACCOUNTANTS['pld'].label})", *trials):
                 yield ", ".join([*values, name])
-
-    def _best_rows(self, column: Key, name: str) -> set[Key]:
-        """The rows with the best mean on their data, as it is shown."""
-        on_data: dict[str, dict[Key, Runs]] = {}
-        for (row, at), runs in self.runs.items():
-            if at == column:
-                on_data.setdefault(data_name(runs.records[0].config), {})[row] = runs
-        return {row for rows in on_data.values() for row in _best(rows, name)}
 
     def _lines(self) -> Iterator[tuple[str, ...]]:
         for cell in itertools.product(self.rows, self.columns):
@@ -272,8 +255,8 @@ def _numbers(mean: Mean, name: str) -> tuple[str, ...]:
     return value, f"{mean.spread:.6g}", str(mean.n)
 
 
-def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:
-    """The rows with the best mean of a metric, of those with an epsilon on equal terms."""
+def _best(rows: Mapping[CellKey, Runs], name: str) -> set[CellKey]:
+    """The cells with the best mean of a metric, of those with an epsilon on equal terms."""
     terms = {runs.terms.comparable for runs in rows.values() if runs.terms}
     metric = metric_of(name)
     private = {row: runs for row, runs in rows.items() if not isinstance(runs.epsilon, str)}
