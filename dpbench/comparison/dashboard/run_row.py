@@ -108,7 +108,7 @@ def _changes(config: dict) -> int:
 def _row(stored: StoredRecord) -> dict:
     record, config = stored.record, stored.record.config
     choices, statement = config["choices"], record.statement
-    axis, audit, cost = epsilons(record), audit_bound(statement), _cost(record)
+    axis, cost = epsilons(record), _cost(record)
     texts = {name: epsilon_text(value, statement["guarantee"]) for name, value in axis.items()}
     on_canaries = choices["dataset"] == CANARIES
     return {
@@ -122,22 +122,29 @@ def _row(stored: StoredRecord) -> dict:
         "epsilon": texts,
         "guarantee": statement["guarantee"],
         "delta": delta_text(statement["delta"]),
-        "audit": audit,
+        "audit": audit_bound(statement),
         **cost,
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
-        "facts": {
-            "epsilon": "; ".join(f"{SHOWN[name]}: {text}" for name, text in texts.items()),
-            "guarantee": ". ".join(filter(None, (statement["guarantee"], statement["why"]))),
-            "on the data": " ".join(statement["notes"]) or DASH,
-            "δ": delta_text(statement["delta"]),
-            "adjacency": statement["adjacency"],
-            "holds in arithmetic": str(statement["arithmetic"]),
-            "status": _status(record),
-            "time": _time(cost, statement["steps"]),
-            "audit": f"at least {bound_text(audit)}" if audit else "none",
-            "file": stored.source,
-        },
+        "facts": _facts(stored, texts, cost),
+    }
+
+
+def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dict[str, str]:
+    """What the page says of a run in words; epsilons: by accountant."""
+    record, statement = stored.record, stored.record.statement
+    audit = audit_bound(statement)
+    return {
+        "epsilon": "; ".join(f"{SHOWN[name]}: {text}" for name, text in epsilons.items()),
+        "guarantee": ". ".join(filter(None, (statement["guarantee"], statement["why"]))),
+        "on the data": " ".join(statement["notes"]) or DASH,
+        "δ": delta_text(statement["delta"]),
+        "adjacency": statement["adjacency"],
+        "holds in arithmetic": str(statement["arithmetic"]),
+        "status": _status(record),
+        "time": _time(cost, statement["steps"]),
+        "audit": f"at least {bound_text(audit)}" if audit else "none",
+        "file": stored.source,
     }
 
 

@@ -22,7 +22,7 @@ from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
 from dpbench.comparison.tables.edition import PAPER_SCALE, Column
 from dpbench.comparison.tables.figures.bands import band_grid, bands
 from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
-from dpbench.comparison.tables.figures.lines import LineFigure, NamedRecord, draw_lines, line_points
+from dpbench.comparison.tables.figures.lines import LineFigure, draw_lines, line_points
 from dpbench.comparison.tables.figures.scatter import (
     ScatterFigure,
     draw_scatter,
@@ -122,7 +122,7 @@ def _lines(target: Target, figure: Lines, records: list[Record]) -> Picture:
     )
     # A group has no number at a step whose batch has none of its examples.
     by_group = figure.columns == "method"
-    data = bands(line_points(spec, _named(target, records)), skip_nan=by_group)
+    data = bands(line_points(spec, target.placed(records)), skip_nan=by_group)
     return Picture(draw_lines(spec, data), data, (band_grid(data, spec.x_label),))
 
 
@@ -140,7 +140,7 @@ def _scatter(target: Target, figure: Scatter, records: list[Record]) -> Picture:
         baseline=target.table.baseline,
         columns=tuple(target.labels),
     )
-    data = scatter_points(spec, _named(target, records), _trials(target, figure))
+    data = scatter_points(spec, target.placed(records), _trials(target, figure))
     return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
 
 
@@ -154,13 +154,6 @@ def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
         if not trial.get("failed") and all(trial.get(name) for name in names)
     ]
     return pd.DataFrame(points, columns=["condition", "arm", "x", "y"])
-
-
-def _named(target: Target, records: list[Record]) -> list[NamedRecord]:
-    return [
-        (target.condition_of(record.config), target.method_of(record.config), record)
-        for record in records
-    ]
 
 
 def _histogram(target: Target, variable: str, records: list[Record]) -> Picture:

@@ -127,13 +127,13 @@ def _runs(target: Target, records: Iterable[Record]) -> list[FlatRun]:
     return [
         {
             **flat(record),
-            "condition": target.condition_of(record.config),
-            "method": target.method_of(record.config),
+            "condition": condition,
+            "method": method,
             "variant": target.variant_of(record.config),
             "nonfinite": nonfinite_gradients(record),
             "privacy/claimed": _claimed(record.statement, target.table.claimed_by),
         }
-        for record in records
+        for condition, method, record in target.placed(records)
     ]
 
 

@@ -22,6 +22,7 @@ from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import NO_VALUE, counted
+from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.guarantee import CORRECTED
@@ -39,14 +40,6 @@ from dpbench.system.files import files_in
 from dpbench.system.grouping import grouped
 
 
-class MethodRun(NamedTuple):
-    """A run, the name of its method (or arm), and the condition that it is compared under."""
-
-    record: Record
-    method: str
-    condition: str
-
-
 class SearchSize(NamedTuple):
     """How many trials chose a method's settings, and whether they did so privately."""
 
@@ -62,7 +55,7 @@ class Evidence(NamedTuple):
     trials: of a folder, the number by task, None for a table.
     """
 
-    entries: Sequence[MethodRun]
+    entries: Sequence[PlacedRecord]
     searches: Mapping[str, SearchSize]
     baseline: str
     tuning: Mapping[str, Tuning] = {}
@@ -88,11 +81,8 @@ def evidence_of_table(stem: str, folder: Path) -> Evidence:
 def evidence_of_records(target: Target, records: Iterable[Record], folder: Path) -> Evidence:
     """The runs of a table in their main variant, and the trials of the searches that it takes
     settings from, or that are in the results folder under its name."""
-    entries = [
-        MethodRun(r, target.method_of(r.config), target.condition_of(r.config))
-        for r in records
-        if target.variant_of(r.config) == CORRECTED
-    ]
+    main = (r for r in records if target.variant_of(r.config) == CORRECTED)
+    entries = target.placed(main)
     order = {method: place for place, method in enumerate(target.table.methods)}
     entries.sort(key=lambda entry: order.get(entry.method, len(order)))
     trials: Counter[str] = Counter()
@@ -122,7 +112,7 @@ def evidence_of_folder(folder: Path) -> Evidence:
         raise UserError(
             f"{folder} has only trials of searches, on validation splits: add runs that are tested."
         )
-    entries = [MethodRun(r, r.config["choices"]["method"], _condition(r)) for r in tested]
+    entries = [PlacedRecord(_condition(r), r.config["choices"]["method"], r) for r in tested]
     searches = {
         method: SearchSize(len(tried), all(map(is_trial, tried)))
         for method, tried in by_method.items()
@@ -201,8 +191,8 @@ def _side(
 
 
 def answers(
-    ours: Sequence[MethodRun],
-    others: Sequence[MethodRun],
+    ours: Sequence[PlacedRecord],
+    others: Sequence[PlacedRecord],
     by_condition: Mapping[str, Compared],
     metric: str,
     search: SearchSize,

@@ -66,16 +66,8 @@ def render(
     rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
     if start := request.start:
         rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
-    choices, ranges = request.config["choices"], request.space.ranges
-    keys = [range_.key for range_ in ranges]
-    data = SearchData(
-        choices={group: choices[group] for group in NAMED_GROUPS if group not in keys},
-        ranges={range_.key: range_.text for range_ in ranges},
-        rule=request.rule,
-        chosen=chosen.number if chosen else None,
-        ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
-    )
-    blocks = [
+    data = _data(request, ordered, chosen)
+    blocks: list[Block] = [
         *_introduction(request, data, ordered),
         *(_finals(request, last) if last else ()),
         _grid(request, ordered),
@@ -91,6 +83,18 @@ def render(
         "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n").encode(),
         "json": json_file(data),
     }
+
+
+def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None) -> SearchData:
+    choices, ranges = request.config["choices"], request.space.ranges
+    keys = [range_.key for range_ in ranges]
+    return SearchData(
+        choices={group: choices[group] for group in NAMED_GROUPS if group not in keys},
+        ranges={range_.key: range_.text for range_ in ranges},
+        rule=request.rule,
+        chosen=chosen.number if chosen else None,
+        ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
+    )
 
 
 def _ordered(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:

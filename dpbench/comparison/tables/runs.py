@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from dpbench.comparison.compare.side import Budget
 from dpbench.comparison.tables.conditions import row_name
@@ -15,6 +15,7 @@ from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.runs.config.search_path import with_variant
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.epsilon import largest_epsilon
+from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.system.grouping import grouped
 
@@ -26,6 +27,14 @@ OPTIONAL_METRICS = ("train_set/", "test/mce_min20", "test/mce_last10")
 
 FlatRun = Mapping[str, Any]
 """A run by the names of `records.frames.flat`, with its condition and its method or arm."""
+
+
+class PlacedRecord(NamedTuple):
+    """A record and its place in a table: the condition, and the method or arm."""
+
+    condition: str
+    method: str
+    record: Record
 
 
 @dataclass(frozen=True)
