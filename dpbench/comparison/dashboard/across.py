@@ -5,12 +5,13 @@ A task is a data set with a model.
 
 import functools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from dpbench.comparison.compare.pairs import against, ranks
 from dpbench.comparison.compare.side import BySeed, Side, Tuning
+from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.dashboard.boards import column_of, gap_forest, rounded, span
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
 from dpbench.learning.metrics.paired_t import LEVEL
@@ -149,26 +150,10 @@ def _is_alike(contest: Contest, first: Contest) -> bool:
 
 def across(study: Study) -> dict:
     """A study as plain data, as of a board: its rows are means over the tasks."""
-    values = {method: study.by_seed(method) for method in study.methods}
-    budgets = [one.budget for one in study.contests if one.budget]
-    sides = {method: study.side(method) for method in values}
+    sides = {method: study.side(method) for method in study.methods}
     judged, by_rank = against(sides, study.baseline, study.metric), ranks(sides, study.metric)
-    rows: list[dict] = [
-        {
-            "method": method,
-            "id": _first_run(study, method),
-            "seeds": len(by_seed),
-            "mean": estimate([*by_seed.values()]),
-            "gap": rounded(paired(by_seed, values[study.baseline])),
-            "forest": _forest(study, method, values),
-            "gaps": [_gap(one, method, study.baseline) for one in study.contests],
-            "verdict": judged[method].verdict if method in judged else None,
-            "reason": judged[method].reason if method in judged else "",
-            "ranks": by_rank[method],
-            "mean_rank": study.mean_rank(method),
-        }
-        for method, by_seed in values.items()
-    ]
+    rows = [_row(study, m, judged.get(m), by_rank[m]) for m in study.methods]
+    budgets = [one.budget for one in study.contests if one.budget]
     return {
         "facet": study.data,
         "where": f"{study.data} ({len(study.contests)} tasks)",
@@ -185,21 +170,30 @@ def across(study: Study) -> dict:
     }
 
 
-def _forest(study: Study, method: str, values: Mapping[str, BySeed]) -> dict | None:
-    if method == study.baseline:
-        return gap_forest((0.0, None, 0))
-    return gap_forest(rounded(paired(values[method], values[study.baseline])))
-
-
-def _first_run(study: Study, method: str) -> str:
-    candidates = study.contests[0].candidates
-    return next(c.group.first.row["id"] for c in candidates if c.method == method)
-
-
-def _gap(contest: Contest, method: str, baseline: str) -> list | None:
-    if method == baseline:
-        return None
-    return rounded(paired(contest.comparable[method], contest.comparable[baseline]))
+def _row(study: Study, method: str, judged: Judged | None, places: tuple[int, int]) -> dict:
+    by_seed, base = study.by_seed(method), study.baseline
+    gap = rounded(paired(by_seed, study.by_seed(base)))
+    return {
+        "method": method,
+        "id": next(
+            c.group.first.row["id"] for c in study.contests[0].candidates if c.method == method
+        ),
+        "seeds": len(by_seed),
+        "mean": estimate([*by_seed.values()]),
+        "gap": gap,
+        "forest": gap_forest((0.0, None, 0) if method == base else gap),
+        "gaps": [
+            None
+            if method == base
+            else rounded(paired(one.comparable[method], one.comparable[base]))
+            for one in study.contests
+        ],
+        "verdict": judged and judged.verdict,
+        "reason": judged.reason if judged else "",
+        "ranks": places,
+        "standing": "tied" if places[0] == 1 else "",
+        "mean_rank": study.mean_rank(method),
+    }
 
 
 @functools.cache

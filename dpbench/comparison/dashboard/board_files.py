@@ -1,10 +1,58 @@
-"""A board as files: CSV with plain numbers, and LaTeX with the few columns of a paper's table."""
+"""A board in a sentence, by verdicts on its methods, and as files: CSV and LaTeX."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
 from dpbench.comparison.dashboard.values import delta_text, epsilon_text, gap_text, value_text
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text
-from dpbench.comparison.tables.latex import tabular
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, csv_text, tally
+from dpbench.comparison.tables.page import tabular
+from dpbench.learning.metrics.registry import metric_of, parse_name
+from dpbench.runs.records.epsilon import rounded_up
+
+
+def epsilons_of(board: dict) -> str:
+    """The budget of a board with one: `ε 3.00`, `ε 2.90 to 3.33`."""
+    return f"ε {_ends(rounded_up(board['low']), rounded_up(board['high']))}"
+
+
+def _ends(low: str, high: str) -> str:
+    return " to ".join(dict.fromkeys((low, high)))
+
+
+def answer(board: dict, names: Mapping[str, str]) -> str:
+    """A board as a sentence to repeat, "" without a baseline. names: of methods, for display."""
+    if board["baseline"] is None or not board["columns"]:
+        return ""
+    baseline, metric = names[board["baseline"]], board["columns"][0]["name"]
+    at = "" if board["high"] is None else f"At {epsilons_of(board)}, "
+    judged = [row for row in board["rows"] if row["verdict"]]
+    label = board["columns"][0]["label"]
+    where = f"{at}{board['where']}{_seeds(judged)}, by {label}"
+    found = [row["verdict"] for row in judged]
+    if not found:
+        return f"{where}: no other method with an epsilon can be compared with {baseline}."
+    margin, known = parse_name(metric).margin, metric_of(metric)
+    in_points = known.unit == "percent" and not margin.relative
+    points = f" point{'' if margin.absolute == 1 else 's'}" if in_points else ""
+    within = f"within {margin}{points} of it"
+    words: dict[str, tuple[str, str]] = {
+        BETTER: (f"is better than {baseline}", f"are better than {baseline}"),
+        EQUIVALENT: (f"is {within}", f"are {within}"),
+        WORSE: ("is worse", "are worse"),
+        UNDECIDED: ("is undecided", "are undecided"),
+    }
+    none = "" if BETTER in found else f"none is better than {baseline}, "
+    return f"{where}: of {counted(len(found), 'other method')}, {none}{tally(found, words)}."
+
+
+def _seeds(judged: Sequence[dict]) -> str:
+    """The number of seeds that the verdicts of rows are by, each with a gap; "" without rows."""
+    numbers = sorted({row["gap"][2] for row in judged})
+    if not numbers:
+        return ""
+    shown = _ends(str(numbers[0]), str(numbers[-1]))
+    return f", {shown} seed{'' if shown == '1' else 's'}"
+
 
 ENDS = ("mean", "low", "high")
 GAP = ("difference", "difference_half", "difference_n")
@@ -38,16 +86,7 @@ def _csv_line(board: dict, row: dict) -> list[str]:
 
 def csv_fields(fields: Iterable[object]) -> list[str]:
     """Values as the fields of a line, empty where there is none."""
-    return ["" if field is None else marked(str(field)) for field in fields]
-
-
-def marked(text: str) -> str:
-    """A text that a spreadsheet would take for a formula, marked as text."""
-    try:
-        float(text)
-    except ValueError:
-        return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text
-    return text
+    return ["" if field is None else str(field) for field in fields]
 
 
 def board_tex(board: dict, names: Mapping[str, str]) -> str:
@@ -84,3 +123,34 @@ def _mean(cell: dict | None, percent: bool) -> str:
 
 def _gap(cell: dict | None, percent: bool) -> str:
     return gap_text(cell["gap"][:2], percent) if cell and cell["gap"] else NO_VALUE
+
+
+def across_csv(board: dict) -> str:
+    head = ("data", "delta", "method", "first_rank", "last_rank", "mean_rank", "seeds", "verdict")
+    parts = ("difference", "difference_half", "difference_n")
+    lines = (
+        csv_fields(
+            [
+                *(board["facet"], board["delta"], row["method"], *row["ranks"]),
+                *(row["mean_rank"], row["seeds"], row["verdict"]),
+                *(row["gap"] or [None] * len(parts)),
+                *(field for gap in row["gaps"] for field in gap or [None] * len(parts)),
+            ]
+        )
+        for row in board["rows"]
+    )
+    data = ("all", *board["facets"])
+    return csv_text((*head, *(f"{name}, {part}" for name in data for part in parts)), lines)
+
+
+def across_tex(board: dict, head: Sequence[str], rows: Iterable[Sequence[dict]]) -> str:
+    """The table of the page without its pictures."""
+    picture = 3
+    texts = [
+        [" ".join([cell["text"], *(text for kind, text in cell.get("lines", ()) if kind == "gap")])
+         for i, cell in enumerate(row) if i != picture]
+        for row in rows
+    ]  # fmt: skip
+    caption = f"{', '.join(board['facets'])}, δ = {delta_text(board['delta'])}."
+    heads = tuple(text for i, text in enumerate(head) if i != picture)
+    return tabular(caption, Grid("", heads, tuple(map(tuple, texts))))

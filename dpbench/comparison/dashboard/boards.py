@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dpbench.comparison.compare.pairs import against, difference, ranks
+from dpbench.comparison.compare.pairs import difference, ranks
 from dpbench.comparison.compare.side import Side
-from dpbench.comparison.dashboard.contests import Candidate, Contest
-from dpbench.comparison.dashboard.representative import Group
+from dpbench.comparison.dashboard.contests import Contest
+from dpbench.comparison.dashboard.representative import Candidate, Group
 from dpbench.comparison.dashboard.run_row import seven_digits
 from dpbench.comparison.dashboard.values import metric_entry
 from dpbench.learning.metrics.derived import WORST_GROUP
@@ -24,10 +24,11 @@ def board(contest: Contest) -> dict:
     columns = [metric] if metric else []
     beside = [name for name in (WORST_GROUP, ECE) if name != metric]
     columns += [name for name in beside if any(c.by_seed(name) for c in ranked)]
-    rows = [_row(c, columns, baseline) for c in ranked]
-    _rank(rows, contest)
+    verdicts = _verdicts(contest)
+    rows = [_row(c, columns, baseline) | verdicts.get(c.method, UNRANKED) for c in ranked]
     return {
         "facet": contest.facet,
+        "facets": [contest.facet],
         "where": contest.facet,
         "low": budget and budget.low,
         "high": budget and budget.high,
@@ -52,9 +53,8 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
     return {
         "method": candidate.method,
         "id": row["id"],
-        "series": row["series"],
-        "chosen": candidate.choice.how,
-        "on_test": candidate.choice.on_test,
+        "chosen": candidate.how,
+        "on_test": candidate.on_test,
         "seeds": len(group.runs),
         "diverged": group.diverged,
         "epsilon": group.epsilon,
@@ -62,10 +62,6 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
         "cells": cells,
         "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
         "gap": cells[0]["gap"] if cells and cells[0] else None,
-        "verdict": None,
-        "reason": "",
-        "standing": "unranked",
-        "ranks": None,
         "ms": _milliseconds(group),
         "machine": row["machine"],
         "audit": _audit(group),
@@ -83,7 +79,6 @@ def _cell(
         gap = paired(candidate.by_seed(name), baseline.by_seed(name))
     return {
         "mean": seven_digits(mean.mean),
-        "n": mean.n,
         **_interval(candidate, name, mean),
         "gap": rounded(gap),
     }
@@ -106,27 +101,30 @@ def gap_forest(gap: Sequence | None) -> dict | None:
     return {"mean": mean, "low": low, "high": high}
 
 
-def _rank(rows: Sequence[dict], contest: Contest) -> None:
-    """Put the ranks of methods, and the verdicts on them against the baseline, into their rows."""
-    sides, metric, baseline = contest.sides, str(contest.metric), contest.baseline
-    by_rank, judged = ranks(sides, metric), {}
-    if baseline and baseline.method in sides:
-        judged = against(sides, baseline.method, metric, baseline.second_sides(metric))
-    places = [row for row in rows if row["method"] in sides]
-    for row in places:
-        row["ranks"] = by_rank[row["method"]]
-        if found := judged.get(row["method"]):
-            row["verdict"], row["reason"] = found.verdict, ", ".join(filter(None, found[2:]))
-        row["standing"] = _standing(row, places[0], sides, metric)
+UNRANKED = {"ranks": None, "verdict": None, "reason": "", "standing": "unranked"}
 
 
-def _standing(row: dict, best: dict, sides: Mapping[str, Side], metric: str) -> str:
+def _verdicts(contest: Contest) -> dict[str, dict]:
+    """The ranks of methods, and the verdicts on them against the baseline."""
+    sides, metric, judged = contest.sides, str(contest.metric), contest.judged
+    return {
+        method: {
+            "ranks": places,
+            "verdict": judged[method].verdict if method in judged else None,
+            "reason": ", ".join(filter(None, judged[method][2:])) if method in judged else "",
+            "standing": _standing(sides, method, places, metric),
+        }
+        for method, places in ranks(sides, metric).items()
+    }
+
+
+def _standing(sides: Mapping[str, Side], method: str, places: tuple[int, int], metric: str) -> str:
     """Whether a method with ranks is the first, or may be, or is shown to be behind another."""
-    if row is best:
+    if method == (best := next(iter(sides))):
         return "first"
-    if row["ranks"][0] > 1:
+    if places[0] > 1:
         return "behind"
-    test = difference(sides[row["method"]], sides[best["method"]], metric)
+    test = difference(sides[method], sides[best], metric)
     return "tied" if test and test.is_possible else "unknown"
 
 

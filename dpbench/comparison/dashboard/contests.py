@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dpbench.comparison.compare import side
-from dpbench.comparison.compare.pairs import NOT_MEASURED, why_none
+from dpbench.comparison.compare.pairs import NOT_MEASURED, against, why_none
 from dpbench.comparison.compare.side import Side
+from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.dashboard.representative import (
-    Choice,
+    Candidate,
     Group,
     choose,
     groups_of,
@@ -44,54 +44,6 @@ class BudgetRange(NamedTuple):
     def terms(self) -> tuple[float | None, str]:
         """What the epsilons of two contests must share for the contests to be compared."""
         return self.delta, self.adjacency
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """The group of runs that represents a method, and how it was chosen.
-
-    alike: all groups with the same setting, whose budgets may differ slightly. fair: whether the
-    others were not chosen by a stricter rule. second_searches: the method after other searches.
-    """
-
-    method: str
-    choice: Choice
-    alike: tuple[Group, ...]
-    fair: bool
-    second_searches: tuple[Group, ...] = ()
-
-    @property
-    def group(self) -> Group:
-        return self.choice.group
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether the method can be ranked: it has an epsilon, and was chosen like the others, for
-        this budget."""
-        return self.fair and not isinstance(self.group.epsilon, str)
-
-    def side(self, metric: str) -> Side:
-        """The method as a side of comparisons by a metric."""
-        return self._side(self.group, metric)
-
-    def second_sides(self, metric: str) -> list[Side]:
-        """The method after other searches."""
-        return [self._side(group, metric) for group in self.second_searches if not group.diverged]
-
-    def _side(self, group: Group, metric: str) -> Side:
-        factor, place = metric_of(metric).factor, self.choice.place
-        return Side(
-            self.method,
-            {seed: factor * value for seed, value in group.by_seed(metric).items()},
-            (side.Budget(group.epsilon),),
-            group.first.shared,
-            self.choice.tuning,
-            f"{place.table}, {place.row.condition}" if place and place.row.records else "",
-        )
-
-    def by_seed(self, metric: str) -> dict[str, float]:
-        """A metric by seed; none if a run diverged."""
-        return {} if self.group.diverged else self.group.by_seed(metric)
 
 
 @dataclass(frozen=True)
@@ -134,16 +86,24 @@ class Contest:
         value = -metric_of(str(self.metric)).sign * mean.mean if mean else 0.0
         return not candidate.is_ranked, mean is None, value, candidate.method
 
-    @property
+    @cached_property
     def sides(self) -> dict[str, Side]:
         """The methods with a rank that have a mean, the best first."""
         ranked = {c.method: c for c in self.ranked}
         return {method: ranked[method].side(str(self.metric)) for method in self.comparable}
 
+    @cached_property
+    def judged(self) -> dict[str, Judged]:
+        """The verdicts on the other methods beside the baseline."""
+        baseline, metric = self.baseline, str(self.metric)
+        if baseline is None or baseline.method not in self.comparable:
+            return {}
+        return against(self.sides, baseline.method, metric, baseline.second_sides(metric))
+
     @property
     def is_searched(self) -> bool:
         """Whether a search chose the settings of the baseline."""
-        return self.baseline is not None and bool(self.baseline.choice.tuning.trials)
+        return self.baseline is not None and bool(self.baseline.tuning.trials)
 
     @cached_property
     def no_headroom(self) -> str:
@@ -178,18 +138,18 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
     """The contests by data set and model, then by budget."""
     by_facet = grouped((run.row["facet"], run) for run in runs if run.row["dataset"] is not None)
     return [
-        _contest(by_facet[facet], budget, tuple(candidates))
-        for facet in sorted(by_facet)
-        for budget, candidates in _budgets(by_facet[facet])
+        Contest(
+            facet,
+            (row["dataset"], row["model"]),
+            data_kind(row["dataset"]),
+            budget,
+            tuple(candidates),
+            ranked_by([candidate.group for candidate in candidates]),
+        )
+        for facet, inside in sorted(by_facet.items(), key=lambda pair: pair[0])
+        for row in [inside[0].row]
+        for budget, candidates in _budgets(inside)
     ]
-
-
-def _contest(
-    runs: list[ReportedRun], budget: BudgetRange | None, candidates: tuple[Candidate, ...]
-) -> Contest:
-    row, metric = runs[0].row, ranked_by([candidate.group for candidate in candidates])
-    task, kind = (row["dataset"], row["model"]), data_kind(row["dataset"])
-    return Contest(row["facet"], task, kind, budget, candidates, metric)
 
 
 def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list[Candidate]]]:
@@ -235,17 +195,17 @@ def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Can
     tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
     tables = ({p.table for group in same for p in group.first.places} for same in tested.values())
     shared = Counter(name for names in tables for name in names)
-    choices = {method: choose(tested[method], tried[method], shared) for method in sorted(tested)}
-    strict = any(choice.is_honest for choice in choices.values())
+    chosen = [choose(m, tested[m], tried[m], shared) for m in sorted(tested)]
+    strict = any(one.is_honest for one in chosen)
     return [
-        Candidate(
-            method,
-            choice,
-            alike=tuple(g for g in tested[method] if g.first.setting == choice.group.first.setting),
-            fair=choice.is_honest or not strict,
-            second_searches=tuple(g for g in tested[method] if _is_second_search(g, choice.place)),
+        replace(
+            one,
+            alike=tuple(g for g in groups if g.first.setting == one.group.first.setting),
+            fair=one.is_honest or not strict,
+            second_searches=tuple(g for g in groups if _is_second_search(g, one.place)),
         )
-        for method, choice in choices.items()
+        for one in chosen
+        for groups in [tested[one.method]]
     ]
 
 

@@ -1,26 +1,25 @@
 """`dpbench findings [results_dir=] [out=]`: what all tables and runs of a folder say together."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import get_args
 
 from dpbench.comparison.compare.claims import NOT_RUN, ON_AVERAGE
-from dpbench.comparison.compare.pairs import against
-from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
+from dpbench.comparison.compare.verdict import BETTER, WORSE, Verdict
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
-from dpbench.comparison.dashboard.summarise import Summary
+from dpbench.comparison.dashboard.summarise import summary_of
 from dpbench.comparison.dashboard.tables import pages, places
 from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, number, signed, tally
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, grid_of, number, signed, tally
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.search_path import method_name, options
-from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.system.arguments import read
 from dpbench.system.errors import print_message
 from dpbench.system.files import check_replaceable
@@ -92,15 +91,7 @@ def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
 
 def contests_of(folder: Path, tables: Mapping[str, TableData]) -> list[Contest]:
     """The contests of the runs of a folder; UserError where there is none."""
-    summary, unreadable = Summary(lambda config: "", places(tables)), []
-    for entry in collect(folder):
-        if isinstance(entry, StoredRecord):
-            summary.add(entry)
-        else:
-            unreadable.append(entry)
-    if not len(summary):
-        raise no_records(folder, unreadable)
-    return summary.contests
+    return summary_of(folder, lambda config: "", places(tables))[0].contests
 
 
 def _answers(contests: Sequence[Contest]) -> Grid:
@@ -123,7 +114,7 @@ def _kind(contest: Contest) -> str:
 
 def _as_chosen(contest: Contest) -> Contest:
     """The contest by the metric that the settings of its baseline were chosen by."""
-    place = contest.baseline.choice.place if contest.baseline else None
+    place = contest.baseline.place if contest.baseline else None
     by_worst = place is not None and place.row.chosen_by == BY_WORST_GROUP
     return contest.by(WORST_GROUP) if by_worst else contest
 
@@ -136,13 +127,13 @@ def _is_at(contest: Contest, epsilon: float) -> bool:
 
 def _answer(contests: Sequence[Contest]) -> str:
     """`BAM (1 of 2 tasks)`; else that none is better than DP-SGD, or that nothing was to be won."""
-    contests = [one for one in contests if judged(one)]
+    contests = [one for one in contests if one.judged]
     if not contests:
         return NO_EVIDENCE
     open_ = [one for one in contests if not one.no_headroom]
     if not open_:
         return f"DP-SGD; nothing to win was shown on {counted(len(contests), 'task')}"
-    found = grouped(pair for one in open_ for pair in judged(one).items())
+    found = grouped(pair for one in open_ for pair in one.judged.items())
     better = {
         method: sum(j.verdict == BETTER for j in verdicts)
         for method, verdicts in found.items()
@@ -158,18 +149,10 @@ def _answer(contests: Sequence[Contest]) -> str:
     return ", ".join(winners) or none
 
 
-def judged(contest: Contest) -> dict[str, Judged]:
-    """The verdicts on the methods of a contest beside its baseline."""
-    baseline, metric = contest.baseline, str(contest.metric)
-    if baseline is None or baseline.method not in contest.sides:
-        return {}
-    return against(contest.sides, baseline.method, metric, baseline.second_sides(metric))
-
-
 def _methods(tables: Mapping[str, TableData], contests: Iterable[Contest]) -> Grid:
     """A line for each method: its verdicts beside the baseline, and those on claims about it."""
     open_ = [one for one in contests if not one.no_headroom]
-    verdicts = grouped((m, j.verdict) for one in open_ for m, j in judged(one).items())
+    verdicts = grouped((m, j.verdict) for one in open_ for m, j in one.judged.items())
     about = grouped((c.method, _word(c)) for _, c in _of_papers(tables))
     lines = [
         (
@@ -196,21 +179,18 @@ def _word(claim: ClaimData) -> str:
 
 
 def _claims(tables: Mapping[str, TableData]) -> Grid:
-    lines = [
-        (
-            f"{claim.source}, {table.name}",
-            claim.method or NO_VALUE,
-            claim.statement,
-            _effect(claim),
-            _headroom(claim),
-            _tuning(table, claim),
-            ": ".join(filter(None, (claim.verdict, claim.reason))),
-            _cost(table, claim),
-        )
-        for table, claim in sorted(_of_papers(tables), key=lambda pair: _place(pair[1]))
-    ]
-    head = ("source", "method", "claim", "effect", "headroom", "tuning", "verdict", "to decide")
-    return Grid("Claims of papers", head, tuple(lines))
+    columns: dict[str, Callable[[tuple[TableData, ClaimData]], str]] = {
+        "source": lambda pair: f"{pair[1].source}, {pair[0].name}",
+        "method": lambda pair: pair[1].method or NO_VALUE,
+        "claim": lambda pair: pair[1].statement,
+        "effect": lambda pair: _effect(pair[1]),
+        "headroom": lambda pair: _headroom(pair[1]),
+        "tuning": lambda pair: _tuning(*pair),
+        "verdict": lambda pair: ": ".join(filter(None, (pair[1].verdict, pair[1].reason))),
+        "to decide": lambda pair: _cost(*pair),
+    }
+    pairs = sorted(_of_papers(tables), key=lambda pair: _place(pair[1]))
+    return grid_of("Claims of papers", columns, pairs)
 
 
 def _place(claim: ClaimData) -> tuple:
@@ -264,11 +244,10 @@ def _cost(table: TableData, claim: ClaimData) -> str:
 
 
 def _printed(tables: Mapping[str, TableData]) -> Grid:
-    counts = {name: table.printed for name, table in tables.items() if table.printed}
     lines = [
-        (name, str(c.printed), str(c.reproduced), str(c.beyond_constants))
-        for name, c in counts.items()
-        if c.printed
+        (name, *map(str, astuple(table.printed)))
+        for name, table in tables.items()
+        if table.printed and table.printed.printed
     ]
     head = ("table", "printed", "reproduced", "beyond constants")
     return Grid("Reproduced", head, tuple(lines))

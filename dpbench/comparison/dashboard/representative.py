@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
+from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
 from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
@@ -71,53 +71,91 @@ def offered() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Choice:
-    """The group that represents a method, in words how it was chosen, and how its setting was.
+class Candidate:
+    """The group of runs that represents a method, in words how it was chosen, and how its setting
+    was.
 
     on_test: whether it was chosen for its results on the test set, which makes its method look too
-    good. place: the row of a table that says how its setting was chosen, None without one.
+    good. place: the row of a table that says how its setting was chosen, None without one. alike:
+    all groups with the same setting, whose budgets may differ slightly. fair: whether the others
+    were not chosen by a stricter rule. second_searches: the method after other searches.
     """
 
+    method: str
     group: Group
     how: str
     tuning: Tuning
     on_test: bool = False
     place: TableRow | None = None
+    alike: tuple[Group, ...] = ()
+    fair: bool = True
+    second_searches: tuple[Group, ...] = ()
 
     @property
     def is_honest(self) -> bool:
         """Whether the method can be ranked by it: not what was chosen at another budget."""
         return not self.on_test and self.tuning.flaw != ELSEWHERE
 
+    @property
+    def is_ranked(self) -> bool:
+        """Whether the method can be ranked: it has an epsilon, and was chosen like the others, for
+        this budget."""
+        return self.fair and not isinstance(self.group.epsilon, str)
+
+    def side(self, metric: str) -> Side:
+        """The method as a side of comparisons by a metric."""
+        return self._side(self.group, metric)
+
+    def second_sides(self, metric: str) -> list[Side]:
+        """The method after other searches."""
+        return [self._side(group, metric) for group in self.second_searches if not group.diverged]
+
+    def _side(self, group: Group, metric: str) -> Side:
+        factor, place = metric_of(metric).factor, self.place
+        return Side(
+            self.method,
+            {seed: factor * value for seed, value in group.by_seed(metric).items()},
+            (Budget(group.epsilon),),
+            group.first.shared,
+            self.tuning,
+            f"{place.table}, {place.row.condition}" if place and place.row.records else "",
+        )
+
+    def by_seed(self, metric: str) -> dict[str, float]:
+        """A metric by seed; none if a run diverged."""
+        return {} if self.group.diverged else self.group.by_seed(metric)
+
 
 def choose(
-    candidates: Sequence[Group], validated: Sequence[Group], shared: Mapping[str, int]
-) -> Choice:
+    method: str,
+    tested: Sequence[Group],
+    validated: Sequence[Group],
+    shared: Mapping[str, int],
+) -> Candidate:
     """Choose among the groups of a method.
 
     validated: those that evaluated a validation split. shared: how many methods each table has
     among those that are compared.
     """
-    settings = {group.first.setting for group in candidates}
+    settings, all_tried = ({g.first.setting for g in groups} for groups in (tested, validated))
     tried = [group for group in validated if group.first.setting in settings]
-    trials = Tuning(len({group.first.setting for group in validated}))
-    placed = [(g, place) for g in candidates for place in g.first.places if not place.row.again]
+    trials = Tuning(len(all_tried))
+    placed = [(g, place) for g in tested for place in g.first.places if not place.row.again]
     if len(settings) == 1 and not placed:
-        all_tried = {group.first.setting for group in validated}
         which = "of" if settings <= all_tried else "none of the"
         text = f"only one tested, {which} {len(all_tried)} tried on validation"
         how = "only setting" if all_tried <= settings else text
-        return Choice(_best(candidates, "test"), how, trials)
+        return Candidate(method, _best(tested, "test"), how, trials)
     if tried:
         setting = _best(tried, "validation").first.setting
-        chosen = [group for group in candidates if group.first.setting == setting]
+        chosen = [group for group in tested if group.first.setting == setting]
         how = _how(setting, tried, validated, len(settings))
-        return Choice(_best(chosen, "test"), how, trials)
+        return Candidate(method, _best(chosen, "test"), how, trials)
     if placed:
         group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
-        return Choice(group, _of_table(place), place.row.tuning, place=place)
-    how = f"best of {len(candidates)} on the test set"
-    return Choice(_best(candidates, "test"), how, trials, on_test=True)
+        return Candidate(method, group, _of_table(place), place.row.tuning, place=place)
+    how = f"best of {len(tested)} on the test set"
+    return Candidate(method, _best(tested, "test"), how, trials, on_test=True)
 
 
 def _order(group: Group, place: TableRow, shared: Mapping[str, int]) -> tuple:

@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dpbench.comparison.compare.side import GIVEN
-from dpbench.comparison.dashboard import privacy
-from dpbench.comparison.dashboard.record_texts import epsilon_texts, facts
-from dpbench.comparison.dashboard.values import delta_text
+from dpbench.comparison.dashboard.values import (
+    DASH,
+    SHOWN,
+    audit_bound,
+    bound_text,
+    delta_text,
+    epsilons,
+)
 from dpbench.comparison.tables.data import RowData
+from dpbench.comparison.tables.grid import epsilon_text, number
 from dpbench.runs.config.chosen_options import option_node
 from dpbench.runs.config.search_path import method_name, with_variant
 from dpbench.runs.config.settings import variant_of
 from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.epsilon import OF_ITS_SEARCH, is_trial
+from dpbench.runs.records.divergence import NOT_FINITE, nonfinite_gradients
 from dpbench.runs.records.record import CANARIES, OLDER_TERMS, Record
 
 SHOWN_NAMES = ("group", "series", "protocol")
@@ -50,10 +56,10 @@ class ReportedRun:
     row: the page's JSON except the metrics; data set and model are None for an audit, which has
     canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
     settings, for any seed, split and budget. changes: the number of the method's settings that are
-    not those of its file. validated: whether a validation split was evaluated. source: the record's
-    file. delta, adjacency: of its epsilons. budget: the target epsilon or the noise multiplier.
-    intervals: those of metrics over the test examples. shared: the settings that compared runs must
-    share; places: the rows of tables that it is in.
+    not those of its file. validated: whether a validation split was evaluated. delta, adjacency: of
+    its epsilons. budget: the target epsilon or the noise multiplier. intervals: those of metrics
+    over the test examples. shared: the settings that compared runs must share; places: the rows of
+    tables that it is in.
     """
 
     row: dict
@@ -61,7 +67,6 @@ class ReportedRun:
     setting: str
     changes: int
     validated: bool
-    source: str
     delta: float | None
     adjacency: str
     budget: str
@@ -79,18 +84,14 @@ def reported_run(
     one that reruns it, or why there is none. places: the rows of tables that it is in.
     """
     record, config = stored.record, stored.record.config
-    statement = privacy.statement(record.statement)
-    if is_trial(record):
-        statement["axis"] = dict.fromkeys(statement["axis"], OF_ITS_SEARCH)
     return ReportedRun(
-        row=_row(stored, statement) | {key: names[key] for key in SHOWN_NAMES} | command,
+        row=_row(stored) | {key: names[key] for key in SHOWN_NAMES} | command,
         metrics=record.measured,
         setting=names["setting"],
         changes=_changes(config),
         validated=config.get("validation") is not None,
-        source=stored.source,
-        delta=statement["delta"],
-        adjacency=statement["adjacency"],
+        delta=record.statement["delta"],
+        adjacency=record.statement["adjacency"],
         budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
         shared=names["shared"],
@@ -104,10 +105,11 @@ def _changes(config: dict) -> int:
     return sum(value != default.get(name, value) for name, value in own.items())
 
 
-def _row(stored: StoredRecord, statement: dict) -> dict:
+def _row(stored: StoredRecord) -> dict:
     record, config = stored.record, stored.record.config
-    choices = config["choices"]
-    cost = _cost(record, statement["steps"] if record.status == "complete" else None)
+    choices, statement = config["choices"], record.statement
+    axis, cost = epsilons(record), _cost(record)
+    texts = {name: epsilon_text(value, statement["guarantee"]) for name, value in axis.items()}
     on_canaries = choices["dataset"] == CANARIES
     return {
         "id": stored.digest,
@@ -116,16 +118,46 @@ def _row(stored: StoredRecord, statement: dict) -> dict:
         "seed": str(record.seed),
         "status": record.status,
         "facet": _facet(config, statement["adjacency"]),
-        "axis": statement["axis"],
-        "epsilon": epsilon_texts(statement),
+        "axis": axis,
+        "epsilon": texts,
         "guarantee": statement["guarantee"],
         "delta": delta_text(statement["delta"]),
-        "audit": statement["audit"],
+        "audit": audit_bound(statement),
         **cost,
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
-        "facts": facts(stored, statement, cost),
+        "facts": _facts(stored, texts, cost),
     }
+
+
+def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dict[str, str]:
+    """What the page says of a run in words; epsilons: by accountant."""
+    record, statement = stored.record, stored.record.statement
+    audit = audit_bound(statement)
+    return {
+        "epsilon": "; ".join(f"{SHOWN[name]}: {text}" for name, text in epsilons.items()),
+        "guarantee": ". ".join(filter(None, (statement["guarantee"], statement["why"]))),
+        "on the data": " ".join(statement["notes"]) or DASH,
+        "δ": delta_text(statement["delta"]),
+        "adjacency": statement["adjacency"],
+        "holds in arithmetic": str(statement["arithmetic"]),
+        "status": _status(record),
+        "time": _time(cost, statement["steps"]),
+        "audit": f"at least {bound_text(audit)}" if audit else "none",
+        "file": stored.source,
+    }
+
+
+def _status(record: Record) -> str:
+    count = nonfinite_gradients(record)
+    return f"{record.status}; {count} {NOT_FINITE}" if count else record.status
+
+
+def _time(cost: dict, steps: int) -> str:
+    if cost["ms"] is None:
+        return DASH
+    settings = ", ".join((cost["machine"], *cost["execution"]))
+    return f"{number(cost['ms'], None)} ms per step of {steps:g} steps; {settings}"
 
 
 def display_name(config: dict) -> str:
@@ -142,11 +174,11 @@ def _facet(config: dict, adjacency: str) -> str:
     return " · ".join(names)
 
 
-def _cost(record: Record, steps: float | None) -> dict:
+def _cost(record: Record) -> dict:
     """Milliseconds per step over the whole run, the machine, and the settings of execution."""
-    seconds = record.provenance.get("seconds")
-    has_time = isinstance(seconds, int | float) and math.isfinite(seconds)
     provenance, batch = record.provenance, record.config.get("batch_size")
+    seconds, steps = provenance.get("seconds"), record.statement["steps"]
+    has_time = seconds is not None and math.isfinite(seconds) and record.status == "complete"
     at_once = provenance.get("physical_batch_size", "?") or "all"
     settings = {
         "engine {}": provenance.get("engine"),

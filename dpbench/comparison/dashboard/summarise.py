@@ -5,17 +5,17 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from dpbench.comparison.compare.side import shared_settings
-from dpbench.comparison.dashboard import controls, privacy
+from dpbench.comparison.dashboard import controls
 from dpbench.comparison.dashboard.across import across, studies
-from dpbench.comparison.dashboard.across_view import across_view
-from dpbench.comparison.dashboard.board_view import board_view
+from dpbench.comparison.dashboard.board_view import across_view, board_view
 from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import Contest, contests
-from dpbench.comparison.dashboard.differing_settings import differences
+from dpbench.comparison.dashboard.controls import all_settings, differences, swept_settings
 from dpbench.comparison.dashboard.documents import NOTHING, PublishedPages
 from dpbench.comparison.dashboard.run_row import (
     ReportedRun,
@@ -25,14 +25,13 @@ from dpbench.comparison.dashboard.run_row import (
     reported_run,
     seven_digits,
 )
-from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
 from dpbench.comparison.dashboard.tables import reproduced, table_view
-from dpbench.comparison.dashboard.values import metric_entry, sorted_names
+from dpbench.comparison.dashboard.values import SHOWN, metric_entry, sorted_names
 from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.grid import counted
-from dpbench.comparison.tables.latex import ESCAPES
+from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import quantiles
-from dpbench.runs.records.collect import StoredRecord
+from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.runs.records.digest import group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.errors import UserError
@@ -96,7 +95,8 @@ class Summary:
         published: PublishedPages = NOTHING,
     ) -> dict:
         """The data as plain JSON without NaN; to be called once, after the last record."""
-        best = self._best()
+        # The groups with the setting of a method on one of the boards.
+        best = {g.name for one in self.contests for c in one.candidates for g in c.alike}
         names = sorted_names({name for run in self._runs for name in run.metrics})
         rows = sorted(self._rows(names, best), key=_sort_key)
         entries = [metric_entry(name) for name in names]
@@ -108,7 +108,7 @@ class Summary:
             "t": [seven_digits(t) for t in quantiles(max(1, longest - 1))],
             "lead": self._lead(tables, unreadable),
             "metrics": entries,
-            "accountants": privacy.SHOWN,
+            "accountants": SHOWN,
             "reasons": controls.REASONS,
             "methods": self._methods | dict(zip(others, others, strict=True)),
             "looks": controls.page_looks([*self._methods, *others]),
@@ -134,10 +134,6 @@ class Summary:
             for contest in map(one.by, one.metrics) if one.metrics else [one]:
                 yield board_view(board(contest), self._methods)
 
-    def _best(self) -> set[str]:
-        """The names of all groups with the setting of a method on one of the boards."""
-        return {g.name for one in self.contests for c in one.candidates for g in c.alike}
-
     @cached_property
     def contests(self) -> list[Contest]:
         """The contests of all runs; to be asked for after the last record."""
@@ -158,7 +154,11 @@ class Summary:
 
     def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:
         """The rows with their metrics, and the settings in which series of one method differ."""
-        described = self._described()
+        described = {
+            (*key, name): text
+            for key, series in self._series.items()
+            for name, text in zip(series, differences([*series.values()]), strict=True)
+        }
         represented = {
             (run.row["facet"], run.row["method"]) for run in self._runs if run.row["group"] in best
         }
@@ -173,12 +173,25 @@ class Summary:
                 "best": row["group"] in best or key not in represented,
             }
 
-    def _described(self) -> dict[tuple, str]:
-        return {
-            (*key, name): text
-            for key, series in self._series.items()
-            for name, text in zip(series, differences([*series.values()]), strict=True)
-        }
+
+def summary_of(
+    folder: Path,
+    command: Callable[[dict], str],
+    places: Mapping[str, Sequence[TableRow]],
+    keep: Callable[[StoredRecord], None] = lambda stored: None,
+) -> tuple[Summary, list[Unreadable]]:
+    """The summary of a results folder, each of whose records is given to `keep`, and what could not
+    be read; UserError where there is no record."""
+    summary, unreadable = Summary(command, places), []
+    for entry in collect(folder):
+        if isinstance(entry, Unreadable):
+            unreadable.append(entry)
+        else:
+            summary.add(entry)
+            keep(entry)
+    if not len(summary):
+        raise no_records(folder, unreadable)
+    return summary, unreadable
 
 
 def _metric(value: float | None) -> float | str | None:

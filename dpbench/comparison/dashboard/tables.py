@@ -8,7 +8,7 @@ from pathlib import Path
 from dpbench.comparison.dashboard.documents import Card, card
 from dpbench.comparison.dashboard.run_row import TableRow
 from dpbench.comparison.dashboard.values import DASH
-from dpbench.comparison.tables.data import CellData, ClaimData, TableData, read_json
+from dpbench.comparison.tables.data import CellData, TableData, read_json
 from dpbench.comparison.tables.published import read_published, without_comments
 from dpbench.comparison.tables.verdict import (
     DIFFERS,
@@ -109,7 +109,10 @@ def table_view(table: TableData, names: Mapping[str, str]) -> Card:
             for v, n in verdicts.items()
             if v != NOTHING_PUBLISHED
         ],
-        claims=[(*_marked(claim.verdict), _claim(claim)) for claim in table.claims],
+        claims=[
+            (*_marked(c.verdict), f"{c.statement} ({c.reason})" if c.reason else c.statement)
+            for c in table.claims
+        ],
         head=["", *columns],
         rows=[
             [
@@ -126,11 +129,6 @@ def reproduced(tables: Iterable[TableData]) -> tuple[int, int]:
     verdicts = Counter(cell.verdict for table in tables for cell in table.cells)
     done, *others = (verdicts[verdict] for verdict in (REPRODUCED, DIFFERS, UNDECIDED))
     return done, done + sum(others)
-
-
-def _claim(claim: ClaimData) -> str:
-    """The statement, with the reason why it is undecided."""
-    return f"{claim.statement} ({claim.reason})" if claim.reason else claim.statement
 
 
 def _marked(verdict: str) -> tuple[str, str]:

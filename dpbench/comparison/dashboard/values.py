@@ -1,12 +1,49 @@
-"""Metrics and values as text: their labels and units, and how the page and its files round."""
+"""Metrics, epsilons and values as text: labels and units, and how the page and its files round."""
 
 import math
 
 from dpbench.comparison.tables.grid import number, signed
 from dpbench.learning.metrics.metric import Better
-from dpbench.learning.metrics.registry import MetricName, metrics, parse_name
-from dpbench.runs.records import epsilon as rounding
+from dpbench.learning.metrics.registry import metrics, parse_name
+from dpbench.privacy.statement import ACCOUNTANTS, Statement
+from dpbench.runs.records import epsilon as bounds
+from dpbench.runs.records.record import Record
 from dpbench.system.validate import spelled_number
+
+SHOWN: dict[str, str] = {name: ACCOUNTANTS[name].description for name in ("pld", *ACCOUNTANTS)}
+"""The accountants to choose from: the tightest bound first."""
+
+
+def epsilons(record: Record) -> dict[str, float | str]:
+    """The epsilon by accountant, or why there is none; of a trial that of its search."""
+    if bounds.is_trial(record):
+        return dict.fromkeys(SHOWN, bounds.OF_ITS_SEARCH)
+    return {name: bounds.epsilon_or_reason(record.statement, name) for name in SHOWN}
+
+
+def audit_bound(privacy: Statement) -> dict | None:
+    """The lower bound that an audit found, `privacy.audit.epsilon`, its confidence, and the claim
+    that it refutes, if any."""
+    audit = privacy.get("audit")
+    if not isinstance(audit, dict) or (epsilon := _number(audit.get("epsilon"))) is None:
+        return None
+    # One bound in twenty exceeds a claim that is true; the audit's verdict allows for that.
+    refuted = audit.get("claimed") if audit.get("verdict") == bounds.REFUTED else None
+    bound = {"epsilon": epsilon, "confidence": _number(audit.get("confidence"))}
+    return bound | {"refuted": _number(refuted)}
+
+
+def bound_text(audit: dict) -> str:
+    """The lower bound of `audit_bound`, rounded down, with its confidence: `2.50 (95 %)`."""
+    level = audit["confidence"]
+    text = bounds.rounded_down(audit["epsilon"])
+    return text if level is None else f"{text} ({100 * level:.3g} %)"
+
+
+def _number(value: object) -> float | None:
+    """The value if it is a finite number."""
+    return value if bounds.is_recorded_number(value) and math.isfinite(value) else None
+
 
 DASH = "–"
 """Where there is no value."""
@@ -42,12 +79,12 @@ def gap_text(gap: tuple[float, float | None], percent: bool) -> str:
 
 def delta_text(delta: float | None) -> str:
     """A delta in three significant digits, rounded up."""
-    return DASH if delta is None else rounding.delta_text(delta, 3)
+    return DASH if delta is None else bounds.delta_text(delta, 3)
 
 
 def epsilon_text(epsilon: float | str) -> str:
     """An epsilon rounded up, or the reason why there is none."""
-    return epsilon if isinstance(epsilon, str) else rounding.rounded_up(epsilon)
+    return epsilon if isinstance(epsilon, str) else bounds.rounded_up(epsilon)
 
 
 def metric_entry(name: str) -> dict:
@@ -58,7 +95,8 @@ def metric_entry(name: str) -> dict:
     """
     parts = parse_name(name)
     metric = parts.metric
-    label = _label(parts)
+    split = "" if parts.split in ("", FIRST_SPLIT) else f" ({parts.split})"
+    label = f"{metric.label}{split}"
     return {
         "name": name,
         "label": label,
@@ -67,11 +105,6 @@ def metric_entry(name: str) -> dict:
         "better": metric.better,
         "kind": "group" if parts.group else metric.kind,
     }
-
-
-def _label(parts: MetricName) -> str:
-    label = parts.metric.label
-    return label if parts.split in ("", FIRST_SPLIT) else f"{label} ({parts.split})"
 
 
 def arrowed(label: str, better: Better | None) -> str:

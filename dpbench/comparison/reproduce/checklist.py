@@ -5,20 +5,13 @@ Differentially Private Machine Learning, ACSAC 2024.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from dpbench.comparison.reproduce.evidence import (
-    Evidence,
-    SearchSize,
-    evidence_of_folder,
-    evidence_of_records,
-    evidence_of_table,
-)
-from dpbench.comparison.reproduce.review import FEW_SEEDS, Review, compared, has_metric
+from dpbench.comparison.reproduce import review
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.latex import tabular
-from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.page import Page, tabular, write_texts
 from dpbench.comparison.tables.sweep.page import metric_label
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import parse_name
@@ -26,11 +19,9 @@ from dpbench.runs.config.commands import Checklist
 from dpbench.runs.config.search_path import method_name, options
 from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
-from dpbench.system.errors import UserError, nearest, print_message
-from dpbench.system.files import check_replaceable, write_atomically
+from dpbench.system.errors import UserError, nearest
 from dpbench.system.grouping import grouped
 
-SUFFIXES = (".md", ".csv", ".tex")
 HEAD = (
     *("method", "data sets", "architectures", "budgets", "seeds"),
     *("better than {}", "Cohen's d", "search in epsilon", "ablation", "combined", "commit"),
@@ -38,7 +29,7 @@ HEAD = (
 RULES = (
     "Yes and no, with what the answer is counted from. Data sets, architectures and budgets: those "
     "with runs of the method and of the baseline; one is not several. Seeds: the fewest that a "
-    f"condition has of both; below {FEW_SEEDS} is no. Better: the conditions by verdict on "
+    f"condition has of both; below {review.FEW_SEEDS} is no. Better: the conditions by verdict on "
     "{metric} (margin {margin}; docs/verdicts.md), corrected for the methods under each; yes if it "
     "is better in some and worse in none. Cohen's d: the median over conditions of the "
     "mean difference over "
@@ -60,42 +51,31 @@ def checklist(arguments: Sequence[str]) -> str:
     if not name or "=" in name:
         raise UserError("checklist needs a table or a folder first: dpbench checklist results.")
     given = read("checklist", Checklist, rest)
-    out = given.out
     is_table = name.partition("-")[0] in options("table")
     folder = given.results_dir if is_table else Path(name)
-    found = evidence_of_table(name, folder) if is_table else evidence_of_folder(folder)
+    evidence = partial(review.evidence_of_table, name) if is_table else review.evidence_of_folder
+    found = evidence(folder)
     found = found._replace(baseline=given.baseline or found.baseline)
     records = [entry.record for entry in found.entries]
     _check_metric(name, given.metric, records)
     grid = _grid(name, found, given)
     if not grid.rows:
         raise UserError(f"{name} has runs of {found.baseline} alone: add those of a method.")
-    texts = (
-        Page(f"Checklist: {name}", [grid, _rules(given.metric, records)]).markdown,
-        grid.csv,
-        tabular(f"Checklist: {name}", grid) + "\n",
-    )
-    for suffix, text in zip(SUFFIXES, texts, strict=True):
-        path = out.with_name(out.name + suffix)
-        check_replaceable(path)
-        write_atomically(path, text.encode(), setting="out")
-    print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
-    return texts[0]
+    title, known = f"Checklist: {name}", parse_name(given.metric)
+    rules = RULES.format(metric=metric_label(given.metric, records), margin=known.margin)
+    markdown = Page(title, [grid, rules]).markdown
+    write_texts(given.out, markdown, grid.csv, tabular(title, grid) + "\n")
+    return markdown
 
 
 def _check_metric(name: str, metric: str, records: Iterable[Record]) -> None:
     """UserError for a metric that no run has, such as the accuracy of a regression."""
     measured = {key for record in records for key in record.measured}
-    if records and not any(has_metric(record, metric) for record in records):
+    if records and not any(review.has_metric(record, metric) for record in records):
         raise UserError(f"no run in {name} has the metric {metric}: {nearest(metric, measured)}")
 
 
-def _rules(metric: str, records: Iterable[Record]) -> str:
-    """The rules in words, with the metric that methods are compared by and its margin."""
-    return RULES.format(metric=metric_label(metric, records), margin=parse_name(metric).margin)
-
-
-def _lines(name: str, found: Evidence, given: Checklist) -> Iterator[tuple[str, ...]]:
+def _lines(name: str, found: review.Evidence, given: Checklist) -> Iterator[tuple[str, ...]]:
     """A line for each method but the baseline and rows that are it after another search, or for the
     one that is asked for."""
     sides = grouped((entry.method, entry) for entry in found.entries)
@@ -103,13 +83,14 @@ def _lines(name: str, found: Evidence, given: Checklist) -> Iterator[tuple[str, 
         if method and method not in sides:
             known = nearest(method, sides)
             raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
-    by_method, second = compared(found, given.metric), found.second_search.get(found.baseline)
+    second = found.second_search.get(found.baseline)
+    by_method = review.compared(found, given.metric)
     for method in [given.method] if given.method else sides:
         if method not in (found.baseline, second):
-            search = found.searches.get(method, SearchSize(0, False))
+            search = found.searches.get(method, review.SearchSize(0, False))
             ours, others = sides[method], sides.get(found.baseline, [])
-            review = Review(ours, others, by_method.get(method, {}), given.metric, search)
-            yield method_name(method), *review.answers()
+            found_of = ours, others, by_method.get(method, {}), given.metric, search
+            yield method_name(method), *review.answers(*found_of)
 
 
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
@@ -118,9 +99,9 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     columns = {column.name: column.metric for column in target.edition.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
     given = Checklist(metric=WORST_GROUP) if claimed == {WORST_GROUP} else Checklist()
-    if not all(has_metric(record, given.metric) for record in records):
+    if not all(review.has_metric(record, given.metric) for record in records):
         return ()
-    found = evidence_of_records(target, records, Path(target.config["results_dir"]))
+    found = review.evidence_of_records(target, records, Path(target.config["results_dir"]))
     if found.baseline not in {entry.method for entry in found.entries}:
         return ()
     by = f", by {metric_label(given.metric, records)}" if given != Checklist() else ""
@@ -128,6 +109,6 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     return (grid,) if grid.rows else ()
 
 
-def _grid(heading: str, found: Evidence, given: Checklist) -> Grid:
+def _grid(heading: str, found: review.Evidence, given: Checklist) -> Grid:
     head = tuple(text.format(method_name(found.baseline)) for text in HEAD)
     return Grid(heading, head, tuple(_lines(heading, found, given)))

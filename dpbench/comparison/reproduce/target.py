@@ -2,7 +2,7 @@
 
 import itertools
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from dpbench.comparison.tables.conditions import (
     setting,
 )
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
+from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config import buildable
 from dpbench.runs.config.buildable import check_settings, settings_of
@@ -39,6 +40,7 @@ from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import SEARCH
+from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of
 
@@ -265,6 +267,12 @@ class Target:
             if condition.is_met_by(config):
                 return condition.label
         raise UserError(f"the run {digest(dict(config))} is under no condition of {self.name}.")
+
+    def placed(self, records: Iterable[Record]) -> list[PlacedRecord]:
+        """Records with their conditions, and their methods or arms."""
+        return [
+            PlacedRecord(self.condition_of(r.config), self.method_of(r.config), r) for r in records
+        ]
 
     def row_of(self, config: Mapping[str, Any]) -> str:
         """The name of a run's row."""

@@ -1,7 +1,7 @@
 """A search as page, CSV and data: all trials, the best first, and the one chosen by the rule."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pandas as pd
 
@@ -13,6 +13,7 @@ from dpbench.comparison.search.selection import (
     LOSS,
     RULES,
     WORST_GROUP,
+    SelectionRule,
     Trial,
     budgets,
     expected_best,
@@ -59,66 +60,63 @@ def render(
 
     finals: the finalists with their final seeds, from which the choice is made if there are any.
     """
-    ordered, last = _ordered(request, trials), _ordered(request, finals)
-    chosen = [trial for trial in last or ordered if not trial.failures][:1]
+    rule = RULES[request.rule]
+    ordered, last = (_ordered(each, rule) for each in (trials, finals))
+    chosen = next((trial for trial in last or ordered if not trial.failures), None)
     rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
     if start := request.start:
         rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
     data = _data(request, ordered, chosen)
+    blocks: list[Block] = [
+        *_introduction(request, data, ordered),
+        *(_finals(request, last) if last else ()),
+        _grid(request, ordered),
+        _choice(request, chosen) if chosen else NONE_CHOSEN,
+        *data.ends,
+        *_luck(request, ordered),
+        f"The privacy cost of this selection ({counted(len(ordered), 'trial')}) is not in epsilon.",
+        *filter(None, [legend(r.statement for trial in ordered for r in trial.records)]),
+        *NOTES,
+    ]
     return {
-        "md": _page(request, data, ordered, last, chosen).markdown.encode(),
+        "md": Page(f"Search: {', '.join(data.choices.values())}", blocks).markdown.encode(),
         "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n").encode(),
         "json": json_file(data),
     }
 
 
-def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Sequence[Trial]) -> SearchData:
+def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None) -> SearchData:
     choices, ranges = request.config["choices"], request.space.ranges
     keys = [range_.key for range_ in ranges]
     return SearchData(
         choices={group: choices[group] for group in NAMED_GROUPS if group not in keys},
         ranges={range_.key: range_.text for range_ in ranges},
         rule=request.rule,
-        chosen=chosen[0].number if chosen else None,
-        ends=at_edge(chosen[0], ordered, ranges, request.special) if chosen else [],
+        chosen=chosen.number if chosen else None,
+        ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
     )
 
 
-def _ordered(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
+def _ordered(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:
     """The best trials first, and those that failed last."""
-    best = ranked(trials, RULES[request.rule])
-    return [*best, *(trial for trial in trials if trial.failures)]
+    return [*ranked(trials, rule), *(trial for trial in trials if trial.failures)]
 
 
-def _page(
-    request: SearchRequest,
-    data: SearchData,
-    ordered: Sequence[Trial],
-    finals: Sequence[Trial],
-    chosen: Sequence[Trial],
-) -> Page:
-    keys = [*data.ranges]
+def _introduction(
+    request: SearchRequest, data: SearchData, trials: Sequence[Trial]
+) -> Iterator[str]:
+    """What was searched, from where, and how the choice is made."""
+    ranges = ", ".join(f"`{key}={text}`" for key, text in data.ranges.items())
     settings = " ".join(f"`{o}`" for o in request.settings)
-    count = counted(len(ordered), "trial")
-    blocks: list[Block] = [
-        f"{count} (by={request.by}, draw={request.draw}) of "
-        + ", ".join(f"`{key}={text}`" for key, text in data.ranges.items())
-        + f", each with seed {', '.join(request.seeds)}"
-        + f" and {settings}.",
-        *([request.start.description] if request.start else []),
-        *_extended(request, ordered),
-        f"Rule `{request.rule}`: {_description(request, ordered)}. "
-        "Spread: standard deviation over seeds.",
-        *(_finals(request, keys, finals) if finals else ()),
-        _grid(request, keys, ordered),
-        _choice(request, chosen[0]) if chosen else NONE_CHOSEN,
-        *data.ends,
-        *_luck(request, ordered),
-        f"The privacy cost of this selection ({count}) is not in epsilon.",
-        *filter(None, [legend(r.statement for trial in ordered for r in trial.records)]),
-        *NOTES,
-    ]
-    return Page(f"Search: {', '.join(data.choices.values())}", blocks)
+    yield (
+        f"{counted(len(trials), 'trial')} (by={request.by}, draw={request.draw}) of {ranges}, each "
+        f"with seed {', '.join(request.seeds)} and {settings}."
+    )
+    if request.start:
+        yield request.start.description
+    yield from _extended(request, trials)
+    rule = BY_LOSS if is_regression(trials) else RULES[request.rule].description
+    yield f"Rule `{request.rule}`: {rule}. Spread: standard deviation over seeds."
 
 
 def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
@@ -138,16 +136,12 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
     ]
 
 
-def _description(request: SearchRequest, trials: Sequence[Trial]) -> str:
-    return BY_LOSS if is_regression(trials) else RULES[request.rule].description
-
-
-def _finals(request: SearchRequest, keys: list[str], finals: Sequence[Trial]) -> list[Block]:
+def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[Block]:
     seeds = ", ".join(request.final_seeds)
     return [
         f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
         "the choice is made: the best of many trials with one seed is partly the luckiest.",
-        _grid(request, keys, finals),
+        _grid(request, finals),
         "## All trials",
     ]
 
@@ -214,10 +208,11 @@ def at_edge(
     return notes
 
 
-def _grid(request: SearchRequest, keys: list[str], ordered: Sequence[Trial]) -> Grid:
+def _grid(request: SearchRequest, ordered: Sequence[Trial]) -> Grid:
     metrics = {} if is_regression(ordered) else {ACCURACY: "accuracy (%)"}
     if metrics and RULES[request.rule].metric == WORST_GROUP:
         metrics[WORST_GROUP] = "worst group (%)"
+    keys = (range_.key for range_ in request.space.ranges)
     head = ["trial", *keys, *metrics.values(), "loss", "n", *EPSILONS.values(), "delta", "failed"]
     rows = [
         (

@@ -2,15 +2,16 @@
 
 import math
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.columns import Column
-from dpbench.comparison.tables.edition import STANDARD_ERROR, Edition
+from dpbench.comparison.tables.edition import STANDARD_ERROR, Column, Edition
+from dpbench.comparison.tables.grid import NO_VALUE, number, signed
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.verdict import IMPOSSIBLE, MISSING, Distance, reproduces
 from dpbench.learning.metrics.derived import is_paired
+from dpbench.learning.metrics.students_t import standard_deviation
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,27 @@ class Cell:
     def difference(self) -> float:
         """Ours - published, or NaN."""
         return self.ours - float(self.published.value) if self.published else math.nan
+
+    @property
+    def text(self) -> str:
+        """`80.5 ± 0.4 (5)`: mean, spread if there is one, and number of runs."""
+        if self.n == 0:
+            return self.verdict
+        mean, spread = (number(value, self.column.digits) for value in (self.ours, self.spread))
+        return f"{mean} ({self.n})" if math.isnan(self.spread) else f"{mean} ± {spread} ({self.n})"
+
+
+COMPARED: dict[str, Callable[[Cell], str]] = {
+    "method": lambda cell: cell.row,
+    "column": lambda cell: cell.column.name,
+    "ours": lambda cell: cell.text,
+    "published": lambda cell: cell.published.text if cell.published else NO_VALUE,
+    "difference": lambda cell: (
+        signed(cell.difference, cell.column.digits) if cell.published and cell.n else NO_VALUE
+    ),
+    "verdict": lambda cell: cell.verdict,
+}
+"""What is said of a cell beside its printed number, by the head of a column."""
 
 
 def cells_of(
@@ -67,10 +89,3 @@ def _cell(
         spread /= math.sqrt(len(values))
     result = reproduces(edition, column, values, printed)
     return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
-
-
-def standard_deviation(values: Sequence[float]) -> float:
-    """The sample standard deviation (n - 1); NaN for fewer than two or non-finite values."""
-    if len(values) < 2 or not all(map(math.isfinite, values)):
-        return math.nan
-    return statistics.stdev(values)

@@ -4,13 +4,13 @@ It is written as NAME.json beside the page, for the report and other programs, w
 prose back.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from msgspec import DecodeError, Struct, ValidationError, json
 
 from dpbench.comparison.compare.side import Tuning
-from dpbench.comparison.tables.constants import Reproduced
 from dpbench.runs.records.reading import Unreadable, text_of
 
 T = TypeVar("T", bound=Struct)
@@ -74,6 +74,16 @@ class ClaimData(Struct, frozen=True):
     effect: MeanInterval | None
     seeds: int | None
     comparisons: list[ComparisonData]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """How many different numbers are printed and judged, how many of them are reproduced, and how
+    many of these no constant would reproduce."""
+
+    printed: int
+    reproduced: int
+    beyond_constants: int
 
 
 class CellData(Struct, frozen=True, omit_defaults=True, kw_only=True):

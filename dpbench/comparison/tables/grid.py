@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from dpbench.comparison.tables.cells import Cell
 from dpbench.learning.metrics.paired_t import PairedTest
 from dpbench.runs.records.epsilon import marked, rounded_up
 
@@ -79,29 +78,6 @@ def interval_text(test: PairedTest, digits: int | None) -> str:
         return mean
     low, high = (signed(end, digits) for end in ends)
     return f"{mean} [{low}, {high}]"
-
-
-def mean_and_spread(cell: Cell) -> str:
-    """`80.5 ± 0.4 (5)`: mean, spread if there is one, and number of runs."""
-    if cell.n == 0:
-        return cell.verdict
-    mean, spread = (number(value, cell.column.digits) for value in (cell.ours, cell.spread))
-    return f"{mean} ({cell.n})" if math.isnan(cell.spread) else f"{mean} ± {spread} ({cell.n})"
-
-
-def published_text(cell: Cell) -> str:
-    """The printed number and its spread, digit for digit."""
-    if cell.published is None:
-        return NO_VALUE
-    value, spread = cell.published.value, cell.published.spread
-    return value if spread is None else f"{value} ± {spread}"
-
-
-def difference(cell: Cell) -> str:
-    """Ours - published with its sign, or a dash if one of them is missing."""
-    if cell.published is None or cell.n == 0:
-        return NO_VALUE
-    return signed(cell.difference, cell.column.digits)
 
 
 def counted(number: int, noun: str) -> str:

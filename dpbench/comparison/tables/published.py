@@ -20,6 +20,10 @@ class Published:
     spread: str | None
 
     @property
+    def text(self) -> str:
+        return self.value if self.spread is None else f"{self.value} ± {self.spread}"
+
+    @property
     def rounding(self) -> float:
         """The largest rounding error: half a unit of the last digit."""
         decimals = len(self.value.partition(".")[2])

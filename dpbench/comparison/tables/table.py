@@ -1,19 +1,18 @@
 """Builds a table, ready to be rendered."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import pandas as pd
-
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables import constants, grid, ordering
-from dpbench.comparison.tables.cells import Cell, cells_of
+from dpbench.comparison.tables import summary
+from dpbench.comparison.tables.cells import COMPARED, Cell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, mean_and_spread
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.privacy import (
     EVERYTHING_WAS_RUN,
@@ -24,8 +23,7 @@ from dpbench.comparison.tables.privacy import (
     privacy_of,
 )
 from dpbench.comparison.tables.published import PublishedTable, check_covered
-from dpbench.comparison.tables.runs import Row, rows_of
-from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line
+from dpbench.comparison.tables.runs import FlatRun, Row, rows_of
 from dpbench.comparison.tables.verdict import rule, scores_line
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
@@ -54,7 +52,7 @@ class Table:
     claims: tuple[JudgedClaim, ...] = ()
     rows: tuple[Row, ...] = field(default=(), compare=False)
     privacy: tuple[RowPrivacy, ...] = ()
-    printed: constants.Reproduced | None = None
+    printed: Reproduced | None = None
     command: str = ""
     foot: tuple[Grid, ...] = ()
 
@@ -75,19 +73,9 @@ class Table:
         return {**self.page.files, "csv": csv.encode(), "tex": self.latex.encode()}
 
 
-COMPARED: dict[str, Callable[[Cell], str]] = {
-    "method": lambda cell: cell.row,
-    "column": lambda cell: cell.column.name,
-    "ours": mean_and_spread,
-    "published": grid.published_text,
-    "difference": grid.difference,
-    "verdict": lambda cell: cell.verdict,
-}
-
-
 def build_table(
     edition: Edition,
-    runs: pd.DataFrame,
+    runs: Sequence[FlatRun],
     published: PublishedTable,
     *,
     epsilon: Mapping[str, str],
@@ -97,12 +85,11 @@ def build_table(
 ) -> Table:
     """The table of an edition, from runs and the paper's printed numbers.
 
-    runs: one row per run, with the columns dataset, model, method, variant, seed, status
-    (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
-    `test/...` in the units of the records, `condition` where the table has conditions, and
-    `nonfinite`, the number of non-finite gradients, where they were counted. epsilon: as printed
-    for the private methods, by condition; notes: sentences to add to those of the specification;
-    paper_accountant: the paper's accountant.
+    runs: by dataset, model, method, variant, seed, status (`complete` or `diverged`),
+    `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics `test/...` in the units of the
+    records, `condition` where the table has conditions, and `nonfinite`, the number of non-finite
+    gradients, where they were counted. epsilon: as printed for the private methods, by condition;
+    notes: sentences to add to those of the specification; paper_accountant: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
     check_covered(edition, published)
@@ -114,39 +101,42 @@ def build_table(
     found = evidence(edition.conditions, rows, printed_table(edition, published))
     data = replace(found, tuning=edition.tuning, second_search=edition.second_search)
     judged = judged_claims(edition, data)
-    order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
+    order, baselines = summary.order_of(edition, data), summary.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
-    lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
+    lines = (
+        summary.claims_line(judged),
+        claim_grids.chance_line(judged),
+        claim_grids.power_line(judged),
+        scores_line(cell.distance for cell in cells if cell.distance),
+        summary.constants_line(judged_constants),
+        summary.order_line(order),
+    )
     grids = [
         claim_grids.claims_grid(judged),
         _main(edition, rows, cells, reasons, privacy),
-        grid.grid_of("Ours and published", COMPARED, cells if published else []),
-        ordering.order_grid(order),
-        constants.constants_grid(judged_constants),
+        grid_of("Ours and published", COMPARED, cells if published else []),
+        grid_of("Order of the rows", summary.ORDER_COLUMNS, order.items()),
+        grid_of("What a constant would pass", summary.CONSTANTS_COLUMNS, judged_constants),
         claim_grids.comparisons_grid(judged),
         privacy_grid(privacy, paper_accountant),
     ]
     return Table(
         name=edition.name,
         title=edition.title if at_paper_scale else f"{edition.title} (not at the paper's scale)",
-        introduction=tuple(filter(None, (opening(cells), *_introduction(edition)))),
+        introduction=tuple(filter(None, (summary.opening(cells), *_introduction(edition)))),
         summary=tuple(filter(None, lines)),
         grids=tuple(block for block in grids if block.rows),
         rules=tuple(_rules(edition, bool(published))),
-        notes=tuple(_all_notes(edition, rows, notes, reasons)),
+        notes=(
+            *(*file.notes, *_notes_on_tuning(edition), *notes),
+            *_notes_on_runs(edition, rows, reasons),
+        ),
         cells=tuple(cells),
         claims=tuple(judged),
         rows=tuple(rows),
         privacy=tuple(privacy),
-        printed=constants.reproduced(edition, published, cells) if at_paper_scale else None,
+        printed=summary.reproduced(baselines, cells) if at_paper_scale else None,
     )
-
-
-def _lines_on_claims(judged: Sequence[JudgedClaim], cells: Sequence[Cell]) -> Iterable[str]:
-    yield claims_line(judged)
-    yield claim_grids.chance_line(judged)
-    yield claim_grids.power_line(judged)
-    yield scores_line(cell.distance for cell in cells if cell.distance)
 
 
 def judged_claims(edition: Edition, data: ClaimEvidence) -> list[JudgedClaim]:
@@ -162,9 +152,9 @@ def _rules(edition: Edition, published: bool) -> Iterable[str]:
         yield from claim_grids.rules_of(edition.claims)
     if published:
         yield rule(edition)
-        yield ordering.RULE
+        yield summary.ORDER_RULE
         if edition.scale_label == PAPER_SCALE:
-            yield constants.RULE
+            yield summary.CONSTANTS_RULE
 
 
 def _introduction(edition: Edition) -> Iterable[str]:
@@ -193,11 +183,11 @@ def _main(
 ) -> Grid:
     """The table in the paper's layout, with the upper bound of each method's epsilon."""
     epsilons = {stated.label: stated.epsilons[TIGHTEST] for stated in privacy}
-    texts = {(cell.row, cell.column.name): mean_and_spread(cell) for cell in cells}
+    texts = {(cell.row, cell.column.name): cell.text for cell in cells}
     names = [column.name for column in edition.columns]
     lines = [
         (row.label, reasons[row.name])
-        if row.name in reasons and row.runs.empty
+        if row.name in reasons and not row.runs
         else (
             row.label,
             *(texts.get((row.label, name), NO_VALUE) for name in names),
@@ -208,15 +198,6 @@ def _main(
     return Grid(
         "Ours", ("method", *names, f"epsilon ({ACCOUNTANTS[TIGHTEST].label})"), tuple(lines)
     )
-
-
-def _all_notes(
-    edition: Edition, rows: Sequence[Row], added: Iterable[str], reasons: Mapping[str, str]
-) -> Iterable[str]:
-    yield from edition.file.notes
-    yield from _notes_on_tuning(edition)
-    yield from added
-    yield from _notes_on_runs(edition, rows, reasons)
 
 
 def _notes_on_trials(tuning: Mapping[str, Tuning]) -> Iterable[str]:
@@ -268,14 +249,15 @@ def _notes_on_runs(
     """Notes on runs that are missing, diverged, or had non-finite gradients."""
     baseline = edition.file.baseline
     seeds_of_baseline = {
-        (row.condition, seed) for row in rows if row.method == baseline for seed in row.runs["seed"]
+        (row.condition, run["seed"]) for row in rows if row.method == baseline for run in row.runs
     }
     paired = any(is_paired(column.metric) for column in edition.columns)
     for row in rows:
-        seeds = set(row.runs["seed"])
+        seeds = {run["seed"] for run in row.runs}
+        nonfinite = [(run["seed"], run["nonfinite"]) for run in row.runs if "nonfinite" in run]
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if sentence := note(row.label, row.nonfinite):
+        if sentence := note(row.label, nonfinite):
             yield sentence
         if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."

@@ -15,8 +15,7 @@ from dpbench.comparison.compare.claims import (
     WITHIN,
 )
 from dpbench.comparison.compare.verdict import UNDECIDED
-from dpbench.comparison.tables.columns import Column
-from dpbench.comparison.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Edition
+from dpbench.comparison.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Column, Edition
 from dpbench.comparison.tables.published import Published
 from dpbench.learning.metrics.paired_t import LEVEL
 from dpbench.system.grouping import grouped
@@ -148,16 +147,13 @@ def scores_line(distances: Iterable[Distance]) -> str:
     from scipy.special import chdtrc, ndtr
 
     total, beyond = sum(z * z for z in scores), sum(abs(z) > 2 for z in scores)
+    p = float(chdtrc(len(scores), total))
     return (
         f"Distances to print in standard errors: {beyond} of {len(scores)} are beyond 2, of which "
         f"chance alone would give {2 * float(ndtr(-2)) * len(scores):.1f}; the sum of their "
-        f"squares is {total:.0f} (p {_p_text(float(chdtrc(len(scores), total)))} if all means "
-        "were the same)."
+        f"squares is {total:.0f} (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'} if all means were "
+        "the same)."
     )
-
-
-def _p_text(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"= {p:.3f}"
 
 
 def rule(edition: Edition) -> str:
@@ -168,35 +164,23 @@ def rule(edition: Edition) -> str:
             f'with a published number say "{OTHER_SCALE}", and only claims and the order of the '
             "rows are judged."
         )
+    columns = grouped((str(c.margin), c.name) for c in edition.columns if c.judged)
+    margins = "; ".join(f"{', '.join(names)} {margin}" for margin, names in columns.items())
+    runs = edition.published_runs
+    divided = edition.file.spread == STANDARD_DEVIATION
+    unjudged = not all(column.judged for column in edition.columns)
     return (
-        f"Cells: with m = {MARGINS} margins of the column ({_margins(edition)}), reproduced if the "
+        f"Cells: with m = {MARGINS} margins of the column ({margins}), reproduced if the "
         "90% interval of ours - published lies within m; differs if the 95% one lies beyond m; "
         "otherwise undecided. Intervals are by Student's t with Welch's degrees of freedom, from "
-        f"the spread over our runs and over the paper's {edition.published_runs}"
-        f"{_conversion(edition)} (where the paper printed none, ours stands for both, with its own "
-        "degrees of freedom), and widened by "
-        f'half a unit of the last printed digit. "{NOTHING_PUBLISHED}" means that nothing was '
-        "published"
-        f"{_unjudged(edition)}."
+        f"the spread over our runs and over the paper's {runs}"
+        + (f" (a printed standard deviation being divided by sqrt({runs}))" if divided else "")
+        + " (where the paper printed none, ours stands for both, with its own degrees of freedom), "
+        f'and widened by half a unit of the last printed digit. "{NOTHING_PUBLISHED}" means that '
+        "nothing was published"
+        + (f', "{NOT_JUDGED}" that another column stands for the same printed numbers' * unjudged)
+        + "."
     )
-
-
-def _margins(edition: Edition) -> str:
-    """`acc_a, acc_b 0.5; loss_a 2 %`."""
-    columns = grouped((str(c.margin), c.name) for c in edition.columns if c.judged)
-    return "; ".join(f"{', '.join(names)} {margin}" for margin, names in columns.items())
-
-
-def _unjudged(edition: Edition) -> str:
-    if all(column.judged for column in edition.columns):
-        return ""
-    return f', "{NOT_JUDGED}" that another column stands for the same printed numbers'
-
-
-def _conversion(edition: Edition) -> str:
-    if edition.file.spread != STANDARD_DEVIATION:
-        return ""
-    return f" (a printed standard deviation being divided by sqrt({edition.published_runs}))"
 
 
 class VerdictLook(NamedTuple):

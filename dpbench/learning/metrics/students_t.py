@@ -2,6 +2,7 @@
 
 import functools
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -44,6 +45,13 @@ def estimate(values: Sequence[float]) -> Estimate | None:
 @functools.cache
 def _quantile(degrees: int) -> float:
     return quantiles(degrees)[-1]
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """The sample standard deviation (n - 1); NaN for fewer than two or non-finite values."""
+    if len(values) < 2 or not all(map(math.isfinite, values)):
+        return math.nan
+    return statistics.stdev(values)
 
 
 def paired(ours: Mapping[str, float], reference: Mapping[str, float]) -> Estimate | None:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,10 +37,8 @@ def publish(arguments: list[str]) -> Path:
     check_replaceable(out)
     known = readable_records(folder)
     records = _chosen(folder, known, given.record)
-    _warn_of_guessable_noise(records)
-    _warn_of_unbounded_runs(records)
-    _warn_of_composition(records)
-    _warn_of_other_seeds(records, known)
+    for remark in _remarks(records, known):
+        warnings.warn(remark, stacklevel=2)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode(), setting="out")
@@ -107,40 +106,25 @@ def _covered(metric: str) -> bool:
     return metric == NOISY_ACCURACY or not metric.startswith(("train_set/", "validation/"))
 
 
-def _warn_of_guessable_noise(records: list[Record]) -> None:
+def _remarks(records: list[Record], known: list[Record]) -> Iterator[str]:
+    """What to know before these records of all that are known are published."""
     private = [record for record in records if record.privacy["guarantee"] != "none"]
-    guessable = [r for r in private if r.statement["arithmetic"] != "secure"]
-    if guessable:
-        warnings.warn(
-            f"the noise of {len(guessable)} of {len(private)} private runs follows from a seed: "
+    if guessable := sum(record.statement["arithmetic"] != "secure" for record in private):
+        yield (
+            f"the noise of {guessable} of {len(private)} private runs follows from a seed: "
             "whoever guesses the seed can subtract the noise. Use noise=secure for runs to be "
-            "published.",
-            stacklevel=3,
+            "published."
         )
-
-
-def _warn_of_unbounded_runs(records: list[Record]) -> None:
-    unbounded = sum(record.privacy["guarantee"] == "none" for record in records)
-    if unbounded:
-        warnings.warn(
+    if unbounded := len(records) - len(private):
+        yield (
             f"{unbounded} of {len(records)} records are of runs without an epsilon: what they "
-            "release of their training data is not bounded.",
-            stacklevel=3,
+            "release of their training data is not bounded."
         )
-
-
-def _warn_of_composition(records: list[Record]) -> None:
     by_data = Counter(record.config["choices"]["dataset"] for record in records)
-    repeated = {name: count for name, count in by_data.items() if count > 1}
-    if repeated:
-        runs = ", ".join(f"{count} on {name}" for name, count in repeated.items())
-        warnings.warn(
-            f"several runs are of the same data set ({runs}): whoever has them all has more than "
-            "the epsilon of each; their privacy losses compose.",
-            stacklevel=3,
+    if repeated := [f"{count} on {name}" for name, count in by_data.items() if count > 1]:
+        yield (
+            f"several runs are of the same data set ({', '.join(repeated)}): whoever has them all "
+            "has more than the epsilon of each; their privacy losses compose."
         )
-
-
-def _warn_of_other_seeds(records: list[Record], known: list[Record]) -> None:
     for reason in left_out(records, known, SHOWN):
-        warnings.warn(f"not all runs of these settings are published: {reason}", stacklevel=3)
+        yield f"not all runs of these settings are published: {reason}"

@@ -1,11 +1,11 @@
 import csv
 import io
 import math
-from dataclasses import replace
 
 import pandas as pd
 import pytest
 from dpbench.benchmarks.calibration.coincidence import curves, distances, judge_distances
+from msgspec.structs import replace
 
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.render import render

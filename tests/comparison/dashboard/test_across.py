@@ -7,8 +7,8 @@ import math
 import pytest
 
 from dpbench.comparison.dashboard.across import across, critical_difference, studies
-from dpbench.comparison.dashboard.across_view import across_view
-from dpbench.comparison.dashboard.answer import answer
+from dpbench.comparison.dashboard.board_files import answer
+from dpbench.comparison.dashboard.board_view import across_view
 from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.runs.records.collect import StoredRecord
 from tests.latex import assert_compiles

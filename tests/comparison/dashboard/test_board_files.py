@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpbench.comparison.dashboard.board_files import board_csv, board_tex, marked
+from dpbench.comparison.dashboard.board_files import board_csv, board_tex
 from tests.comparison.dashboard.test_boards import on_boards, seeds
 from tests.latex import assert_compiles
 
@@ -46,9 +46,3 @@ def test_the_latex_table_is_short_and_escaped(board):
 
 def test_the_latex_table_compiles(board, tmp_path):
     assert_compiles(tmp_path, board_tex(board, NAMES))
-
-
-@pytest.mark.parametrize("text", ["=cmd", "+a", "-x", "@y"])
-def test_no_text_is_a_formula(text):
-    assert marked(text) == f"'{text}"
-    assert marked("-0.5") == "-0.5"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
-from dpbench.comparison.dashboard.findings import contests_of, judged
+from dpbench.comparison.dashboard.findings import contests_of
 from dpbench.comparison.dashboard.tables import pages
 from dpbench.learning.metrics.derived import WORST_GROUP
 
@@ -22,10 +22,10 @@ def reported():
     """By table, condition, row, baseline's row and metric: the report's verdict and its reason."""
     found = {}
     for contest in contests_of(RESULTS, pages(RESULTS)[0]):
-        places = {c.method: c.choice.place for c in contest.candidates}
+        places = {c.method: c.place for c in contest.candidates}
         for one in map(contest.by, contest.metrics):
             base = places.get(one.baseline.method) if one.baseline else None
-            for method, verdict in judged(one).items():
+            for method, verdict in one.judged.items():
                 place = places[method]
                 if base and place and place.row.records and place.table == base.table:
                     about = (place.table, place.row.condition, place.row.method, base.row.method)

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.comparison.dashboard.command import published
-from dpbench.comparison.dashboard.documents import OTHERS, audited, citation, documents, pictures
-from dpbench.comparison.dashboard.searches import searches
+from dpbench.comparison.dashboard.documents import (
+    OTHERS,
+    audited,
+    citation,
+    pictures,
+    published,
+    searches,
+)
 from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.tables.data import SearchData, json_file
 from dpbench.comparison.tables.grid import Grid
@@ -45,7 +50,7 @@ def folder(tmp_path):
 def test_a_page_is_a_card_with_its_notes_its_command_and_its_picture(tmp_path):
     numbers = {"tables/bam_fig9.svg": "", "tables/bam_fig9.csv": "x,y\n1,2\n"}
     write(tmp_path, numbers | {"tables/bam_fig9.json": DATA})
-    one = documents(tmp_path, pages(tmp_path)[0], pictures(tmp_path))["bam_fig9"]
+    one = published(tmp_path, pages(tmp_path)[0]).documents["bam_fig9"]
     assert one["title"] == "A title"
     assert one["notes"] == ["One of two things.", "Another."]
     assert one["command"] == "dpbench reproduce NAME"
@@ -58,7 +63,7 @@ def test_points_of_a_figure_are_no_table_and_damaged_files_no_card(tmp_path):
     (tmp_path / "tables/b.json").write_bytes(b"\xff")
     (tmp_path / "tables/b.svg").symlink_to("nowhere")
     assert pictures(tmp_path) == {}
-    found = documents(tmp_path, pages(tmp_path)[0], ())
+    found = published(tmp_path, pages(tmp_path)[0]).documents
     assert found["a"]["rows"] == []
     assert found.keys() == {"a"}
 

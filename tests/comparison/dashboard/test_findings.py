@@ -6,11 +6,11 @@ from msgspec import json
 
 from dpbench.comparison.compare.side import AT_EDGE, Tuning
 from dpbench.comparison.dashboard.findings import findings, page
-from dpbench.comparison.tables.constants import Reproduced
 from dpbench.comparison.tables.data import (
     ClaimData,
     ComparisonData,
     MeanInterval,
+    Reproduced,
     RowData,
     TableData,
     read_json,

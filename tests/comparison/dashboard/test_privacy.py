@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.comparison.dashboard.privacy import SHOWN, statement
+from dpbench.comparison.dashboard.values import SHOWN, audit_bound, epsilons
 from dpbench.privacy.guarantee import WITH_EPSILON
 from dpbench.runs.records.epsilon import (
     NOT_COMPUTED,
     epsilon_or_reason,
 )
-from dpbench.runs.records.record import OLDER_TERMS
+from dpbench.runs.records.record import OLDER_TERMS, Record
 
 PROVEN = OLDER_TERMS | {"guarantee": "proven", "why": "", "delta": 1e-5, "steps": 1}
 
@@ -26,27 +26,26 @@ def test_a_number_is_shown_only_where_the_guarantee_carries_it(value, guarantee)
     )
 
 
-def test_a_statement_has_every_accountant_and_nothing_that_is_not_finite():
-    said = statement(PROVEN | {"pld": 1.0, "delta": math.nan, "steps": "many"})
-    assert said["axis"] == {"pld": 1.0, "rdp": NOT_COMPUTED, "gdp": NOT_COMPUTED}
-    assert set(said["axis"]) == set(SHOWN)
-    assert (said["delta"], said["steps"], said["audit"]) == (None, None, None)
+def test_a_run_has_every_accountant():
+    found = epsilons(Record({}, {}, PROVEN | {"pld": 1.0}, {}, "complete"))
+    assert found == {"pld": 1.0, "rdp": NOT_COMPUTED, "gdp": NOT_COMPUTED}
+    assert set(found) == set(SHOWN)
 
 
 @pytest.mark.parametrize("audit", [None, 3.0, {}, {"epsilon": math.nan}, {"epsilon": "1"}])
 def test_an_audit_without_a_number_is_none(audit):
-    assert statement(PROVEN | {"audit": audit})["audit"] is None
+    assert audit_bound(PROVEN | {"audit": audit}) is None
 
 
 def test_an_audit_is_a_bound_and_its_confidence():
     audit = {"epsilon": 1.5, "confidence": 0.95, "attack": "canary"}
-    found = statement(PROVEN | {"audit": audit})["audit"]
+    found = audit_bound(PROVEN | {"audit": audit})
     assert found == {"epsilon": 1.5, "confidence": 0.95, "refuted": None}
 
 
 def test_a_claim_is_refuted_by_the_verdict_of_its_audit_and_not_by_the_bound():
     """At 95% confidence one bound in twenty exceeds a claim that is true."""
     audit = {"epsilon": 5.1, "confidence": 0.95, "claimed": 4.9, "verdict": "not refuted"}
-    assert statement(PROVEN | {"audit": audit})["audit"]["refuted"] is None
+    assert audit_bound(PROVEN | {"audit": audit})["refuted"] is None
     audit["verdict"] = "refuted"
-    assert statement(PROVEN | {"audit": audit})["audit"]["refuted"] == 4.9
+    assert audit_bound(PROVEN | {"audit": audit})["refuted"] == 4.9

@@ -139,7 +139,7 @@ def test_a_variant_is_a_method_of_its_own(summary, record_of):
 
 @pytest.mark.parametrize(
     ("seconds", "steps", "expected"),
-    [(3.0, 100, 30.0), (None, 100, None), (3.0, 0, None), (math.nan, 100, None), (3.0, "x", None)],
+    [(3.0, 100, 30.0), (None, 100, None), (3.0, 0, None), (math.nan, 100, None)],
 )
 def test_cost_is_milliseconds_per_step_or_nothing(summary, record_of, seconds, steps, expected):
     record = record_of(seconds=seconds)

@@ -5,12 +5,11 @@ from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
-import pandas as pd
 import pytest
 from msgspec import convert
 
 from dpbench.comparison.compare.pairs import NOT_MEASURED, NOTHING_TO_WIN
-from dpbench.comparison.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
+from dpbench.comparison.reproduce.figure import STATISTICS, claims_blocks, judge_figure
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.claims.claim import claims_of
 from dpbench.comparison.tables.conditions import Condition, row_name
@@ -36,9 +35,14 @@ def run(method, seed, status="complete", metrics=None, calibration=None, under="
 
 def judged(wanted, records):
     """The claims of a target on made-up records."""
-    rows = [(r.config["choices"]["method"], r.config["seed"], r.config["under"]) for r in records]
-    runs = pd.DataFrame(rows, columns=["method", "seed", "condition"])
-    return judge_figure(wanted, runs.assign(status="complete"), records)
+    runs = [
+        {
+            **{"method": r.config["choices"]["method"], "seed": r.config["seed"]},
+            **{"condition": r.config["under"], "status": "complete"},
+        }
+        for r in records
+    ]
+    return judge_figure(wanted, runs, records)
 
 
 def toy(*claims, groups=(), labels=("",)):
@@ -164,7 +168,7 @@ def test_a_page_without_claims_says_nothing_of_them():
 def made_up(wanted, claim, sign):
     """Runs in which the claim's rows have 1 more (or less) of what it is about than others."""
     number = None if isinstance(claim.than[0], str) else claim.than[0]
-    about = {(label, row) for label in claim.under or wanted.labels for row in claim.rows}
+    about = {(label, row) for label in claim.labels or wanted.labels for row in claim.rows}
     series = {
         part.replace("<k>", str(k)): place
         for quantity in claim.quantities
@@ -192,7 +196,7 @@ def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
         elsewhere = {row_name(label, method) for label in wanted.labels for method in methods}
         assert {*claim.rows} <= {*methods}
         assert {row for row in claim.than if isinstance(row, str)} <= {*methods} | elsewhere
-        assert claim.under != (), f"{claim.name} is about no condition"
+        assert claim.labels != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
         groups = wanted.table.numbers_of_groups
         alone = of_claims(claim, groups=groups, labels=wanted.labels)

@@ -115,7 +115,7 @@ def test_a_claim_about_some_conditions_names_those_that_are_there():
         (claim,) = (
             c for c in target_of("calibration_table2", [*overrides]).claims if c.name == "ece"
         )
-        return claim.under
+        return claim.labels
 
     assert under() == ("cifar10", "mnist")
     assert under("dataset=mnist") == ("mnist",)

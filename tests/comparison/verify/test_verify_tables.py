@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpbench.cli.main import main
-from dpbench.comparison.dashboard.documents import documents
+from dpbench.comparison.dashboard import documents
 from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
@@ -291,7 +291,7 @@ def test_what_was_found_is_saved_as_a_page_of_the_report(folder):
     said, _ = verify([own.stem, f"results_dir={folder}"])
     assert not (folder / "verified.md").exists()
     verify([own.stem, f"results_dir={folder}", "save=true"])
-    card = documents(folder, pages(folder)[0], ())["verified"]
+    card = documents.published(folder, pages(folder)[0]).documents["verified"]
     assert card["notes"][0] == said[0].upper() + said[1:]
     assert card["command"] == f"dpbench verify {own.stem} results_dir={folder} save=true"
 

@@ -1,11 +1,12 @@
 """A paper's claims about the rows of a table or figure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, get_args
 
+from msgspec import structs
+
 from dpbench.comparison.tables.conditions import Condition
-from dpbench.runs.config.table_file import ClaimEntry, Statistic, TableFile
+from dpbench.runs.config.table_file import ClaimEntry, TableFile
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
 
@@ -13,35 +14,23 @@ Relation = Literal["better", "larger", "smaller"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(ClaimEntry, frozen=True, kw_only=True):
     """Each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
 
-    statement: the claim in a sentence, with its regime; source: where the paper makes it, or OURS;
-    method: the source's method that it is about; regime: where the source claims it; read: what of
-    the source was read, "" of none. than: rows under the same
-    condition, rows under another one by their full name (`batch_size 256, dpsgd`), or a number.
-    quantities: columns of a table, series of a figure, the difference of two (`loss_b - loss_a`,
-    where the first defines which way is better), or the mean of columns (`mean(loss_a, loss_b)`).
-    under: labels of the conditions that the claim is about, None for all. by: the least difference,
-    in the quantity's unit; below 0, how far a row may fall behind. over: the statistic of a series
-    along a run. unequal_budgets: whether it is about what a larger epsilon is worth.
+    As in the table's file, with what that leaves to the table; statement: with the regime; labels:
+    of the conditions that the claim is about, None for all.
     """
 
     name: str
-    statement: str
-    source: str
-    relation: Relation
-    rows: tuple[str, ...]
-    than: tuple[str | float, ...]
-    quantities: tuple[str, ...]
-    under: tuple[str, ...] | None = None
-    by: float = 0.0
-    over: Statistic = "mean"
-    unequal_budgets: bool = False
-    method: str = ""
-    regime: str = ""
-    read: str = ""
+    labels: tuple[str, ...] | None
+
+    @property
+    def relation(self) -> Relation:
+        return next(relation for relation in RELATIONS if getattr(self, relation))
+
+    @property
+    def rows(self) -> list[str]:
+        return getattr(self, self.relation)
 
     @property
     def is_ours(self) -> bool:
@@ -68,22 +57,15 @@ def _claim(
     for key, values in {relation: rows, "than": entry.than, "in": entry.quantities}.items():
         if not values or len(set(values)) < len(values):
             raise UserError(f"{key} in claim {name} must name at least one, and none twice.")
-    return Claim(
-        name=name,
-        statement=f"{entry.regime}: {entry.statement}" if entry.regime else entry.statement,
-        source=entry.source,
-        relation=relation,
-        rows=tuple(rows),
-        than=tuple(entry.than),
-        quantities=tuple(entry.quantities),
-        under=None if entry.under is None else _labels(name, entry.under, conditions),
-        by=entry.by,
-        over=entry.over,
-        unequal_budgets=entry.unequal_budgets,
-        method=entry.method or (rows[0] if len(rows) == 1 else ""),
-        regime=entry.regime or table.regime,
-        read=entry.read or table.read or "",
-    )
+    whole = structs.asdict(entry) | {
+        "name": name,
+        "labels": None if entry.under is None else _labels(name, entry.under, conditions),
+        "statement": f"{entry.regime}: {entry.statement}" if entry.regime else entry.statement,
+        "method": entry.method or (rows[0] if len(rows) == 1 else ""),
+        "regime": entry.regime or table.regime,
+        "read": entry.read or table.read,
+    }
+    return Claim(**whole)
 
 
 def _labels(

@@ -1,5 +1,6 @@
 """Judges claims by runs: gaps between rows, paired by seed, against the difference that matters."""
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -127,12 +128,9 @@ class ClaimEvidence:
 
     def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[RowComparison]:
         for condition in self.conditions:
-            if claim.under is not None and condition not in claim.under:
-                continue
-            for row in claim.rows:
-                for than in claim.than:
-                    for quantity in quantities:
-                        yield self._compare(claim, condition, row, than, quantity)
+            if claim.labels is None or condition in claim.labels:
+                for pair in itertools.product(claim.rows, claim.than, quantities):
+                    yield self._compare(claim, condition, *pair)
 
     def _compare(
         self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
@@ -192,7 +190,7 @@ class ClaimEvidence:
         is_row = isinstance(than, str) and self._shares_condition(compared)
         if compared.by < 0 or not is_gain or not is_row:
             return ""
-        rows = [row for row in self.rows.values() if row.condition == condition and len(row.runs)]
+        rows = [row for row in self.rows.values() if row.condition == condition and row.runs]
         free = {row.method for row in rows if any(not b.is_private for b in row.budgets)}
         if {compared.row, than} & free:
             return ""
@@ -218,7 +216,7 @@ class ClaimEvidence:
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
         row = self.rows.get(self._full_name(condition, name))
-        return quantity.values(row) if row and len(row.runs) else {}
+        return quantity.values(row) if row else {}
 
     def _full_name(self, condition: str, name: str) -> str:
         """The name of a row under the condition, unless it is that of one under another."""

@@ -1,7 +1,7 @@
 """The claims of a table or figure as grids: one of the verdicts, and one of all comparisons."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
@@ -10,6 +10,7 @@ from dpbench.comparison.tables.grid import (
     NO_VALUE,
     Grid,
     counted,
+    grid_of,
     interval_text,
     number,
     signed,
@@ -45,41 +46,37 @@ def rules_of(claims: Iterable[Claim]) -> list[str]:
 
 def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
     """A line for each claim: whether the paper's own numbers support it, ours, and the verdict."""
-    head = ("claim", "source", "in print", "ours", "verdict")
-    lines = [
-        (
-            j.claim.statement,
-            _source(j.claim),
-            _in_print(j),
-            _ours(j),
-            _reasoned(j.verdict, j.ruling.reason),
-        )
-        for j in judged
-    ]
-    return _without_print(Grid("Claims", head, tuple(lines)), head.index("in print"))
+    columns: dict[str, Callable[[JudgedClaim], str]] = {
+        "claim": lambda j: j.claim.statement,
+        "source": lambda j: _source(j.claim),
+        "in print": _in_print,
+        "ours": _ours,
+        "verdict": lambda j: _reasoned(j.verdict, j.ruling.reason),
+    }
+    return _without_print(grid_of("Claims", columns, judged), "in print")
+
+
+PLACE: dict[str, Callable[[RowComparison], str]] = {
+    "row": lambda c: row_name(c.condition, c.row),
+    "than": lambda c: str(c.than),
+    "in": lambda c: c.quantity.name,
+    "our gap [95% interval] (seeds)": lambda c: gap_text(c),
+    "margin": lambda c: number(c.margin, None),
+}
+"""What is compared, and the gap."""
 
 
 def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     """A line for each comparison of each claim."""
-    gap = "our gap [95% interval] (seeds)"
-    head = ("claim", "row", "than", "in", gap, "margin", "printed gap", "verdict")
-    lines = [
-        (
-            j.claim.name,
-            row_name(c.condition, c.row),
-            str(c.than),
-            c.quantity.name,
-            gap_text(c),
-            number(c.margin, None),
-            _printed_text(c),
-            _reasoned(c.verdict, c.reason),
-        )
-        for j in judged
-        for c in j.comparisons
-        if c.verdict != NOT_RUN
-    ]
-    grid = Grid("Every comparison of a claim", head, tuple(lines))
-    return _without_print(grid, head.index("printed gap"))
+    columns: dict[str, Callable[[RowComparison], str]] = {
+        **PLACE,
+        "printed gap": _printed_text,
+        "verdict": lambda c: _reasoned(c.verdict, c.reason),
+    }
+    run = [(j.claim.name, c) for j in judged for c in j.comparisons if c.verdict != NOT_RUN]
+    rows = tuple((name, *(text(c) for text in columns.values())) for name, c in run)
+    grid = Grid("Every comparison of a claim", ("claim", *columns), rows)
+    return _without_print(grid, "printed gap")
 
 
 def _source(claim: Claim) -> str:
@@ -93,12 +90,13 @@ def _reasoned(verdict: str, reason: str) -> str:
     return ": ".join(filter(None, (verdict, reason)))
 
 
-def _without_print(grid: Grid, column: int) -> Grid:
+def _without_print(grid: Grid, head: str) -> Grid:
     """The grid without a column of printed numbers in which all cells are empty."""
+    column = grid.head.index(head)
     if any(row[column] != NO_VALUE for row in grid.rows):
         return grid
-    head, *rows = (line[:column] + line[column + 1 :] for line in (grid.head, *grid.rows))
-    return Grid(grid.heading, head, tuple(rows))
+    kept, *rows = (line[:column] + line[column + 1 :] for line in (grid.head, *grid.rows))
+    return Grid(grid.heading, kept, tuple(rows))
 
 
 def count_verdicts(verdicts: Iterable[str], failed: Sequence[str] = ()) -> str:

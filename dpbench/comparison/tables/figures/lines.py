@@ -11,6 +11,7 @@ import pandas as pd
 
 from dpbench.comparison.tables.conditions import setting
 from dpbench.comparison.tables.figures.looks import on_paper
+from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.table_file import AxisScale, Lines, Panel
@@ -21,9 +22,6 @@ from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-NamedRecord = tuple[str, str, Record]
-"""The condition and the arm of a run, and its record."""
 
 ENTRY, FITTING = 0.16, 4
 """The height of an entry in a legend, in inches, and the number that fits below a panel."""
@@ -69,7 +67,7 @@ class LineFigure:
                 yield label.replace("<group>", group), series.replace("<k>", str(number))
 
 
-def line_points(spec: LineFigure, records: Iterable[NamedRecord]) -> pd.DataFrame:
+def line_points(spec: LineFigure, records: Iterable[PlacedRecord]) -> pd.DataFrame:
     """Every point of every line: columns condition, panel, arm, seed, line, x, y.
 
     With a column of plots for each method: panel, method, seed, line, x, y, since a line may pass
@@ -88,7 +86,7 @@ def line_points(spec: LineFigure, records: Iterable[NamedRecord]) -> pd.DataFram
     return data.sort_values([*data.columns[:-1]], kind="stable", ignore_index=True)
 
 
-def _check_one_study(spec: LineFigure, panel: Panel, records: Iterable[NamedRecord]) -> None:
+def _check_one_study(spec: LineFigure, panel: Panel, records: Iterable[PlacedRecord]) -> None:
     """UserError if a line over a setting would join runs that differ in more than their methods."""
     protocols: dict[str, set[str]] = {}
     for condition, arm, record in records:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from dpbench.comparison.tables.figures.lines import NamedRecord
 from dpbench.comparison.tables.figures.looks import on_paper
 from dpbench.comparison.tables.grid import NO_VALUE, Grid
+from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.figures.formats import legend_below, paper_figure, symbol, titled
@@ -53,7 +53,7 @@ class ScatterFigure:
 
 
 def scatter_points(
-    spec: ScatterFigure, records: Iterable[NamedRecord], trials: pd.DataFrame
+    spec: ScatterFigure, records: Iterable[PlacedRecord], trials: pd.DataFrame
 ) -> pd.DataFrame:
     """Every point, in the metrics' own units: columns NAMES.
 

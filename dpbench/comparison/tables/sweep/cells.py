@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dpbench.comparison.compare.side import TaskKey, value_in
-from dpbench.comparison.tables.cells import standard_deviation
 from dpbench.comparison.tables.conditions import setting
+from dpbench.learning.metrics.students_t import standard_deviation
 from dpbench.privacy.guarantee import weakest
 from dpbench.runs.config.literals import literal
-from dpbench.runs.config.settings import OFF_VALUES, leaves, varying_keys
+from dpbench.runs.config.settings import leaves, varying_keys
 from dpbench.runs.records.epsilon import OF_ITS_SEARCH, Terms, is_trial, largest_epsilon
 from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
@@ -203,22 +203,14 @@ def varied_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
     if len({settings_but_seed(config) for config in configs}) == 1:
         return set()
     plain = [json.loads(settings_but_seed(config)) for config in configs]
-    keys = {*varying_keys([dict(leaves(settings)) for settings in plain])}
+    flat = [dict(leaves(settings)) for settings in plain]
+    keys = varying_keys(flat)
     groups = {key.removeprefix("choices.").split(".")[0] for key in keys}
     chosen = [{g: o for g, o in c["choices"].items() if g in groups} for c in configs]
     options = grouped(pair for choices in chosen for pair in choices.items())
     alike = grouped(
-        (json.dumps(choices, sort_keys=True), dict(leaves(settings)))
-        for choices, settings in zip(chosen, plain, strict=True)
+        (json.dumps(choices, sort_keys=True), settings)
+        for choices, settings in zip(chosen, flat, strict=True)
     )
     several = {group for group, found in options.items() if len({*found}) > 1}
     return several | {key for same in alike.values() for key in varying_keys(same)}
-
-
-def differing_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
-    """The groups of which records' configurations have several options, and the other settings that
-    differ, whichever options there are; settings that are off are none."""
-    plain = [json.loads(settings_but_seed(config)) for config in configs]
-    keys = varying_keys([{k: v for k, v in leaves(p) if v not in OFF_VALUES} for p in plain])
-    groups = {key.removeprefix("choices.") for key in keys if key.startswith("choices.")}
-    return groups | {key for key in keys if key.partition(".")[0] not in {"choices", *groups}}

@@ -8,6 +8,7 @@ from typing import Any
 
 from dpbench.comparison.compare.side import trials_by_task
 from dpbench.comparison.tables.grid import counted
+from dpbench.comparison.tables.page import SUFFIXES, write_texts
 from dpbench.comparison.tables.sweep.cells import (
     CellKey,
     SweepLayout,
@@ -27,12 +28,10 @@ from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list
 from dpbench.system.arguments import key_values
 from dpbench.system.errors import UserError, nearest, print_message
-from dpbench.system.files import check_replaceable, unwritable, write_atomically
+from dpbench.system.files import check_replaceable, unwritable
 
 SHARED = ("dataset", "model")
 """The groups whose option the title gives if all runs share it."""
-
-SUFFIXES = (".md", ".csv", ".tex")
 
 
 def table(arguments: Sequence[str]) -> str:
@@ -76,15 +75,9 @@ def table(arguments: Sequence[str]) -> str:
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     cells = group_runs(records, layout)
     title = f"{_title(records, layout)}{limit}"
-    return _written(SweepTable(layout, cells, title, others, tried, not_best), out)
-
-
-def _written(made: SweepTable, out: Path) -> str:
-    """Write the files of a table; returns its Markdown."""
+    made = SweepTable(layout, cells, title, others, tried, not_best)
     _check_own(out)
-    for suffix, text in zip(SUFFIXES, (made.markdown, made.csv, made.latex), strict=True):
-        write_atomically(out.with_name(out.name + suffix), text.encode(), setting="out")
-    print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
+    write_texts(out, made.markdown, made.csv, made.latex)
     return made.markdown
 
 

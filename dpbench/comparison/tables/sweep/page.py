@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
-from dpbench.comparison.tables.latex import tabular
-from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, epsilon_text, number
+from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.sweep.cells import CellKey, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.comparison.tables.sweep.differences import Differences, untuned
 from dpbench.learning.metrics.metric import Metric
@@ -17,8 +16,9 @@ from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, marked, rounded_up
+from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, rounded_up
 from dpbench.runs.records.record import Record
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import is_number
 
 CELLS = "Cells: mean ± standard deviation (number of seeds)."
@@ -88,35 +88,28 @@ class SweepTable:
 
     @property
     def _note(self) -> str:
-        note = f"{NOTE} {self._on_differences}" if self.layout.baseline else NOTE
-        if (methods := untuned(self._records, self.layout.trials)) and self._compares_methods:
-            names = ", ".join(map(method_name, methods))
-            note = f"{note} {NOT_TUNED.format(methods=names)}"
+        return " ".join(self._notes())
+
+    def _notes(self) -> Iterator[str]:
+        yield NOTE
+        if self.layout.baseline:
+            labels = zip(self.metric_labels, self.layout.metrics, strict=True)
+            margins = (f"{label} {parse_name(name).margin}" for label, name in labels)
+            yield DIFFERENCES.format(margins=", ".join(margins))
+        methods = {value_of(record.config, "method") for record in self._records}
+        if (without := untuned(self._records, self.layout.trials)) and len(methods) > 1:
+            yield NOT_TUNED.format(methods=", ".join(map(method_name, without)))
         if self.tried:
-            note = f"{note} {CHOSEN.format(metric=self.metric_labels[0])}"
+            yield CHOSEN.format(metric=self.metric_labels[0])
         if self.not_best:
-            note = f"{note} {NOT_BEST.format(cells='; '.join(map(self._title_of, self.not_best)))}"
+            yield NOT_BEST.format(cells="; ".join(map(self._title_of, self.not_best)))
         if self.left_out:
-            note = f"{note} {OTHER_SEEDS} {' '.join(self.left_out)}"
+            yield f"{OTHER_SEEDS} {' '.join(self.left_out)}"
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
-            note = f"{note} {ONE_SPLIT}"
-        if not self._terms:
-            return note
-        terms = next(iter(self._terms))
-        named = {*Terms._fields} - {*self._differing}
-        return f"{note} All epsilons: {terms.text(named)}." if named else note
-
-    @property
-    def _on_differences(self) -> str:
-        margins = (
-            f"{label} {parse_name(name).margin}"
-            for label, name in zip(self.metric_labels, self.layout.metrics, strict=True)
-        )
-        return DIFFERENCES.format(margins=", ".join(margins))
-
-    @property
-    def _compares_methods(self) -> bool:
-        return len({value_of(record.config, "method") for record in self._records}) > 1
+            yield ONE_SPLIT
+        for terms in [*self._terms][:1]:
+            if named := {*Terms._fields} - {*self._differing}:
+                yield f"All epsilons: {terms.text(named)}."
 
     @property
     def _records(self) -> list[Record]:
@@ -134,11 +127,6 @@ class SweepTable:
     def _differing(self) -> list[str]:
         """The names of the terms in which epsilons of the table differ."""
         return [name for name in Terms._fields if len({getattr(t, name) for t in self._terms}) > 1]
-
-    @property
-    def _varying(self) -> list[str]:
-        """Those of them that cells name; what is only claimed is marked in any case."""
-        return [name for name in self._differing if name != "guarantee"]
 
     @property
     def csv(self) -> str:
@@ -160,12 +148,13 @@ class SweepTable:
         """The differences to the baseline, if there is one."""
         if not self.layout.baseline:
             return []
-        columns = sorted(self._differences.columns(), key=_order)
+        compared = self._differences.bases
+        columns = sorted({column for _, column in compared}, key=_order)
         cells = [*itertools.product(columns, self.layout.metrics)]
         heads = itertools.product(columns, self.metric_labels)
         rows = (
             (*self._labels(row), *(self._differences.text((row, at), name) for at, name in cells))
-            for row in sorted(self._differences.rows(), key=_order)
+            for row in sorted({row for row, _ in compared}, key=_order)
         )
         head = (*self._keys, *(", ".join([*self._named(at), label]) for at, label in heads))
         return [Grid(f"Differences to {method_name(self.layout.baseline)}", head, tuple(rows))]
@@ -197,24 +186,25 @@ class SweepTable:
             runs = self.runs.get((row, column))
             for name in self.layout.metrics:
                 text = _text(runs.mean(name), name) if runs and runs.measure(name) else NO_VALUE
-                yield f"**{text}**" if row in self._best[column, name] else text
+                yield f"**{text}**" if ((row, column), name) in self._best else text
             yield self._epsilon(runs) if runs else NO_VALUE
-            if self.tried:
-                yield str(self.tried.get((row, column), 0))
+            yield from self._tried((row, column))
 
     def _epsilon(self, runs: Runs) -> str:
         """The epsilon, with the terms in which others in the table differ."""
-        epsilon, terms = runs.epsilon, runs.terms
-        if isinstance(epsilon, str) or terms is None:
-            return str(epsilon)
-        shown = marked(rounded_up(epsilon), runs.guarantee)
-        return f"{shown} ({terms.text(self._varying)})" if self._varying else shown
+        shown = epsilon_text(runs.epsilon, runs.guarantee)
+        varying = [name for name in self._differing if name != "guarantee"]  # marked in any case
+        return f"{shown} ({runs.terms.text(varying)})" if runs.terms and varying else shown
 
     @cached_property
-    def _best(self) -> dict[tuple[Key, str], set[Key]]:
-        """By column and metric, the rows with the best mean."""
-        pairs = itertools.product(self.columns, self.layout.metrics)
-        return {(column, name): self._best_rows(column, name) for column, name in pairs}
+    def _best(self) -> set[tuple[CellKey, str]]:
+        """The cells with the best mean, as it is shown, of a column's rows on the same data."""
+        alike = grouped(
+            ((cell[1], data_name(runs.records[0].config)), (cell, runs))
+            for cell, runs in self.runs.items()
+        )
+        pairs = itertools.product(map(dict, alike.values()), self.layout.metrics)
+        return {(cell, name) for rows, name in pairs for cell in _best(rows, name)}
 
     @property
     def rows(self) -> list[Key]:
@@ -232,45 +222,41 @@ class SweepTable:
             for name in (*self.metric_labels, f"epsilon ({ACCOUNTANTS['pld'].label})", *trials):
                 yield ", ".join([*values, name])
 
-    def _best_rows(self, column: Key, name: str) -> set[Key]:
-        """The rows with the best mean on their data, as it is shown."""
-        on_data: dict[str, dict[Key, Runs]] = {}
-        for (row, at), runs in self.runs.items():
-            if at == column:
-                on_data.setdefault(data_name(runs.records[0].config), {})[row] = runs
-        return {row for rows in on_data.values() for row in _best(rows, name)}
-
     def _lines(self) -> Iterator[tuple[str, ...]]:
-        for row in self.rows:
-            for column in self.columns:
-                if runs := self.runs.get((row, column)):
-                    terms = ("",) * len(Terms._fields)
-                    if runs.terms:
-                        delta, *others, _ = runs.terms
-                        terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
-                    for name in filter(runs.measure, self.layout.metrics):
-                        mean, spread, n = runs.mean(name)
-                        metric = metric_of(name)
-                        bound = delta_text(mean) if metric.is_bound else f"{mean:.6g}"
-                        numbers = (bound, f"{spread:.6g}", str(n))
-                        cell = (*map(str, (*row, *column)), name, *numbers, *terms, runs.guarantee)
-                        tried = [str(self.tried.get((row, column), 0))] if self.tried else []
-                        yield (*cell, *self._compared_numbers(row, column, name), *tried)
+        for cell in itertools.product(self.rows, self.columns):
+            if runs := self.runs.get(cell):
+                terms = ("",) * len(Terms._fields)
+                if runs.terms:
+                    delta, *others, _ = runs.terms
+                    terms = (repr(float(runs.epsilon)), delta_text(delta), *map(str, others))
+                keys, tried = [*map(str, (*cell[0], *cell[1]))], self._tried(cell)
+                about = (*terms, runs.guarantee)
+                for name in filter(runs.measure, self.layout.metrics):
+                    numbers = _numbers(runs.mean(name), name)
+                    yield (*keys, name, *numbers, *about, *self._gap(cell, name), *tried)
 
-    def _compared_numbers(self, row: Key, column: Key, name: str) -> tuple[str, ...]:
+    def _tried(self, cell: CellKey) -> list[str]:
+        return [str(self.tried.get(cell, 0))] if self.tried else []
+
+    def _gap(self, cell: CellKey, name: str) -> tuple[str, ...]:
         """Difference, interval, number of pairs and verdict, empty where there are none."""
         if not self.layout.baseline:
             return ()
-        found = self._differences.of((row, column), name)
-        if found is None:
+        if (found := self._differences.of(cell, name)) is None:
             return ("",) * 5
         low, high = ("" if math.isinf(end) else f"{end:.6g}" for end in found.interval())
-        judged = self._differences.judged.get(((row, column), name))
+        judged = self._differences.judged.get((cell, name))
         return (f"{found.mean:.6g}", low, high, str(found.n), judged.words if judged else "")
 
 
-def _best(rows: Mapping[Key, Runs], name: str) -> set[Key]:
-    """The rows with the best mean of a metric, of those with an epsilon on equal terms."""
+def _numbers(mean: Mean, name: str) -> tuple[str, ...]:
+    """Mean, deviation and number of runs as plain numbers."""
+    value = delta_text(mean.value) if metric_of(name).is_bound else f"{mean.value:.6g}"
+    return value, f"{mean.spread:.6g}", str(mean.n)
+
+
+def _best(rows: Mapping[CellKey, Runs], name: str) -> set[CellKey]:
+    """The cells with the best mean of a metric, of those with an epsilon on equal terms."""
     terms = {runs.terms.comparable for runs in rows.values() if runs.terms}
     metric = metric_of(name)
     private = {row: runs for row, runs in rows.items() if not isinstance(runs.epsilon, str)}
