@@ -214,8 +214,6 @@ def faults(kind, folder, count, seed=0):
     return found
 
 
-# The kinds of files.
-
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "privacy=noise1"]
 
 

@@ -19,15 +19,12 @@ def test_without_a_terminal_a_sweep_prints_a_line_a_minute(clock, log, capfd):
     assert capfd.readouterr().err == "dpbench: runs: 241 of 1,000, 4.0 a second, 0:03:10 left\n"
 
 
-def test_a_sweep_on_a_terminal_shows_every_run(terminal):
+def test_a_sweep_on_a_terminal_shows_every_run_and_no_other_output(terminal, capsys):
     with counting("runs", 3) as count:
         assert "0/3" in terminal.getvalue()
         count()
         count()
     assert "2/3" in terminal.getvalue()
-
-
-def test_redirected_output_is_not_sent_to_the_terminal(terminal, capsys):
     with counting("runs", 3):
         print("runs/record.json")
     assert capsys.readouterr().out == "runs/record.json\n"

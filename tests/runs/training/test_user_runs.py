@@ -159,9 +159,6 @@ def test_a_delta_is_weak_for_few_users_though_not_for_their_examples():
     plan(run)
 
 
-# In the configuration.
-
-
 def test_records_without_users_keep_their_names():
     config = compose(["method=dpsgd"])
     older = {key: value for key, value in config.items() if key != "users"}

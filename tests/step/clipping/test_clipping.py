@@ -236,37 +236,28 @@ def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups_present_or_not
     assert (bound < clip.sensitivity.bound) == (present != 2)
 
 
-def test_abadi_shortens_what_is_longer_than_the_bound():
+def test_global_and_abadi_scale_what_is_within_and_shorten_or_drop_the_rest():
     norms = torch.tensor([0.0, 0.25, 0.5, 2.0])
     assert Abadi(0.5).factors(norms, norms).tolist() == [1, 1, 1, 0.25]
-
-
-def test_global_scales_up_to_z_and_drops_the_rest():
     norms = torch.tensor([0.0, 1.0, 20.0, 20.01])
     assert CLIPS["strict_global"].factors(norms, norms).tolist() == pytest.approx([0.025] * 3 + [0])
-
-
-def test_global_adapt_scales_up_to_z_and_shortens_the_rest():
     norms = torch.tensor([0.0, 1.0, 20.0, 50.0])
     factors = CLIPS["global_adapt"].factors(norms, norms).tolist()
     assert factors == pytest.approx([0.025] * 3 + [0.01])
 
 
-def test_global_adapt_counts_the_norms_above_tau_z():
+def test_global_adapt_counts_above_tau_z_and_groupwise_each_group_below_and_above_the_bound():
     norms = torch.tensor([13.9, 14.0, 14.1, 30.0])
     assert CLIPS["global_adapt"].counts(norms, norms).tolist() == [2]
+    norms = torch.tensor([0.1, 0.5, 0.51, 7.0, 0.2])
+    groups = torch.tensor([0, 0, 0, 2, 2])
+    assert CLIPS["groupwise_batch"].counts(norms, groups).tolist() == [2, 1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("count", [0.0, 3.0, -4.0])
 def test_global_adapt_moves_z_by_the_noisy_share_less_eta(count):
     clip = CLIPS["global_adapt"].updated(torch.tensor([count]), 8.0)
     assert float(clip.strict_bound) == pytest.approx(20 * math.exp(-0.1 + count / 8))
-
-
-def test_groupwise_counts_each_group_below_and_above_the_bound():
-    norms = torch.tensor([0.1, 0.5, 0.51, 7.0, 0.2])
-    groups = torch.tensor([0, 0, 0, 2, 2])
-    assert CLIPS["groupwise_batch"].counts(norms, groups).tolist() == [2, 1, 0, 0, 1, 1]
 
 
 # Shares r = 4/8, 1/4, 2/2; floors and clamps take the fractions and the negative count away.
@@ -289,13 +280,10 @@ def test_one_group_has_twice_the_base_bound(counts):
     assert clip.updated(torch.tensor(counts), 8.0).bounds.tolist() == pytest.approx([1.0])
 
 
-def test_a_clip_for_other_groups_forgets_the_state_and_knows_how_many():
+def test_no_clip_promises_nothing_and_a_clip_for_other_groups_forgets_its_state():
     clip = after(CLIPS["groupwise_groups"], [[1.0] * 6]).bind(problem(Made(tuple("abcde"))))
     assert clip.bounds is None
     assert len(clip.counts(torch.ones(2), torch.tensor([0, 4]))) == 10
-
-
-def test_no_clip_promises_nothing():
     norms = torch.tensor([0.0, 1e9])
     assert Unclipped().sensitivity.bound == math.inf
     assert Unclipped().factors(norms, norms).tolist() == [1, 1]

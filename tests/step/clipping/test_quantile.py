@@ -25,10 +25,15 @@ def method(**changes):
     return dpsgd_quantile(**{**usual, "clip": "abadi", "style": "flat", **changes})
 
 
-def test_norms_within_the_bound_count_up_and_others_down():
+def test_norms_within_the_bound_count_up_and_the_real_size_hardly_moves_the_median():
     norms = torch.tensor([0.2, 1.0, 1.1, math.nan])
     assert quantile().counts(norms, NOBODY).tolist() == [0]
     assert quantile().counts(norms[:3], NOBODY).tolist() == [1]
+    clip, norms = quantile(), torch.tensor([0.5, 2.0] * 20)
+    moved = [
+        clip.updated(clip.counts(norms[:n], NOBODY), 8.0).sensitivity.bound for n in (0, 8, 40)
+    ]
+    assert [float(m) for m in moved] == pytest.approx([1.0] * 3)
 
 
 def test_layers_are_counted_apart_and_shared_out_so_that_one_example_moves_all_by_one():
@@ -64,14 +69,6 @@ def test_the_bound_finds_the_quantile_of_what_the_batches_hold(target):
         clip = clip.updated(clip.counts(norms, NOBODY) + noise, 256.0)
         tail += [float(clip.sensitivity.bound)] * (step >= 200)
     assert sum(tail) / len(tail) == pytest.approx(100 * target, rel=0.1)
-
-
-def test_the_real_size_of_the_batch_hardly_moves_the_median():
-    clip, norms = quantile(), torch.tensor([0.5, 2.0] * 20)
-    moved = [
-        clip.updated(clip.counts(norms[:n], NOBODY), 8.0).sensitivity.bound for n in (0, 8, 40)
-    ]
-    assert [float(m) for m in moved] == pytest.approx([1.0] * 3)
 
 
 def test_noise_of_the_next_step_reads_the_bound_that_moved(step_of, batch_of, variance_p):

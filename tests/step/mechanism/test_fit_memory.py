@@ -27,9 +27,6 @@ def stream(seed: int) -> Stream:
     return seeded("tests", seed, "", torch.device("cpu"))
 
 
-# When memory runs out.
-
-
 class Cramped:
     """An engine that runs out of memory with more than so many examples, at once or late."""
 

@@ -52,14 +52,10 @@ def test_the_scale_is_multiplier_times_sensitivity(variance_p, sensitivity, mult
     assert variance_p(noise, scale * wrong) < 1e-6
 
 
-def test_the_law_is_gaussian_with_mean_zero():
+def test_the_law_is_gaussian_with_mean_zero_and_coordinates_are_independent():
     noise = draw(0.5, 2.0).double()
     assert stats.kstest(noise.numpy(), "norm").pvalue > 1e-3
     assert abs(noise.mean()) < 4 / SIZE**0.5
-
-
-def test_coordinates_are_independent():
-    noise = draw(0.5, 2.0).double()
     for lag in (1, 2, SIZE // 2):
         assert stats.pearsonr(noise[:-lag].numpy(), noise[lag:].numpy()).pvalue > 1e-3
 
@@ -101,13 +97,10 @@ def test_the_number_of_threads_does_not_change_what_is_drawn():
     assert torch.equal(noisy[0], noisy[2])
 
 
-def test_each_call_is_a_new_draw():
+def test_each_call_is_a_new_draw_from_the_given_stream_only():
     again = stream()
     first, second = (Gaussian().add(torch.zeros(100), 1.0, 1.0, again) for _ in range(2))
     assert not torch.isclose(first, second).any()
-
-
-def test_only_the_given_stream_is_used():
     before = torch.get_rng_state()
     first = draw(1.0, 1.0)
     assert torch.equal(torch.get_rng_state(), before)
@@ -116,9 +109,13 @@ def test_only_the_given_stream_is_used():
     torch.set_rng_state(before)
 
 
-def test_the_ledger_has_the_noise_multiplier():
+def test_the_ledger_has_the_noise_multiplier_and_without_noise_the_sum_is_unchanged():
     assert Gaussian().mechanism(0.8) == GaussianMechanism(0.8)
     assert Gaussian().private
+    total = torch.arange(3.0)
+    assert torch.equal(NoNoise().add(total, 1.0, 5.0, stream()), total)
+    assert NoNoise().mechanism(5.0) == Exact()
+    assert not NoNoise().private
 
 
 @pytest.mark.parametrize("multiplier", [0, -1.0, float("nan")])
@@ -126,15 +123,6 @@ def test_the_ledger_has_no_gaussian_without_noise(multiplier):
     with pytest.raises(UserError, match="noise_multiplier"):
         Gaussian().mechanism(multiplier)
 
-
-def test_without_noise_the_sum_is_unchanged():
-    total = torch.arange(3.0)
-    assert torch.equal(NoNoise().add(total, 1.0, 5.0, stream()), total)
-    assert NoNoise().mechanism(5.0) == Exact()
-    assert not NoNoise().private
-
-
-# Noise on each coordinate.
 
 laws = pytest.mark.parametrize(
     ("noise", "law"),
@@ -202,9 +190,6 @@ def test_the_ledger_has_the_law_and_the_number_of_coordinates(noise, law):
     assert noise.private
     with pytest.raises(UserError, match="call bind"):
         noise.mechanism(0.8)
-
-
-# Attacks on floats. Each has power against the noise of torch's float32 generator and none here.
 
 
 def ours(total: torch.Tensor, scale: float, seed: int) -> torch.Tensor:

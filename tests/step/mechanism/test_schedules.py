@@ -33,13 +33,10 @@ def test_they_begin_and_end_where_they_say_and_stay_between(start, end, progress
         assert min(start, end) - 1e-9 <= made(progress) <= max(start, end) + 1e-9
 
 
-def test_they_are_half_way_in_the_middle_and_a_cosine_starts_slowly():
+def test_schedules_are_half_way_in_the_middle_and_change_where_they_are_told():
     assert Linear(0, 2)(0.25) == 0.5
     assert Cosine(0, 2)(0.5) == pytest.approx(1)
     assert Cosine(0, 2)(0.25) == pytest.approx(1 - math.sqrt(0.5))
-
-
-def test_pieces_change_where_they_are_told_and_not_before():
     made = Pieces((5.0, 1.0, 2.0), (0.95, 0.99))
     assert [made(p) for p in (0.0, 0.9499, 0.95, 0.98, 0.99, 1.0)] == [5, 5, 1, 1, 2, 2]
 
@@ -52,10 +49,14 @@ def test_pieces_that_do_not_fit_are_refused(values, until):
         Pieces(values, until)
 
 
-def test_a_number_is_a_constant_and_a_schedule_is_itself():
+def test_a_number_is_a_constant_recognised_without_enumerating_steps():
     assert schedule("lr", 3) == Constant(3)
     assert schedule("lr", 3)(0.7) == 3
     assert schedule("lr", made := Linear(0, 1)) is made
+    assert list(run_lengths(1.0, 10**18)) == [(1.0, 10**18)]
+    Schedules(1.0, Constant(2.0), 3.0).check(10**18)
+    assert constant(Constant(2.0)) == constant(2.0) == 2.0
+    assert constant(Linear(1.0, 1.0)) is None
 
 
 @pytest.mark.parametrize("value", ["fast", None, True, math.nan, math.inf])
@@ -134,10 +135,3 @@ def test_stretches_are_the_values_of_all_steps_in_their_order():
         at = value if callable(value) else Constant(value)
         assert found == [at(made / 30) for made in range(30)]
     assert [times for _, times in run_lengths(falling, 30)] == [8, 7, 8, 7]
-
-
-def test_constant_schedules_are_recognised_without_enumerating_steps():
-    assert list(run_lengths(1.0, 10**18)) == [(1.0, 10**18)]
-    Schedules(1.0, Constant(2.0), 3.0).check(10**18)
-    assert constant(Constant(2.0)) == constant(2.0) == 2.0
-    assert constant(Linear(1.0, 1.0)) is None

@@ -44,9 +44,6 @@ def clipped(rows: torch.Tensor, bound: float) -> torch.Tensor:
     return (rows * (bound / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
 
 
-# Against a reference written by hand.
-
-
 def reference_gradients(w: np.ndarray, b: np.ndarray, batch: Batch):
     """Gradients of softmax cross-entropy of one linear layer, example by example, in numpy."""
     for x, y in zip(batch.inputs.numpy(), batch.targets.numpy(), strict=True):
@@ -124,9 +121,6 @@ def test_dpsgd_f_is_the_algorithm_written_by_hand(batch_of, released):
         np.testing.assert_allclose(theta(step).numpy(), by_hand, rtol=1e-10, atol=1e-12)
 
 
-# Identities.
-
-
 def test_a_bound_without_end_and_hardly_any_noise_is_sgd(step_of, batch_of):
     private = step_of(dpsgd(1e9, "corrected"), multiplier=1e-20)
     plain = step_of(sgd(), multiplier=0.0)
@@ -182,9 +176,6 @@ def test_each_error_of_clipping_leaves_the_other_property_right(make, step_of, b
     assert torch.cosine_similarity(grad, length, dim=0) < 0.999  # so that it says something
 
 
-# What is divided by.
-
-
 @pytest.mark.parametrize(("variant", "divisor"), [("corrected", 8), ("paper", 5)])
 def test_only_published_variants_divide_by_the_real_batch_size(step_of, batch_of, variant, divisor):
     step = step_of(noiseless(dpsgd(0.5, variant)), expected=8.0, lr=0.0)
@@ -192,9 +183,6 @@ def test_only_published_variants_divide_by_the_real_batch_size(step_of, batch_of
     step(batch)
     expected = clipped(stacked(step, batch), 0.5) / divisor
     assert torch.allclose(step.engine.parameters.theta.grad, expected, rtol=1e-9)
-
-
-# Batches at the edge.
 
 
 def test_an_empty_batch_is_a_step_of_noise_only(step_of, batch_of, released):

@@ -26,9 +26,6 @@ def noiseless(method):
     return dataclasses.replace(method, noise=NoNoise())
 
 
-# Noise of the whole step.
-
-
 def noise_in(step: PrivateStep, silent: PrivateStep, batch: Batch) -> torch.Tensor:
     """What the noise added to the update's gradient, by the same step without it."""
     step(batch)

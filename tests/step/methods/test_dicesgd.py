@@ -25,10 +25,7 @@ from dpbench.step.mechanism.state import restore_state, state_of
 from dpbench.step.methods.dicesgd import ErrorFeedback, dicesgd
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
+from tests.step.methods.every_method import theta
 
 
 def clipped(vector, bound):
@@ -86,7 +83,7 @@ def test_an_example_moves_a_sum_by_at_most_c1_and_through_the_error_by_2_c2(
             assert (sums[0] - sums[1]).norm() <= limit * (1 + 1e-9)
 
 
-def test_the_error_is_private_state_that_comes_back(step_of, batch_of):
+def test_the_error_is_private_state_that_comes_back_and_stays_finite(step_of, batch_of):
     step = step_of(dicesgd(0.1, 0.5, 0.5))
     assert state_of(step.clip) == {}
     step(batch_of(4))
@@ -94,36 +91,19 @@ def test_the_error_is_private_state_that_comes_back(step_of, batch_of):
     assert torch.equal(back.error, step.clip.error)
     assert back.error.dtype == torch.float64
     assert float(back.error.norm()) > 0
-
-
-def test_gradients_that_are_long_and_not_finite_leave_the_error_finite(step_of, batch_of):
     step, batch = step_of(dicesgd(0.1, 0.5, 0.5)), batch_of(5)
     batch.inputs[0], batch.inputs[1] = torch.inf, 1e9
     for _ in range(3):
         step(batch)
     assert step.clip.error.isfinite().all()
     assert theta(step).isfinite().all()
-
-
-def test_a_plain_sum_that_overflows_releases_no_nan():
-    """Each gradient may be a number, and their sum in float32 none."""
+    # Each gradient may be a number, and their sum in float32 none.
     clip = dicesgd(1e9, 2.0, 0.5).clip
     for plain in (math.inf, -math.inf, math.nan):
         clip = clip.carried(torch.tensor([[1.0, 1.0, 1.0], [plain, 3.0, 1.0]]))
         assert clip.error.isfinite().all()
         moved = clip.finish(torch.zeros(2, 3))
         assert 0 < float(moved.norm()) <= 2.0 + 1e-6
-
-
-def test_without_an_error_it_is_dpsgd_but_for_the_account(step_of, batch_of):
-    ours, usual = step_of(dicesgd(1e6, 0.5, 0.5)), step_of(dpsgd(1e6, "corrected"))
-    for seed in range(3):
-        ours(batch_of(5, seed=seed))
-        usual(batch_of(5, seed=seed))
-    assert torch.allclose(theta(ours), theta(usual), rtol=1e-9, atol=1e-9)
-
-
-# The account.
 
 
 def ledger_of(method, sigma, rate, steps):
@@ -191,10 +171,9 @@ def test_an_error_without_a_bound_is_refused():
         dicesgd(1.0, error_bound=0.0, account_share=0.5)
 
 
-# The authors' code.
-
-
-def test_as_published_the_error_has_the_bound_of_the_gradients(step_of, batch_of):
+def test_as_published_noise_is_doubled_the_error_has_the_bound_of_gradients_and_nothing_is_proven(
+    step_of, batch_of
+):
     method = dataclasses.replace(dicesgd(0.5, 9.0, 0.5, "paper"), noise=NoNoise())
     other = dataclasses.replace(dicesgd(0.5, 0.5, 0.5), noise=NoNoise())
     steps = [step_of(one, expected=4.0, lr=0.3, multiplier=0.0) for one in (method, other)]
@@ -203,9 +182,6 @@ def test_as_published_the_error_has_the_bound_of_the_gradients(step_of, batch_of
             step(batch_of(5, seed=seed))
     assert torch.equal(theta(steps[0]), theta(steps[1]))
     assert float(steps[0].clip.error.norm()) > 0
-
-
-def test_as_published_noise_is_doubled_and_nothing_is_proven():
     paper = dicesgd(0.5, 0.01, 0.5, "paper")
     assert paper.clip.sensitivity.bound == 2 * 0.5
     assert paper.releases(1.7) == dpsgd(0.5, "corrected").releases(1.7)

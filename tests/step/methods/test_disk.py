@@ -5,22 +5,16 @@ import dataclasses
 import pytest
 import torch
 
-from dpbench.privacy.accountants import pld
-from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.state import restore_state, state_of
 from dpbench.step.methods.disk import Kalman, disk
-from dpbench.step.methods.dpsgd import dpsgd
 from tests.problems import START, problem
+from tests.step.methods.every_method import theta
 
 
 def made(kappa=0.7, gamma=None, bound=0.5, **changes):
     return disk(bound, kappa, gamma, **{"clip": "abadi", "style": "flat", **changes})
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
 
 
 def rows_at(step, batch, shift):
@@ -46,14 +40,6 @@ def test_steps_are_those_that_are_printed(step_of, batch_of, kappa, gamma):
         step(batch)
         assert torch.allclose(theta(step), now - 0.3 * filtered, rtol=1e-9, atol=1e-12)
         before = now
-
-
-def test_with_kappa_one_it_is_dpsgd(step_of, batch_of):
-    ours, usual = step_of(made(1.0, bound=1.0)), step_of(dpsgd(1.0, "corrected"))
-    for seed in range(3):
-        ours(batch_of(5, seed=seed))
-        usual(batch_of(5, seed=seed))
-    assert torch.equal(ours.engine.parameters.theta, usual.engine.parameters.theta)
 
 
 @pytest.mark.parametrize("style", ["flat", "layerwise"])
@@ -103,10 +89,3 @@ def test_a_filter_comes_back_from_its_state():
     ours, theirs = (one.advance(rows[2], 1.0, rows[3], START) for one in (back, update))
     assert torch.equal(ours(rows[0], rows[0]), theirs(rows[0], rows[0]))
     assert state_of(start) == {}
-
-
-def test_epsilon_is_that_of_dpsgd():
-    def epsilon(method):
-        return pld(Ledger().after(Step(Poisson(0.02), method.releases(0.9)), 500), 1e-5)
-
-    assert epsilon(made(0.5, 2.0)) == epsilon(dpsgd(1.0, "corrected"))

@@ -22,6 +22,7 @@ from dpbench.step.methods.dp_fedsgd import WeightedMean, Weights, dp_fedsgd, loc
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.step.methods.every_method import theta
 
 FED = dp_fedsgd(0.5, None)
 SIZES = Units("user", 4, (1, 2, 3, 4))
@@ -32,10 +33,6 @@ def planned(method, units: Units):
     of = SimpleNamespace(units=units)
     parts = {name: getattr(method, name).bind(of) for name in ("gradient", "update")}
     return dataclasses.replace(method, **parts)
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
 
 
 def alone(batch: Batch, k: int) -> Batch:
@@ -141,9 +138,6 @@ def test_weights_are_capped_at_one():
     assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
 
 
-# Local batches.
-
-
 def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
     step_of, users_of, released, stream_of
 ):
@@ -238,9 +232,6 @@ def test_the_account_knows_nothing_of_local_batches():
     assert whole.guarantee == local.guarantee
 
 
-# Algorithm 4 as published: users count by their examples, and the noise ignores it.
-
-
 @pytest.mark.parametrize("make", [dp_fedsgd, partial(dp_fedavg, local_epochs=1,
                                   local_batch_size=None, local_lr=1.0)])  # fmt: skip
 def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_of, users_of, make):
@@ -284,7 +275,9 @@ def test_as_published_the_account_has_the_noise_over_the_largest_number_of_examp
     assert says["claimed"] < says["rdp"] / max(SIZES.sizes)
 
 
-def test_with_one_example_each_the_published_algorithm_is_the_corrected_one(step_of, users_of):
+def test_as_published_with_one_example_each_it_is_the_corrected_one_and_there_is_no_cap(
+    step_of, users_of
+):
     ones = Units("user", 4, (1, 1, 1, 1))
     made = [dp_fedsgd(0.5, None, variant=variant) for variant in ("paper", "corrected")]
     made = [planned(method, ones) for method in made]
@@ -293,8 +286,5 @@ def test_with_one_example_each_the_published_algorithm_is_the_corrected_one(step
     for step in steps:
         step(users_of(4).each(lambda t: t[:, :1] if t.dim() > 1 else t))
     assert torch.equal(*map(theta, steps))
-
-
-def test_as_published_there_is_no_cap():
     with pytest.raises(UserError, match=r"leave method\.cap null"):
         dp_fedsgd(1.0, 3.0, variant="paper")

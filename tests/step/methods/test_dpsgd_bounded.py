@@ -56,12 +56,14 @@ def test_no_answer_pushes_the_bound_below_its_lower_bound(style):
     assert clip.sensitivity.bound == 1
 
 
-def test_the_bound_adapts_and_the_sensitivity_stays():
+def test_the_bound_adapts_from_its_start_above_the_lower_bound_and_the_sensitivity_stays():
     clip = bounded().clip
     for count in (1e3, -1e3, 7.0):
         clip = clip.updated(torch.tensor([count], dtype=torch.float64), 8.0)
         assert clip.sensitivity.bound == 1.0
         assert (clip.factors(NORMS, NOBODY) * NORMS <= 1 + 1e-12).all()
+    with pytest.raises(UserError, match=r"method.bound=0.05, where R starts, is below"):
+        bounded(bound=0.05)
 
 
 def test_with_a_bound_that_cannot_move_it_is_dpsgd_with_the_learning_rate_over_the_bound(
@@ -84,8 +86,3 @@ def test_epsilon_is_that_of_dpsgd_quantile():
     quantile = dpsgd_quantile(1.0, 0.5, 0.2, 12.8, "abadi", "flat")
     assert epsilon(bounded()) == epsilon(quantile)
     assert epsilon(bounded()) > epsilon(dataclasses.replace(bounded(), clip=Abadi(1.0)))
-
-
-def test_a_start_below_the_lower_bound_is_refused():
-    with pytest.raises(UserError, match=r"method.bound=0.05, where R starts, is below"):
-        bounded(bound=0.05)

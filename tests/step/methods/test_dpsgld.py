@@ -21,15 +21,12 @@ from dpbench.step.mechanism.schedules import Pieces, Schedules
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgld import Langevin, dpsgld
 from dpbench.system.errors import UserError
+from tests.step.methods.every_method import theta
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())
 FOLLOWS = Privacy("follows", None, 1e-4, "rdp")
 HALVES = Pieces((1.0, 0.25), (0.5,))
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
 
 
 def langevin(step_of, method, lr):
@@ -51,9 +48,6 @@ def run_of(method, privacy=FOLLOWS, lr=0.2, **changes):
         "seed": 0,
     }
     return Run(method=method, privacy=privacy, **usual | changes)
-
-
-# Against formulas written by hand.
 
 
 @pytest.mark.parametrize("clip", ["abadi", "automatic"])
@@ -129,9 +123,6 @@ def test_the_prior_is_weight_decay_of_its_precision_over_n(step_of, batch_of):
     assert torch.allclose(theta(ours), theta(decayed), rtol=1e-11, atol=1e-13)
 
 
-# In a whole run.
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", [1.0, 20.0])
 def test_a_run_is_the_run_of_dpsgd_with_the_noise_that_follows(bound):
@@ -170,9 +161,6 @@ def test_schedules_of_rate_and_bound_reach_noise_and_ledger_alike(variance_p, ba
     assert heard == pytest.approx([told[0]] * lrs.count(0.2) + [told[1]] * lrs.count(0.05))
 
 
-# What is asked for and cannot be.
-
-
 @pytest.mark.parametrize(
     "asked", [Privacy(3.0, None, 1e-4, "rdp"), Privacy(None, 8.0, 1e-4, "rdp")]
 )
@@ -186,9 +174,11 @@ def test_a_budget_that_disagrees_is_refused_with_the_rate_that_meets_it(asked):
     assert planned.noise_multiplier == pytest.approx(wanted, rel=1e-4)
 
 
-def test_other_methods_have_no_noise_that_follows():
+def test_an_unknown_law_and_other_methods_noise_that_follows_are_refused():
     with pytest.raises(UserError, match="noise of dpsgd does not follow from other settings"):
         plan(run_of(dpsgd(1.0, "corrected")))
+    with pytest.raises(UserError, match="did you mean posterior"):
+        dpsgld(1.0, 1.0, "posterio")
 
 
 @pytest.mark.parametrize(
@@ -216,11 +206,6 @@ def test_an_optimiser_that_is_not_plain_sgd_is_refused(optimizer):
 def test_a_schedule_that_the_noise_cannot_follow_is_refused(schedule, said):
     with pytest.raises(UserError, match=said):
         plan(run_of(dpsgld(1.0, 1.0, "lr"), schedule=schedule))
-
-
-def test_an_unknown_law_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="did you mean posterior"):
-        dpsgld(1.0, 1.0, "posterio")
 
 
 def test_the_multiplier_is_that_of_the_paper():

@@ -50,11 +50,13 @@ def test_a_local_batch_is_so_many_examples_of_its_user_each_once(size, seed, ste
     assert torch.equal(batch.users, EVERYBODY.users)
 
 
-def test_users_with_few_examples_keep_all_of_them():
+def test_few_examples_are_all_kept_and_an_empty_batch_draws_nothing():
     most = int(EVERYBODY.sizes.max())
     assert local_batches(EVERYBODY, most, 0, 0) is EVERYBODY
     halves = drawn(EVERYBODY, most - 1)
     assert sum(some == all_ for some, all_ in zip(halves, examples(EVERYBODY), strict=True)) == 11
+    nobody = EVERYBODY.each(lambda t: t[:0])
+    assert len(local_batches(nobody, 1, 0, 0)) == 0
 
 
 @pytest.mark.slow
@@ -105,8 +107,3 @@ def test_a_draw_is_the_first_of_an_order_of_its_own_stream():
         bits = seeded("local batches", 5, f"9/{k}", torch.device("cpu")).bits(len(owned[k]))
         first = sorted(range(len(owned[k])), key=bits.tolist().__getitem__)[:3]
         assert some == [owned[k][place] for place in sorted(first)]
-
-
-def test_an_empty_batch_draws_nothing():
-    nobody = EVERYBODY.each(lambda t: t[:0])
-    assert len(local_batches(nobody, 1, 0, 0)) == 0

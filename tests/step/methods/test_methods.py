@@ -237,7 +237,9 @@ def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(
 
 
 @every
-def test_the_same_seeds_make_the_same_parameters_to_the_bit(step_of, examples_for, name, variant):
+def test_the_same_seeds_make_the_same_parameters_and_a_method_keeps_no_state(
+    step_of, examples_for, name, variant
+):
     method = method_of(name, variant)
     ends = []
     for _ in range(2):
@@ -246,11 +248,6 @@ def test_the_same_seeds_make_the_same_parameters_to_the_bit(step_of, examples_fo
             step(examples_for(method, 7, seed))
         ends.append(theta(step))
     assert torch.equal(*ends)
-
-
-@every
-def test_a_method_keeps_no_state_of_its_own(step_of, examples_for, name, variant):
-    method = method_of(name, variant)
     before = str(method)
     step = step_of(method)
     step(examples_for(method, 7))

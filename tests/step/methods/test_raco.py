@@ -15,7 +15,6 @@ from dpbench.step.gradients import make_engine
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.mechanism.method import Inapplicable, Method
 from dpbench.step.mechanism.state import restore_state, state_of
-from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.raco import MIN_SHARE, raco
 from dpbench.system.errors import UserError
 from tests.problems import Made, problem
@@ -65,9 +64,6 @@ def losses_by_hand(method: Method, constraint: str, engine, batch: Batch):
         soft = (outputs[0] / method.gradient.temperature).softmax(0)
         cell = cell_of(constraint, int(batch.targets[i]), int(batch.groups[i]))
         yield cell, soft, loss
-
-
-# What a step computes.
 
 
 @constraints
@@ -163,15 +159,6 @@ def test_no_answer_moves_the_duals_out_of_their_range_or_the_weights_to_infinity
     assert duals.weights(duals.values).abs().max() <= 2 * 3 / MIN_SHARE
 
 
-def test_while_no_constraint_is_violated_it_is_dpsgd(step_of, batch_of):
-    steps = [step_of(method) for method in (made(slack=1.0), dpsgd(0.5, "corrected"))]
-    for seed in range(4):
-        for step in steps:
-            step(batch_of(7, seed=seed))
-    ours, usual = (step.engine.parameters.theta for step in steps)
-    assert torch.allclose(ours, usual, rtol=1e-9, atol=1e-12)
-
-
 def test_views_of_an_example_are_averaged(batch_of):
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -188,9 +175,6 @@ def test_views_of_an_example_are_averaged(batch_of):
     assert torch.allclose(both.stack(), each.stack().view(3, 2, -1).mean(1))
     assert torch.allclose(both.losses, each.losses.view(3, 2).mean(1))
     assert torch.allclose(both.counts * 2, each.counts)
-
-
-# Its state, and what it refuses.
 
 
 def test_duals_and_sizes_come_back_from_a_checkpoint(step_of, batch_of):
@@ -245,9 +229,6 @@ def test_data_without_groups_or_classes_are_refused(changes, why):
 def test_users_have_no_single_group_and_are_refused():
     with pytest.raises(UserError, match="may have several"):
         plan(build(compose(["method=raco", "users=iid"])))
-
-
-# What it is for.
 
 
 @pytest.mark.long

@@ -77,20 +77,16 @@ def test_an_example_moves_each_release_by_at_most_its_sensitivity(
     assert torch.allclose(torch.cat([rows[0][:i], rows[0][i + 1 :]]), rows[1], rtol=1e-12)
 
 
-def test_the_sensitivity_of_the_histogram_is_reached(step_of, batch_of):
+def test_the_sensitivity_of_the_histogram_is_reached_and_non_finite_outputs_are_not_counted(
+    step_of, batch_of
+):
     method = made(rates="hard")
     counts = answer_of(method, step_of(method), batch_of(1))
     assert counts.norm() == 1
-
-
-def test_an_example_without_finite_outputs_is_not_counted(step_of, batch_of):
     for rates in ("hard", "soft"):
         method, batch = made(rates=rates), batch_of(3)
         batch.inputs[1] = math.nan
         assert answer_of(method, step_of(method), batch).sum() == pytest.approx(2)
-
-
-# What both cost.
 
 
 def ledger(method: Method, rate: float, sigma: float, steps: int) -> Ledger:

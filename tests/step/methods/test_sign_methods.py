@@ -17,6 +17,7 @@ from dpbench.step.methods.sgd import sgd
 from dpbench.step.methods.signsgd import dp_signsgd, dp_signsgd_laplace, signsgd
 from dpbench.system.errors import UserError
 from tests.problems import SIZE, problem
+from tests.step.methods.every_method import theta
 
 BOUND, MULTIPLIER = 0.01, 0.02
 
@@ -41,10 +42,6 @@ def test_dp_signlosgd_is_the_exponential_mechanism(stream_of):
         assert stats.binomtest(count, times, p).pvalue > 1e-3
     wrong = exponential_mechanism(total, 1.5 / (2 * multiplier * sensitivity))
     assert stats.binomtest(counts[0].item(), times, wrong[0]).pvalue < 1e-6
-
-
-def theta(step) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
 
 
 @pytest.mark.parametrize(
@@ -95,12 +92,6 @@ def test_the_ledger_lists_every_coordinate_and_signs():
         assert release.mechanism.shift == pytest.approx(BOUND / scale)
 
 
-def test_logistic_noise_needs_a_bound_of_each_coordinate():
-    mixed = dataclasses.replace(dp_losgd(BOUND), clip=Abadi(1.0))
-    with pytest.raises(UserError, match="the noise of dp_losgd needs a bound on each coordinate"):
-        mixed.bind(problem())
-
-
 def test_an_account_for_another_size_is_refused(step_of):
     with pytest.raises(UserError, match=r"made for 578 parameters and the model trains 579"):
         step_of(dp_losgd(BOUND).bind(problem(size=SIZE - 1)))
@@ -108,7 +99,10 @@ def test_an_account_for_another_size_is_refused(step_of):
         step_of(dp_losgd(BOUND))
 
 
-def test_the_noise_is_for_all_coordinates_at_once():
+def test_noise_for_all_coordinates_at_once_needs_a_bound_of_each():
     method = dp_losgd(BOUND).bind(problem())
     assert method.noise == PerCoordinate("logistic", SIZE)
     assert method.clip.sensitivity.bound == pytest.approx(BOUND * SIZE**0.5)
+    mixed = dataclasses.replace(dp_losgd(BOUND), clip=Abadi(1.0))
+    with pytest.raises(UserError, match="the noise of dp_losgd needs a bound on each coordinate"):
+        mixed.bind(problem())
