@@ -26,8 +26,9 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"^dpbench (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
 
 
-def test_the_readme_is_short():
+def test_the_readme_is_short_and_has_commands_to_check():
     assert README.count("\n") < 120
+    assert len(COMMANDS) > 7
 
 
 def test_its_table_is_what_its_command_prints():
@@ -91,7 +92,3 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
         known = options("dataset") if verb == "data" else groups()
         assert verb in ("data", "list")
         assert set(arguments) <= set(known)
-
-
-def test_there_are_commands_to_check():
-    assert len(COMMANDS) > 7

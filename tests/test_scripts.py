@@ -160,20 +160,14 @@ def test_a_moved_environment_is_made_again(tmp_path, python):
     assert calls(moved) == ["made", "installed"]
 
 
-def test_no_python_is_one_sentence(tmp_path):
+def test_a_python_that_is_missing_or_does_not_suit_is_one_sentence(tmp_path):
     run = environment(tmp_path)
     assert run.returncode == 1
     assert run.stderr.count("\n") == 1
     assert "no Python from 3.11 to 3.13" in run.stderr
-
-
-def test_a_python_that_does_not_suit_is_named(tmp_path):
     run = environment(tmp_path, PYTHON=stand_in(tmp_path / "old", "echo"))
     assert run.returncode == 1
     assert f"PYTHON={tmp_path / 'old'} is not a Python from 3.11 to 3.13" in run.stderr
-
-
-def test_a_python_without_venv_is_one_sentence(tmp_path):
     body = 'case "$*" in *version_info*) echo 3.12 ;; *) exit 1 ;; esac'
     run = environment(tmp_path, PYTHON=stand_in(tmp_path / "bare", body))
     assert run.returncode == 1
@@ -246,13 +240,10 @@ def biome_version():
     return re.search(r"/schemas/([\d.]+)/", (ROOT / "biome.jsonc").read_text())[1]
 
 
-def test_a_linter_that_is_there_is_enough(javascript, tmp_path):
+def test_a_linter_is_enough_in_its_version_alone(javascript, tmp_path):
     npm = f"echo called >>{tmp_path}/calls"
     run = javascript(biome=f"echo Version: {biome_version()}", npm=npm)
     assert (run.returncode, run.stdout, run.stderr, calls(tmp_path)) == (0, "", "", [])
-
-
-def test_a_linter_of_another_version_is_not(javascript, tmp_path):
     run = javascript(biome="echo Version: 1.0.0", npm=f'echo "$@" >{tmp_path}/arguments')
     assert (run.returncode, run.stderr, len(run.stdout.splitlines())) == (0, "", 1)
     assert f"@biomejs/biome@{biome_version()}" in (tmp_path / "arguments").read_text()
@@ -280,17 +271,15 @@ def test_every_check_is_made_and_any_that_fails_is_a_failure(tmp_path, failing):
     assert bool(end[1]) == bool(failing)
 
 
-def test_every_dependency_is_pinned_within_its_range(pins):
+def test_dependencies_and_the_build_tool_are_pinned_within_their_ranges(pins):
     for requirement in REQUIREMENTS:
         version = pins.get(canonicalize_name(requirement.name))
         assert version, f"{requirement.name} has no pin in constraints.txt"
         assert requirement.specifier.contains(version), requirement.name
         bounds = [bound.operator for bound in requirement.specifier]
         assert ">=" in bounds, f"{requirement.name} has no lower bound"
-
-
-def test_the_build_tool_is_pinned_too(pins):
     assert "hatchling" in pins
+    assert PROJECT["name"] == "dpbench-suite"
 
 
 @pytest.mark.parametrize("version", ["3.11.0", "3.12.1", "3.13.5"])
@@ -307,7 +296,3 @@ def test_python_is_not_allowed(version):
 def test_torch_is_allowed(version):
     (torch,) = (requirement for requirement in REQUIREMENTS if requirement.name == "torch")
     assert version in torch.specifier
-
-
-def test_the_distribution_is_not_called_as_the_package():
-    assert PROJECT["name"] == "dpbench-suite"

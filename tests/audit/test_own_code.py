@@ -122,14 +122,11 @@ def classifier(share: float):
 
 
 @pytest.mark.slow
-def test_code_for_images_and_labels_is_audited_on_given_examples():
+def test_code_for_images_and_labels_is_audited_on_given_examples_and_told_their_bound():
     settings = {"examples": labelled, "bound": 0.5, "canaries": 0}
     right, wrong = (audit(step=classifier(share), **settings) for share in (1.0, 0.8))
     assert (right.verdict, right.named(FLAGGED)) == ("not refuted", [])
     assert wrong.named(REFUTED) == ["noise scale"]
-
-
-def test_a_bound_that_no_given_example_reaches_is_told():
     examples, claim = given("labelled", labelled), Claim(bound=100.0)
     code = AuditedStep("classifier", classifier(1.0), claim, examples=examples)
     sentence = finding_of("sensitivity", code).sentence
@@ -235,7 +232,7 @@ def test_what_a_step_returns_beside_parameters_is_ignored(returned):
     assert code.sums(MadeUp().usual(1.0)).tolist() == [[-64.0, -64.0]]
 
 
-def test_parameters_that_grow_are_refused():
+def test_noise_that_the_task_does_not_govern_and_parameters_that_grow_are_told():
     def factory(task):
         yield torch.zeros(2)
         yield torch.zeros(3)
@@ -243,6 +240,9 @@ def test_parameters_that_grow_are_refused():
     code = AuditedTraining("growing", factory, Claim())
     with pytest.raises(UserError, match="released 2 numbers, and then 3"):
         code.exact_sum(MadeUp().usual(1.0))
+    code = audited("plain", "task.noise_multiplier * task.bound)", "1.0)")
+    finding = finding_of("noise scale", code)
+    assert "its scale is not that of task.noise_multiplier" in finding.sentence
 
 
 @pytest.mark.slow
@@ -321,12 +321,6 @@ def test_a_module_that_python_cannot_read_is_told(tmp_path, monkeypatch):
         audit(step="unreadable_module:factory")
 
 
-def test_noise_that_the_task_does_not_govern_is_told():
-    code = audited("plain", "task.noise_multiplier * task.bound)", "1.0)")
-    finding = finding_of("noise scale", code)
-    assert "its scale is not that of task.noise_multiplier" in finding.sentence
-
-
 def test_what_the_code_prints_is_no_result(capsys):
     def factory(task):
         print("said")
@@ -374,14 +368,11 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(
     assert why in capsys.readouterr().err
 
 
-def test_from_python_functions_may_be_named(monkeypatch):
+def test_from_python_functions_may_be_named_and_one_factory_is_given(monkeypatch):
     monkeypatch.setattr("dpbench.audit.code.door.findings", lambda code: iter(()))
     here = "tests.audit.test_own_code"
     report = audit(step=f"{here}:seeded_step", examples=f"{here}:labelled", canaries=0)
     assert report.command == f"dpbench audit step={here}:seeded_step canaries=0"
     assert report.command == audit(step=seeded_step, canaries=0).command
-
-
-def test_from_python_one_factory_is_given():
     with pytest.raises(UserError, match="give one factory"):
         audit(noise_multiplier=1.0)

@@ -41,13 +41,10 @@ def test_the_configuration_is_shown_without_running(flags, said, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_of_the_configuration_is_shown_by_its_package(said):
+def test_a_part_of_the_configuration_is_shown_and_the_files_that_it_comes_from(said):
     part = yaml.safe_load(said("run", "--cfg", "job", "--package", "optimizer", "--resolve"))
     assert part == compose([])["optimizer"]
     assert said("run", "-c", "job", "-p=optimizer.lr").strip() == str(part["lr"])
-
-
-def test_the_information_names_each_file_and_the_record(said):
     lines = said("run", "--info", "method=bam", "epochs=3").splitlines()
     assert "method/bam.yaml" in "\n".join(lines)
     assert len(lines) == len(groups()) - 1 + 3  # not of tables, and with two folders and the record
@@ -144,14 +141,11 @@ def test_other_shells_propose_the_same_words(shell):
         assert {*done.stdout.split()} == (expected or {*words("data")})
 
 
-def test_what_the_help_of_a_command_names_is_completed():
+def test_every_command_has_a_function_and_its_help_is_completed():
     """A setting in the help, as baseline=, is one of the words that may follow the command."""
     for name, command in COMMANDS.items():
         named = {*re.findall(r"(?<![-\w.'])([a-z_]+=)", usage_of(command))}
         known = {word.partition("=")[0] + "=" for word in words(name) if "=" in word}
         assert named - {"a=", "b="} <= known, name
-
-
-def test_every_command_has_a_function():
     for command in COMMANDS.values():
         assert callable(command.function())

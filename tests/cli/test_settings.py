@@ -81,23 +81,17 @@ def test_a_refusal_says_what_would_do(kind, word, sentence):
     assert str(refused.value).startswith(sentence)
 
 
-def test_values_have_the_types_of_their_settings_and_the_last_counts():
+def test_values_have_the_types_of_their_settings_and_the_names_of_parts_and_suites():
     given = read("x", Search, ["N=7", "private=true", "epsilon=3", "by=tpe", "N=8"])
     assert given == Search(N=8, private=True, epsilon=3.0, by="tpe")
     bench = read("x", Bench, ["case=a,b", "out=there/x"])
     assert (bench.case, bench.out) == (("a", "b"), Path("there/x"))
-
-
-def test_named_values_are_those_of_the_parts_that_have_them():
     choices = {(kind, f.name): {*get_args(f.type)} for _, kind in KINDS for f in fields(kind)}
     assert choices[Search, "by"] == {*SAMPLERS}
     assert choices[Search, "rule"] == {*RULES}
     assert choices[RunAudit, "game"] == {*GAMES, *FOR_CONTENDERS}
     assert choices[Bench, "suite"] == {*SUITES}
     assert Audit().confidence == CONFIDENCE
-
-
-def test_the_suites_are_completed_by_name():
     assert [word for word in words("bench") if word.startswith("suite=")] == [
         f"suite={name}" for name in SUITES
     ]

@@ -60,13 +60,10 @@ def test_a_terminal_shows_each_running_run(terminal, monkeypatch, total):
     assert shown.splitlines()[-1].startswith("runs "), "what has ended is shown no more"
 
 
-def test_a_line_names_running_runs_before_any_has_ended(log, monkeypatch, capfd):
+def test_lines_name_running_runs_but_only_the_first_of_many(log, monkeypatch, capfd):
     after_a_look(monkeypatch, UNDER_WAY)
     line = "runs: 0 of 2; seed=0: step 40 of 1,200; a=[b] seed=1: step 7 of 1,200"
     assert capfd.readouterr().err == f"dpbench: {line}\n"
-
-
-def test_only_the_first_of_many_running_runs_are_shown(log, monkeypatch, capfd):
     after_a_look(monkeypatch, [StepCount(f"seed={seed}", 1, 2) for seed in range(20)])
     said = capfd.readouterr().err
     assert said.startswith("dpbench: runs: 0 of 2, 20 runs under way; seed=0: step 1 of 2; ")

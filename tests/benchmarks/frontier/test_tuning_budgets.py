@@ -33,16 +33,13 @@ def test_the_best_of_all_trials_is_that_of_the_search_and_more_trials_find_no_le
     )
 
 
-def test_an_interval_covers_the_expected_best_of_equal_draws():
+def test_an_interval_covers_the_expected_best_and_its_cost_is_of_the_best_trials():
     """Of uniform values the expected best of k is k/(k + 1)."""
     values = [(i + 0.5) / 200 for i in range(200)]
     for count in (1, 4, 16):
         low, high = interval(values, count)
         assert low < count / (count + 1) < high
-
-
-def test_an_interval_of_a_cost_is_of_the_trials_that_score_best():
-    """Costs that fall as scores rise: that of the best of k is one less its score."""
+    # Costs that fall as scores rise: that of the best of k is one less its score.
     scores = [(i + 0.5) / 200 for i in range(200)]
     low, high = interval(scores, 4)
     costs = [1 - score for score in scores]

@@ -88,13 +88,16 @@ def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
     assert "It does not hold: in 1 of 1 runs" in said
 
 
-def test_a_formula_below_what_is_surely_spent_is_no_upper_bound():
+def test_what_is_measured_is_no_upper_bound_below_what_is_spent():
     above, between = Epsilons(2, 1.6, 1.5, 1), Epsilons(1.2, 1.6, 1.5, 1)
     below = Epsilons(1 - 1e-6, 1.6, 1.5, 1)
     assert claim([above, Epsilons(1.5, 1.6, 1.5, 1)]).endswith("It holds.")
     assert claim([above, between]).endswith("undecided: in 1 of 2 runs it is between the bounds.")
     said = claim([above, between, below])
     assert said.endswith("does not hold: in 1 of 3 runs it is below what is surely spent.")
+    above, below = Measured(3, 2, 1), Measured(3, 0.5, 1)
+    assert claim_of_measured([above]).endswith("It is undecided.")
+    assert "in 1 of 2 runs it is below" in claim_of_measured([above, below])
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.1, 0.1), (0.1, 1.0), (0.5, 10.0)])
@@ -125,12 +128,6 @@ def test_what_is_measured_is_the_note_s_where_all_gradients_are_at_the_bound_and
     largest = np.ones(30)
     assert measured_epsilon(largest, mechanism, rate, steps, delta) == pytest.approx(by_bound)
     assert measured_epsilon(largest / 2, mechanism, rate, steps, delta) < 0.8 * by_bound
-
-
-def test_a_measured_loss_below_what_may_be_spent_is_no_bound():
-    above, below = Measured(3, 2, 1), Measured(3, 0.5, 1)
-    assert claim_of_measured([above]).endswith("It is undecided.")
-    assert "in 1 of 2 runs it is below" in claim_of_measured([above, below])
 
 
 @pytest.mark.long

@@ -46,11 +46,6 @@ def test_impossible_requests_are_refused_in_one_sentence(words, sentence, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_the_plain_step_is_always_there_and_first():
-    request = parse(["device=cpu", "contender=opacus_ghost,plain"])
-    assert list(request.contenders(TINY)) == ["plain", "opacus_ghost"]
-
-
 def test_of_each_network_each_part_is_timed():
     request = parse(["device=cpu", "suite=parts"])
     networks = "efficientnet_lite0", "vit_tiny", "bert_tiny"
@@ -66,11 +61,15 @@ def test_of_each_network_each_part_is_timed():
     assert all(min(sizes) == sizes[0] and max(sizes) == sizes[-1] for sizes in by_network)
 
 
-def test_a_refusal_of_opacus_names_one_layer():
+def test_missing_results_are_refused_and_opacus_names_one_layer():
     part = next(c for c in cases.PARTS if c.name == "efficientnet_lite0_norms_and_head")
     with pytest.raises(CannotBeTimed, match=r"Opacus refuses the model: .*bn1") as refused:
         opacus(part, CPU, "hooks")
     assert len(str(refused.value)) < 300
+    with pytest.raises(CannotBeTimed, match="model=nonsuch is not available yet"):
+        Case("tiny", "nonsuch", (5,), 3, 8).build(CPU)
+    with pytest.raises(CannotBeTimed, match=r"cannot be built: model\.width is not a setting"):
+        Case("tiny", "mlp", (5,), 3, 8, {"width": 4}).build(CPU)
 
 
 def test_compiled_steps_run_where_the_case_has_them_or_they_are_named():
@@ -84,13 +83,6 @@ def test_compiled_steps_run_where_the_case_has_them_or_they_are_named():
 @pytest.mark.parametrize("known", [cases.STEP["cpu"], cases.STEP["cuda"], cases.DEPTH])
 def test_every_case_has_a_name_of_its_own(known):
     assert len({case.name for case in known}) == len(known)
-
-
-def test_missing_results_are_refused_in_one_sentence():
-    with pytest.raises(CannotBeTimed, match="model=nonsuch is not available yet"):
-        Case("tiny", "nonsuch", (5,), 3, 8).build(CPU)
-    with pytest.raises(CannotBeTimed, match=r"cannot be built: model\.width is not a setting"):
-        Case("tiny", "mlp", (5,), 3, 8, {"width": 4}).build(CPU)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +130,12 @@ def test_a_library_that_is_not_installed_is_reported(name, monkeypatch):
         contenders.STEP[name].make(TINY, CPU)
 
 
-def test_dropout_is_off_and_batches_are_the_same_every_time():
+def test_dropout_is_off_batches_stay_and_the_plain_step_is_first():
     one, two = (TINY.build(CPU).state_dict() for _ in range(2))
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert torch.equal(TINY.batch(CPU).inputs, TINY.batch(CPU).inputs)
+    request = parse(["device=cpu", "contender=opacus_ghost,plain"])
+    assert list(request.contenders(TINY)) == ["plain", "opacus_ghost"]
 
 
 @pytest.mark.long

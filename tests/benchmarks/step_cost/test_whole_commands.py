@@ -61,11 +61,8 @@ def test_a_finished_run_finds_its_record_and_a_new_one_finds_none(monkeypatch):
     assert len({first, turns[1], turns[3]}) == 3
 
 
-def test_every_command_has_a_name_of_its_own():
+def test_commands_have_names_of_their_own_and_unknown_ones_are_refused():
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
-
-
-def test_a_contender_or_an_unknown_command_is_refused():
     with pytest.raises(UserError, match="has no contenders"):
         parse([*ARGUMENTS, "contender=plain"]).commands()
     with pytest.raises(UserError, match="case=lsit is unknown: did you mean list"):

@@ -51,13 +51,10 @@ def test_a_claim_of_a_paper_has_its_effect_tuning_verdict_and_cost_and_ours_are_
     assert "Two." not in text
 
 
-def test_what_fails_comes_first():
+def test_what_fails_comes_first_and_numbers_of_a_constant_do_not_count():
     made = table(claim("Held", verdict="holds"), claim("Failed", verdict="fails on average"))
     text = page({"frontier_table5": made}, []).markdown
     assert text.index("Failed.") < text.index("Held.")
-
-
-def test_numbers_that_a_constant_would_reproduce_do_not_count():
     made = table(printed=Reproduced(54, 54, 8))
     text = page({"misalignment_table5": made}, []).markdown
     assert "| misalignment_table5 | 54 | 54 | 8 |" in text

@@ -130,11 +130,15 @@ def test_all_private_systems_have_the_same_epsilon(arm):
     assert rdp(planned.ledger, run.privacy.delta) == pytest.approx(1.46, rel=5e-3)
 
 
-def test_without_clipping_there_is_no_epsilon_and_no_warning():
+def test_unknown_arms_are_refused_and_without_clipping_there_is_no_epsilon():
     for arm in ("unclipped", "batch"):
         run, planned = prepare(run_config(["+table=calibration_systems", f"table.arm={arm}"]))
         said = privacy_statement(run, planned)
         assert (said["guarantee"], said["rdp"], said["gdp"]) == ("none", None, None)
+    with pytest.raises(UserError, match=r"table.arm=small is unknown.*small_r"):
+        compose(["+table=calibration_table2", "table.arm=small"])
+    with pytest.raises(UserError, match="is set by the table"):
+        target_of("calibration_table2", ["table.arm=small_r"])
 
 
 @pytest.mark.long
@@ -156,13 +160,6 @@ def test_the_federated_systems(small):
     chosen = ["table.methods=[dp_fedsgd,dp_fedavg]", "users=iid", "users.number=200"]
     text, _, _ = small("calibration_systems", *chosen)
     assert [line[0] for line in cells(text, "Ours")] == FEDERATED
-
-
-def test_an_unknown_arm_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match=r"table.arm=small is unknown.*small_r"):
-        compose(["+table=calibration_table2", "table.arm=small"])
-    with pytest.raises(UserError, match="is set by the table"):
-        target_of("calibration_table2", ["table.arm=small_r"])
 
 
 @pytest.mark.sampled(1)

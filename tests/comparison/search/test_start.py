@@ -83,8 +83,11 @@ def test_a_method_at_its_start_is_its_special_case(method, two_groups):
     assert noise == least or least < noise < 1.01 * least
 
 
-def test_every_start_has_a_stated_difference():
+def test_every_start_has_a_stated_difference_and_dense_extension():
     assert {*CONTAINING} == DIFFERENCES.keys()
+    plain = ["dataset=digits", "optimizer.lr=tag(log,interval(1e-3,1))"]
+    extends = [parse([*plain, *more]).extend for more in ([], ["N=64"], ["N=1"], ["extend=0"])]
+    assert extends == [5, 16, 1, 0]
 
 
 @pytest.mark.parametrize("method", CONTAINING)
@@ -352,12 +355,6 @@ def test_a_search_does_not_go_on_beyond_its_special_case(made, tmp_path):
     ]
     assert beyond(request, request.space, trials) is None
     assert beyond(replace(request, start=None), request.space, trials) is not None
-
-
-def test_extension_is_on_and_as_dense_as_the_search():
-    plain = ["dataset=digits", "optimizer.lr=tag(log,interval(1e-3,1))"]
-    extends = [parse([*plain, *more]).extend for more in ([], ["N=64"], ["N=1"], ["extend=0"])]
-    assert extends == [5, 16, 1, 0]
 
 
 @pytest.mark.parametrize("method", CONTAINING)

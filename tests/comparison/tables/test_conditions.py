@@ -16,15 +16,12 @@ BLOCKS = [
 CONFIG = {"choices": {"dataset": "b"}, "privacy": {"epsilon": 2.5}, "batch_size": 64}
 
 
-def test_blocks_are_products_one_after_the_other():
+def test_blocks_are_products_and_without_them_one_condition_varies_nothing():
     labels = [condition.label for condition in conditions_of(BLOCKS)]
     assert labels == [
         *("a, epsilon 1", "a, epsilon 2.5", "b, epsilon 1", "b, epsilon 2.5"),
         "c, epsilon 10",
     ]
-
-
-def test_without_blocks_there_is_one_condition_that_varies_nothing():
     (only,) = conditions_of([])
     assert (only.label, only.keys, only.overrides()) == ("", (), [])
     assert only.is_met_by(CONFIG)
@@ -38,12 +35,9 @@ def test_exactly_one_condition_holds_in_a_configuration():
     assert row_name(held[0].label, "sgd") == "b, epsilon 2.5, sgd"
 
 
-def test_a_value_that_is_off_is_said_and_set():
+def test_a_value_that_is_off_and_an_option_are_said_and_set():
     off = Condition((("augmentation.views", None),))
     assert (off.label, off.overrides()) == ("no views", ["augmentation.views=null"])
-
-
-def test_a_setting_is_an_option_or_a_value():
     assert [setting(CONFIG, k) for k in ("dataset", "privacy.epsilon", "batch_size")] == [
         *("b", 2.5, 64),
     ]

@@ -32,14 +32,11 @@ def test_every_printed_cell_is_there_with_its_spread(number):
     assert all(cell.spread is not None for cell in table.values())
 
 
-def test_table_1_has_eight_numbers_without_spread():
+def test_table_1_has_eight_numbers_and_spot_values_keep_their_digits():
     table = published(1)
     assert len(table) == 8
     assert table["magnitude_error", "acc_b"] == Published("93.5", None)
     assert table["direction_error", "loss_b"] == Published("0.518", None)
-
-
-def test_spot_values_keep_their_digits():
     assert published(2)["dpsgd", "acc_b"] == Published("26.3", "0.4")
     assert published(3)["dpsgd_global_adapt", "loss_a"] == Published("0.17", "0.00")
     assert published(4)["dpsgd_global_adapt", "pi_a"] == Published("-0.1", "0.1")

@@ -26,16 +26,13 @@ def test_inputs_targets_and_groups_stay_together():
     assert torch.equal(train.groups, train.targets)
 
 
-def test_purposes_and_seeds_have_draws_of_their_own():
+def test_draws_of_purposes_and_seeds_are_their_own_and_the_same_everywhere():
     draws = {
         tuple(numpy_generator(seed, purpose).integers(0, 1000, 5))
         for seed in (0, 1)
         for purpose in ("split", "thin")
     }
     assert len(draws) == 4
-
-
-def test_draws_are_the_same_on_every_machine():
     assert numpy_generator(0, "split").integers(0, 1000, 3).tolist() == [267, 526, 233]
 
 

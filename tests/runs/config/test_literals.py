@@ -124,17 +124,18 @@ def test_metrics_of_groups_of_any_name_can_be_named(names, tmp_path_factory):
             assert page.split("\n")[1] == ""
 
 
-def test_a_sweep_over_mappings_has_the_values_as_they_were_written():
+def test_odd_keys_and_texts_of_tables_stand_as_they_were_written():
     runs = expand(["dataset.standardise=train,{a:[0,1]},{'C, d':[0,1],é:[2,3],3:[1,2]}", "seed=1"])
     values = [parse(run)[0].value() for run in runs]
     assert values == ["train", {"a": [0, 1]}, {"C, d": [0, 1], "é": [2, 3], "3": [1, 2]}]
-
-
-def test_a_mapping_with_odd_keys_can_stand_beside_what_only_hydra_sets():
     more = ["+optimizer.foreach=false", "dataset.standardise={'C, d':[0,1]}"]
     config = compose([*PUBLIC, "dataset.groups=[a]", *more])
     assert config["dataset"]["standardise"] == {"C, d": [0, 1]}
     assert config["optimizer"]["foreach"] is False
+    with pytest.raises(UserError, match="not call a resolver"):
+        parse(["table.settings=[{set:{seed:'\\${oc.env:HOME}'}}]"])
+    with pytest.raises(UserError, match="is refused: write it in the file of a table"):
+        parse(["table.labels={'é':x}"])
 
 
 @pytest.mark.parametrize(
@@ -148,10 +149,3 @@ def test_a_mapping_with_odd_keys_can_stand_beside_what_only_hydra_sets():
 def test_no_way_to_write_a_text_calls_a_resolver(text):
     with pytest.raises(UserError, match="is refused: an interpolation may name another setting"):
         parse([f"method.name={text}"])
-
-
-def test_texts_of_tables_are_never_taken_for_escaped():
-    with pytest.raises(UserError, match="not call a resolver"):
-        parse(["table.settings=[{set:{seed:'\\${oc.env:HOME}'}}]"])
-    with pytest.raises(UserError, match="is refused: write it in the file of a table"):
-        parse(["table.labels={'é':x}"])

@@ -75,11 +75,8 @@ def test_a_place_holder_that_is_no_option_is_refused():
         compose(["+table=frontier_table1", "table.arm=bam", 'table.tuned="x-{nonsense}"'])
 
 
-def test_rows_at_an_edge_are_named_by_the_table():
+def test_rows_at_an_edge_or_tuned_under_another_condition_are_named():
     assert target_of("frontier_table1", []).tuning["dutch, epsilon 3, dpsgd"].flaw == AT_EDGE
-
-
-def test_rows_tuned_under_another_condition_are_named_by_the_table():
     tuning = target_of("frontier_table1", ["table.methods=[sgd,bam]"]).tuning
     found = {row: one.flaw for row, one in tuning.items()}
     assert {row for row, why in found.items() if why == ELSEWHERE} >= {

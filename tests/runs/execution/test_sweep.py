@@ -135,9 +135,12 @@ def quietly(runs):
     return ((number, attempt(run)) for number, run in enumerate(runs))
 
 
-def test_a_run_is_named_by_what_sets_it_apart():
+def test_a_run_is_named_by_what_sets_it_apart_and_a_sweep_by_its_arguments():
     runs = [["a=1", "method=sgd", "seed=0"], ["a=1", "method=sgd", "seed=1"], ["a=1", "b=x y"]]
     assert sweeps.short_names(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
+    names = {sweeps.name_of(given) for given in (["a=1", "b=2"], ["b=2", "a=1"])}
+    assert len(names) == 1
+    assert sweeps.name_of(["a=1"]) not in names
 
 
 @pytest.mark.slow
@@ -166,13 +169,10 @@ def test_leftovers_of_killed_processes_are_removed_from_finished_sweeps(sweep, t
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
-def test_one_reason_for_all_is_a_refusal(sweep, failing):
+def test_one_reason_for_all_is_a_refusal_and_a_run_that_is_named_twice_is_made_once(sweep, failing):
     failing(dict.fromkeys(range(3), UserError("No such thing.")))
     with pytest.raises(UserError, match=r"^No such thing\.$"):
         sweeps.run_and_report(sweep())
-
-
-def test_a_run_that_is_named_twice_is_made_once(sweep, failing):
     trained = failing({})
     sweeps.run_and_report(sweep(seeds=[0, 0, 1]))
     assert trained == [0, 1]
@@ -246,12 +246,6 @@ def test_a_run_that_another_process_carries_out_comes_last(sweep, failing, tmp_p
     assert told[-1] == theirs
     assert len(told) == 3
     assert theirs.read_bytes() == content
-
-
-def test_a_name_is_that_of_the_arguments():
-    names = {sweeps.name_of(given) for given in (["a=1", "b=2"], ["b=2", "a=1"])}
-    assert len(names) == 1
-    assert sweeps.name_of(["a=1"]) not in names
 
 
 def test_a_run_that_was_waited_for_is_not_made_again(sweep, failing, tmp_path, monkeypatch):

@@ -81,7 +81,7 @@ def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
     assert sum(shares) == pytest.approx(1)
 
 
-def test_a_histogram_shows_shares(runs):
+def test_a_histogram_shows_shares_and_a_run_without_calibration_is_named(runs):
     data = histogram_points(runs, "confidence")
     picture, axes = written(
         draw_histograms(data.assign(panel="dpsgd"), "Confidence", "confidence", ["dpsgd"])
@@ -89,6 +89,8 @@ def test_a_histogram_shows_shares(runs):
     assert picture.startswith(PNG)
     values = [patch.get_data().values.sum() for patch in axes[0].patches]
     assert values == pytest.approx([1, 1])
+    with pytest.raises(UserError, match="of small R has no calibration"):
+        reliability_points({"small R": [record_of(0, kept={})]})
 
 
 @pytest.mark.slow
@@ -96,11 +98,6 @@ def test_the_same_numbers_give_the_same_bytes(runs):
     data = reliability_points(runs)
     one, other = (image(draw_reliability(data, "Reliability")) for _ in range(2))
     assert one == other
-
-
-def test_a_run_without_calibration_is_named():
-    with pytest.raises(UserError, match="of small R has no calibration"):
-        reliability_points({"small R": [record_of(0, kept={})]})
 
 
 @pytest.mark.slow

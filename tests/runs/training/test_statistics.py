@@ -66,10 +66,21 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(rows, bound):
     assert moved <= bound * (1 + 1e-12)
 
 
-def test_short_vectors_are_not_clipped():
+def test_constants_are_exact_where_nothing_is_clipped_or_noisy_and_no_variance_is_zero():
     vectors = torch.randn(50, 4, dtype=torch.float64)
     assert torch.allclose(clipped_sum(vectors, 100.0), vectors.sum(0))
     assert clipped_sum(vectors, 0.5).norm() < vectors.sum(0).norm() + 25
+    inputs = torch.rand(4000, 3, 4, 4) + torch.tensor([0.0, 1.0, 2.0])[None, :, None, None]
+    inputs = inputs[:1].expand(4000, -1, -1, -1) + 1e-6 * inputs  # all norms just at the median
+    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), of(4000), stream())
+    assert torch.allclose(found.mean, inputs.double().mean((0, 2, 3)), rtol=1e-4)
+    assert torch.allclose(found.variance, inputs.double().var((0, 2, 3), correction=0), rtol=1e-3)
+    normal = found(inputs)
+    assert normal.mean((0, 2, 3)).abs().max() < 0.01
+    assert torch.allclose(normal.std((0, 2, 3)), torch.ones(3), atol=0.01)
+    constants = statistics.ChannelNormalization(torch.ones(2), torch.tensor([0.0, 4.0]))
+    found = constants(torch.full((1, 2, 1, 1), 5.0)).flatten().tolist()
+    assert found == pytest.approx([0, 2], abs=1e-4)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-45, 1.0, 3e38, math.inf])
@@ -94,17 +105,6 @@ def test_the_median_is_found_up_to_the_width_of_a_bin():
     for key in range(5):
         found = median_of(noisy_histogram(3 * norms, 16.0, stream(key)))
         assert 2**-0.25 < found / (3 * norms.median()) < 2**0.5
-
-
-def test_the_constants_are_the_mean_and_deviation_where_nothing_is_clipped_or_noisy():
-    inputs = torch.rand(4000, 3, 4, 4) + torch.tensor([0.0, 1.0, 2.0])[None, :, None, None]
-    inputs = inputs[:1].expand(4000, -1, -1, -1) + 1e-6 * inputs  # all norms just at the median
-    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), of(4000), stream())
-    assert torch.allclose(found.mean, inputs.double().mean((0, 2, 3)), rtol=1e-4)
-    assert torch.allclose(found.variance, inputs.double().var((0, 2, 3), correction=0), rtol=1e-3)
-    normal = found(inputs)
-    assert normal.mean((0, 2, 3)).abs().max() < 0.01
-    assert torch.allclose(normal.std((0, 2, 3)), torch.ones(3), atol=0.01)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
@@ -160,12 +160,6 @@ def test_an_example_that_is_not_finite_counts_as_zero():
     other = PrivateNormalization(8.0, 16.0).measured(images(zero), of(100), stream())
     assert torch.equal(found.mean, other.mean)
     assert torch.equal(found.variance, other.variance)
-
-
-def test_channels_without_variance_are_zero():
-    constants = statistics.ChannelNormalization(torch.ones(2), torch.tensor([0.0, 4.0]))
-    found = constants(torch.full((1, 2, 1, 1), 5.0)).flatten().tolist()
-    assert found == pytest.approx([0, 2], abs=1e-4)
 
 
 @pytest.mark.slow

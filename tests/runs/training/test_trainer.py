@@ -112,13 +112,10 @@ def test_training_learns(method):
     assert loss[-1] < loss[0]
 
 
-def test_shuffled_batches_have_no_epsilon():
+def test_shuffled_batches_have_no_epsilon_and_a_device_is_picked_by_name():
     record = fit(run_of(sampler="shuffled", epochs=1), NOWHERE)
     assert record.privacy["guarantee"] == "none"
     assert [record.privacy[name] for name in ("rdp", "pld", "gdp", "claimed")] == [None] * 4
-
-
-def test_a_device_is_picked_by_name():
     assert pick_device("cpu") == torch.device("cpu")
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     for name in ("nonsense", "meta"):

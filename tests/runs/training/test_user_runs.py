@@ -98,12 +98,14 @@ def test_epsilon_of_users_is_that_of_as_many_examples():
     assert rdp(planned.ledger, 1e-6) == rdp(book, 1e-6)
 
 
-def test_a_statement_names_the_unit():
+def test_a_statement_names_the_unit_and_memory_is_bounded_by_itself():
     said = fitted(FED, iid(200, 0.0), epochs=1).privacy
     assert said["unit"] == "user"
     assert said["adjacency"] == "add or remove one user"
     assert said["ledger"][0]["sampling"] == {"law": "Poisson", "rate": 0.25, "unit": "user"}
     assert "public" in said["why"]
+    record = fitted(FED, iid(100, 0.5), physical_batch_size="auto", epochs=1)
+    assert record.status == "complete"
 
 
 @pytest.mark.sampled(2)
@@ -130,11 +132,6 @@ def test_users_train_a_model():
     assert record.metrics["test/accuracy"] > 0.85
 
 
-def test_memory_is_bounded_by_itself():
-    record = fitted(FED, iid(100, 0.5), physical_batch_size="auto", epochs=1)
-    assert record.status == "complete"
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -152,14 +149,11 @@ def test_settings_incompatible_with_users_are_refused(changes, said):
         plan(run_of(**{"users": iid(100, 0.0)} | changes))
 
 
-def test_a_delta_is_weak_for_few_users_though_not_for_their_examples():
+def test_a_delta_is_weak_for_few_users_and_records_without_users_keep_their_names():
     run = run_of(FED, iid(100, 0.0), privacy=Privacy(4.0, None, 1e-3, "rdp"))
     with pytest.warns(UserWarning, match="publishing one user in the clear"):
         plan(replace(run, privacy=Privacy(4.0, None, 0.02, "rdp")))
     plan(run)
-
-
-def test_records_without_users_keep_their_names():
     config = compose(["method=dpsgd"])
     older = {key: value for key, value in config.items() if key != "users"}
     assert digest(config) == digest(older)

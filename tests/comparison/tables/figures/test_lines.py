@@ -130,13 +130,16 @@ def test_the_order_of_the_records_changes_nothing(spec, runs):
     assert line_points(spec, runs).equals(line_points(spec, runs[::-1]))
 
 
-def test_a_missing_series_is_named():
+def test_series_and_axes_that_are_missing_are_named():
     lacking = grouped_run("dpsgd")
     del lacking[2].diagnostics["step/R/8"]
     with pytest.raises(UserError, match="toy_fig2 needs step/R/8, which the run of dpsgd lacks"):
         line_points(BY_METHOD, [grouped_run(), lacking])
     spec = with_panels(BY_ARM, structs.replace(LOSS, lines={"MCE": "tested/mce"}))
     with pytest.raises(UserError, match="toy_fig1 needs tested/mce, which the run of r1 lacks"):
+        line_points(spec, [run("r1")])
+    spec = with_panels(BY_ARM, structs.replace(LOSS, x="stpe"))
+    with pytest.raises(UserError, match="toy_fig1 needs stpe as x, which the run of r1 lacks"):
         line_points(spec, [run("r1")])
 
 
@@ -148,12 +151,6 @@ def test_no_line_over_a_setting_joins_two_studies():
     other_rate = run("r1")
     other_rate[2].config["optimizer"] = {"lr": 9.0}
     assert len(line_points(BY_ARM, [other_rate, of_64]))
-
-
-def test_an_x_axis_that_no_series_or_setting_has_is_named():
-    spec = with_panels(BY_ARM, structs.replace(LOSS, x="stpe"))
-    with pytest.raises(UserError, match="toy_fig1 needs stpe as x, which the run of r1 lacks"):
-        line_points(spec, [run("r1")])
 
 
 @pytest.mark.slow

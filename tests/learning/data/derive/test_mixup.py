@@ -135,17 +135,16 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(seed, mixed, alp
         assert (ours - less).norm() <= BOUND * (1 + 1e-5)
 
 
-def test_the_account_is_that_of_the_run_without_mixtures():
+def test_the_option_has_plain_and_mixed_views_at_the_account_of_none():
     asked = ["dataset=mnist", "model=cnn_tanh", "augmentation.views=3", "privacy.epsilon=3"]
     plain = prepare(run_config([*asked, "augmentation=shifts_flips"]))
     mixed = prepare(run_config([*asked, "augmentation=dp_mix_self", "augmentation.mixed=2"]))
     assert plain[1].noise_multiplier == mixed[1].noise_multiplier
     assert digest(plain[0].config) != digest(mixed[0].config)
-
-
-def test_the_option_has_sixteen_plain_and_eighteen_mixed_views():
     part = compose(["augmentation=dp_mix_self"])["augmentation"]
     assert (part["views"] - part["mixed"], part["mixed"]) == (16, 18)
+    with pytest.raises(UserError, match=r"augmentation.mixed must be a whole number of at least 0"):
+        mixup(mixed=-1)
 
 
 @pytest.mark.parametrize("mixed", [5, 6])
@@ -158,8 +157,3 @@ def test_mixtures_of_nothing_are_refused(mixed):
 def test_a_share_that_cannot_be_drawn_is_refused(alpha):
     with pytest.raises(UserError, match=r"augmentation.alpha=.* must be a number from 0.01 to"):
         mixup(alpha=alpha)
-
-
-def test_a_negative_number_of_mixtures_is_refused():
-    with pytest.raises(UserError, match=r"augmentation.mixed must be a whole number of at least 0"):
-        mixup(mixed=-1)

@@ -56,19 +56,16 @@ def test_all_else_is_the_data_set_s_own():
     assert "outside every epsilon" in divided.notes[-1]
 
 
-def test_without_a_share_nothing_is_held_out():
+def test_without_a_share_nothing_is_held_out_and_too_small_a_one_is_refused():
     assert build(compose([])).dataset == DIGITS
+    with pytest.raises(UserError, match="holds out none of the 1438 training examples"):
+        WithValidation(DIGITS, 0.0001)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, "half", True])
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(UserError, match="validation must be a number between 0 and 1"):
         WithValidation(DIGITS, share)
-
-
-def test_a_share_that_holds_out_no_example_is_refused():
-    with pytest.raises(UserError, match="holds out none of the 1438 training examples"):
-        WithValidation(DIGITS, 0.0001)
 
 
 @pytest.mark.slow
