@@ -191,28 +191,6 @@ def test_the_command_prints_a_table_and_one_object(capsys, monkeypatch, tmp_path
     assert shown.startswith("| method ")
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (["contender=nobody"], "contender=nobody is unknown: choose from"),
-        (["contender=fastdp"], "fastdp is not on the package index"),
-        (["contender=opacus_hooks", "method=dpsgd"], "method=dpsgd is for methods of dpbench"),
-        (["contender=opacus_hooks", "sampler=shuffled"], "sampler=shuffled is for methods"),
-        (["contender=opacus_hooks", "optimizer.lr=1"], "set privacy, batch_size, epochs or seed"),
-        (["contender=opacus_hooks", "dataset=mnist"], "cannot be set in an audit"),
-        (["contender=opacus_hooks", "canaries=3"], "canaries"),
-    ],
-)
-def test_unsupported_settings_are_refused_in_one_sentence(
-    words, why, capsys, monkeypatch, tmp_path
-):
-    monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"results_dir={tmp_path}"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert why in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_a_library_that_is_not_installed_is_a_note_of_the_table(tmp_path):
     rows = '["contender=opacus_hooks canaries=400","contender=fastdp"]'

@@ -339,35 +339,6 @@ def test_an_epsilon_below_that_of_the_settings_is_refuted(monkeypatch):
         assert report_of_functions(factories, None, settings).verdict == verdict
 
 
-@pytest.mark.parametrize(
-    ("words", "why"),
-    [
-        (
-            ["step=nowhere:factory"],
-            "nowhere:factory cannot be imported (No module named 'nowhere')",
-        ),
-        (["step=json"], "json names no factory: write package.module:factory."),
-        (["step=json:tool.no"], "json:tool.no cannot be imported"),
-        (["step=sys:path"], "sys:path is not a function"),
-        (["step=json:dumps", "training=json:dumps"], "give one"),
-        (["step=json:dumps", "method=dpsgd"], "method is not an argument of audit"),
-        (["step=json:dumps", "noise_multiplier=0"], "noise_multiplier"),
-        (["step=json:dumps", "sample_rate=2"], "sample_rate"),
-        (["step=json:dumps"], "json:dumps raised TypeError"),
-        (["step=builtins:id"], "builtins:id must return a pair"),
-        (["training=builtins:id"], "builtins:id must be a generator"),
-    ],
-)
-def test_what_cannot_be_audited_is_refused_in_one_sentence(
-    words, why, capsys, monkeypatch, tmp_path
-):
-    monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"out={tmp_path / 'page.md'}"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert why in capsys.readouterr().err
-
-
 def test_from_python_functions_may_be_named_and_one_factory_is_given(monkeypatch):
     monkeypatch.setattr("dpbench.audit.code.door.findings", lambda code: iter(()))
     here = "tests.audit.test_own_code"

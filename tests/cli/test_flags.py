@@ -56,34 +56,6 @@ def test_flags_are_distinguished_from_overrides():
     assert split_flags(["--multirun"]) == ({"-m"}, [])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "--cfg", "hydra"], "--cfg job, not 'hydra'"),
-        (["run", "--cfg"], "--cfg job, not ''"),
-        (
-            ["run", "--inf"],
-            "--inf is not a flag of run (settings are KEY=VALUE): did you mean --info",
-        ),
-        *(
-            (["run", "-m", *flag, "seed=0,1"], "seed=0,1 names several runs, and --cfg and --info")
-            for flag in (["--cfg", "job"], ["--info"])
-        ),
-        (["--completion", "tcsh"], "--completion=tcsh is unknown"),
-        (["run", "--resolve"], "--resolve goes with --cfg job"),
-        (["run", "--config-name", "x"], "--config-name is not a flag of run: use +experiment="),
-        (["run", "-c", "job", "-p", "optimiser"], "did you mean optimizer"),
-        (["run", "-c", "job", "-p", "seed.x"], "--package=x is unknown"),
-        (["--completion"], "--completion= is unknown"),
-    ],
-)
-def test_unknown_flags_are_refused_in_one_sentence(arguments, message, said, capsys):
-    with pytest.raises(SystemExit) as left:
-        said(*arguments)
-    assert left.value.code == 2
-    assert message in capsys.readouterr().err
-
-
 def completed(line: str) -> set[str]:
     """What bash proposes at the end of a line."""
     script = f"""

@@ -25,27 +25,6 @@ CPU = torch.device("cpu")
 TINY = Case("tiny", "mlp", (5,), 3, 8, {"widths": [4]})
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("cases=a", "cases is not an argument of bench: did you mean case"),
-        ("case", "case needs a value"),
-        ("case=adult_mpl", "case=adult_mpl is unknown: did you mean adult_mlp"),
-        ("contender=opacus_hook", "contender=opacus_hook is unknown: did you mean opacus_hooks"),
-        ("suite=steps", "suite=steps is unknown: did you mean step"),
-        ("repeats=-1", "repeats must be a whole number from 0 to 10000, got '-1'."),
-        ("repeats=many", "repeats must be a whole number from 0 to 10000, got 'many'."),
-        ("device=tpu", "device=tpu is not available here"),
-        ("repeats=0", "does not exist; measure with repeats=20"),
-    ],
-)
-def test_impossible_requests_are_refused_in_one_sentence(words, sentence, tmp_path):
-    with pytest.raises(UserError, match=r"\.$|\?$") as refused:
-        bench(["device=cpu", f"out={tmp_path}", words])
-    assert sentence in str(refused.value)
-    assert not list(tmp_path.iterdir())
-
-
 def test_of_each_network_each_part_is_timed():
     request = parse(["device=cpu", "suite=parts"])
     networks = "efficientnet_lite0", "vit_tiny", "bert_tiny"

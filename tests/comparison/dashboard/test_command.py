@@ -17,21 +17,6 @@ def test_the_usual_request():
     assert parse(["out=a=b.html"])[1] == Path("a=b.html")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["result_dir=x"], "result_dir is not an argument of report"),
-        (["x.html"], "x.html is not an argument of report"),
-        (["out="], "out needs a value"),
-        (["results_dir"], "results_dir needs a value"),
-        (["out=."], "is a folder"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(arguments, why):
-    with pytest.raises(UserError, match=re.escape(why)):
-        parse(arguments)
-
-
 def test_the_page_is_written_and_its_path_returned(folder_of, record_of, tmp_path):
     out = tmp_path / "new" / "page.html"
     records = [record_of(seed=s) for s in (0, 1)]

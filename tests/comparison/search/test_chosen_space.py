@@ -91,18 +91,6 @@ def test_a_space_that_is_no_mapping_is_refused(tmp_path):
         space_of("mine")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["space=methods"], "space=methods is unknown"),
-        (["space=method", "method=dpsgd,bam"], "is that of one method, not of bam,dpsgd"),
-    ],
-)
-def test_an_unknown_space_is_refused(arguments, sentence):
-    with pytest.raises(UserError, match=sentence):
-        parse([*arguments, "dataset=digits", "model=mlp"])
-
-
 def test_a_chosen_number_in_the_outer_tenth_of_those_tried_is_at_its_edge():
     ranges, _ = split_ranges(
         ["optimizer.lr=tag(log,interval(0.01,100))", "method.quantile=interval(0,1)"]

@@ -202,19 +202,6 @@ def test_a_private_search_starts_nowhere():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["space=method", "method=dp_mf", "start=other"], "start=other: neither .* chose anything"),
-        (["space=method", "method=dpsgd", "start=other"], "contains another one, which that of"),
-        (["method=dp_mf", "optimizer.lr=1,2", "start=other"], "start=other needs a search space"),
-    ],
-)
-def test_a_start_that_cannot_be_is_refused(arguments, sentence):
-    with pytest.raises(UserError, match=sentence):
-        parse([*arguments, "dataset=digits"])
-
-
-@pytest.mark.parametrize(
     ("start", "sentence"),
     [
         ("start: dpsgd", "start of .* must be"),

@@ -59,22 +59,6 @@ def test_a_changed_file_is_read_again(folder):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--config-dir", "nowhere"], "nowhere is not a folder"),
-        (["--config-dir"], "--config-dir must be the name of a folder, got ''"),
-        ([f"{KEY}=[pkg://os]"], "pkg://os is refused: a package adds options by an entry point"),
-        ([f"{KEY}=conf"], f"{KEY} must be a list of folders"),
-        ([f"{KEY}=["], f"{KEY} must be a list of folders"),
-    ],
-)
-def test_a_path_that_is_no_folder_is_refused_in_one_sentence(arguments, sentence):
-    with pytest.raises(UserError) as told:
-        split_folders(arguments)
-    assert sentence in str(told.value)
-
-
-@pytest.mark.parametrize(
     ("files", "sentence"),
     [
         ({"method/dpsgd.yaml": SHARP}, "method/dpsgd.yaml has the name of an option in "),

@@ -18,7 +18,6 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.records.reading import read
 from dpbench.runs.training.class_weights import balanced, count_steps, noisy_counts
 from dpbench.step.mechanism.streams import CipherStream
-from dpbench.system.errors import UserError
 
 SMALL = ["model=logistic", "epochs=1", "batch_size=256", "privacy=noise1"]
 
@@ -111,24 +110,3 @@ def test_a_plan_pays_for_counts_and_older_runs_keep_their_names():
     config = run_config(SMALL).plain
     older = {key: value for key, value in config.items() if not key.startswith("class_")}
     assert digest(older) == digest(config) != digest(run.config)
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (["class_weights=[1,2]"], "class_weights has 2 weights, and digits has 10 classes"),
-        (["class_weights=[0,1,1,1,1,1,1,1,1,1]"], "class_weights"),
-        (["class_count_noise_multiplier=0"], "class_count_noise_multiplier"),
-        (["dataset=wine", "model=regression_mlp", "class_weights=[1]"], "no class_weights"),
-        (["users=iid", "class_count_noise_multiplier=9"], "set users=none or users=column"),
-        (["sampler=weighted"], "epsilon would be that of the largest rate"),
-        (
-            ["class_weights=[1,1,1,1,1,1,1,1,1,1]", "class_count_noise_multiplier=9"],
-            "exclude each other",
-        ),
-    ],
-)
-def test_weights_that_do_not_fit_are_one_sentence(more, sentence):
-    with pytest.raises(UserError) as told:
-        prepare(run_config([*SMALL, *more]))
-    assert sentence in str(told.value)

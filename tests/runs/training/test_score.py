@@ -17,7 +17,6 @@ from dpbench.runs.records.reading import load
 from dpbench.runs.training.plan import privacy_statement
 from dpbench.runs.training.score import SENSITIVITY, noisy_accuracy
 from dpbench.step.mechanism.streams import CipherStream
-from dpbench.system.errors import UserError
 
 PLAIN = ["epochs=1", "model=logistic", "batch_size=512", "validation=0.2"]
 SMALL = [*PLAIN, "privacy=noise1"]
@@ -123,21 +122,3 @@ def test_a_run_that_diverged_has_a_score_too(tmp_path, monkeypatch):
     assert scored.privacy["steps"] == 9 + 1
     assert scored.status == plain.status == "diverged"
     assert math.isfinite(scored.metrics[NOISY_ACCURACY])
-
-
-@pytest.mark.parametrize(
-    ("overrides", "says"),
-    [
-        (["validation=null"], "requires a validation split"),
-        (["mislabelled=100"], "mislabelled=null"),
-        (["method=sgd"], "private runs of single examples"),
-        (["users=iid", "method=dp_fedsgd", "batch_size=32"], "private runs of single examples"),
-        (["dataset=wine"], "is a regression"),
-        (["score_noise_multiplier=0"], "must be a positive number"),
-        (["score_noise_multiplier=true"], "must be a positive number"),
-        (["trial=[1]"], "trial"),
-    ],
-)
-def test_a_score_that_cannot_be_accounted_for_is_refused(overrides, says):
-    with pytest.raises(UserError, match=says):
-        prepare(run_config([*SCORED, *overrides]))

@@ -30,7 +30,6 @@ from dpbench.runs.training.statistics import (
 )
 from dpbench.runs.training.trainer import fit
 from dpbench.step.mechanism.streams import CipherStream
-from dpbench.system.errors import UserError
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "privacy=noise1"]
 MEASURED = [*SMALL, "normalization=private"]
@@ -222,20 +221,3 @@ def test_a_run_with_secure_noise_goes_on_with_the_constants_it_began_with(tmp_pa
     used.clear()
     fit(run, tmp_path, quiet=True)
     assert before not in used
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["users=iid", "batch_size=50"],
-            "users have several: set users=none or normalization=none",
-        ),
-        (["dataset=adult"], "needs images or their features"),
-        (["normalization.noise_multiplier=0"], "normalization.noise_multiplier must be a positive"),
-        (["normalization.median_noise_multiplier=x"], "median_noise_multiplier must be"),
-    ],
-)
-def test_unsupported_runs_are_refused_before_data_are_read(overrides, message):
-    with pytest.raises(UserError, match=message):
-        prepare(run_config([*MEASURED, *overrides]))

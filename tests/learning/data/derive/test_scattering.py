@@ -13,8 +13,7 @@ from dpbench.learning.data.derive.normalization import Normalization
 from dpbench.learning.data.derive.scattering import Scattering
 from dpbench.learning.data.digits import Digits
 from dpbench.runs.config.compose import compose
-from dpbench.runs.execution.prepare import build, prepare
-from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.execution.prepare import build
 from dpbench.runs.records.digest import digest
 from dpbench.system.errors import UserError
 
@@ -120,21 +119,6 @@ def test_they_name_the_run_and_without_them_runs_are_named_as_before():
     plain, other = (build(compose(o)).config for o in ([], ["features=scattering"]))
     assert digest(plain) != digest(other)
     assert digest({k: v for k, v in plain.items() if k != "features"}) == digest(plain)
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (["dataset=adult"], "needs images of at least 4 x 4 pixels, and the inputs of adult"),
-        (["features.depth=4"], "needs images of at least 16 x 16 pixels"),
-        (["features.depth=9"], "features.depth must be a whole number from 1 to 5, got 9"),
-        (["normalization=half"], "set augmentation=none, and normalization=private or none"),
-        (["augmentation=shifts_flips"], "set augmentation=none, and normalization=private"),
-    ],
-)
-def test_invalid_settings_are_refused_before_data_are_read(overrides, message):
-    with pytest.raises(UserError, match=message):
-        prepare(run_config(["features=scattering", *overrides]))
 
 
 def test_a_missing_library_is_named(monkeypatch):
