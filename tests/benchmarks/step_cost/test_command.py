@@ -15,7 +15,6 @@ from dpbench.benchmarks.step_cost.opacus_peer import opacus
 from dpbench.benchmarks.step_cost.report import read
 from dpbench.benchmarks.step_cost.timing import measure
 
-from dpbench.cli.main import main
 from dpbench.runs.config import search_path
 from dpbench.system.errors import UserError
 from dpbench.system.memory import resident
@@ -189,11 +188,3 @@ def test_memory_that_was_freed_before_is_not_taken_off_that_of_a_step():
         [sys.executable, "-c", FREED_BEFORE], cwd=ROOT, check=True, capture_output=True, text=True
     )
     assert int(done.stdout) >= 0
-
-
-def test_an_unknown_argument_is_refused_in_one_sentence(monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", ["dpbench", "bench", "reps=1"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert capsys.readouterr().err.startswith("dpbench: reps is not an argument of bench")

@@ -50,8 +50,3 @@ def test_the_command_line_ends_with_the_path_or_one_sentence(folder_of, record_o
     assert (done.returncode, done.stdout) == (0, f"{out}\n")
     refused = run(f"results_dir={tmp_path / 'none'}")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
-
-
-def test_a_device_is_not_replaced_by_the_page():
-    with pytest.raises(UserError, match="out=/dev/null is not a regular file"):
-        parse(["out=/dev/null"])

@@ -13,7 +13,6 @@ from dpbench.comparison.reproduce.render import _printed_epsilons, render
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.runs.records.reading import parse
 from dpbench.system import paths as resources
-from dpbench.system.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -281,11 +280,3 @@ def test_figure_3_is_timed_and_not_trained(tmp_path, monkeypatch):
         *("suite=depth", "repeats=3", "case=mlp_1,mlp_2,mlp_4", "device=cpu", f"out={out}"),
     ]
     assert str(out) in said
-
-
-def test_an_unknown_scale_is_refused_before_any_run(tmp_path):
-    with pytest.raises(UserError, match="scale=cpu_our is not declared by bam_table1: did"):
-        reproduce("bam_table1", [f"results_dir={tmp_path}", "scale=cpu_our"])
-    with pytest.raises(UserError, match=r"scale=x is not declared by .+5: choose from paper"):
-        reproduce("misalignment_table5", ["scale=x"])
-    assert not list(tmp_path.iterdir())

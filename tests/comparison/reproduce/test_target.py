@@ -89,11 +89,6 @@ def test_overriding_settings_of_the_table_is_refused(asked):
         target_of("bam_table1", [asked])
 
 
-def test_an_unknown_table_is_named():
-    with pytest.raises(UserError, match="table=bam_tabel1 is unknown: did you mean bam_table1"):
-        target_of("bam_tabel1", [])
-
-
 def test_a_run_is_told_by_its_arm_whatever_its_seed():
     wanted = target_of("calibration_table2", ["dataset=mnist", "table.seeds=[3,4]", "epochs=1"])
     for overrides in wanted.cells():

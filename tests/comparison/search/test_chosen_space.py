@@ -138,11 +138,6 @@ def test_without_finalists_there_is_one_stage(tmp_path):
     assert "stage" not in pd.read_csv(tmp_path / "search" / "one.csv")
 
 
-def test_a_private_search_has_no_finalists():
-    with pytest.raises(UserError, match="finalists is not for private=true"):
-        parse(["private=true", "finalists=5", "optimizer.lr=0.1,0.2", "privacy=eps3"])
-
-
 @pytest.mark.slow
 def test_the_worst_group_is_a_rule(tmp_path):
     asked = ["dataset=digits", "model=logistic", "epochs=1", "N=3", "name=group", "threads=1"]

@@ -89,11 +89,6 @@ def test_a_sweep_is_every_combination_of_values_that_may_be_lists():
     ]
 
 
-def test_a_table_without_arms_takes_none():
-    with pytest.raises(UserError, match=r"table\.arm"):
-        compose(["+table=misalignment_table5", "table.arm=dpsgd"])
-
-
 def test_values_of_a_table_refer_to_settings_and_to_each_other():
     table = ["+table=misalignment_table5", "table.title=${epochs} epochs of ${table.paper}"]
     config = compose(table)["table"]

@@ -70,11 +70,6 @@ def test_a_rule_takes_what_a_search_chose(made, tmp_path):
         target_of("sign_table1", ["dataset=adult", "table.methods=[dpsgd,dpsgd_coordinate]"])
 
 
-def test_a_place_holder_that_is_no_option_is_refused():
-    with pytest.raises(UserError, match=r"table.tuned .* got 'x-\{nonsense\}'"):
-        compose(["+table=frontier_table1", "table.arm=bam", 'table.tuned="x-{nonsense}"'])
-
-
 def test_rows_at_an_edge_or_tuned_under_another_condition_are_named():
     assert target_of("frontier_table1", []).tuning["dutch, epsilon 3, dpsgd"].flaw == AT_EDGE
     tuning = target_of("frontier_table1", ["table.methods=[sgd,bam]"]).tuning

@@ -142,12 +142,6 @@ def test_tasks_have_ended_that_slurm_lists_so_or_has_forgotten(false_slurm, tmp_
     assert job.ended() == dict.fromkeys(range(4), "forgotten by Slurm")
 
 
-def test_a_rule_of_a_table_cannot_bring_set_up_lines():
-    rule = "{set:{launcher:{setup:[touch x]}}}"
-    with pytest.raises(UserError, match="a table cannot set the launcher"):
-        compose(["+table=demo", f"table.settings=[{rule}]", "launcher=slurm"])
-
-
 @pytest.mark.parametrize(
     "part",
     ["}\nlauncher: {setup: [touch x]}", ", settings: [{choose: {launcher: slurm}}]}"],

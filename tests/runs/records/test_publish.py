@@ -129,13 +129,6 @@ def test_unknown_and_empty_arguments_are_refused(argument):
         publish([argument])
 
 
-def test_nothing_or_more_than_one_record_is_not_published(tmp_path):
-    with pytest.raises(UserError, match="there is no record"):
-        publish([f"results_dir={tmp_path}"])
-    with pytest.raises(UserError, match="publish takes one record: publish each to an out= of its"):
-        publish(["record=271a4ebadc674ee5", "record=9a00dc9de253f7c7"])
-
-
 def test_a_published_file_can_be_read_by_anything(tmp_path):
     published(tmp_path, made(0))
     fields = json.loads((tmp_path / "out.jsonl").read_text())

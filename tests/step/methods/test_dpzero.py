@@ -3,16 +3,13 @@
 import dataclasses
 import itertools
 
-import pytest
 import torch
 from torch import nn
 
-from dpbench.audit.request import prepare_audit
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import ENGINES, Parameters
 from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.dpzero import direction, dpzero, losses_on_both_sides
-from dpbench.system.errors import UserError
 from tests.step.methods.every_method import theta
 
 
@@ -101,8 +98,3 @@ def test_directions_follow_from_the_seed_and_step_and_dropout_draws_the_same_on_
     later, _ = losses_on_both_sides(engine, batch, nowhere)
     assert torch.equal(ahead, behind)
     assert not torch.equal(ahead, later)
-
-
-def test_an_attack_that_would_see_nothing_is_refused():
-    with pytest.raises(UserError, match="dpzero moves along one random direction"):
-        prepare_audit(["method=dpzero"])

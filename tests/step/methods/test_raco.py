@@ -9,7 +9,6 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build
-from dpbench.runs.training.plan import plan
 from dpbench.runs.training.trainer import fit
 from dpbench.step.gradients import make_engine
 from dpbench.step.mechanism.gradient import ReleasedState
@@ -224,11 +223,6 @@ def test_data_without_groups_or_classes_are_refused(changes, why):
     dataset = Made(**changes)
     with pytest.raises(Inapplicable, match=why):
         raco(0.5, "demographic_parity", 0.05, 0.5, 2.0, "soft", 0.5, 5.0).bind(problem(dataset))
-
-
-def test_users_have_no_single_group_and_are_refused():
-    with pytest.raises(UserError, match="may have several"):
-        plan(build(compose(["method=raco", "users=iid"])))
 
 
 @pytest.mark.long
