@@ -171,7 +171,6 @@ def test_an_engineer_trains_a_model_of_his_own_on_a_file_of_his_own(plugin, work
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_run_of_a_package_resumes_where_it_was_killed(plugin, work, command, monkeypatch):
     """In processes of their own: nothing of the package has been imported before."""
     asked = ["dataset=csv", f"dataset.file={people(work / 'people.csv')}", "dataset.target=income"]

@@ -55,9 +55,7 @@ def test_the_wheel_has_every_file_of(folder, inside, names):
     assert expected <= names
 
 
-def test_the_wheel_has_the_choices_of_searches_the_licence_and_the_command_and_nothing_beside(
-    names, wheel
-):
+def test_the_wheel_has_the_choices_of_searches_the_licence_and_the_command(names, wheel):
     inside = files("results/search", "dpbench/results/search")
     choices = {name for name in inside if name.endswith(".csv")}
     assert choices

@@ -145,7 +145,6 @@ def test_an_adaptive_bound_and_shuffled_batches_accounted_as_poisson_are_refuted
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_bits_of_noise_in_float32_are_refuted_and_those_on_a_grid_are_not(monkeypatch):
     from opacus.optimizers import optimizer
 
@@ -211,7 +210,6 @@ def test_a_table_refuses_what_libraries_do_not_have_before_it_attacks_anything(m
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "proven"), [(0.5, False), (20.0, True)])
 def test_a_claim_below_our_pld_is_held_against_as_a_number(epsilon, proven, monkeypatch):
     """Nine steps of all examples: our PLD is 13.1."""

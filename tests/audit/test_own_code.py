@@ -203,9 +203,7 @@ def quitting_training(task):
         ["step=quits_when_imported:factory"],
     ],
 )
-def test_code_that_exits_is_told_and_does_not_end_the_audit_as_if_it_passed(
-    words, capsys, monkeypatch, tmp_path
-):
+def test_code_that_exits_is_told_and_does_not_pass_the_audit(words, capsys, monkeypatch, tmp_path):
     (tmp_path / "quits_when_imported.py").write_text("raise SystemExit(0)\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"out={tmp_path / 'page.md'}"])

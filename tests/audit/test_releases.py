@@ -46,9 +46,7 @@ def silenced(patch, owner: type, name: str) -> None:
     ("silent", "refuted"),
     [("_release_counts", "counts for the clip"), ("_with_noise", "gradient sum"), ("", "")],
 )
-def test_counts_and_sums_hold_and_each_is_refuted_without_its_noise(
-    method, silent, refuted, monkeypatch
-):
+def test_counts_and_sums_hold_and_are_refuted_without_noise(method, silent, refuted, monkeypatch):
     if silent:
         silenced(monkeypatch, PrivateStep, silent)
     found = what_is_refuted(played("step", f"method={method}"))

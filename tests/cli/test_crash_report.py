@@ -163,7 +163,7 @@ class Broken(io.StringIO):
     ],
 )
 @pytest.mark.parametrize("command", [print, raising(SystemExit(1))])
-def test_a_closed_or_full_output_is_not_reported_as_a_bug(
+def test_a_closed_or_full_output_is_not_called_a_bug(
     number, code, said, command, ended, monkeypatch
 ):
     monkeypatch.setattr(sys, "stdout", Broken(number))

@@ -43,9 +43,7 @@ def test_epsilon_states_its_terms(command, nowhere):
     ]
 
 
-def test_an_epsilon_is_infinite_without_privacy_and_larger_where_one_example_is_replaced(
-    command, nowhere
-):
+def test_an_epsilon_is_infinite_without_privacy_and_larger_for_a_replacement(command, nowhere):
     line = command("epsilon", "method=sgd", *nowhere).out[-1]
     assert '"rdp": Infinity' in line
     said = json.loads(line)

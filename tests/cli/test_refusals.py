@@ -32,9 +32,7 @@ def table() -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize(("words", "sentence"), [*table(), *LONG])
-def test_an_impossible_command_is_refused_in_one_sentence(
-    words, sentence, command, tmp_path, monkeypatch
-):
+def test_a_command_is_refused_in_one_sentence(words, sentence, command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DPBENCH_DATA", str(tmp_path / "data"))
     refused(command(*words.split()), sentence)
@@ -49,9 +47,7 @@ def test_a_device_that_is_not_there_is_refused_before_any_work(command, nowhere)
 
 
 @pytest.mark.slow
-def test_a_results_folder_that_cannot_be_written_is_refused_before_training(
-    command, tmp_path, monkeypatch
-):
+def test_a_results_folder_that_cannot_be_written_is_refused_at_once(command, tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     for arguments in (["run"], ["reproduce", "demo"]):

@@ -50,9 +50,7 @@ def test_a_bad_value_is_refused_in_one_sentence_that_names_its_setting(command, 
 
 
 @pytest.mark.parametrize(("command", "kind"), KINDS)
-def test_the_help_has_no_setting_that_is_none_and_its_defaults_are_ones_that_it_takes(
-    command, kind
-):
+def test_the_help_has_no_setting_that_is_none_and_defaults_that_it_takes(command, kind):
     assert {*meanings(kind)} == {*kind.__struct_fields__}
     given = [head for head, _ in described(kind) if not head.endswith("=")]
     assert read(command.name, kind, given) == kind()

@@ -112,9 +112,7 @@ def failing_below_one(multiplier: float) -> float:
     [lambda m: 3 / m, lambda m: 1 / m + 2 / m**2, lambda m: 5 / m**4, exact_below_one],
     ids=["line", "sum", "steep", "exact"],
 )
-def test_a_noise_multiplier_is_that_of_halving_alone_with_fewer_questions(
-    spent, epsilon, monkeypatch
-):
+def test_a_noise_multiplier_is_that_of_halving_with_fewer_questions(spent, epsilon, monkeypatch):
     asked = set()
 
     def accountant(multiplier, delta):

@@ -153,7 +153,6 @@ def test_the_account_is_of_a_gaussian_and_few_signs_cost_what_their_sum_does(spe
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_of_many_coordinates_the_gaussian_sign_is_wrong_less_often_than_the_logistic_one():
     def once(law: str, dimension: int) -> float:
         def book(multiplier: float) -> Ledger:

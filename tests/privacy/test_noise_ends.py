@@ -64,9 +64,7 @@ def test_unreachable_outputs_add_up_over_the_steps_of_an_example(mechanism, law,
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("error_bound", [0.1, 0.5])
-def test_an_example_may_move_the_same_noise_by_its_gradient_and_by_the_error_it_left(
-    share, error_bound
-):
+def test_an_example_may_move_noise_by_its_gradient_and_by_the_error_it_left(share, error_bound):
     """In the worst case both are in one coordinate, whose noise is one draw and not two."""
     method, noise_multiplier = dicesgd(1.0, error_bound, share), 0.4
     step = Step(Poisson(0.01), method.releases(noise_multiplier))

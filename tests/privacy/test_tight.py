@@ -84,9 +84,7 @@ def test_composed_randomised_responses_are_never_below_the_binomial(truth, rate,
 @pytest.mark.parametrize("times", [1, 2, 5, 20])
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-4])
-def test_few_answers_have_a_largest_loss_that_is_likely_and_are_not_bounded_by_it(
-    times, rate, delta
-):
+def test_few_answers_have_a_likely_largest_loss_and_are_not_bounded_by_it(times, rate, delta):
     epsilon = tight_epsilon([Steps(randomised_response(0.8), rate, times)], delta)
     assert max(binomial_delta(0.8, rate, times, epsilon, way) for way in (True, False)) <= delta
     if epsilon:

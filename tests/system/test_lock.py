@@ -86,9 +86,7 @@ def test_a_lock_retaken_by_another_process_is_not_removed(lock):
     other.__exit__(None, None, None)
 
 
-def test_failing_to_remove_a_lock_is_harmless_and_an_interrupted_holder_is_abandoned(
-    lock, monkeypatch
-):
+def test_failing_to_remove_a_lock_is_harmless_and_holders_may_be_abandoned(lock, monkeypatch):
     def refused(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -226,7 +226,6 @@ def faults_and_memory_in_use(first: str) -> list[int]:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @measured
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_freed_memory_is_kept_for_the_next_step():

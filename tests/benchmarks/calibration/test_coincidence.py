@@ -83,7 +83,6 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_figure_has_a_curve_for_each_sigma_and_a_distance_for_each_lr(small):
     folder, text = small
     lines = list(csv.DictReader(io.StringIO((folder / "calibration_fig1-changed.csv").read_text())))

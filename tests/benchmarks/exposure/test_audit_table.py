@@ -18,7 +18,6 @@ from dpbench.runs.training.plan import plan
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_every_row_of_the_table_can_be_attacked():
     target = target_of("audit", [])
     rows = [

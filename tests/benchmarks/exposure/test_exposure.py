@@ -58,7 +58,6 @@ def black_box_of(overrides, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_runs_that_memorise_wrong_labels_are_found_out(tmp_path):
     memorised = black_box_of(FITS, tmp_path)
     halves = memorised.later_runs(None).halves(0)
@@ -76,7 +75,6 @@ def test_private_runs_that_learn_little_show_nothing(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_figure_has_both_attacks_by_method_and_group(tmp_path):
     asked = [
         *("dataset=digits", "table.groups=['2','8']", "table.seeds=[0,1,2,3]", "epochs=1"),

@@ -113,7 +113,7 @@ SHORT = ["model.widths=[64]", "epochs=10", "batch_size=256", "privacy.delta=1e-3
     ],
     ids=lambda overrides: overrides[-1],
 )
-def test_a_canary_moves_the_sum_by_the_sensitivity_at_most_and_mostly_by_all_of_it(
+def test_a_canary_moves_the_sum_by_the_sensitivity_at_most_and_mostly_by_all(
     overrides, monkeypatch
 ):
     """Without noise, what a canary adds is told by the sums."""

@@ -19,7 +19,6 @@ def files():
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_best_of_all_trials_is_that_of_the_search_and_more_trials_find_no_less(files):
     data = pd.read_csv(io.BytesIO(files["csv"]))
     assert sorted(set(data["trials"])) == [1, 2, 4, 8, 16, 32, 64]

@@ -77,9 +77,7 @@ def test_every_case_has_a_name_of_its_own(known):
         ),
     ],
 )
-def test_a_broken_file_is_refused_before_anything_is_timed(
-    file, text, sentence, tmp_path, monkeypatch
-):
+def test_a_broken_file_is_refused_before_any_timing(file, text, sentence, tmp_path, monkeypatch):
     shutil.copytree(ROOT / "conf", tmp_path / "conf")
     (tmp_path / "conf" / file).write_bytes(text.encode(errors="surrogateescape"))
     monkeypatch.setattr(cases, "conf_folder", lambda: tmp_path / "conf")
@@ -181,7 +179,6 @@ print(timed.memory())
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.skipif(resident("VmHWM") is None, reason="needs Linux's /proc")
 def test_memory_that_was_freed_before_is_not_taken_off_that_of_a_step():
     done = subprocess.run(

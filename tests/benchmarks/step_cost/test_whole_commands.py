@@ -20,7 +20,6 @@ ARGUMENTS = ("suite=table", "device=cpu")
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_commands_are_measured_in_turns_beside_the_import_of_torch(tmp_path, capsys):
     bench([*ARGUMENTS, "case=list", "repeats=2", f"out={tmp_path}"])
     (path,) = tmp_path.glob("table_*.csv")

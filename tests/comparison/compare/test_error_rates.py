@@ -64,9 +64,7 @@ def test_a_small_test_set_tells_equal_methods_apart_no_more_often(examples, accu
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 20])
 @pytest.mark.parametrize("side", [-1, 1])
-def test_methods_that_differ_by_the_margin_are_equivalent_in_at_most_one_page_of_twenty(
-    seeds, side
-):
+def test_methods_that_differ_by_the_margin_are_equivalent_in_one_page_of_twenty(seeds, side):
     verdicts = [judge([paired_test(c, 1) for c in rep]) for rep in drawn(side, 12, seeds, 1000)]
     assert np.mean([any(j.verdict == "equivalent" for j in found) for found in verdicts]) <= FEW
 

@@ -137,9 +137,7 @@ def test_budgets_and_deltas_are_on_boards_of_their_own(record_of):
     ]  # fmt: skip
 
 
-def test_without_a_proof_a_method_is_beside_its_noise_and_without_privacy_beside_its_protocol(
-    record_of,
-):
+def test_without_a_proof_a_method_is_beside_its_noise_and_without_privacy_its_protocol(record_of):
     records = [
         record_of("dpsgd", epsilon=2.0), record_of("dpsgd", epsilon=8.0),
         record_of("fairlens", epsilon=2.0, guarantee="none"),

@@ -216,9 +216,7 @@ def test_a_diverged_run_takes_the_mean_away_and_is_named(record_of, page_of, ope
     assert window.locator("#part-utility .notes button").count() == 0
 
 
-def test_a_claim_that_an_audit_refutes_is_named_and_none_that_its_bound_happens_to_exceed(
-    record_of, page_of, opened
-):
+def test_a_claim_that_an_audit_refutes_is_named_and_no_other(record_of, page_of, opened):
     def audited(seed: int, epsilon: float, bound: float, verdict: str):
         audit = {"epsilon": bound, "confidence": 0.95, "claimed": epsilon, "verdict": verdict}
         return record_of(seed=seed, epsilon=epsilon, audit=audit)

@@ -208,9 +208,7 @@ def test_a_run_has_its_loss_curve_and_stands_beside_others(sweep, opened):
     assert again.locator("#chosen").is_hidden()
 
 
-def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
-    record_of, page_of, opened
-):
+def test_the_first_view_is_saved_and_names_an_audit_that_refutes(record_of, page_of, opened):
     audit = {"epsilon": 2.5, "confidence": 0.95, "claimed": 0.5, "verdict": "refuted"}
     window = opened(
         page_of([record_of(epsilon=0.5, audit=audit), record_of("dpsgd_f", epsilon=0.5)]),
@@ -293,9 +291,7 @@ def three_facets(record_of, page_of):
     return page_of(made)
 
 
-def test_pictures_share_the_axis_of_the_metric_and_each_has_its_own_of_epsilon(
-    three_facets, opened
-):
+def test_pictures_share_the_axis_of_the_metric_and_not_that_of_epsilon(three_facets, opened):
     window = opened(three_facets)
     assert_axes(window, "dataset", [(90, 90), (50, 70), (50, 70)])
     for scale, accuracies in (
@@ -360,9 +356,7 @@ def test_names_beside_points_do_not_overlap(record_of, page_of, opened):
         assert beside or abs(a["y"] - b["y"]) >= 0.8 * a["height"]
 
 
-def test_no_line_joins_two_studies_and_one_without_privacy_is_of_its_protocol(
-    record_of, page_of, opened
-):
+def test_no_line_joins_two_studies_or_protocols_without_privacy(record_of, page_of, opened):
     private = [
         record_of(epsilon=epsilon, accuracy=accuracy, **study)
         for epsilon, accuracy, study in (

@@ -24,9 +24,7 @@ def test_each_run_is_taken_once_and_the_rest_is_named(spoiled, record_of):
     }
 
 
-def test_tables_count_where_runs_lack_records_and_folders_in_their_place_are_named(
-    folder_of, record_of
-):
+def test_tables_count_where_runs_lack_records_and_folders_are_named(folder_of, record_of):
     folder = folder_of([record_of(seed=0)])
     (folder / "tables").mkdir()
     lines = "".join(record_of(seed=s).json() + "\n" for s in (0, 1))

@@ -60,9 +60,7 @@ def test_what_fails_comes_first_and_numbers_of_a_constant_do_not_count():
     assert "| misalignment_table5 | 54 | 54 | 8 |" in text
 
 
-def test_what_to_use_is_what_is_better_where_there_was_something_to_win(
-    record_of, folder_of, tmp_path
-):
+def test_what_to_use_is_better_where_there_was_something_to_win(record_of, folder_of, tmp_path):
     """On images bam is better and dpsgd_f is not; on tables training without privacy is level."""
     made = [
         record_of(

@@ -164,9 +164,7 @@ def test_names_of_numbers_within_strings_are_kept(name):
         ([float(i) for i in range(1, 202)], (3, tuple(float(i) for i in range(3, 202, 3)))),
     ],
 )
-def test_a_row_has_the_training_loss_of_at_most_a_hundred_epochs(
-    summary, record_of, losses, expected
-):
+def test_a_row_has_the_training_loss_of_a_hundred_epochs(summary, record_of, losses, expected):
     record = record_of()
     record.history["train/loss"] = losses
     assert summary(record)["rows"][0]["losses"] == expected

@@ -198,7 +198,6 @@ def test_the_page_of_a_comparison_has_it_at_its_foot():
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_method_twice_is_its_own_second_search_and_claims_on_the_worst_group_choose_the_metric():
     target = target_of("frontier_table6", [])
     tables = conf_folder().parent / "results" / "tables"

@@ -21,7 +21,6 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_more_power_takes_more_seeds_and_nothing_is_written(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     half, most = (

@@ -213,9 +213,7 @@ def test_a_smaller_scale_says_what_it_shrinks_and_reproduces_nothing(finished):
     assert {r.config["epochs"] for r in records(finished, "toy_bam")} == {2}
 
 
-def test_one_condition_of_the_table_is_a_part_of_it_and_trains_nothing_new(
-    finished, tmp_path, monkeypatch
-):
+def test_one_condition_is_a_part_of_the_table_and_trains_nothing(finished, tmp_path, monkeypatch):
     monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     shutil.copytree(finished / "runs", tmp_path / "runs")
     reproduce(
@@ -238,7 +236,6 @@ def test_the_same_records_in_any_order_give_the_same_bytes(finished):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_bias_over_training_has_a_line_per_method(checkout, tmp_path):
     reproduce("toy_bam_fig2", [f"results_dir={tmp_path}"])
     points = lines(tmp_path, "toy_bam_fig2")

@@ -142,7 +142,6 @@ def test_unknown_arms_are_refused_and_without_clipping_there_is_no_epsilon():
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_systems_beside_each_other(small):
     alike = [arm for arm in SYSTEMS if arm not in FEDERATED]
     chosen = ["table.methods=[non_private,small_r,layerwise,large_r,global,unclipped,dpsgld]"]
@@ -220,7 +219,6 @@ def test_a_histogram_has_a_line_for_each_arm(small, number, arms):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_heat_map_has_a_cell_for_each_pair(small):
     pairs = "table.conditions=[{optimizer.lr:[0.02,0.5],method.bound:[0.2,25]}]"
     _, files, axes = small("calibration_fig3", pairs)
@@ -235,7 +233,6 @@ def test_the_heat_map_has_a_cell_for_each_pair(small):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_regression_figure_has_both_losses_of_its_data_set(small):
     _, _, axes = small("calibration_fig10", *CURVES, "diagnostics.train=true")
     assert [axis.get_title() for axis in axes] == ["training loss", "test loss"]

@@ -223,7 +223,6 @@ def test_a_search_goes_by_what_it_is():
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_several_processes_give_the_same_search(tmp_path):
     asked = [*SMALL, "N=3", LR, "name=some"]
     one, two = (

@@ -112,7 +112,6 @@ def test_another_archive_than_the_publisher_s_is_not_unpacked(cifar100, tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_imagenet32_is_verified_converted_once_and_trained_on(imagenet, run_in):
     words = ["dataset=imagenet32", "privacy.delta=1e-5"]
     record = run_in(*words)

@@ -182,7 +182,6 @@ def no_accountants(monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_every_key_takes_every_kind_of_value_or_refuses_it(bases, no_accountants):
     count, found = faults(bases, each=4, pairs=150)
     assert not found, "\n".join(found)

@@ -23,9 +23,7 @@ def mean_loss(engine, split, group, chunk=4):
 
 @pytest.mark.parametrize("group", [0, 1, 3])
 @pytest.mark.parametrize("chunk", [1, 4, 100])
-def test_gradient_and_products_are_those_of_the_explicit_hessian(
-    small, engine, split, group, chunk
-):
+def test_gradient_and_products_are_of_the_explicit_hessian(small, engine, split, group, chunk):
     loss = mean_loss(engine, split, group, chunk)
     gradient, hessian = small.expand(engine, split, group)
     everything = torch.eye(len(engine.parameters), dtype=torch.float64)

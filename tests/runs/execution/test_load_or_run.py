@@ -230,9 +230,7 @@ def test_another_seed_is_another_run(asked, steps):
     assert steps == [*range(3), *range(8), *range(3, 8)]
 
 
-def test_a_record_that_another_process_made_meanwhile_is_not_made_again(
-    asked, steps, monkeypatch, tmp_path
-):
+def test_a_record_that_another_process_made_is_not_made_again(asked, steps, monkeypatch, tmp_path):
     """The other one comes between this one's look at the records and its claim to the run."""
     claimed = runs.locked_checkpoints
 
@@ -293,9 +291,7 @@ def test_trackers_that_were_interrupted_after_the_record_are_completed(asked, st
     assert not run_config(tracked).is_unfinished()
 
 
-def test_a_checkpoint_that_cannot_be_removed_is_a_warning_and_the_record_is_there(
-    asked, steps, monkeypatch, tmp_path
-):
+def test_a_checkpoint_that_cannot_be_removed_is_a_warning(asked, steps, monkeypatch, tmp_path):
     interrupted(asked, steps, before=3)
     unlink = os.unlink
 

@@ -22,9 +22,7 @@ SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd", "launcher
 
 
 @pytest.mark.slow
-def test_a_sweep_in_processes_makes_its_records_and_lists_what_failed(
-    plugin, tmp_path, monkeypatch
-):
+def test_a_sweep_in_processes_makes_records_and_lists_what_failed(plugin, tmp_path, monkeypatch):
     write(plugin, {"clipworks/net.py": BROKEN_NET})
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{plugin}")
     fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path / 'results'}"]
@@ -86,9 +84,7 @@ def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path, mon
 
 
 @pytest.mark.parametrize(("minutes", "seconds"), [(1, 15), (2, 30), (6, 90), (600, 90)])
-def test_a_task_is_told_of_its_time_limit_in_the_last_quarter(
-    minutes, seconds, false_slurm, tmp_path
-):
+def test_a_task_is_told_of_its_limit_in_the_last_quarter(minutes, seconds, false_slurm, tmp_path):
     place = Slurm(
         "slurm", None, minutes=minutes, gpus=0, cpus=1, memory_gb=1, at_once=1, requeues=1
     )

@@ -131,7 +131,7 @@ OTHER = {"adult": "race", "dutch": "country_birth"}
         ("resnet9", "scale_norm", False, True),
     ],
 )
-def test_a_later_setting_of_a_network_is_in_no_name_and_in_no_record_where_it_is_as_ever(
+def test_a_later_setting_of_a_network_is_in_no_name_where_it_is_as_ever(
     name, setting, usual, other
 ):
     config = compose([f"model={name}"])

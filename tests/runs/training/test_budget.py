@@ -156,9 +156,7 @@ def test_a_statement_says_what_it_is_about():
 
 
 @pytest.mark.parametrize("name", ["rdp", "pld"])
-def test_an_accountant_without_a_bound_is_none_with_its_reason_and_the_other_stands(
-    name, monkeypatch
-):
+def test_an_accountant_without_a_bound_is_none_with_its_reason(name, monkeypatch):
     def fail(*_):
         raise Unaccountable("nothing found.")
 

@@ -50,9 +50,7 @@ def theta(step):
 
 
 @pytest.mark.parametrize("steps", [20, 100, 1840])
-def test_mix_up_switches_at_ninety_five_percent_of_the_steps_and_not_one_before(
-    step_of, batch_of, steps
-):
+def test_mix_up_switches_at_ninety_five_percent_of_the_steps(step_of, batch_of, steps):
     mixup = build(compose(["schedule=bound_switch", "method.bound=0.1"])).schedule
     step = scheduled(step_of(dpsgd(0.1, "corrected")), mixup, steps)
     bounds = []
@@ -99,9 +97,7 @@ def test_a_schedule_that_takes_a_bound_beyond_its_limits_is_refused_beforehand(e
         prepare(run_config(["schedule=custom", moved]))
 
 
-def test_learning_rate_and_noise_follow_their_schedules_and_one_that_stays_at_one_is_none(
-    step_of, batch_of
-):
+def test_rate_and_noise_follow_schedules_and_one_that_stays_at_one_is_none(step_of, batch_of):
     ends = []
     for schedule in (UNCHANGED, Schedules(Linear(1, 1), Cosine(1, 1), Pieces((1, 1), (0.5,)))):
         step = scheduled(step_of(dpsgd(0.5, "corrected")), schedule, 4)
@@ -216,9 +212,7 @@ REACHES_ZERO = (Cosine(1.0, 0.0), Linear(1.0, 0.0))
 
 
 @pytest.mark.parametrize("falling", REACHES_ZERO)
-def test_what_follows_from_a_rate_that_ends_at_zero_is_never_asked_for_at_the_end(
-    step_of, batch_of, falling
-):
+def test_what_follows_from_a_rate_that_ends_at_zero_is_not_asked_for(step_of, batch_of, falling):
     """Every schedule is checked at the steps of a run, of which the end is none."""
     steps = 4
     schedule = Langevin("lr").schedule(Schedules(falling, falling, 1.0), steps)

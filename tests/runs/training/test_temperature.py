@@ -248,7 +248,7 @@ def test_training_reads_nothing_of_the_part_nor_the_fit_of_the_test_set(record, 
 @pytest.mark.slow
 @pytest.mark.parametrize("ends", [0, 3])
 @pytest.mark.parametrize("how", [KeyboardInterrupt, ZeroDivisionError])
-def test_a_run_that_ends_before_or_within_the_fit_goes_on_to_the_same_bits(
+def test_a_run_that_ends_by_the_fit_goes_on_to_the_same_bits(
     how, ends, record, tmp_path, monkeypatch
 ):
     """With a checkpoint after the last step, as the training is not to be repeated."""

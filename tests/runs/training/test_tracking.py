@@ -356,9 +356,7 @@ def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_that_ends_before_its_trackers_finish_is_tracked_later(
-    tracked, tmp_path, monkeypatch
-):
+def test_a_run_that_ends_before_its_trackers_is_tracked_later(tracked, tmp_path, monkeypatch):
     overrides, whole = tracked
     with monkeypatch.context() as patch:
         patch.setattr(Tracking, "finish", lambda *_: 1 / 0)

@@ -152,9 +152,7 @@ def test_every_clip_is_put_to_the_test():
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(examples, answers, st.integers(0, 9), st.data())
 @cheap
-def test_taking_an_example_away_moves_the_sum_by_at_most_the_sensitivity(
-    clip, examples, answers, seed, data
-):
+def test_one_example_moves_the_sum_by_at_most_the_sensitivity(clip, examples, answers, seed, data):
     clip = after(clip, answers)
     rows, groups = gradients(examples, seed)
     i = data.draw(st.integers(0, len(rows) - 1))
@@ -181,9 +179,7 @@ def test_the_sensitivity_is_reached_so_no_noise_is_wasted(clip, answers):
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(examples, answers, st.integers(0, 9), st.data())
 @cheap
-def test_taking_an_example_away_moves_the_counts_by_at_most_one(
-    clip, examples, answers, seed, data
-):
+def test_one_example_moves_the_counts_by_at_most_one(clip, examples, answers, seed, data):
     clip = after(clip, answers)
     rows, groups = gradients(examples, seed)
     i = data.draw(st.integers(0, len(rows) - 1))
@@ -225,9 +221,7 @@ def test_the_paper_variant_of_dpsgd_f_breaks_its_stated_sensitivity():
 
 @pytest.mark.parametrize("reference", ["batch", "groups"])
 @pytest.mark.parametrize("present", range(GROUPS))
-def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups_present_or_not(
-    reference, present
-):
+def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups(reference, present):
     clip = after(CLIPS[f"groupwise_{reference}"], [[9, 1, 5, 5, 0, 10]])
     norms, groups = torch.full((4,), 1e6, dtype=torch.float64), torch.full((4,), present)
     bound = (clip.factors(norms, groups) * norms)[0]

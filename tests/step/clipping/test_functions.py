@@ -103,9 +103,7 @@ def test_per_sample_adaptive_and_tanh_stay_within_the_bound(norms, bound, regula
 
 
 @pytest.mark.parametrize("regulariser", [0.01, 0.1, 0.5])
-def test_the_factor_of_per_sample_adaptive_clipping_is_largest_where_its_docstring_says(
-    regulariser,
-):
+def test_the_factor_of_per_sample_adaptive_clipping_is_largest_where_it_says(regulariser):
     top = regulariser**0.5 - regulariser
     around = torch.tensor([0.0, 0.99 * top, top, 1.01 * top, 1e4], dtype=torch.float64)
     found = factors(PerSampleAdaptive(2.0, regulariser), around)

@@ -72,9 +72,7 @@ def test_one_bound_is_that_of_the_whole_and_a_list_adds_up_by_squares_at_other_b
     assert clip.scaled(2).bounds_of(torch.zeros(2)).tolist() == pytest.approx([6.0, 8.0])
 
 
-def test_the_noise_of_a_step_has_the_scale_of_the_composed_sensitivity(
-    step_of, batch_of, variance_p
-):
+def test_noise_of_a_step_has_the_scale_of_the_composed_sensitivity(step_of, batch_of, variance_p):
     step = step_of(dpsgd([0.3, 0.4], "corrected", style="layerwise"), multiplier=2.0, expected=1)
     step(batch_of(0))
     noise = step.engine.parameters.theta.grad

@@ -71,7 +71,7 @@ def everything(step: PrivateStep, batches: list[Batch]) -> list[torch.Tensor]:
 @pytest.mark.parametrize("late", [False, True], ids=["gradient", "sum"])
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError, MemoryError])
 @pytest.mark.parametrize("name", METHODS)
-def test_a_step_that_runs_out_of_memory_is_the_step_of_the_size_that_fits(
+def test_a_step_out_of_memory_is_the_step_of_the_size_that_fits(
     step_of, batch_of, name, error, late
 ):
     batches = [batch_of(n, seed=n) for n in (11, 3, 0, 9)]

@@ -307,9 +307,7 @@ def test_the_lattice_of_float32_noise_reveals_an_example_and_ours_does_not():
         ("laplace", stats.laplace.pdf, LOGISTIC_END),
     ],
 )
-def test_up_to_the_end_that_accountants_know_each_point_collects_thousands_of_draws(
-    law, density, end
-):
+def test_up_to_the_end_of_accountants_each_point_collects_thousands_of_draws(law, density, end):
     """The grid is at least GRID/2 of a scale, and draws are apart by 2^-116 of probability."""
     assert density(end) * GRID / 2 / 2.0**-116 > 1000
 

@@ -101,9 +101,7 @@ def test_the_first_and_the_last_are_drawn_like_all_others_and_a_rate_of_one_take
 
 
 @pytest.mark.parametrize("draws", [0, 30, 10_000])
-def test_batches_that_are_computed_together_have_the_bits_of_those_drawn_one_by_one(
-    draws, monkeypatch
-):
+def test_batches_computed_together_have_the_bits_of_those_drawn_one_by_one(draws, monkeypatch):
     """Also where some of them need more draws than usual, which moves all that follow."""
     monkeypatch.setattr(sampling, "TOGETHER", draws)
     usual = sampling._usual_draws

@@ -61,9 +61,7 @@ def test_noise_costs_what_proposition_1_prints_over_the_square_of_the_batch_size
     assert cost == pytest.approx(printed / 8**2, rel=0.06)
 
 
-def test_dpsgd_f_has_noise_for_the_largest_bound_even_of_an_absent_group(
-    step_of, batch_of, variance_p
-):
+def test_dpsgd_f_has_noise_for_the_bound_even_of_an_absent_group(step_of, batch_of, variance_p):
     method = dpsgd_f(0.5, 2.0, "corrected")
     step, silent = (step_of(m, expected=1.0, lr=0.0) for m in (method, noiseless(method)))
     for s in (step, silent):

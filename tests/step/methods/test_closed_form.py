@@ -108,9 +108,7 @@ def exact_sum(step_of, method, batch):
 @BOTH
 @given(st.integers(1, 6), st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e4]))
 @settings(derandomize=True, deadline=None, max_examples=8)
-def test_one_example_moves_all_moments_together_by_the_sensitivity_at_most(
-    step_of, make, n, seed, size
-):
+def test_one_example_moves_all_moments_by_the_sensitivity_at_most(step_of, make, n, seed, size):
     """Taken away, or replaced by another one: S, and 2 S."""
     method, batch, other = make(), drawn(n, seed, size), drawn(n, seed + 1, size)
     total, sensitivity = exact_sum(step_of, method, batch)

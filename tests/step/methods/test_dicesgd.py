@@ -59,9 +59,7 @@ def test_clipped_parts_are_added_to_later_sums(step_of, batch_of):
 
 
 @pytest.mark.parametrize("error_bound", [0.01, 0.5, 3.0])
-def test_an_example_moves_a_sum_by_at_most_c1_and_through_the_error_by_2_c2(
-    step_of, batch_of, error_bound
-):
+def test_an_example_moves_a_sum_by_c1_and_through_the_error_by_2_c2(step_of, batch_of, error_bound):
     """Through whatever earlier batches: with an example or without it in each of them."""
     draw = torch.Generator().manual_seed(0)
     for _ in range(6):
@@ -171,9 +169,7 @@ def test_an_error_without_a_bound_is_refused():
         dicesgd(1.0, error_bound=0.0, account_share=0.5)
 
 
-def test_as_published_noise_is_doubled_the_error_has_the_bound_of_gradients_and_nothing_is_proven(
-    step_of, batch_of
-):
+def test_as_published_noise_is_doubled_the_error_bounded_and_nothing_proven(step_of, batch_of):
     method = dataclasses.replace(dicesgd(0.5, 9.0, 0.5, "paper"), noise=NoNoise())
     other = dataclasses.replace(dicesgd(0.5, 0.5, 0.5), noise=NoNoise())
     steps = [step_of(one, expected=4.0, lr=0.3, multiplier=0.0) for one in (method, other)]

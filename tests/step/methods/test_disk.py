@@ -44,9 +44,7 @@ def test_steps_are_those_that_are_printed(step_of, batch_of, kappa, gamma):
 
 @pytest.mark.parametrize("style", ["flat", "layerwise"])
 @pytest.mark.parametrize("gamma", [None, 0.1, 5.0])
-def test_one_example_moves_the_clipped_sum_by_at_most_the_bound_wherever_it_is_looked_from(
-    step_of, batch_of, gamma, style
-):
+def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(step_of, batch_of, gamma, style):
     method = made(0.4, gamma, style=style).bind(problem())
     step = step_of(method)
     draw = torch.Generator().manual_seed(1)

@@ -97,9 +97,7 @@ def test_server_sgd_with_rate_1_averages_the_users_models(step_of, users_of):
     assert torch.allclose(theta(step), models.mean(0), rtol=1e-10, atol=1e-12)
 
 
-def test_losses_are_of_the_first_epoch_and_a_non_finite_example_removes_only_its_user(
-    step_of, users_of
-):
+def test_losses_are_of_the_first_epoch_and_what_is_not_finite_removes_its_user(step_of, users_of):
     method, batch = dp_fedavg(1.0, 1, None, 0.1, None), users_of(5)
     step = step_of(method)
     losses = method.gradient(step.engine, batch, step.clip, RELEASED).losses

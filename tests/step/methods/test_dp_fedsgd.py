@@ -117,9 +117,7 @@ def test_examples_repeated_are_their_user_once(step_of, batch_of):
 
 
 @pytest.mark.parametrize("cap", [1, 2.5, 100])
-def test_a_user_moves_the_sum_by_its_weight_and_never_by_more_than_the_bound(
-    step_of, users_of, cap
-):
+def test_a_user_moves_the_sum_by_its_weight_and_by_the_bound_at_most(step_of, users_of, cap):
     method = dataclasses.replace(dp_fedsgd(0.5, cap, clip="normalise"), noise=NoNoise())
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     for k in range(6):
@@ -138,9 +136,7 @@ def test_weights_are_capped_at_one():
     assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
 
 
-def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
-    step_of, users_of, released, stream_of
-):
+def test_a_step_on_local_batches_is_that_written_by_hand(step_of, users_of, released, stream_of):
     method, batch = dp_fedsgd(0.5, 3.5, local_batch_size=2), users_of(6)
     method = planned(method, SIZES)
     step = step_of(method, multiplier=0.7, expected=2.0, lr=0.1)
@@ -157,9 +153,7 @@ def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
 
 @pytest.mark.parametrize("variant", ["corrected", "paper"])
 @pytest.mark.parametrize("size", [4, 100])
-def test_a_local_batch_of_all_examples_is_whole_local_data_to_the_bit(
-    step_of, users_of, size, variant
-):
+def test_a_local_batch_of_all_examples_is_the_whole_to_the_bit(step_of, users_of, size, variant):
     whole = step_of(dp_fedsgd(0.5, None, variant=variant))
     local = step_of(dp_fedsgd(0.5, None, variant=variant, local_batch_size=size))
     for seed, n in enumerate((7, 0, 3)):
@@ -247,9 +241,7 @@ def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_
 
 @pytest.mark.parametrize("make", [dp_fedsgd, partial(dp_fedavg, local_epochs=1,
                                   local_batch_size=None, local_lr=1.0)])  # fmt: skip
-def test_a_user_with_more_examples_than_planned_counts_as_the_largest_that_was(
-    step_of, users_of, make
-):
+def test_a_user_with_more_examples_than_planned_counts_as_the_largest(step_of, users_of, make):
     """As where a data set is subsampled, and only the expected number of examples is public."""
     smaller = Units("user", 4, (1, 2, 2, 2))
     method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
@@ -275,9 +267,7 @@ def test_as_published_the_account_has_the_noise_over_the_largest_number_of_examp
     assert says["claimed"] < says["rdp"] / max(SIZES.sizes)
 
 
-def test_as_published_with_one_example_each_it_is_the_corrected_one_and_there_is_no_cap(
-    step_of, users_of
-):
+def test_as_published_with_one_example_each_it_is_the_corrected_one(step_of, users_of):
     ones = Units("user", 4, (1, 1, 1, 1))
     made = [dp_fedsgd(0.5, None, variant=variant) for variant in ("paper", "corrected")]
     made = [planned(method, ones) for method in made]

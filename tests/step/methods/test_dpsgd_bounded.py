@@ -66,9 +66,7 @@ def test_the_bound_adapts_from_its_start_above_the_lower_bound_and_the_sensitivi
         bounded(bound=0.05)
 
 
-def test_with_a_bound_that_cannot_move_it_is_dpsgd_with_the_learning_rate_over_the_bound(
-    step_of, batch_of
-):
+def test_with_a_bound_that_cannot_move_it_is_dpsgd_with_lr_over_the_bound(step_of, batch_of):
     ours = step_of(bounded(bound=0.5, lower_bound=0.5, quantile=0.0, count_noise=1e-3), lr=0.1)
     usual = step_of(dpsgd(0.5, "corrected"), lr=0.2)
     for seed in range(3):

@@ -71,9 +71,7 @@ def test_a_step_is_algorithm_3_written_by_hand(
 
 
 @pytest.mark.parametrize("bound", [1e9, 0.5])
-def test_section_4_5_is_dpsgd_and_dpsgld_under_its_mapping(
-    step_of, batch_of, released, stream_of, bound
-):
+def test_section_4_5_is_dpsgd_and_dpsgld_by_its_map(step_of, batch_of, released, stream_of, bound):
     eta, batches = 0.004, [batch_of(n, seed=n) for n in (6, 0, 9)]
     lr = eta * N / 2
     sigma = 2 * B / (N * bound * math.sqrt(eta))  # sigma R n/(2B) = 1/sqrt(eta)

@@ -48,9 +48,7 @@ def test_steps_without_noise_are_those_of_the_paper(step_of, batch_of):
     assert all(abs(float(a @ b)) < 0.3 * len(a) for a, b in itertools.pairwise(seen))
 
 
-def test_a_difference_is_the_slope_along_the_direction_without_a_backward_pass(
-    step_of, batch_of, monkeypatch
-):
+def test_a_difference_is_the_slope_without_a_backward_pass(step_of, batch_of, monkeypatch):
     step, batch = step_of(dpzero(1e6, 1e-4)), batch_of(6)
     u = u_of(step)
     slopes = step.engine(batch).dot(u)
@@ -83,9 +81,7 @@ def test_the_noise_of_a_step_is_one_number_of_the_stated_scale(step_of, batch_of
     assert abs(float(sample.std()) - 1) < 0.12
 
 
-def test_directions_follow_from_the_seed_and_step_and_dropout_draws_the_same_on_both_sides(
-    batch_of,
-):
+def test_directions_follow_from_seed_and_step_and_dropout_is_alike_on_both_sides(batch_of):
     start = torch.zeros(9, dtype=torch.float64)
     one = direction(1, 0, start)
     assert torch.equal(one, direction(1, 0, start + 5))

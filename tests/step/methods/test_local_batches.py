@@ -71,7 +71,6 @@ def test_all_subsets_are_alike(size):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_users_steps_and_seeds_draw_independently():
     """Whether the first of a user's two examples is drawn, in 5,000 steps."""
     batch = population(3, 6, 0.0).at(torch.arange(3))

@@ -141,7 +141,7 @@ def test_the_noise_is_drawn_once_with_the_scale_in_the_ledger(
 
 
 @proven
-def test_the_update_is_that_of_the_noisy_sum_over_the_expected_batch_size(
+def test_the_update_is_of_the_noisy_sum_over_the_expected_size(
     step_of, examples_for, name, variant
 ):
     method = listening(method_of(name, variant))
@@ -177,9 +177,7 @@ def test_counts_have_the_noise_in_the_ledger(step_of, batch_of, variance_p, name
 @pytest.mark.sampled(45)
 @those(lambda method: not method.whole_batches)
 @pytest.mark.parametrize("physical", [1, 4])
-def test_physical_batches_change_nothing_but_rounding(
-    step_of, examples_for, name, variant, physical
-):
+def test_physical_batches_change_only_rounding(step_of, examples_for, name, variant, physical):
     method = method_of(name, variant)
     whole, parts = (step_of(method, physical=p) for p in (None, physical))
     for seed, n in enumerate((9, 0, 4)):
@@ -237,7 +235,7 @@ def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(
 
 
 @every
-def test_the_same_seeds_make_the_same_parameters_and_a_method_keeps_no_state(
+def test_the_same_seeds_make_the_same_parameters_without_state(
     step_of, examples_for, name, variant
 ):
     method = method_of(name, variant)

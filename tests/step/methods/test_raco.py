@@ -67,9 +67,7 @@ def losses_by_hand(method: Method, constraint: str, engine, batch: Batch):
 
 @constraints
 @pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])
-def test_gradients_are_those_of_the_loss_and_of_the_weighted_predictions(
-    step_of, batch_of, constraint, engine
-):
+def test_gradients_are_of_the_loss_and_weighted_predictions(step_of, batch_of, constraint, engine):
     method = unequal(made(constraint=constraint))
     step, batch = step_of(method, engine=engine), batch_of(7)
     gradients, parameters = seam(method, step, batch), step.engine.parameters
@@ -228,7 +226,6 @@ def test_data_without_groups_or_classes_are_refused(changes, why):
 @pytest.mark.long
 @pytest.mark.sampled(1)
 @pytest.mark.data
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("constraint", "gap", "most"),
     [

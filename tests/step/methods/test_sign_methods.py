@@ -70,9 +70,7 @@ def test_dp_signsgd_is_the_sign_of_dpsgd(step_of, batch_of):
 
 
 @pytest.mark.parametrize("make", [dp_losgd, dp_signlosgd, dp_signsgd_laplace])
-def test_accumulation_adds_clipped_sums_before_one_draw_and_one_sign(
-    step_of, batch_of, stream_of, make
-):
+def test_accumulation_adds_clipped_sums_before_a_draw_and_sign(step_of, batch_of, stream_of, make):
     method, batch = make(BOUND).bind(problem()), batch_of(9)
     step = step_of(method, physical=2, multiplier=MULTIPLIER, lr=1.0, expected=8.0)
     gradients = step_of(method, engine="loop").engine(batch).stack()

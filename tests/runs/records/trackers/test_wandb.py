@@ -250,7 +250,6 @@ def test_a_table_is_an_artifact(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_an_agent_of_a_sweep_finds_its_run_and_its_metric(tmp_path):
     """The guide's sweep, by W&B's own function from parameters to the command of an agent."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
