@@ -118,9 +118,7 @@ def test_a_student_sweeps_a_clip_of_her_own(plugin, work, command):
     command("run", *ours)
     clip = plugin / "clipworks" / "clip.py"
     clip.write_text(clip.read_text().replace("norms + self.constant", "norms + 2 * self.constant"))
-    assert any(
-        "different version" in line for line in command("run", "method=softened", *small).err
-    )
+    assert any("different version" in e for e in command("run", "method=softened", *small).err)
     assert not any("different version" in line for line in command("run", *ours).err)
 
 

@@ -126,10 +126,8 @@ def test_limits_are_those_of_clopper_and_pearson():
 
 def test_all_guesses_right_prove_what_a_binomial_law_says():
     """With delta 0 the chance that 100 guesses are right is p^100, p = e^eps/(1 + e^eps)."""
-    included = np.arange(400) % 2 == 0
-    scores = Scores(
-        np.where(included, 1.0, -1.0) + np.random.default_rng(0).random(400) / 9, included
-    )
+    inside = np.arange(400) % 2 == 0
+    scores = Scores(np.where(inside, 1.0, -1.0) + np.random.default_rng(0).random(400) / 9, inside)
     share = 0.05 ** (1 / 400)
     found = one_run_epsilon(scores, scores, 0.0, 0.95)
     assert found == pytest.approx(math.log(share / (1 - share)), abs=0.1)

@@ -140,9 +140,7 @@ def test_the_smallest_fault_of_a_release_is_found_and_a_right_one_spared(name):
 
     def found(share: float) -> int:
         noise = share * multiplier
-        return sum(
-            refutes(gaussian(noise, trials, seed), account, 1e-6, seed, tests) for seed in range(10)
-        )
+        return sum(refutes(gaussian(noise, trials, s), account, 1e-6, s, tests) for s in range(10))
 
     assert found(share) >= 9
     assert found(1.0) == 0

@@ -37,10 +37,7 @@ def test_epsilon_states_its_terms(command, nowhere):
     # One batch answers both queries, which costs more than the paper's reasoning has it.
     assert said["rdp"] > said["claimed"]
     (entry,) = said["ledger"]
-    assert [release["what"] for release in entry["releases"]] == [
-        "gradient sum",
-        "counts for the clip",
-    ]
+    assert [r["what"] for r in entry["releases"]] == ["gradient sum", "counts for the clip"]
 
 
 def test_an_epsilon_is_infinite_without_privacy_and_larger_for_a_replacement(command, nowhere):

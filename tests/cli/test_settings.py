@@ -90,9 +90,7 @@ def test_values_have_the_types_of_their_settings_and_the_names_of_parts_and_suit
     assert choices[RunAudit, "game"] == {*GAMES, *FOR_CONTENDERS}
     assert choices[Bench, "suite"] == {*SUITES}
     assert Audit().confidence == CONFIDENCE
-    assert [word for word in words("bench") if word.startswith("suite=")] == [
-        f"suite={name}" for name in SUITES
-    ]
+    assert [w for w in words("bench") if w.startswith("suite=")] == [f"suite={n}" for n in SUITES]
 
 
 @pytest.mark.slow

@@ -37,9 +37,7 @@ def hockey_stick(log_p: np.ndarray, log_q: np.ndarray, epsilon: float) -> float:
 def of_bits(places: np.ndarray, shifts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Log-probabilities [2^d] of all answers with and without the example."""
     answers = np.array(list(itertools.product([-1, 1], repeat=len(places))))
-    return tuple(
-        np.log(expit(answers * (places + moved))).sum(1) for moved in (shifts, np.zeros(1))
-    )
+    return tuple(np.log(expit(answers * (places + m))).sum(1) for m in (shifts, np.zeros(1)))
 
 
 def of_count(dimension: int, shift: float, place: float) -> tuple[np.ndarray, np.ndarray]:

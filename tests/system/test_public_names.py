@@ -33,7 +33,5 @@ def test_names_lead_there_and_back_and_others_lead_nowhere():
         import_module("dpbench.clipping.nothing")
     with pytest.raises(ModuleNotFoundError):
         import_module("dpbench.papers")
-    assert len({room for rooms in GROUPS.values() for room in rooms}) == sum(
-        map(len, GROUPS.values())
-    )
+    assert len({room for r in GROUPS.values() for room in r}) == sum(map(len, GROUPS.values()))
     assert import_module("dpbench.benchmarks.sign.epsilons").sign_epsilons

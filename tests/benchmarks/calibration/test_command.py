@@ -47,15 +47,13 @@ def small(tmp_path_factory):
 
 @pytest.mark.slow
 def test_it_writes_files_that_say_what_was_changed(small):
-    folder, text = small
+    home, text = small
     stem = "calibration_table1-changed"
-    assert {p.name for p in folder.iterdir()} == {
-        f"{stem}.{s}" for s in ("md", "csv", "tex", "json")
-    }
-    assert (folder / f"{stem}.md").read_text() == text
+    assert {p.name for p in home.iterdir()} == {f"{stem}.{s}" for s in ("md", "csv", "tex", "json")}
+    assert (home / f"{stem}.md").read_text() == text
     assert "Our own runs, changed: dataset=digits, model.widths=[12]" in text
     assert "on 8 examples of digits" in text
-    assert r"\begin{tabular}" in (folder / f"{stem}.tex").read_text()
+    assert r"\begin{tabular}" in (home / f"{stem}.tex").read_text()
 
 
 def test_on_digits_what_is_guaranteed_is_kept_and_small_clipping_breaks_symmetry(small):

@@ -43,9 +43,7 @@ def test_invalid_settings_are_refused(changed, says):
 
 @pytest.mark.slow
 def test_a_clip_is_examined_from_the_same_weights_each_time(run):
-    first, again, other = (
-        examine(run, setup(), label, NOWHERE, 0) for label in ("small", "small", "none")
-    )
+    first, again, other = (examine(run, setup(), x, NOWHERE, 0) for x in ("small", "small", "none"))
     assert first == again
     assert first.flow.losses[0] == other.flow.losses[0]
     assert first.flow.losses[-1] > other.flow.losses[-1]

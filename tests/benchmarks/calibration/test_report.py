@@ -32,9 +32,7 @@ def finding(kernel=FINE, cosine=1.0, losses=ALL_FALLEN, seed=0, label="some"):
 
 
 def printed(yes, labels=("some",)):
-    return {
-        (label, name): Published(str(int(yes)), None) for label in labels for name in PROPERTIES
-    }
+    return {(x, name): Published(str(int(yes)), None) for x in labels for name in PROPERTIES}
 
 
 def verdicts(findings, yes):
@@ -84,18 +82,15 @@ def test_a_loss_that_still_falls_leaves_the_limit_open(losses):
 def test_tables_have_a_row_for_each_clipping_and_each_claim():
     findings = [finding(), finding(label="other", losses=STANDING), finding(seed=1)]
     found = claims(findings, printed(True, ("some", "other")), 1e-3)
-    main, numbers, besides = grids(found, findings)
-    assert main.rows == (
-        ("some", *["yes: holds"] * 5),
-        ("other", *["yes: holds"] * 4, "yes: fails"),
-    )
+    top, numbers, besides = grids(found, findings)
+    assert top.rows == (("some", *["yes: holds"] * 5), ("other", *["yes: holds"] * 4, "yes: fails"))
     assert len(numbers.rows) == 10
     assert [row[:5] for row in besides.rows] == [
         ("some", "0", "4", "1", "0.0001"),
         ("other", "0", "4", "1", "0.3"),
         ("some", "1", "4", "1", "0.0001"),
     ]
-    assert all(len(row) == len(grid.head) for grid in (main, numbers, besides) for row in grid.rows)
+    assert all(len(row) == len(grid.head) for grid in (top, numbers, besides) for row in grid.rows)
     lines = list(csv.DictReader(io.StringIO(to_csv(found))))
     assert lines[-1] == {
         "clipping": "other", "property": ZERO, "published": "yes", "worst": "0.3",

@@ -118,12 +118,9 @@ def test_accounts_are_those_of_dp_accounting(name):
             *(dp_accounting.GaussianDpEvent(sigma) for sigma in entry.single_queries),
         ]
     )
-    for accountant, column, near in (
-        (RdpAccountant(), "RDP", 0.02),
-        (PLDAccountant(), "PLD", 4e-3),
-    ):
+    for accountant, kind, near in ((RdpAccountant(), "RDP", 0.02), (PLDAccountant(), "PLD", 4e-3)):
         theirs = accountant.compose(event).get_epsilon(entry.delta)
-        assert float(ROWS[name][column]) == pytest.approx(theirs, rel=near, abs=ROUNDED)
+        assert float(ROWS[name][kind]) == pytest.approx(theirs, rel=near, abs=ROUNDED)
 
 
 def test_all_examples_in_every_step_or_a_pass_without_amplification_are_one_gaussian():
@@ -164,9 +161,7 @@ def test_the_summary_counts_every_epsilon_once():
 
 def test_the_page_counts_what_the_committed_table_has():
     page = (benchmarks_folder() / "claims" / "README.md").read_text()
-    (line,) = [
-        line for line in page.splitlines() if line.startswith(f"{len(PRINTED)} printed epsilons: ")
-    ]
+    (line,) = [e for e in page.splitlines() if e.startswith(f"{len(PRINTED)} printed epsilons: ")]
     said = [row["verdict"] for row in ROWS.values()]
     counts = [sum(one.startswith(verdict) for one in said) for verdict in WORDS]
     assert [int(number) for number in re.findall(r"\d+", line)] == [len(PRINTED), *counts]

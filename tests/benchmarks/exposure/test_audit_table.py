@@ -79,9 +79,7 @@ def test_a_row_of_which_an_attack_shows_less_than_half_has_its_sentence():
     target = target_of("audit", [])
     table_csv = (Path(__file__).parents[3] / "results" / "tables" / "audit.csv").read_text("utf-8")
     weak = {r["method"] for r in csv.DictReader(table_csv.splitlines()) if ratio_of(r) < 0.5}
-    assert {
-        name for name in weak if not any(n.startswith(f"{name}: ") for n in target.table.notes)
-    } == set()
+    assert {e for e in weak if not any(n.startswith(f"{e}: ") for n in target.table.notes)} == set()
 
 
 def ratio_of(row: dict[str, str]) -> float:

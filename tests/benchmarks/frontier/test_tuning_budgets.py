@@ -47,10 +47,8 @@ def test_an_interval_covers_the_expected_best_and_its_cost_is_of_the_best_trials
 
 @pytest.mark.slow
 def test_a_private_search_costs_more_the_more_trials_it_makes():
-    target = target_of("frontier_table4", [])
+    goal = target_of("frontier_table4", [])
     scored = ["validation=0.2", "score_noise_multiplier=10"]
-    costs = private_costs(
-        [*next(target.cells_of(target.conditions[0], "dpsgd")), *scored], [1, 2, 8]
-    )
+    costs = private_costs([*next(goal.cells_of(goal.conditions[0], "dpsgd")), *scored], [1, 2, 8])
     assert costs[1] == pytest.approx(3, rel=0.02)
     assert costs[1] < costs[2] < costs[8] < math.inf

@@ -52,9 +52,7 @@ def test_no_signal_is_a_coin_and_more_of_it_is_wrong_less_often(errors):
 def test_all_laws_meet_the_same_budget_and_signs_need_less_noise(errors):
     scales = errors.groupby(["dimension", "law"])["multiplier"].first()
     for dimension, law in itertools.product((1, 50), ("Gaussian", "logistic")):
-        of_sum, of_sign = (
-            scales[dimension, f"{law}, account of the {what}"] for what in ("sum", "sign")
-        )
+        of_sum, of_sign = (scales[dimension, f"{law}, account of the {w}"] for w in ("sum", "sign"))
         assert of_sign <= of_sum
     assert scales[1, "Laplace"] == pytest.approx(0.5, rel=2e-3)  # pure epsilon 2, almost
     of_sum = "Gaussian, account of the sum"
@@ -78,9 +76,7 @@ def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
     reproduce("sign_table2", asked)
     (path,) = (tmp_path / "tables").glob("*.csv")
     (line,) = csv.DictReader(io.StringIO(path.read_text()))
-    least, most, renyi = (
-        float(line[name]) for name in ("at least", "at most (PLD)", "at most (RDP)")
-    )
+    least, most, renyi = (float(line[n]) for n in ("at least", "at most (PLD)", "at most (RDP)"))
     assert 0.99 * most < least <= most < renyi
     assert float(line["the note's formula"]) < 0.9 * least
     assert line["parameters"] == "91650"

@@ -41,9 +41,7 @@ def records(record_of):
 
 def test_methods_are_compared_by_their_means_over_tasks(records):
     (board,) = studied(records)
-    found = {
-        row["method"]: (row["verdict"], row["ranks"], row["mean_rank"]) for row in board["rows"]
-    }
+    found = {w["method"]: (w["verdict"], w["ranks"], w["mean_rank"]) for w in board["rows"]}
     assert found == {
         "dpsgd_f": ("better", (1, 1), 1.0),
         "dpsgd": (None, (2, 3), 2.0),

@@ -31,9 +31,7 @@ def standings(board):
 
 
 def seeds(record_of, method, accuracies, **settings):
-    return [
-        record_of(method, seed, accuracy=value, **settings) for seed, value in enumerate(accuracies)
-    ]
+    return [record_of(method, k, accuracy=value, **settings) for k, value in enumerate(accuracies)]
 
 
 @pytest.mark.parametrize("n", [2, 3, 10])

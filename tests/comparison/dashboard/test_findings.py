@@ -21,11 +21,9 @@ TERMS = ("dpsgd", "acc")
 
 def claim(name, source="Doe 2020, section 5", verdict="undecided", reason="", seeds=None):
     gap = MeanInterval(0.4, -0.1, 0.9, 5)
-    compared = [ComparisonData("", "bam", *TERMS, gap, 0.5, verdict, reason, "")]
+    rows = [ComparisonData("", "bam", *TERMS, gap, 0.5, verdict, reason, "")]
     about = (f"{name}.", source, "bam", "on images", "full text")
-    return ClaimData(
-        name, *about, verdict, reason, MeanInterval(0.8, -0.2, 1.8, 5), seeds, compared
-    )
+    return ClaimData(name, *about, verdict, reason, MeanInterval(0.8, -0.2, 1.8, 5), seeds, rows)
 
 
 def table(*claims, printed=None):

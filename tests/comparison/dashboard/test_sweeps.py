@@ -15,9 +15,7 @@ def series(composed, *changes):
 
 
 def test_a_setting_with_several_values_is_swept_in_numeric_order(composed):
-    found = swept_settings(
-        series(composed, *({"optimizer": {"lr": lr}} for lr in (10.0, 0.5, 2.0)))
-    )
+    found = swept_settings(series(composed, *({"optimizer": {"lr": r}} for r in (10.0, 0.5, 2.0))))
     assert [(one["name"], one["values"], one["numeric"]) for one in found] == [
         ("optimizer.lr", ["0.5", "2", "10"], True)
     ]

@@ -31,13 +31,10 @@ def test_fixing_what_a_table_varies_is_a_part_of_it_and_the_whole_or_changes_are
 
 
 def test_a_scale_narrows_and_the_user_may_still_change_its_runs():
-    wanted = target_of("bam_table1", ["scale=cpu_hour", "epochs=1"])
-    assert [c.label for c in wanted.conditions] == ["cifar10, epsilon 10"]
-    assert (wanted.stem, wanted.scale_label) == (
-        "bam_table1-cpu_hour-changed",
-        "cpu_hour, epochs=1",
-    )
-    *_, last = wanted.cells()
+    goal = target_of("bam_table1", ["scale=cpu_hour", "epochs=1"])
+    assert [c.label for c in goal.conditions] == ["cifar10, epsilon 10"]
+    assert (goal.stem, goal.scale_label) == ("bam_table1-cpu_hour-changed", "cpu_hour, epochs=1")
+    *_, last = goal.cells()
     assert last.index("epochs=3") < last.index("epochs=1"), "the last one counts"
 
 

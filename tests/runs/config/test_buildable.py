@@ -133,9 +133,7 @@ def targets_in(node):
 @pytest.mark.parametrize("group", GROUPS)
 def test_everything_that_conf_builds_is_declared_by_its_own_name(group):
     files = [path for folder in option_folders() for path in (folder / group).glob("*.yaml")]
-    used = {
-        name for file in files for name in targets_in(OmegaConf.to_object(OmegaConf.load(file)))
-    }
+    used = {name for f in files for name in targets_in(OmegaConf.to_object(OmegaConf.load(f)))}
     others = buildable.declared(group) - used
     assert used <= buildable.declared(group)
     parts = {*buildable.PARTS, *buildable.METHOD_PARTS}

@@ -156,11 +156,9 @@ def cases(bases, draw, each, pairs):
         for key in keys:
             for value in draw.sample(VALUES, each):
                 yield overrides, changed(config, [(key, value)]), (key, value)
-    everywhere = [
-        (o, c, [k for k in leaves(c) if k[0] != "choices"]) for o, (c, _) in bases.items()
-    ]
+    keys_of = [(o, c, [k for k in leaves(c) if k[0] != "choices"]) for o, (c, _) in bases.items()]
     for _ in range(pairs):
-        overrides, config, keys = draw.choice(everywhere)
+        overrides, config, keys = draw.choice(keys_of)
         changes = [(draw.choice(keys), draw.choice(VALUES)) for _ in range(draw.choice([2, 3]))]
         yield overrides, changed(config, changes), changes
 

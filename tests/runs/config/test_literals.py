@@ -52,9 +52,7 @@ def test_texts_lists_and_keys_of_mappings_are_read_back(names):
     names = [name.replace("${", "$ {") for name in names]
     assert [read(name) for name in names] == names
     assert read([*names, 3, None, True]) == [*names, 3, None, True]
-    assert read({name: [name, {name: 1.5}] for name in names}) == {
-        name: [name, {name: 1.5}] for name in names
-    }
+    assert read({e: [e, {e: 1.5}] for e in names}) == {e: [e, {e: 1.5}] for e in names}
 
 
 @pytest.mark.slow

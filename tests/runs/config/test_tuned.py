@@ -53,9 +53,7 @@ def test_a_run_of_a_table_has_what_its_row_s_search_chose(made):
 
 
 def test_a_table_without_its_search_is_refused_and_a_search_of_it_is_not(made):
-    with pytest.raises(
-        UserError, match=r"of dutch, epsilon 1, sgd from the search frontier_table1"
-    ):
+    with pytest.raises(UserError, match="of dutch, epsilon 1, sgd from the search frontier_table1"):
         target_of("frontier_table1", [])
     compose(["+table=frontier_table1", "table.arm=dp_mf", "dataset=adult", "seed=4"])
 

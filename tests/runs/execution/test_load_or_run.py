@@ -152,10 +152,8 @@ def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, 
     with pytest.warns(UserWarning, match=why):
         path = load_or_run(run_config([*asked, other]), quiet=True)
     assert steps == [*range(3), *range(8)]
-    whole = load_or_run(
-        run_config([*USUAL, other, f"results_dir={tmp_path / 'whole'}"]), quiet=True
-    )
-    assert measured(path) == measured(whole)
+    same = load_or_run(run_config([*USUAL, other, f"results_dir={tmp_path / 'whole'}"]), quiet=True)
+    assert measured(path) == measured(same)
 
 
 @pytest.mark.slow

@@ -69,9 +69,7 @@ def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
     assert picture.startswith(PNG)
     both = (torch.cat(parts) for parts in zip(outputs_of(0), outputs_of(1), strict=True))
     assert axes[0].texts[0].get_text() == f"ECE {100 * ece(*both):.1f}%"
-    accuracies, gaps = (
-        [bar.get_height() for bar in bars] for bars in axes[0].containers if len(bars) == 15
-    )
+    accuracies, gaps = ([bar.get_height() for bar in b] for b in axes[0].containers if len(b) == 15)
     kept = [run.calibration["bins"] for run in runs["small R"]]
     right = np.nansum([np.multiply(k["count"], k["accuracy"]) for k in kept], axis=0)
     count = np.sum([k["count"] for k in kept], axis=0)

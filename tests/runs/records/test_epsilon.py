@@ -147,9 +147,7 @@ WITHOUT_NOISE = "misalignment_table1"
 
 def test_every_page_with_an_epsilon_has_its_terms():
     pages = {path.stem: path.read_text() for path in TABLES.glob("*.md")}
-    shown = {
-        stem for stem, text in pages.items() if re.search(r"^\|.*(epsilon|claimed) ", text, re.M)
-    }
+    shown = {s for s, text in pages.items() if re.search(r"^\|.*(epsilon|claimed) ", text, re.M)}
     assert len(shown) > 25
     for stem in shown - {WITHOUT_NOISE}:
         assert re.search("(add-or-remove|zero-out) adjacency", pages[stem]), stem

@@ -121,10 +121,8 @@ def test_augmented_runs_are_paired_with_plain_ones_and_views_are_drawn_anew():
 @pytest.mark.slow
 def test_training_examples_are_augmented_and_test_examples_are_not():
     plain, _ = witnessed(epochs=1)
-    witness, record = witnessed(epochs=1, augmentation=TURNED)
-    assert torch.equal(witness.batches[0], plain.batches[0].flip(-2))
-    outputs, _ = predict(
-        witness.step.engine.model, witness.step.engine.loss, Digits(0.2).load(NOWHERE, 0).test
-    )
+    w, record = witnessed(epochs=1, augmentation=TURNED)
+    assert torch.equal(w.batches[0], plain.batches[0].flip(-2))
+    outputs, _ = predict(w.step.engine.model, w.step.engine.loss, Digits(0.2).load(NOWHERE, 0).test)
     right = outputs.argmax(1) == Digits(0.2).load(NOWHERE, 0).test.targets
     assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())

@@ -123,8 +123,6 @@ def test_another_seed_has_another_split_and_one_seed_the_same_noise_whatever_is_
     assert not torch.equal(one.start, other.start)
     assert not torch.equal(one.train.inputs, other.train.inputs)
     assert [len(b) for b in one.batches] != [len(b) for b in other.batches]
-    plain, counting = (
-        witnessed(method=method, epochs=1)[0] for method in ("dpsgd", "dpsgd_global_adapt")
-    )
+    plain, counting = (witnessed(method=m, epochs=1)[0] for m in ("dpsgd", "dpsgd_global_adapt"))
     draws = [witness.step.noise_stream.bits(4) for witness in (plain, counting)]
     assert torch.equal(*draws)

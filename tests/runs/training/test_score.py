@@ -79,9 +79,7 @@ def test_a_run_with_a_score_is_the_same_run_and_its_ledger_has_one_release_more(
     exact, noisy = (scored.metrics[name] for name in ("validation/accuracy", NOISY_ACCURACY))
     assert 0 < abs(exact - noisy) < 6 * 4 / 287
     extra = scored.privacy["ledger"][len(plain.privacy["ledger"]) :]
-    assert [entry["releases"][0]["what"] for entry in extra] == [
-        "right answers on the validation split"
-    ]
+    assert [e["releases"][0]["what"] for e in extra] == ["right answers on the validation split"]
     assert scored.privacy["rdp"] > plain.privacy["rdp"]
     assert "ended early" not in scored.privacy["why"]
     assert json.dumps(scored.privacy["ledger"][:-1]) == json.dumps(plain.privacy["ledger"])

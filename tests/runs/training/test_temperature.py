@@ -136,11 +136,9 @@ def test_batches_are_poisson_samples_at_the_rate_of_the_ledger(monkeypatch):
 @pytest.mark.slow
 def test_with_little_noise_it_is_the_best_temperature():
     quiet = replace(USUAL, noise_multiplier=1e-6, steps=200, bound=100.0)
-    examples = overconfident(4000)
-    found = quiet.fitted(examples, 4000, streams).metrics["temperature"]
-    assert found == pytest.approx(
-        exact.fitted_temperature(examples.inputs, examples.targets), rel=0.02
-    )
+    rows = overconfident(4000)
+    found = quiet.fitted(rows, 4000, streams).metrics["temperature"]
+    assert found == pytest.approx(exact.fitted_temperature(rows.inputs, rows.targets), rel=0.02)
 
 
 def test_a_temperature_changes_no_class_and_a_bias_may():

@@ -27,9 +27,7 @@ def test_a_clip_without_proof_is_labelled_and_no_other(clip, style):
 def test_the_constant_of_a_clip_can_be_set(method, style):
     chosen = [f"method={method}", f"method.style={style}"]
     clips = ["automatic", "{name:automatic}", "{name:automatic,constant:0.5}"]
-    named, same, other = (
-        build(compose([*chosen, f"method.clip={clip}"])).method.clip for clip in clips
-    )
+    named, same, other = (build(compose([*chosen, f"method.clip={c}"])).method.clip for c in clips)
     assert named == same != other
     assert "constant=0.5" in repr(other)
     assert "constant=0.01" in repr(named)

@@ -30,10 +30,8 @@ def test_norms_within_the_bound_count_up_and_the_real_size_hardly_moves_the_medi
     assert quantile().counts(norms, NOBODY).tolist() == [0]
     assert quantile().counts(norms[:3], NOBODY).tolist() == [1]
     clip, norms = quantile(), torch.tensor([0.5, 2.0] * 20)
-    moved = [
-        clip.updated(clip.counts(norms[:n], NOBODY), 8.0).sensitivity.bound for n in (0, 8, 40)
-    ]
-    assert [float(m) for m in moved] == pytest.approx([1.0] * 3)
+    ends = [clip.updated(clip.counts(norms[:n], NOBODY), 8.0).sensitivity.bound for n in (0, 8, 40)]
+    assert [float(m) for m in ends] == pytest.approx([1.0] * 3)
 
 
 def test_layers_are_counted_apart_and_shared_out_so_that_one_example_moves_all_by_one():

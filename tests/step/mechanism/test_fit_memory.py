@@ -93,11 +93,9 @@ def test_an_example_draws_the_same_in_a_repetition(batch_of):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(5, 64), nn.Dropout(), nn.Linear(64, 3)).double()
         engine = make_engine("ghost", model, cross_entropy, batch_of(2))
-        optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.1)
+        sgd = torch.optim.SGD([engine.parameters.theta], lr=0.1)
         method = METHODS["dpsgd_f"]
-        return PrivateStep(
-            engine, method, optimizer, 1.0, 8.0, PhysicalBatches(3), *map(stream, (1, 2))
-        )
+        return PrivateStep(engine, method, sgd, 1.0, 8.0, PhysicalBatches(3), *map(stream, (1, 2)))
 
     batches = [batch_of(n, seed=n) for n in (7, 5)]
     untroubled = everything(step(), batches)

@@ -251,9 +251,7 @@ def on_the_lattice(noisy: torch.Tensor) -> torch.Tensor:
 
 def test_the_values_are_on_no_lattice():
     """Where noise alone is on one, an output that is not on it has the example in it."""
-    bad, good = (
-        on_the_lattice(release(torch.zeros(2**20), 1.0, 0)) for release in (of_torch, ours)
-    )
+    bad, good = (on_the_lattice(r(torch.zeros(2**20), 1.0, 0)) for r in (of_torch, ours))
     assert bad.double().mean() > 0.9
     assert stats.binomtest(int(good.sum()), len(good), 0.2).pvalue > 1e-3
 

@@ -68,9 +68,7 @@ def test_anything_else_is_refused_by_name(value):
 def test_stairs_hold_a_schedule_at_where_each_part_begins():
     made = Stairs(Linear(0, 4), 4)
     assert [made(p) for p in (0.0, 0.2499, 0.25, 0.74, 0.75, 1.0)] == [0, 0, 1, 2, 3, 3]
-    assert {Stairs(Linear(0, 1), 100)(step / 100) for step in range(100)} == {
-        step / 100 for step in range(100)
-    }
+    assert {Stairs(Linear(0, 1), 100)(s / 100) for s in range(100)} == {s / 100 for s in range(100)}
 
 
 @pytest.mark.parametrize("number", [0, 1.5, True])
@@ -124,14 +122,8 @@ def test_factors_that_vary_by_themselves_are_refused():
 
 def test_stretches_are_the_values_of_all_steps_in_their_order():
     falling = Stairs(Linear(1.0, 0.5), 4)
-    for value in (
-        2.0,
-        Constant(3.0),
-        Linear(1.0, 2.0),
-        Pieces((1.0, 2.0, 1.0), (0.3, 0.9)),
-        falling,
-    ):
-        found = [v for v, times in run_lengths(value, 30) for _ in range(times)]
-        at = value if callable(value) else Constant(value)
+    for it in (2.0, Constant(3.0), Linear(1.0, 2.0), Pieces((1.0, 2.0, 1.0), (0.3, 0.9)), falling):
+        found = [v for v, times in run_lengths(it, 30) for _ in range(times)]
+        at = it if callable(it) else Constant(it)
         assert found == [at(made / 30) for made in range(30)]
     assert [times for _, times in run_lengths(falling, 30)] == [8, 7, 8, 7]

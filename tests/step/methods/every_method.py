@@ -125,15 +125,13 @@ class Heard:
     def mechanism(self, multiplier):
         return self.noise.mechanism(multiplier)
 
-    def independent(self, rows):
+    def independent(self, ws):
         """The draws that noise of these steps was made of: C w, where w is correlated."""
         c = getattr(self.noise, "coefficients", (1.0,))
         if self.bands is None:
             buffers = self.noise.decays, self.noise.weights
-            c = encoded(*buffers, np.eye(1, len(rows))[0]).tolist()
-        return [
-            sum(c[k] * rows[t - k] for k in range(min(len(c), t + 1))) for t in range(len(rows))
-        ]
+            c = encoded(*buffers, np.eye(1, len(ws))[0]).tolist()
+        return [sum(c[k] * ws[t - k] for k in range(min(len(c), t + 1))) for t in range(len(ws))]
 
     def spread(self, multiplier):
         """The standard deviation of the law that the ledger hears of, over the sensitivity."""

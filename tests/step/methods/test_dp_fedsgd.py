@@ -43,10 +43,8 @@ def alone(batch: Batch, k: int) -> Batch:
 
 def gradient_of(step, batch: Batch, k: int) -> torch.Tensor:
     """Of the user's mean loss, by torch."""
-    part, parameters = alone(batch, k), step.engine.parameters
-    return parameters.gradient(
-        step.engine.loss(step.engine.model(part.inputs), part.targets).mean()
-    )
+    own, parameters = alone(batch, k), step.engine.parameters
+    return parameters.gradient(step.engine.loss(step.engine.model(own.inputs), own.targets).mean())
 
 
 @pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])

@@ -172,9 +172,7 @@ def test_noise_that_is_correlated_beyond_the_cycle_has_no_account():
 
 def test_too_many_bands_and_coefficients_of_a_norm_above_one_are_refused():
     assert BandedGaussian(coefficients=(0.6, 0.8)).bands == 2
-    with pytest.raises(
-        UserError, match=r"must have a norm of 1 at most, and have 1\.41421: divide"
-    ):
+    with pytest.raises(UserError, match=r"must have a norm of 1 at most, and have 1.41421: divide"):
         BandedGaussian(coefficients=(1.0, 1.0))
     with pytest.raises(
         UserError, match="30 disjoint batches of 20 need more than the 400 training examples"
@@ -191,20 +189,18 @@ def inclusion(sampler, size, steps, stream):
 
 @pytest.mark.parametrize("cycle", [2, 5])
 def test_the_turns_of_a_unit_are_one_cycle_apart_in_all_epochs(stream_of, cycle):
-    sampler, stream, size = PoissonSampler(400, 20, "example", cycle), stream_of(7), 400
-    steps = sampler.steps_per_epoch
+    draw, stream, size = PoissonSampler(400, 20, "example", cycle), stream_of(7), 400
+    steps = draw.steps_per_epoch
     assert steps % cycle == 0
-    assert sampler.law == Poisson(1 / math.ceil(400 / (20 * cycle)), "example", cycle)
-    # Each epoch asks the sampler anew, as a run does.
-    rows = torch.cat([inclusion(sampler, size, steps, stream) for _ in range(40)])
+    assert draw.law == Poisson(1 / math.ceil(400 / (20 * cycle)), "example", cycle)
+    # Each epoch asks the draw anew, as a run does.
+    rows = torch.cat([inclusion(draw, size, steps, stream) for _ in range(40)])
     at = rows.nonzero()
     places = [set((at[at[:, 1] == unit, 0] % cycle).tolist()) for unit in range(size)]
     assert all(len(place) <= 1 for place in places)
     share = rows.view(-1, cycle, size).sum(0).max(0).values.double().mean() / (len(rows) / cycle)
-    assert float(share) == pytest.approx(sampler.law.rate, rel=0.05)
-    assert float(rows.sum(1).double().mean()) == pytest.approx(
-        sampler.expected_batch_size, rel=0.05
-    )
+    assert float(share) == pytest.approx(draw.law.rate, rel=0.05)
+    assert float(rows.sum(1).double().mean()) == pytest.approx(draw.expected_batch_size, rel=0.05)
 
 
 def test_places_are_uniform_and_do_not_depend_on_other_units(stream_of):

@@ -27,10 +27,8 @@ RELEASED = ReleasedState(0, 1, None)
 
 
 def jl(**changes):
-    usual = {"bound": 0.5, "projections": 100, "failure": 1e-10}
-    return dpsgd_jl(
-        **{**usual, "clip": "abadi", "style": "flat", "variant": "corrected", **changes}
-    )
+    own = {"bound": 0.5, "projections": 100, "failure": 1e-10}
+    return dpsgd_jl(**{**own, "clip": "abadi", "style": "flat", "variant": "corrected", **changes})
 
 
 def vectors(n, seed=0):

@@ -162,9 +162,7 @@ def test_views_of_an_example_are_averaged(batch_of):
         model = torch.nn.Linear(5, CLASSES).double()
     flat, method = batch_of(6), unequal(made())
     views = Batch(flat.inputs.view(3, 2, 5), flat.targets[:3], flat.groups[:3])
-    one, two = (
-        make_engine("auto", model, cross_entropy, batch, k) for k, batch in ((1, flat), (2, views))
-    )
+    one, two = (make_engine("auto", model, cross_entropy, b, k) for k, b in ((1, flat), (2, views)))
     doubled = Batch(flat.inputs, *(t[:3].repeat_interleave(2) for t in (flat.targets, flat.groups)))
     state = ReleasedState(1, 2, None)
     each = method.gradient(one, doubled, method.clip, state)

@@ -63,12 +63,10 @@ def test_an_example_moves_sum_and_slots_by_at_most_the_bound_together(step_of, b
 
 # The authors' numbers: R = 2, slots filled by 0.2 and 0.4, eta = beta = 1/2.
 def test_the_bound_moves_as_in_the_authors_code():
-    target = max(0.0, min(1.0, 1.0 - 0.5 * (1.0 - 0.4 / 2.0)))
+    goal = max(0.0, min(1.0, 1.0 - 0.5 * (1.0 - 0.4 / 2.0)))
     counts = torch.tensor([0.2, 0.4]) * 8 / 2**0.5
-    moved = clip(slots=2).updated(counts, 8.0)
-    assert float(moved.sensitivity.bound) == pytest.approx(
-        2 * math.exp(0.5 * (target - 0.2)), rel=1e-5
-    )
+    new = clip(slots=2).updated(counts, 8.0)
+    assert float(new.sensitivity.bound) == pytest.approx(2 * math.exp(0.5 * (goal - 0.2)), rel=1e-5)
 
 
 @pytest.mark.parametrize(("answer", "expected"), [(-1e30, 50.0), (1e30, 0.1)])

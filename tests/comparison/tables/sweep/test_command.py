@@ -53,9 +53,7 @@ def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_
     assert "| 2.80 |" in said
     assert "**" in said
     assert [(line["delta"], line["unit"]) for line in lines] == [("1e-05", "example")] * 2
-    assert {(line["batches"], line["guarantee"]) for line in lines} == {
-        ("Poisson batches", "proven")
-    }
+    assert {(e["batches"], e["guarantee"]) for e in lines} == {("Poisson batches", "proven")}
     said, _ = made(*[{"adjacency": "zero out one example"}] * 4)
     assert said.endswith(f"All epsilons: delta 1e-05, per example, zero-out adjacency, {others}")
     said, lines = made({}, {}, {"adjacency": "zero out one example"})

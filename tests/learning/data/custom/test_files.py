@@ -70,7 +70,7 @@ def test_a_file_without_names_of_columns_has_all_its_rows(people, nameless):
 
 def test_names_that_would_be_a_row_are_told(people):
     with pytest.raises(
-        UserError, match=r"has 'age' above numbers, .*leave out dataset\.header=none"
+        UserError, match=r"has 'age' above numbers, .*leave out dataset.header=none"
     ):
         compose(settings(people, "dataset.header=none", "dataset.target=5"))
 
@@ -103,7 +103,7 @@ def test_an_encoding_is_named_where_it_is_not_utf_8(people, encoding):
     assert "Zürich" in dataset.preparation(0).categories["town"]
     assert torch.equal(data.train.inputs, expected.train.inputs)
     with pytest.raises(
-        UserError, match=r"dataset\.encoding='klingon' is unknown: write utf-8, utf-"
+        UserError, match=r"dataset.encoding='klingon' is unknown: write utf-8, utf-"
     ):
         compose(settings(people, "dataset.encoding=klingon"))
 

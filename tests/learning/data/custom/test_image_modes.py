@@ -191,9 +191,7 @@ def tiff16(pixels, _):
     at, start = 8 + len(data), 8 + len(data) + len(bits)
     tags = [(256, 1, width), (257, 1, height), (258, channels, at), (259, 1, 1), (262, 1, 2)]
     tags += [(273, 1, 8), (277, 1, channels), (278, 1, height), (279, 1, len(data))]
-    entries = b"".join(
-        struct.pack("<HHII", tag, 3 if tag == 258 else 4, n, value) for tag, n, value in tags
-    )
+    entries = b"".join(struct.pack("<HHII", t, 3 if t == 258 else 4, n, v) for t, n, v in tags)
     header = b"II*\0" + struct.pack("<I", start)
     return io.BytesIO(header + data + bits + struct.pack("<H", len(tags)) + entries + b"\0" * 4)
 
@@ -244,9 +242,7 @@ def test_a_moving_picture_is_refused_and_a_photograph_with_a_preview_is_not():
     second = Image.fromarray(GREY.T)
     for form in ("GIF", "WEBP", "TIFF", "PNG"):
         file = encoded(grey("L"), form, save_all=True, append_images=[second])
-        with pytest.raises(
-            UserError, match=r"x\.png has several frames: keep the one to learn fro"
-        ):
+        with pytest.raises(UserError, match=r"x.png has several frames: keep the one to learn fro"):
             read(file)
     file = encoded(grey("RGB"), "MPO", save_all=True, append_images=[second.convert("RGB")])
     assert np.abs(read(file)[0] - GREY).max() < 20

@@ -257,9 +257,7 @@ def test_an_image_in_two_classes_or_splits_is_warned_of(pets, tmp_path):
 def test_copies_in_one_class_are_counted(pets):
     for number in range(3):
         (pets / "cat" / f"again{number}.png").write_bytes((pets / "cat" / "0.png").read_bytes())
-    with pytest.warns(
-        UserWarning, match=r"^3 images of dataset\.folder=.* are copies of others in"
-    ):
+    with pytest.warns(UserWarning, match="^3 images of dataset.folder=.* are copies of others in"):
         compose(settings(pets))
 
 

@@ -129,9 +129,7 @@ def test_income_in_the_original_files_of_adult_is_refused(data_folder, tmp_path)
         complete = [line for line in lines if line.count(",") == 14 and "?" not in line]
         (tmp_path / name).write_text("\n".join([",".join(COLUMNS), *complete[:500]]))
     test = f"dataset.test_file={tmp_path / 'adult.test'}"
-    with pytest.raises(
-        UserError, match=r"adult\.test has '<=50K\.', '>50K\.' in .*'<=50K', '>50K'"
-    ):
+    with pytest.raises(UserError, match=r"adult.test has '<=50K.', '>50K.' in .*'<=50K', '>50K'"):
         compose(settings(tmp_path / "adult.data", test, "dataset.target=income"))
     (tmp_path / "adult.test").write_bytes((data_folder / "adult" / "adult.test").read_bytes())
     with pytest.raises(

@@ -74,7 +74,7 @@ def test_parquet_is_measured_by_its_footer(people, no_cache, monkeypatch):
     monkeypatch.setattr(sizes, "MOST_VALUES", 10**6)
     monkeypatch.setattr(datasets, "load_dataset", None)
     with pytest.raises(
-        UserError, match=r"has 1,000,000 rows or more of 2 columns, .*dataset\.large"
+        UserError, match=r"has 1,000,000 rows or more of 2 columns, .*dataset.large"
     ):
         compose(["dataset=hub", f"dataset.path='{path}'", "dataset.target=rich"])
 

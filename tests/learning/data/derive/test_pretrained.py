@@ -169,9 +169,7 @@ def test_files_of_other_weights_sizes_and_constants_have_other_names(weights, tm
 
 
 def renamed(state):
-    return OrderedDict(
-        (f"_net.{n}.{key.rpartition('.')[2]}", t) for n, (key, t) in enumerate(state)
-    )
+    return OrderedDict((f"_net.{n}.{y.rpartition('.')[2]}", t) for n, (y, t) in enumerate(state))
 
 
 @pytest.mark.sampled(1)

@@ -97,9 +97,7 @@ def test_a_batch_holds_its_users_examples_and_fills_up_with_their_own():
 
 def test_labels_are_dealt_as_each_way_says():
     split = examples(1200, classes=10)
-    mixed, alike = (
-        classes_of_a_user(users, split) for users in (dirichlet(12, 0, 0.1), iid(12, 0))
-    )
+    mixed, alike = (classes_of_a_user(u, split) for u in (dirichlet(12, 0, 0.1), iid(12, 0)))
     assert mixed < 6 < 9.5 < alike
     assert classes_of_a_user(dirichlet(12, 0, 1e5), split) > 9.5
     assert classes_of_a_user(shards(12, 1), split) <= 2  # a piece of 100 meets one edge at most

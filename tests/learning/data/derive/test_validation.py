@@ -95,9 +95,7 @@ def test_a_run_is_that_on_a_data_set_whose_test_set_is_the_validation_split(tmp_
 
     record = fit(run, tmp_path)
     twin = fit(replace(run, dataset=Twin(0.2)), tmp_path)
-    assert record.metrics == {
-        name.replace("test/", "validation/"): value for name, value in twin.metrics.items()
-    }
+    assert record.metrics == {n.replace("test/", "validation/"): v for n, v in twin.metrics.items()}
     assert record.privacy | {"notes": []} == twin.privacy | {"notes": []}
     assert not any(name.startswith("test/") for name in record.metrics)
     assert record.config["validation"] == 0.2
