@@ -54,6 +54,7 @@ def test_contenders_that_forget_to_clip_or_whose_sum_is_not_finite_are_named(exp
     wrong.step.method = replace(wrong.step.method, clip=Unclipped())
     wrong.step.clip = Unclipped(1.0)
     assert "WRONG: the sum is off" in judged(wrong, expected)
+    wrong = ours(CASE, CPU, "vmap")
     wrong.step.engine.parameters.theta.data[0] = torch.nan
     assert "WRONG" in judged(wrong, expected)
 

@@ -147,6 +147,7 @@ def test_without_a_proof_a_method_is_beside_its_noise_and_without_privacy_its_pr
     (board,) = on_boards(records)["boards"]
     assert [*standings(board)] == ["dpsgd"]
     records.append(record_of("sgd", epsilon=math.inf, guarantee="none"))
+    (board,) = on_boards(records)["boards"]
     assert [*standings(board)] == ["dpsgd", "sgd"]
 
 

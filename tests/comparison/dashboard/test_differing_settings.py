@@ -26,6 +26,7 @@ def test_settings_that_differ_are_said_and_no_others_but_of_the_budget_delta(com
         for x, delta in (("eps1", 1e-5), ("eps3", 1e-6))
     ]
     assert differences(others) == ["delta=1e-05", "delta=1e-06"]
+    config = composed("dataset=digits")
     others = [with_changes(config, optimizer__lr=lr, seed=s) for lr, s in ((0.25, 1), (2.0, 2))]
     assert differences(others) == ["lr=0.25", "lr=2"]
     assert differences([config]) == [""]

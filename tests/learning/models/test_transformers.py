@@ -111,8 +111,10 @@ def test_a_bert_computes_what_transformers_computes_whatever_the_padding():
     theirs = model.net(tokens, attention_mask=tokens != 0, token_type_ids=types).logits
     assert torch.allclose(model(inputs), theirs, atol=1e-6)
     model = BERT.build((2, 12), 3).eval()
+    inputs = sentences()
     padded = torch.cat([inputs, torch.zeros(3, 2, 2, dtype=torch.long)], 2)
     assert torch.allclose(model(padded), model(inputs), atol=1e-6)
+    inputs = sentences()
     for dropout, same in ((0.0, True), (0.5, False)):
         model = replace(BERT, dropout=dropout).build((2, 10), 3).train()
         assert torch.equal(model(inputs), model(inputs)) is same

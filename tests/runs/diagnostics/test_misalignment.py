@@ -195,9 +195,12 @@ def test_gradients_that_are_not_finite_and_empty_batches_have_no_direction(small
     assert series["step/norm_plain"] == [pytest.approx((rows.sum(0) / 4).norm().item())]
     assert math.isnan(series["step/norm_group/0"][0])
     assert math.isfinite(series["step/norm_group/1"][0])
+    split = small.split(GROUPS)
+    step = small.step(small.method("dpsgd", split), small.network(), LR)
     observer = settings().observer(step, split)
     observer.before(split.at(torch.arange(0)))
     observer.end_of_epoch()
+    series = observer.series()
     assert series["step/norm_plain"] == series["step/R_clip/0"] == [0]
     assert math.isnan(series["step/R_dir/0"][0])
     assert math.isnan(series["epoch/loss/0"][0])

@@ -63,6 +63,7 @@ def test_a_command_says_what_is_unusual_and_a_text_like_an_interpolation_stays_a
     assert digest(compose(said[2:])) == digest(config)
     config = compose([])
     config["sampler"] = "${oc.env:HOME}"
+    said = shlex.split(command(config))
     assert compose(said[2:])["sampler"] == "${oc.env:HOME}"
 
 

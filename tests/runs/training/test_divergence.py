@@ -75,8 +75,9 @@ def test_a_run_has_diverged_where_no_gradient_is_finite_but_a_private_one_does_n
     assert all(math.isnan(value) for value in record.metrics.values())
     assert len(record.history["train/loss"]) == 1
     assert "planned" not in record.privacy["why"]
-    # Which is a fact about the data, and released without noise by the number of steps.
+    """Which is a fact about the data, and released without noise by the number of steps."""
     run = run_of("dpsgd", dataset=AllBroken(0.2), epochs=3)
+    record = fit(run, NOWHERE)
     assert record.status == "complete"
     assert record.privacy == fit(replace(run, dataset=Digits(0.2)), NOWHERE).privacy
     assert min(record.history["train/not_finite"]) > 0

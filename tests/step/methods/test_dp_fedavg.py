@@ -108,5 +108,6 @@ def test_losses_are_of_the_first_epoch_and_what_is_not_finite_removes_its_user(s
     method, batch = dp_fedavg(0.5, 2, 1, 0.1, None), users_of(5)
     last = int(batch.sizes[1]) - 1
     batch.inputs[1, last] = torch.nan
+    step = step_of(method)
     assert step(batch).finite.tolist() == [True, False, True, True, True]
     assert theta(step).isfinite().all()

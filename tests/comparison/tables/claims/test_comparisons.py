@@ -120,6 +120,7 @@ def test_a_claim_may_be_about_a_difference_or_a_mean_of_columns_or_a_metric(judg
     assert found.comparisons[0].gaps == pytest.approx({0: -10.0, 1: -10.0})
     assert found.verdict == "holds"
     claim = {"better": ["fair"], "than": ["dpsgd"], "in": ["mean(acc_a, pi_ab)"]}
+    found = judged((0.75, 0.79), claim)
     alone = [judged((0.75, 0.79), {**claim, "in": [c]}) for c in ("acc_a", "pi_ab")]
     first, second = (one.comparisons[0].gaps for one in alone)
     means = {seed: (first[seed] + second[seed]) / 2 for seed in first}

@@ -354,6 +354,7 @@ def test_what_attacks_achieve_at_most_is_a_column_to_choose_rounded_up(tmp_path)
     said = table([str(tmp_path), "metrics=membership_advantage", f"out={tmp_path / 't'}"])
     assert "| method | membership advantage, at most (%) | epsilon (PLD) |" in said
     assert "| DP-SGD | 24.70 (1) | 2.80 |" in said
+    made = record()
     attacks = {
         "membership_advantage": 0.246920001,
         "true_positive_rate": 0.1,

@@ -95,6 +95,7 @@ def test_a_server_takes_names_with_any_characters_and_a_table_as_files(stored, t
     assert run["parameters"] == {"method": "{'bound': 1.0}"}
     assert [*Client.stores] == ["http://localhost:5000"]
     TRACKER.table("demo", {"md": b"# Demo", "png": b"\x89"}, tmp_path)
+    (run,) = stored()
     assert (run["name"], run["files"], run["ended"]) == ("demo", {"demo.md": "# Demo"}, True)
 
 
