@@ -164,7 +164,7 @@ def written(root, files: dict[str, str]) -> None:
         path.write_text(text)
 
 
-def test_control_groups_of_both_versions_may_limit_memory(tmp_path):
+def test_every_parent_control_group_may_limit_memory(tmp_path):
     stat = "inactive_anon 7\ninactive_file 100\nactive_file 9\n"
     written(tmp_path, {"proc/self/cgroup": "0::/user/job/step\n"})
     for folder, most, usage in [
@@ -176,6 +176,9 @@ def test_control_groups_of_both_versions_may_limit_memory(tmp_path):
         written(tmp_path, {f"{top}memory.max": most, f"{top}memory.current": usage})
         written(tmp_path, {f"{top}memory.stat": stat})
     assert list(memory._free_in_groups(tmp_path)) == [600, 5100]
+
+
+def test_version_1_of_control_groups_is_read(tmp_path):
     written(
         tmp_path,
         {

@@ -8,9 +8,12 @@ from dpbench.runs.records.sweep_list import read_list, write_list
 from dpbench.system.errors import UserError
 
 
-def test_the_runs_of_a_sweep_are_read_by_its_name_and_a_damaged_list_is_written_anew(tmp_path):
+def test_the_runs_of_a_sweep_are_read_by_its_name(tmp_path):
     write_list(tmp_path, "mine", ["ab", "cd"])
     assert read_list(tmp_path, "mine") == {"ab", "cd"}
+
+
+def test_a_damaged_list_is_written_anew(tmp_path):
     (tmp_path / "sweeps").mkdir()
     (tmp_path / "sweeps" / "mine.txt").write_bytes(b"\377\376\200")
     write_list(tmp_path, "mine", ["ab"])

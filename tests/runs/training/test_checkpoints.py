@@ -63,14 +63,20 @@ def test_a_saved_state_is_restored_and_without_one_nothing_is(kept):
     assert taken_up(kept, CONDITIONS) is None
 
 
-def test_the_last_two_stay_another_process_counts_on_and_none_is_left_in_the_end(kept, tmp_path):
+def test_the_last_two_stay_and_the_last_one_counts(kept, tmp_path):
     for number in range(1, 13):  # 10 comes after 9
         saved(kept, numbered(number))
         assert numbers(tmp_path) == [number - 1, number][-number:]
         assert taken_up(kept, CONDITIONS) == numbered(number)
+
+
+def test_another_process_counts_on(kept, tmp_path):
     saved(kept, numbered(1), numbered(2))
     saved(Checkpoints(tmp_path, None), numbered(3))
     assert numbers(tmp_path) == [2, 3]
+
+
+def test_none_is_left_of_a_run_that_is_over(kept, tmp_path):
     saved(kept, numbered(1), numbered(2))
     kept.clear()
     assert numbers(tmp_path) == []
