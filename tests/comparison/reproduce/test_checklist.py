@@ -85,16 +85,22 @@ def test_a_metric_that_no_run_has_is_refused_and_the_page_names_the_one_compared
     assert "by verdict on ECE (%) (margin 0.5; " in checklist([*arguments, "metric=test/ece"])
 
 
-def test_what_has_no_metric_or_pair_is_not_compared_and_divergence_hides_nothing(answers):
+def test_a_condition_without_the_metric_is_not_compared(answers):
     other = [changed(one, choices={"dataset": "wine"}) for one in both()]
     for one in other:
         one.metrics.clear()
     line = answers(*both(), *other)
     assert (line["data sets"], line["better than DP-SGD"]) == ("no (1)", "yes (1 better)")
+
+
+def test_a_run_that_diverged_decides_nothing_and_hides_nothing(answers):
     runs = [*both()]
     line = answers(*runs[:-1], replace(runs[-1], status="diverged"))
     assert (line["seeds"], line["better than DP-SGD"]) == ("yes (3)", "no (1 undecided)")
     assert line["Cohen's d"] == "-"
+
+
+def test_two_seeds_are_not_several_and_what_has_no_pair_is_not_compared(answers):
     assert answers(*both(seeds=(0, 1)))["seeds"] == "no (2)"
     alone = [r for r in both(seeds=(5, 6, 7), budget="eps1") if r.config["method"]["name"] == "bam"]
     assert answers(*alone)["budgets"] == "no (1)", "the baseline has no run there"
@@ -120,11 +126,17 @@ def test_epsilons_on_other_terms_are_not_compared(answers, terms):
     assert answers(*others)["seeds"] == "no (0)"
 
 
-def test_only_a_private_search_is_in_epsilon_and_a_learning_rate_is_no_ablation(answers):
+def test_a_search_is_counted_and_only_a_private_one_is_in_epsilon(answers):
     trial = changed(record("bam", "eps3", 50), validation=0.1)
     assert answers(*both(), trial)["search in epsilon"] == "no (1 trial)"
+
+
+def test_a_private_search_is_in_epsilon(answers):
     trials = [changed(record("bam", "eps3", s), validation=0.1, trial=s) for s in (50, 51)]
     assert answers(*both(), *trials)["search in epsilon"] == "yes (2 trials)"
+
+
+def test_another_learning_rate_is_no_ablation(answers):
     runs = [changed(r, optimizer={"lr": 0.7}) if "bam" in str(r.config) else r for r in both()]
     assert answers(*runs)["ablation"] == "no"
 

@@ -169,10 +169,13 @@ def test_leftovers_of_killed_processes_are_removed_from_finished_sweeps(sweep, t
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
 
 
-def test_one_reason_for_all_is_a_refusal_and_a_run_that_is_named_twice_is_made_once(sweep, failing):
+def test_one_reason_for_all_is_a_refusal(sweep, failing):
     failing(dict.fromkeys(range(3), UserError("No such thing.")))
     with pytest.raises(UserError, match=r"^No such thing\.$"):
         sweeps.run_and_report(sweep())
+
+
+def test_a_run_that_is_named_twice_is_made_once(sweep, failing):
     trained = failing({})
     sweeps.run_and_report(sweep(seeds=[0, 0, 1]))
     assert trained == [0, 1]

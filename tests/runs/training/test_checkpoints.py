@@ -54,12 +54,15 @@ def saved(kept, *states, conditions=CONDITIONS):
         kept.save(state, conditions)
 
 
-def test_a_saved_state_is_restored_and_without_one_nothing_is(kept):
+def test_a_saved_state_is_restored(kept):
     saved(kept, STATE)
     back = taken_up(kept, CONDITIONS)
     assert same(back, STATE)
     for name, tensor in STATE["tensors"].items():
         assert torch.equal(back["tensors"][name], tensor)
+
+
+def test_without_checkpoints_nothing_is_restored(kept):
     assert taken_up(kept, CONDITIONS) is None
 
 

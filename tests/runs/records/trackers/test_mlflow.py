@@ -86,7 +86,7 @@ def test_a_run_that_goes_on_is_one_run_with_each_step_once(stored, interrupted, 
     assert [*Client.stores] == [f"sqlite:///{tmp_path}/mlflow/mlflow.db"]
 
 
-def test_a_server_takes_names_with_any_characters_and_a_table_as_files(stored, tmp_path):
+def test_a_server_and_names_with_any_characters(stored, tmp_path):
     info = RunInfo("abc", "a run", "g", ("x",), {"method": {"bound": 1.0}}, tmp_path)
     log = MlflowTracker("mine", "http://localhost:5000").start(info)
     log.log(1, {"test/accuracy/<=50K, é": 0.5})
@@ -94,6 +94,9 @@ def test_a_server_takes_names_with_any_characters_and_a_table_as_files(stored, t
     assert run["rows"] == [(1, "test/accuracy/__50K_ _", 0.5)]
     assert run["parameters"] == {"method": "{'bound': 1.0}"}
     assert [*Client.stores] == ["http://localhost:5000"]
+
+
+def test_a_table_is_kept_as_files(stored, tmp_path):
     TRACKER.table("demo", {"md": b"# Demo", "png": b"\x89"}, tmp_path)
     (run,) = stored()
     assert (run["name"], run["files"], run["ended"]) == ("demo", {"demo.md": "# Demo"}, True)
