@@ -24,6 +24,7 @@ from dpbench.step.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.step.methods.dpsgld import Langevin
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.steps import theta
 
 PIECE = "{_target_:dpbench.mechanism.schedules.Pieces,values:[%s],until:[%s]}"
 TWO_SIGMAS = ["privacy=noise1", "schedule=custom", "schedule.noise=" + PIECE % ("1,2", "0.5")]
@@ -43,10 +44,6 @@ def scheduled(step: PrivateStep, schedule: Schedules, steps: int) -> PrivateStep
         steps=steps,
         schedule=schedule,
     )
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
 
 
 @pytest.mark.parametrize("steps", [20, 100, 1840])

@@ -10,8 +10,6 @@ import torch
 
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.users import dirichlet, iid, shards
-from dpbench.learning.data.digits import Digits
-from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.runs.config.compose import compose
@@ -19,7 +17,6 @@ from dpbench.runs.execution.prepare import build
 from dpbench.runs.records.digest import digest
 from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.plan import plan
-from dpbench.runs.training.run import Run
 from dpbench.runs.training.trainer import fit
 from dpbench.step.methods.bam import bam
 from dpbench.step.methods.dp_fedavg import dp_fedavg
@@ -28,6 +25,7 @@ from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgd_f import dpsgd_f
 from dpbench.step.methods.fairlens import fairlens
 from dpbench.system.errors import UserError
+from tests.runs.training import small_runs
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 FED = dp_fedsgd(0.5, None)
@@ -37,17 +35,8 @@ EXAMPLES = 1438
 
 
 def run_of(method=FED, users=None, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "privacy": Privacy(4.0, None, 1e-6, "rdp"),
-        "optimizer": partial(torch.optim.SGD, lr=0.5),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 64,
-        "seed": 0,
-    }
-    return Run(method=method, users=users, **usual | changes)
+    usual = {"privacy": Privacy(4.0, None, 1e-6, "rdp"), "batch_size": 64, "users": users}
+    return small_runs.run_of(method, **usual | changes)
 
 
 def fitted(*args, **changes):

@@ -12,19 +12,11 @@ from dpbench.step.gradients import make_engine
 from dpbench.step.mechanism.fit_memory import fit_memory
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
-from dpbench.step.mechanism.streams import Stream, seeded
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.fairlens import fairlens
 from dpbench.system.errors import UserError
 from tests.step.mechanism.step_methods import METHODS
-
-
-def theta(step: PrivateStep) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
-
-
-def stream(seed: int) -> Stream:
-    return seeded("tests", seed, "", torch.device("cpu"))
+from tests.steps import stream, theta
 
 
 class Cramped:

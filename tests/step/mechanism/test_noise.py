@@ -28,15 +28,12 @@ from dpbench.step.mechanism.noise import (
     PerCoordinate,
     _rounded,
 )
-from dpbench.step.mechanism.streams import CipherStream, seeded, uniforms
+from dpbench.step.mechanism.streams import CipherStream, uniforms
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.steps import stream
 
 SIZE = 20_000
-
-
-def stream(seed: int = 0) -> CipherStream:
-    return seeded("tests", seed, "", torch.device("cpu"))
 
 
 def draw(sensitivity: float | torch.Tensor, multiplier: float, seed: int = 0) -> torch.Tensor:

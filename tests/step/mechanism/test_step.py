@@ -13,10 +13,8 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.clipping import Abadi, Unclipped
 from dpbench.step.gradients import make_engine
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
-from dpbench.step.mechanism.streams import Stream, seeded
 from dpbench.step.methods.clipping_errors import direction_error, magnitude_error
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgd_f import dpsgd_f
@@ -24,16 +22,9 @@ from dpbench.step.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.step.methods.sgd import sgd
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.steps import noiseless, stream, theta
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
-
-
-def theta(step: PrivateStep) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
-
-
-def noiseless(method):
-    return dataclasses.replace(method, noise=NoNoise())
 
 
 def stacked(step: PrivateStep, batch: Batch) -> torch.Tensor:
@@ -52,10 +43,6 @@ def reference_gradients(w: np.ndarray, b: np.ndarray, batch: Batch):
         p /= p.sum()
         p[y] -= 1
         yield np.concatenate([np.outer(p, x).ravel(), p])
-
-
-def stream(seed: int) -> Stream:
-    return seeded("tests", seed, "", torch.device("cpu"))
 
 
 def logistic_step(method, batch: Batch, **settings) -> PrivateStep:

@@ -8,22 +8,14 @@ import torch
 from dpbench.learning.data.dataset import Batch
 from dpbench.runs.diagnostics.excess_risk import noise_risk
 from dpbench.step.clipping import CountQuery
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgd_f import Groupwise, dpsgd_f
 from dpbench.step.methods.dpsgd_global import dpsgd_global_adapt
 from tests.problems import problem
+from tests.steps import noiseless, theta
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
-
-
-def theta(step: PrivateStep) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
-
-
-def noiseless(method):
-    return dataclasses.replace(method, noise=NoNoise())
 
 
 def noise_in(step: PrivateStep, silent: PrivateStep, batch: Batch) -> torch.Tensor:

@@ -189,7 +189,3 @@ def _counts_of(method: Method) -> int:
 
 def listening(method: Method, **changes) -> Method:
     return dataclasses.replace(method, noise=Heard(method.noise), **changes)
-
-
-def theta(step) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()

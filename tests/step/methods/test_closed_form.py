@@ -1,6 +1,5 @@
 """Least squares and prototypes: moments as in a loop over examples, and what follows from them."""
 
-import dataclasses
 import math
 
 import pytest
@@ -17,13 +16,13 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger, Poisson, Step
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.closed_form import Moments, Scaling, packed, unpacked
 from dpbench.step.methods.dp_least_squares import LeastSquares, dp_least_squares
 from dpbench.step.methods.dp_prototypes import Prototypes, dp_prototypes
 from dpbench.system.errors import UserError
 from tests.problems import Made, problem
 from tests.step.methods.every_method import listening
+from tests.steps import noiseless
 
 CLASSES, FEATURES = 3, 5
 SCALING = Scaling(2.0, 0.5)
@@ -264,6 +263,6 @@ def test_what_has_no_classes_or_no_attack_is_refused():
 def test_a_model_without_a_linear_last_layer_is_refused(step_of, make):
     step = step_of(make())
     step.engine.model[2].requires_grad_(False)
-    replaced = dataclasses.replace(make(), noise=NoNoise())
+    replaced = noiseless(make())
     with pytest.raises(UserError, match="computes a linear layer with a bias and 3 outputs"):
         replaced.gradient(step.engine, drawn(2), step.clip, step.released)

@@ -1,6 +1,5 @@
 """Error feedback: the steps by hand, what an example can move, and the account by brute force."""
 
-import dataclasses
 import itertools
 import math
 
@@ -20,12 +19,11 @@ from dpbench.privacy.ledger import (
     to_plain,
 )
 from dpbench.step.clipping import Abadi
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.state import restore_state, state_of
 from dpbench.step.methods.dicesgd import ErrorFeedback, dicesgd
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
-from tests.step.methods.every_method import theta
+from tests.steps import noiseless, theta
 
 
 def clipped(vector, bound):
@@ -34,7 +32,7 @@ def clipped(vector, bound):
 
 # The authors' pseudo-code, in units of the sum.
 def test_steps_are_those_of_the_algorithm(step_of, batch_of):
-    method = dataclasses.replace(dicesgd(0.5, 2.0, 0.5), noise=NoNoise())
+    method = noiseless(dicesgd(0.5, 2.0, 0.5))
     step = step_of(method, expected=4.0, lr=0.3, multiplier=0.0)
     error = torch.zeros_like(theta(step))
     for seed in range(5):
@@ -48,7 +46,7 @@ def test_steps_are_those_of_the_algorithm(step_of, batch_of):
 
 def test_clipped_parts_are_added_to_later_sums(step_of, batch_of):
     """With a large C2, the sum of all steps is that of the gradients, but for the last error."""
-    method = dataclasses.replace(dicesgd(0.1, 1e9, 0.5), noise=NoNoise())
+    method = noiseless(dicesgd(0.1, 1e9, 0.5))
     step = step_of(method, expected=1.0, lr=0.0, multiplier=0.0)
     total, plain = torch.zeros_like(theta(step)), torch.zeros_like(theta(step))
     for seed in range(4):
@@ -170,8 +168,8 @@ def test_an_error_without_a_bound_is_refused():
 
 
 def test_as_published_noise_is_doubled_the_error_bounded_and_nothing_proven(step_of, batch_of):
-    method = dataclasses.replace(dicesgd(0.5, 9.0, 0.5, "paper"), noise=NoNoise())
-    other = dataclasses.replace(dicesgd(0.5, 0.5, 0.5), noise=NoNoise())
+    method = noiseless(dicesgd(0.5, 9.0, 0.5, "paper"))
+    other = noiseless(dicesgd(0.5, 0.5, 0.5))
     steps = [step_of(one, expected=4.0, lr=0.3, multiplier=0.0) for one in (method, other)]
     for seed in range(3):
         for step in steps:

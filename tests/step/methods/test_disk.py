@@ -1,16 +1,13 @@
 """DiSK: the look-ahead and the filter against the printed steps, and the sensitivity of both."""
 
-import dataclasses
-
 import pytest
 import torch
 
 from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.state import restore_state, state_of
 from dpbench.step.methods.disk import Kalman, disk
 from tests.problems import START, problem
-from tests.step.methods.every_method import theta
+from tests.steps import noiseless, theta
 
 
 def made(kappa=0.7, gamma=None, bound=0.5, **changes):
@@ -25,7 +22,7 @@ def rows_at(step, batch, shift):
 # filter, then a step of the optimiser.
 @pytest.mark.parametrize(("kappa", "gamma"), [(0.7, None), (0.4, None), (0.7, 0.5), (0.5, 2.0)])
 def test_steps_are_those_that_are_printed(step_of, batch_of, kappa, gamma):
-    method = dataclasses.replace(made(kappa, gamma), noise=NoNoise())
+    method = noiseless(made(kappa, gamma))
     step = step_of(method, expected=4.0, lr=0.3)
     before, filtered = theta(step), None
     for seed in range(4):

@@ -1,7 +1,6 @@
 """DP-FedAvg: against users who train one by one with torch, and as DP-FedSGD rescaled."""
 
 import copy
-import dataclasses
 
 import pytest
 import torch
@@ -10,17 +9,12 @@ from torch import nn
 from dpbench.learning.data.dataset import Batch
 from dpbench.step.clipping.choice import BY_NORM
 from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.dp_fedavg import dp_fedavg
 from dpbench.step.methods.dp_fedsgd import dp_fedsgd
-from tests.step.methods.every_method import theta
+from tests.steps import noiseless, theta
 
 RELEASED = ReleasedState(0, 1, None)
 LOCAL = [(1, None), (1, 1), (3, 2), (2, 3), (2, None)]
-
-
-def noiseless(method):
-    return dataclasses.replace(method, noise=NoNoise())
 
 
 def updates(step, batch, method):

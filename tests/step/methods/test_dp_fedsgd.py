@@ -16,13 +16,12 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.runs.training.accounting import statement
 from dpbench.step.clipping.choice import BY_NORM
 from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.dp_fedavg import dp_fedavg
 from dpbench.step.methods.dp_fedsgd import WeightedMean, Weights, dp_fedsgd, local_batches
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
 from tests.problems import problem
-from tests.step.methods.every_method import theta
+from tests.steps import noiseless, theta
 
 FED = dp_fedsgd(0.5, None)
 SIZES = Units("user", 4, (1, 2, 3, 4))
@@ -116,7 +115,7 @@ def test_examples_repeated_are_their_user_once(step_of, batch_of):
 
 @pytest.mark.parametrize("cap", [1, 2.5, 100])
 def test_a_user_moves_the_sum_by_its_weight_and_by_the_bound_at_most(step_of, users_of, cap):
-    method = dataclasses.replace(dp_fedsgd(0.5, cap, clip="normalise"), noise=NoNoise())
+    method = noiseless(dp_fedsgd(0.5, cap, clip="normalise"))
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     for k in range(6):
         start = theta(step)
@@ -228,7 +227,7 @@ def test_the_account_knows_nothing_of_local_batches():
                                   local_batch_size=None, local_lr=1.0)])  # fmt: skip
 def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_of, users_of, make):
     method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
-    method = planned(dataclasses.replace(method, noise=NoNoise()), SIZES)
+    method = planned(noiseless(method), SIZES)
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     for k in range(6):
         start = theta(step)
@@ -243,7 +242,7 @@ def test_a_user_with_more_examples_than_planned_counts_as_the_largest(step_of, u
     """As where a data set is subsampled, and only the expected number of examples is public."""
     smaller = Units("user", 4, (1, 2, 2, 2))
     method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
-    method = planned(dataclasses.replace(method, noise=NoNoise()), smaller)
+    method = planned(noiseless(method), smaller)
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     assert int(batch.sizes.max()) > 2
     for k in range(6):

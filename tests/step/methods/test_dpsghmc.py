@@ -12,13 +12,10 @@ import torch
 from scipy import linalg
 
 from dpbench.learning.data.derive.users import Units
-from dpbench.learning.data.digits import Digits
-from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.runs.training.budget import PlannedSteps, Privacy
 from dpbench.runs.training.plan import plan
-from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import private_step
 from dpbench.runs.training.trainer import fit
 from dpbench.step.clipping import Abadi
@@ -28,7 +25,8 @@ from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsghmc import Hamiltonian, dpsghmc
 from dpbench.step.methods.dpsgld import Langevin, dpsgld
 from dpbench.system.errors import UserError
-from tests.step.methods.every_method import theta
+from tests.runs.training import small_runs
+from tests.steps import theta
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())
@@ -51,16 +49,8 @@ def hamiltonian(step_of, method, lr=0.04, momentum=0.8):
 
 
 def run_of(method, privacy=FOLLOWS, lr=0.05, momentum=0.9, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "optimizer": partial(torch.optim.SGD, lr=lr, momentum=momentum),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 128,
-        "seed": 0,
-    }
-    return Run(method=method, privacy=privacy, **usual | changes)
+    usual = {"privacy": privacy, "optimizer": partial(torch.optim.SGD, lr=lr, momentum=momentum)}
+    return small_runs.run_of(method, **usual | changes)
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,16 @@ import pytest
 import torch
 
 from dpbench.learning.data.derive.users import Units
-from dpbench.learning.data.digits import Digits
-from dpbench.learning.models.mlp import Mlp
 from dpbench.runs.training.budget import PlannedSteps, Privacy
 from dpbench.runs.training.plan import plan
-from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import private_step
 from dpbench.runs.training.trainer import fit
 from dpbench.step.mechanism.schedules import Pieces, Schedules
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgld import Langevin, dpsgld
 from dpbench.system.errors import UserError
-from tests.step.methods.every_method import theta
+from tests.runs.training import small_runs
+from tests.steps import theta
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())
@@ -38,16 +36,8 @@ def langevin(step_of, method, lr):
 
 
 def run_of(method, privacy=FOLLOWS, lr=0.2, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "optimizer": partial(torch.optim.SGD, lr=lr),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 128,
-        "seed": 0,
-    }
-    return Run(method=method, privacy=privacy, **usual | changes)
+    usual = {"privacy": privacy, "optimizer": partial(torch.optim.SGD, lr=lr)}
+    return small_runs.run_of(method, **usual | changes)
 
 
 @pytest.mark.parametrize("clip", ["abadi", "automatic"])

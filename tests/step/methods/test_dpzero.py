@@ -1,6 +1,5 @@
 """DPZero: differences of losses along a direction, and steps as those of the paper's scalar."""
 
-import dataclasses
 import itertools
 
 import torch
@@ -8,9 +7,8 @@ from torch import nn
 
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import ENGINES, Parameters
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.dpzero import direction, dpzero, losses_on_both_sides
-from tests.step.methods.every_method import theta
+from tests.steps import noiseless, theta
 
 
 def loss_at(step, batch, at):
@@ -32,7 +30,7 @@ def u_of(step):
 # Zhang et al. 2024: theta - lr (mean of clipped differences) u, in a loop over examples.
 def test_steps_without_noise_are_those_of_the_paper(step_of, batch_of):
     bound, h = 0.7, 1e-3
-    method = dataclasses.replace(dpzero(bound, h), noise=NoNoise())
+    method = noiseless(dpzero(bound, h))
     step, seen = step_of(method, expected=4.0, lr=0.3), []
     for seed in range(4):
         batch, now, u = batch_of(5, seed=seed), theta(step), u_of(step)

@@ -28,10 +28,10 @@ from tests.step.methods.every_method import (
     private,
     proven,
     proven_anywhere,
-    theta,
     those,
     with_counts,
 )
+from tests.steps import theta
 
 
 @pytest.fixture(scope="module")

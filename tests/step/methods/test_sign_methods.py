@@ -17,7 +17,7 @@ from dpbench.step.methods.sgd import sgd
 from dpbench.step.methods.signsgd import dp_signsgd, dp_signsgd_laplace, signsgd
 from dpbench.system.errors import UserError
 from tests.problems import SIZE, problem
-from tests.step.methods.every_method import theta
+from tests.steps import theta
 
 BOUND, MULTIPLIER = 0.01, 0.02
 

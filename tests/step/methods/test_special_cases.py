@@ -15,8 +15,8 @@ from dpbench.step.methods.dpsat import dpsat
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpzero import dpzero
 from dpbench.step.methods.slaclip import slaclip
-from tests.step.methods.every_method import theta
 from tests.step.methods.raco_parts import made as raco
+from tests.steps import theta
 
 ABADI = {"clip": "abadi", "style": "flat"}
 EXACT = {"rtol": 0, "atol": 0}
