@@ -18,8 +18,8 @@ from dpbench.runs.execution.prepare import prepare, run_of
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import read
 from dpbench.runs.training.statistics import PrivateColumns
+from dpbench.step.mechanism.streams import CipherStream
 from dpbench.system.errors import UserError
-from tests.runs.training.small_runs import keyed
 
 SILENT = 1e-9  # a noise multiplier
 numbers = st.floats(-1e9, 1e9, width=32) | st.just(math.nan)
@@ -30,6 +30,10 @@ def split(rows, people=None):
     return Split(torch.tensor(rows), nothing, nothing, people=people)
 
 
+def stream(key=0):
+    return CipherStream(bytes([key]) * 32)
+
+
 @given(
     st.lists(st.tuples(numbers, numbers, numbers), min_size=2, max_size=8),
     st.lists(st.integers(0, 3), min_size=8, max_size=8),
@@ -38,14 +42,14 @@ def split(rows, people=None):
 def test_one_row_or_one_person_moves_the_sum_by_at_most_the_bound(rows, owners):
     """The noise is of scale 1e-9: it does not show."""
     silent, bound = PrivateColumns(SILENT), math.sqrt(2 * 2)
-    whole = silent.answer(split(rows), 2, keyed())
-    assert (whole - silent.answer(split(rows[1:]), 2, keyed())).norm() <= bound + 1e-6
+    whole = silent.answer(split(rows), 2, stream())
+    assert (whole - silent.answer(split(rows[1:]), 2, stream())).norm() <= bound + 1e-6
     people = torch.tensor(owners[: len(rows)])
     others = people != people[0]
-    of_people = silent.answer(split(rows, people), 2, keyed())
+    of_people = silent.answer(split(rows, people), 2, stream())
     if others.any():
         left = [row for row, other in zip(rows, others, strict=True) if other]
-        rest = silent.answer(split(left, people[others]), 2, keyed())
+        rest = silent.answer(split(left, people[others]), 2, stream())
     else:
         rest = torch.zeros(4)
     assert (of_people - rest).norm() <= bound + 1e-6
@@ -56,7 +60,7 @@ def test_the_noise_has_the_scale_of_the_ledger(variance_p):
     columns = PrivateColumns(3.0)
     (release,) = columns.step.releases
     assert release.mechanism == GaussianMechanism(3.0)
-    noise = torch.cat([columns.answer(nothing, 2, keyed(key)) for key in range(250)])
+    noise = torch.cat([columns.answer(nothing, 2, stream(key)) for key in range(250)])
     assert variance_p(noise / math.sqrt(4), 3.0) > 1e-3
     assert variance_p(noise / math.sqrt(4), 2.0) < 1e-6
     assert variance_p(noise / math.sqrt(4), 4.5) < 1e-6
@@ -65,7 +69,7 @@ def test_the_noise_has_the_scale_of_the_ledger(variance_p):
 def test_without_noise_they_are_the_means_and_deviations():
     rows = torch.rand(1000, 3) * 0.5
     dataset = SimpleNamespace(train_size=1000, bounded=2)
-    found = PrivateColumns(SILENT).measured(split(rows.tolist()), dataset, keyed())
+    found = PrivateColumns(SILENT).measured(split(rows.tolist()), dataset, stream())
     scores = found(rows)
     assert scores[:, :2].mean(0).abs().max() < 1e-4
     assert scores[:, :2].std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-3)
