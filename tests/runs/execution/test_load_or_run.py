@@ -14,7 +14,7 @@ from dpbench.runs.execution import load_or_run as runs
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.code import CHECKSUM_KEY
-from dpbench.runs.training import evaluation, plan, provenance, trainer
+from dpbench.runs.training import evaluation, provenance, trainer
 from dpbench.runs.training.checkpoints import serialise
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.tracking import Tracking
@@ -27,10 +27,7 @@ class Interrupted(Exception):
     """Stands in for whatever ends a process."""
 
 
-@pytest.fixture(autouse=True)
-def few_words(monkeypatch, brief_statement):
-    """Epsilons follow from the ledger, and take longer than these runs."""
-    monkeypatch.setattr(plan, "statement", brief_statement)
+pytestmark = pytest.mark.usefixtures("no_statement")
 
 
 @pytest.fixture
