@@ -18,11 +18,14 @@ def test_the_folders_of_a_checkout_are_found():
     assert resources.benchmarks_folder() == root / "benchmarks"
 
 
-def test_resources_lie_in_the_package_or_else_in_a_checkout_of_it(package):
+def test_the_folder_inside_the_package_comes_first(package):
     (package / "conf").mkdir()
     (package.parent / "conf").mkdir()
     (package.parent / "pyproject.toml").touch()
     assert resources.conf_folder() == package / "conf"
+
+
+def test_a_folder_beside_an_installed_package_is_not_used(package):
     (package.parent / "benchmarks").mkdir()
     with pytest.raises(UserError, match=r"benchmarks/ is neither in .* nor in a checkout"):
         resources.benchmarks_folder()

@@ -167,15 +167,22 @@ def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
     assert config["schedule"]["noise"]["values"] == [1, 2]
 
 
-def test_an_epsilon_is_met_by_the_whole_schedule_in_four_stairs_with_relative_counts(no_statement):
+def test_relative_counts_follow_the_noise(no_statement):
     _, planned = prepare(run_config([*TWO_SIGMAS, "epochs=2", "method=dpsgd_f"]))
     counts = [step.releases[1].mechanism.noise_multiplier for step, _ in planned.ledger.entries]
     assert counts == [10.0, 20.0]
+
+
+def test_an_epsilon_is_met_by_the_whole_schedule(no_statement):
     run, planned = prepare(run_config([*TWO_SIGMAS[1:], "privacy=eps3", "dataset=dutch"]))
     sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == [planned.noise_multiplier, 2 * planned.noise_multiplier]
     assert 2.97 <= rdp(planned.ledger, run.privacy.delta) <= 3
+
+
+def test_falling_noise_falls_in_four_stairs(no_statement):
     _, planned = prepare(run_config(["schedule=noise_falls", "privacy=noise1", "epochs=2"]))
+    sigmas = [s.releases[0].mechanism.noise_multiplier for s, _ in planned.ledger.entries]
     assert sigmas == pytest.approx([1.2, 16 / 15, 14 / 15, 0.8])
 
 
