@@ -142,8 +142,7 @@ def test_a_reviewer_reruns_one_table_and_finds_every_number_in_it(study, plugin,
         for suffix in ("md", "csv", "tex", "json", "claims.csv", "records.jsonl")
     }
     verified = command("verify", "clips_table1")
-    problems = [line for line in verified.out[:-1] if "uncommitted" not in line]
-    assert problems == []
+    assert [line for line in verified.out[:-1] if "uncommitted" not in line] == []
     assert command("report", "results_dir=results").code == 0
     assert "A softened clip" in page_data(work / "report.html")
 

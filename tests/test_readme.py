@@ -26,12 +26,9 @@ README = (ROOT / "README.md").read_text()
 COMMANDS = re.findall(r"^dpbench (.+?)(?:\s+#.*)?$", README, re.MULTILINE)
 
 
-def test_the_readme_is_short_and_has_commands_to_check():
+def test_the_readme_is_short_and_its_table_is_what_its_command_prints():
     assert README.count("\n") < 120
     assert len(COMMANDS) > 7
-
-
-def test_its_table_is_what_its_command_prints():
     command = next(line for line in README.splitlines() if "layout=paper columns=" in line)
     name, columns = re.search(r"reproduce (\w+) layout=paper columns=([\w,]+)", command).groups()
     target, records = target_of(name, []), readable_records_in(TABLES / f"{name}.records.jsonl")

@@ -117,15 +117,12 @@ def test_more_noise_leaves_an_attack_less():
     assert rates[0] < rates[1] < rates[2]
 
 
-def test_limits_are_those_of_clopper_and_pearson():
+def test_limits_are_those_of_clopper_and_pearson_and_all_guesses_right_of_a_binomial():
     values = np.arange(10.0)
     (rates,) = rates_at(Scores(values, values >= 4), np.array([6.5]), 0.9)
     assert rates.fnr == pytest.approx(stats.beta.ppf(0.95, 4, 3))  # 3 of 6
     assert rates.fpr == pytest.approx(1 - 0.05**0.25)  # 0 of 4
-
-
-def test_all_guesses_right_prove_what_a_binomial_law_says():
-    """With delta 0 the chance that 100 guesses are right is p^100, p = e^eps/(1 + e^eps)."""
+    # With delta 0 the chance that 100 guesses are right is p^100, p = e^eps/(1 + e^eps).
     inside = np.arange(400) % 2 == 0
     scores = Scores(np.where(inside, 1.0, -1.0) + np.random.default_rng(0).random(400) / 9, inside)
     share = 0.05 ** (1 / 400)

@@ -59,10 +59,6 @@ def test_the_help_has_no_setting_that_is_none_and_defaults_that_it_takes(command
 @pytest.mark.parametrize(
     ("kind", "word", "sentence"),
     [
-        (Search, "N=0", "N must be a whole number from 1 to 100000, got 0."),
-        (Search, "N=many", "N must be a whole number from 1 to 100000, got 'many'."),
-        (Search, "draw=-1", "draw must be a whole number of at least 0, got '-1'."),
-        (Search, "by=tpa", "by=tpa is unknown: did you mean tpe?"),
         (Search, "private=yes", "private=yes is unknown: choose from false, true."),
         (Search, "epsilon=0", "epsilon must be a positive number, got 0.0."),
         (Search, "trials=nan", "trials must be a number, got nan."),

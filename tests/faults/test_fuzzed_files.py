@@ -122,8 +122,7 @@ def flipped(whole, draw):
 def word_replaced(whole, draw):
     """With an odd value in the place of one word."""
     words = whole.split(b" ")
-    text = str(draw.choice(ODD)).encode(errors="replace")
-    words[draw.randrange(len(words))] = text
+    words[draw.randrange(len(words))] = str(draw.choice(ODD)).encode(errors="replace")
     return b" ".join(words)
 
 

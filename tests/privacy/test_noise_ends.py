@@ -73,13 +73,11 @@ def test_an_example_may_move_noise_by_its_gradient_and_by_the_error_it_left(shar
     assert unhidden(Ledger().after(step, 300)) >= shown
 
 
-def test_an_example_may_be_shown_by_each_query_of_a_step():
+def test_each_query_may_show_an_example_and_rare_cuts_cost_no_more():
     book = ledger(1.0, 0.05)
     assert unhidden(book) > 0.99 * RATE * STEPS
     assert rdp(book, DELTA) == math.inf
 
-
-def test_batches_that_are_hardly_ever_cut_cost_no_more_at_the_end_of_the_noise_than_poisson_ones():
     def spent(law) -> float:
         return pld(Ledger().after(Step(law, (Release("sum", GaussianMechanism(0.4)),)), 1000), 1e-6)
 

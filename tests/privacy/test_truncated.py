@@ -61,8 +61,7 @@ def test_a_limit_above_all_examples_cuts_nothing_and_a_forgotten_cut_costs_too_l
 @pytest.mark.parametrize("others", [(-1, -1, -1), (-1, 1, -1), (1, 1, 1)])
 def test_a_step_spends_no_more_than_its_profile_and_its_divergences(limit, others):
     with_one, without = density((1, *others), limit), density(others, limit)
-    law = TruncatedPoisson(RATE, limit, len(others))
-    (entry,) = joint_entries(ledger(law, SIGMA, 1))
+    (entry,) = joint_entries(ledger(TruncatedPoisson(RATE, limit, len(others)), SIGMA, 1))
     profile = _other_steps(entry).profile
     for epsilon in (0.0, 0.2, 0.7, 1.5):
         scale, at = math.exp(epsilon), np.array([epsilon])

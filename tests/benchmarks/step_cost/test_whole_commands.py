@@ -37,8 +37,7 @@ def test_commands_are_measured_in_turns_beside_the_import_of_torch(tmp_path, cap
 @pytest.mark.slow
 def test_a_command_that_fails_gives_its_reason_and_is_not_repeated():
     refused = Command("refused", ("run", "modle=mlp"))
-    nothing = Command(BASELINE, ("-c", "pass"))
-    data = rows(measure([nothing, refused], 2), "here")
+    data = rows(measure([Command(BASELINE, ("-c", "pass")), refused], 2), "here")
     assert list(data["repeats"]) == [2, 0]
     assert "modle is not a setting" in markdown(data)
 

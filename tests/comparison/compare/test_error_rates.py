@@ -54,8 +54,7 @@ def test_equal_methods_are_told_apart_in_at_most_one_page_of_twenty(seeds):
 @pytest.mark.parametrize(("examples", "accuracy"), [(36, 0.7), (36, 0.95), (360, 0.87)])
 def test_a_small_test_set_tells_equal_methods_apart_no_more_often(examples, accuracy, seeds):
     """Its accuracies have few values, so that all differences are often equal by chance."""
-    generator = np.random.default_rng(seeds)
-    right = generator.binomial(examples, accuracy, (2, 1000, 12, seeds))
+    right = np.random.default_rng(seeds).binomial(examples, accuracy, (2, 1000, 12, seeds))
     rates = pairs_of(200 / examples * (right[0] - right[1]))
     assert rates["better"] + rates["worse"] <= FEW
 

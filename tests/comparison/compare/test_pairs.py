@@ -40,8 +40,7 @@ def test_the_other_side_has_the_mirrored_verdict(one, verdict):
 
 def test_the_other_side_of_a_design_differs_in_what_it_says_and_less_may_be_better():
     assert told(AHEAD, BASE, "test/loss") == (WORSE, "")
-    free = replace(AHEAD, budgets=(Budget("not private"),))
-    assert told(free, BASE) == (BETTER, "")
+    assert told(replace(AHEAD, budgets=(Budget("not private"),)), BASE) == (BETTER, "")
     one, other = (replace(s, design="table, dutch") for s in (AHEAD, BASE))
     assert told(replace(one, settings={"epochs": 20}), other) == (BETTER, "")
     lost = replace(BEHIND, values={**BEHIND.values, 3: math.nan})
@@ -125,6 +124,5 @@ def test_ranks_follow_from_all_pairs_that_have_a_common_seed_and_a_direction():
     assert ranks(sides, "test/accuracy") == {
         "bam": (1, 1), "dpsgd": (2, 3), "level": (2, 3), "last": (4, 4),
     }  # fmt: skip
-    apart = replace(AHEAD, values={9: 85.0})
-    assert compare({"": (apart, BASE)}, "test/accuracy") == {}
+    assert compare({"": (replace(AHEAD, values={9: 85.0}), BASE)}, "test/accuracy") == {}
     assert compare({"": (AHEAD, BASE)}, "test/none_known") == {}

@@ -197,8 +197,7 @@ def test_dark_is_dark_and_the_choice_of_colours_changes_it(path, opened):
     dark = window.evaluate(ground)
     assert window.locator("#theme").input_value() == "system"
     window.locator("#theme").select_option("light")
-    light = window.evaluate(ground)
-    assert light != dark
+    assert window.evaluate(ground) != dark
     window.locator("#theme").select_option("dark")
     assert window.evaluate(ground) == dark
     assert "theme=dark" in window.evaluate("location.hash")
@@ -277,8 +276,7 @@ def test_files_left_out_are_listed(spoiled, opened):
 
     with pytest.warns(UserWarning, match="left out"):
         path = report([f"results_dir={spoiled}", f"out={spoiled / 'r.html'}"])
-    window = opened(path, pictures=False)
-    files = window.inner_text("#part-unreadable")
+    files = opened(path, pictures=False).inner_text("#part-unreadable")
     for name in ("truncated.json", "older.json", "empty.json", "list.json", "bytes.json"):
         assert name in files
     assert "t.records.jsonl, line 2" in files

@@ -173,8 +173,7 @@ def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened, tmp_path):
 def test_a_picture_is_saved_as_svg_and_png(path, opened):
     window = opened(path)
     drawn(window, "utility")
-    starts = {"SVG": b"<svg", "PNG": b"\x89PNG"}
-    for kind, start in starts.items():
+    for kind, start in {"SVG": b"<svg", "PNG": b"\x89PNG"}.items():
         with window.expect_download() as saved:
             window.locator("#part-utility .exports button", has_text=kind).first.click()
         assert saved.value.suggested_filename == f"accuracy-over-epsilon-adult-mlp.{kind.lower()}"

@@ -199,8 +199,7 @@ def test_the_page_of_a_comparison_has_it_at_its_foot():
     target = target_of("challenge_v1", [])
     tables = conf_folder().parent / "results" / "tables"
     records = readable_records_in(tables / f"{target.name}.records.jsonl")
-    page = texts(target, records)["md"]
-    foot = page.partition("## Checklist")[2]
+    foot = texts(target, records)["md"].partition("## Checklist")[2]
     rows = {line.split(" | ")[0]: line.split(" | ") for line in foot.splitlines()}
     assert rows["| BAM"][4:6] == ["yes (10)", "no (1 undecided)"]
     assert rows["| BAM"][7] == "no (64 trials)"

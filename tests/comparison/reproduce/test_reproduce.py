@@ -316,8 +316,7 @@ def test_every_variant_has_its_row_and_an_impossible_method_its_reason(finished)
 
 @pytest.mark.slow
 def test_finished_runs_are_reused_and_give_the_same_bytes(finished, results, no_training):
-    text = reproduce("tiny", [f"results_dir={results}"])
-    assert text == finished.text
+    assert reproduce("tiny", [f"results_dir={results}"]) == finished.text
     assert tables(results) == tables(finished.folder)
     assert measured(results) == measured(finished.folder)
 

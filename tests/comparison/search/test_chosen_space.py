@@ -28,11 +28,15 @@ def test_every_method_has_a_space_with_its_source(method):
     assert "optimizer.lr" in ranges_of(method)
 
 
-def test_no_run_is_composed_of_a_space():
+def test_a_space_is_in_no_run_and_is_that_of_the_method_that_is_run():
     for method in searchable():
         assert SEARCH not in compose([f"method={method}", *BESIDE.get(method, [])])["method"]
         with pytest.raises(UserError, match=r"method\.search"):
             compose([f"method={method}", "method.search.start=1"])
+    request = parse(["space=method", "method=dpsgd_quantile", "dataset=digits", "model=mlp"])
+    assert {r.key for r in request.space.ranges} == {*ranges_of("dpsgd_quantile")}
+    arm = parse(["space=method", "+table=frontier_table1", "table.arm=slaclip", "dataset=digits"])
+    assert "method.slots" in {r.key for r in arm.space.ranges}
 
 
 @pytest.mark.parametrize("method", options("method"))
@@ -56,13 +60,6 @@ def test_a_bound_and_a_learning_rate_range_over_decades(method):
         if found.key in ("method.bound", "optimizer.lr"):
             assert found.log
             assert found.high >= 100 * found.low
-
-
-def test_the_ranges_are_those_of_the_method_that_is_run():
-    request = parse(["space=method", "method=dpsgd_quantile", "dataset=digits", "model=mlp"])
-    assert {r.key for r in request.space.ranges} == {*ranges_of("dpsgd_quantile")}
-    arm = parse(["space=method", "+table=frontier_table1", "table.arm=slaclip", "dataset=digits"])
-    assert "method.slots" in {r.key for r in arm.space.ranges}
 
 
 def test_what_the_user_sets_is_not_searched_by_the_space():

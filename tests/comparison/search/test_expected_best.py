@@ -48,8 +48,7 @@ def test_a_page_says_what_fewer_trials_would_have_found(tmp_path):
     asked = ["dataset=digits", "model=logistic", "epochs=1", "threads=1", f"results_dir={tmp_path}"]
     asked.append("extend=0")
     space = "optimizer.lr=tag(log,interval(1e-3,1))"
-    text = search([*asked, space, "N=8", "name=eight"])
-    budget = text.partition("## Fewer trials")[2]
+    budget = search([*asked, space, "N=8", "name=eight"]).partition("## Fewer trials")[2]
     found = {k: float(best) for k, best in re.findall(r"^\| (\d) \| ([\d.]+) \|$", budget, re.M)}
     accuracies = 100 * pd.read_csv(tmp_path / "search" / "eight.csv")["validation/accuracy"]
     assert found["1"] == pytest.approx(accuracies.mean(), abs=0.006)

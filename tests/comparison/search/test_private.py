@@ -182,8 +182,7 @@ def test_trials_are_calibrated_to_the_epsilon_of_the_whole_search(target, candid
     for candidate in planned.candidates:
         run, plan = prepare(planned.request.trial_run(candidate, "t"))
         assert rdp(plan.ledger, run.privacy.delta) <= planned.trial.rdp
-    ledgers = set(planned.ledgers)
-    assert len(ledgers) == (2 if candidates else 1)
+    assert len(set(planned.ledgers)) == (2 if candidates else 1)
     larger = planned.request.with_trial_epsilon(1.02 * run.privacy.epsilon)
     assert plan_trials(replace(larger, epsilon=None)).search.epsilon > target
 

@@ -45,8 +45,7 @@ def test_a_draw_leads_to_the_same_different_trials_though_it_was_interrupted(sam
     assert list(went(sampler, 14, draw=4)) == list(went(sampler, 14, draw=4))
     assert list(went(sampler, 14, draw=4)) != list(went(sampler, 14, draw=5))
     whole = went(sampler, 14)
-    part = dict(list(whole.items())[:12])
-    assert sampler(SPACE, 14, 0, part)[0] == list(whole)[12]
+    assert sampler(SPACE, 14, 0, dict(list(whole.items())[:12]))[0] == list(whole)[12]
 
 
 def test_a_space_is_gone_through_and_failed_trials_stop_nothing(sampler):

@@ -201,12 +201,14 @@ def test_options_may_be_named_by_a_pattern():
     assert one.values == ("dpsgd_global", "dpsgd_global_adapt")
 
 
-def test_a_table_s_settings_can_be_searched_around():
+def test_a_table_s_settings_can_be_searched_around_and_intervals_are_no_sweep():
     asked = parse(["+table=misalignment_table5", "method=dpsgd", "optimizer.lr=0.4,0.8"])
     assert asked.config["choices"]["dataset"] == "dutch"
     assert asked.command({"optimizer.lr": "0.8"}) == (
         "dpbench run +table=misalignment_table5 method=dpsgd optimizer.lr=0.8 seed=0"
     )
+    with pytest.raises(UserError, match=r"is an interval: use dpbench search\."):
+        expand([LR])
 
 
 def test_a_search_goes_by_what_it_is():
@@ -264,8 +266,3 @@ def test_a_folder_that_cannot_be_written_is_refused_before_any_trial(tmp_path, m
     monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
     with pytest.raises(UserError, match="cannot be written"):
         search([LR, f"results_dir={tmp_path / 'file'}"])
-
-
-def test_an_interval_is_no_sweep_of_runs():
-    with pytest.raises(UserError, match=r"is an interval: use dpbench search\."):
-        expand([LR])

@@ -30,12 +30,15 @@ def order(rule, *trials):
     return [one.number for one in ranked(trials, RULES[rule])]
 
 
-def test_the_best_mean_over_the_seeds_wins():
+def test_the_best_mean_over_the_seeds_wins_and_the_largest_epsilon_counts():
     lucky, steady = trial(1, record(0.9), record(0.1)), trial(2, record(0.6), record(0.6))
     assert order("best_validation", lucky, steady) == [2, 1]
     assert steady.mean(ACCURACY) == 0.6
     assert lucky.spread(ACCURACY) == pytest.approx(0.8 / math.sqrt(2))
     assert math.isnan(trial(1, record(0.5)).spread(ACCURACY))
+    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=3.0)).epsilon("rdp") == 3.0
+    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=None)).epsilon("rdp") is None
+    assert trial(1, "no memory").epsilon("rdp") is None
 
 
 def test_each_rule_reads_its_own_metric_and_none_of_the_test_set():
@@ -82,12 +85,6 @@ def test_the_worst_group_is_that_of_each_seed():
         runs.append(Record({}, {ACCURACY: 0.8, LOSS: 1.0, **metrics}, {}, {}, "complete"))
     assert trial(1, *runs).mean(WORST_GROUP) == pytest.approx(0.6)
     assert math.isnan(trial(1, record(0.5)).mean(WORST_GROUP))
-
-
-def test_epsilon_is_the_largest_of_the_runs_and_none_where_one_has_none():
-    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=3.0)).epsilon("rdp") == 3.0
-    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=None)).epsilon("rdp") is None
-    assert trial(1, "no memory").epsilon("rdp") is None
 
 
 @pytest.mark.parametrize(

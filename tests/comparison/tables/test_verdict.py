@@ -116,8 +116,7 @@ def test_runs_without_spread_beside_print_without_spread_leave_its_rounding(verd
 
 
 def test_a_margin_may_be_a_share_of_the_printed_number(edition):
-    columns = {"acc_a": {"metric": "test/accuracy/m", "margin": "2%"}}
-    other = edition(columns=columns)
+    other = edition(columns={"acc_a": {"metric": "test/accuracy/m", "margin": "2%"}})
     assert other.columns[0].margin == Margin(relative=0.02)
     found = distance(other, other.columns[0], shifted(0), Published("50.0", "0.1"))
     assert found.allowed == 2

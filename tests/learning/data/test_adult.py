@@ -114,8 +114,7 @@ def test_balancing_keeps_every_woman_and_about_as_many_men(data_folder):
 )
 def test_race_and_age_are_in_two_as_in_the_paper(group, names, numbers, table):
     assert Adult(balance_by_sex=True, test_share=0.2, group=group).groups == names
-    of_one_over_60 = table.assign(age=[25, 60, 61])
-    assert encode(of_one_over_60, group).groups.tolist() == numbers
+    assert encode(table.assign(age=[25, 60, 61]), group).groups.tolist() == numbers
 
 
 @pytest.mark.data

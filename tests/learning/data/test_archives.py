@@ -132,8 +132,7 @@ def arrays(imagenet):
 
 
 def test_imagenet32_as_arrays_is_that_of_pickles(arrays):
-    sources = (*imagenet32.TRAIN, *imagenet32.TEST)
-    for source in sources:
+    for source in (*imagenet32.TRAIN, *imagenet32.TEST):
         (arrays / source.path).unlink()
     data = ImageNet32().load(arrays, 0)
     with np.load(arrays / "imagenet32" / "train_data_batch_10.npz") as last:

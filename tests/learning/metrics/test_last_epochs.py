@@ -64,8 +64,7 @@ def test_without_ten_epochs_there_is_none(config, diagnostics):
 def test_committed_records_have_it_where_they_have_the_curves():
     lines = (TABLES / "calibration_table2-part.records.jsonl").read_text().splitlines()
     records = [parse(line, "calibration_table2-part") for line in lines]
-    runs = frame(records)
-    for record, value in zip(records, runs["test/mce_last10"], strict=True):
+    for record, value in zip(records, frame(records)["test/mce_last10"], strict=True):
         assert value == statistics.median(record.diagnostics["tested/mce"][-10:])
         assert "test/mce_last10" not in record.metrics
 

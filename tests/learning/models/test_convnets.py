@@ -75,8 +75,7 @@ def test_images_of_other_sizes_pass_through(model, shape):
 )
 def test_the_networks_on_scattering_features_have_the_layers_of_their_paper(overrides, kinds):
     run, planned = prepare(run_config([*overrides.split(), "normalization=private"]))
-    network = run.model.build(run.dataset.shape, run.dataset.classes)
-    assert list(map(type, network)) == kinds
+    assert list(map(type, run.model.build(run.dataset.shape, run.dataset.classes))) == kinds
     assert planned.noise_multiplier > 0
 
 
@@ -125,8 +124,7 @@ def test_orders_of_a_wide_resnet_have_the_same_initial_weights_and_different_out
         built.append(WideResNet(16, 1, 4, weight_standardisation=True, order=order).build(CIFAR, 3))
     weights = [parameters_to_vector(model.parameters()).sort().values for model in built]
     assert all(torch.equal(weights[0], other) for other in weights[1:])
-    outputs = {tuple(model(inputs).flatten().tolist()) for model in built}
-    assert len(outputs) == 4
+    assert len({tuple(model(inputs).flatten().tolist()) for model in built}) == 4
 
 
 @pytest.mark.parametrize(

@@ -91,5 +91,4 @@ def test_a_sweep_is_every_combination_of_values_that_may_be_lists():
 
 def test_values_of_a_table_refer_to_settings_and_to_each_other():
     table = ["+table=misalignment_table5", "table.title=${epochs} epochs of ${table.paper}"]
-    config = compose(table)["table"]
-    assert config["title"].startswith("20 epochs of Esipova")
+    assert compose(table)["table"]["title"].startswith("20 epochs of Esipova")

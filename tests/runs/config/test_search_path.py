@@ -30,8 +30,7 @@ def test_the_flag_is_an_override_for_other_processes(folder, flags):
         [f"method={name}", *as_overrides(added)] for name in ("sharp", "sgd")
     ]
     run = run_of(run_config(["method=sharp", *as_overrides(added)]))
-    config = run.config
-    assert (config["choices"]["method"], run.method.clip.constant) == ("sharp", 0.001)
+    assert (run.config["choices"]["method"], run.method.clip.constant) == ("sharp", 0.001)
 
 
 def test_afterwards_the_folder_is_not_searched(folder):

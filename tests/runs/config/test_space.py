@@ -25,16 +25,15 @@ def column(space, count, key, draw=0):
     return [values[keys.index(key)] for values in space.random(count, draw)]
 
 
-def test_an_interval_is_drawn_uniformly_between_its_bounds():
+def test_intervals_are_uniform_or_so_in_their_logarithm_and_written_as_overrides():
     values = [float(BOUND.draw(source)) for source in sources(2000)]
     assert stats.kstest(values, stats.uniform(-2, 5).cdf).pvalue > 0.01
     # Which half or twice the interval would not pass.
     assert stats.kstest(values, stats.uniform(-2, 4.5).cdf).pvalue < 1e-6
-
-
-def test_a_log_interval_is_uniform_in_its_logarithm():
     values = [math.log10(float(LR.draw(source))) for source in sources(2000)]
     assert stats.kstest(values, stats.uniform(-4, 4).cdf).pvalue > 0.01
+    values = Space((METHOD, WIDTH)).values(("sgd", "3"))
+    assert override_texts(values) == ["method=sgd", "width=3"]
 
 
 def test_whole_numbers_reach_both_bounds_and_in_logarithm_favour_the_small_ones():
@@ -71,11 +70,6 @@ def test_no_configuration_is_drawn_twice_until_a_space_comes_to_an_end():
     assert Space((METHOD, LR)).size == math.inf
     tight = Space((Interval("x", 0.5, math.nextafter(math.nextafter(0.5, 1), 1)),))
     assert 2 <= len(tight.random(50, 0)) <= 3
-
-
-def test_a_configuration_is_written_as_overrides():
-    values = Space((METHOD, WIDTH)).values(("sgd", "3"))
-    assert override_texts(values) == ["method=sgd", "width=3"]
 
 
 @pytest.mark.parametrize(

@@ -233,8 +233,7 @@ def test_a_measurement_is_one_engine_pass_or_two_and_stacks_nothing(small, seam,
     step = of_seam(small, split, Abadi(0.3), seam)
     step(next(small.batches(split)))
     step.engine = Counting(step.engine)
-    batch = split.at(torch.arange(len(split)))
-    measure(step, batch.split(8), [0, 1, 2], QUANTILES)
+    measure(step, split.at(torch.arange(len(split))).split(8), [0, 1, 2], QUANTILES)
     assert step.engine.passes == 4 * passes
 
 
@@ -303,13 +302,11 @@ def test_batches_of_one_have_the_bias_of_one_example_and_those_of_all_that_of_al
     columns = bias_over_batch_sizes(step, split, [1, 32], 4, draw)
     assert columns["batch_size"] == [1] * 4 + [32] * 4
     assert columns["repeat"] == [0, 1, 2, 3] * 2
-    norms = rows(step, split.at(torch.arange(32))).norm(dim=1)
-    alone = (norms - 0.4).clamp(min=0)
+    alone = (rows(step, split.at(torch.arange(32))).norm(dim=1) - 0.4).clamp(min=0)
     assert all((alone - bias).abs().min() < 1e-9 for bias in columns["bias"][:4])
     assert len(set(columns["bias"][:4])) > 1
     assert columns["cos_bias"][:4] == close([1.0] * 4)
-    whole = measure(step, [split.at(torch.arange(32))], [], [])
-    for name, value in whole.items():
+    for name, value in measure(step, [split.at(torch.arange(32))], [], []).items():
         assert columns[name][4:] == close([value] * 4), name
 
 

@@ -216,8 +216,7 @@ def test_sizes_are_measured_at_the_last_parameters_on_the_same_batches(small):
     for name, value in everyone.items():
         assert series[f"end/{name}"][2:] == pytest.approx([value] * 2, rel=1e-6, nan_ok=True), name
     assert series["end/bias"][0] != series["end/bias"][1]
-    again = observer.series()
-    assert str(again) == str(series)
+    assert str(observer.series()) == str(series)
     assert not [name for name in run(small, settings())[0] if name.startswith("end/")]
 
 

@@ -26,8 +26,7 @@ def test_each_term_is_the_difference_of_two_losses(quadratic, seed):
 @settings(deadline=None)
 @seeds
 def test_both_decompositions_sum_to_the_same(quadratic, seed):
-    q = quadratic(seed, convex=False)
-    x = q.expansion
+    x = quadratic(seed, convex=False).expansion
     whole = risk.clipping_risk(x)
     close(risk.magnitude_risk(x) + risk.direction_risk(x), whole)
     close(risk.magnitude_risk_starred(x) + risk.direction_risk_starred(x), whole)

@@ -23,8 +23,7 @@ def rest_of(q, shares, full):
 @settings(deadline=None, max_examples=200)
 @given(seeds)
 def test_both_direction_bounds_are_below_the_gap(quadratic, seed):
-    q = quadratic(seed, convex=True)
-    x = q.expansion
+    x = quadratic(seed, convex=True).expansion
     assert lower_bounds.direction_gap_bound(x) <= gap(excess_risk.direction_risk, x) + SLACK
     x = quadratic(seed, convex=True).expansion
     bound = lower_bounds.direction_gap_bound_starred(x)

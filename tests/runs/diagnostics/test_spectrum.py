@@ -15,8 +15,7 @@ def times(matrix):
 def symmetric(eigenvalues, seed):
     draw = torch.Generator().manual_seed(seed)
     size = len(eigenvalues)
-    square = torch.randn(size, size, generator=draw, dtype=torch.float64)
-    q = torch.linalg.qr(square).Q
+    q = torch.linalg.qr(torch.randn(size, size, generator=draw, dtype=torch.float64)).Q
     return q @ torch.tensor(eigenvalues, dtype=torch.float64).diag() @ q.T
 
 

@@ -131,8 +131,7 @@ def test_a_task_takes_variables_of_the_command(tmp_path, monkeypatch):
 def test_an_interrupted_sweep_cancels_its_open_tasks(cluster, runs, tmp_path, monkeypatch):
     monkeypatch.setattr(rays, "process_in", lambda *about: lambda *given: "exit code 0")
     place = launcher().start(1, tmp_path / "launched")
-    ended = place.__enter__()(runs, True)
-    next(ended)
+    next(place.__enter__()(runs, True))
     assert not place.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert cluster.cancelled == ["0"]
     assert not cluster.running

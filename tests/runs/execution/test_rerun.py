@@ -113,8 +113,7 @@ def test_no_command_and_the_reason_where_a_record_asks_for_more_than_settings(co
     [0, 1.5, 1e-7, True, None, "abc", "null", "a b", "x=y,z", "1", "", [1, [2.0, "a"]], {"a": [1]}],
 )
 def test_a_value_in_hydras_grammar_is_read_back(value):
-    override = f"optimizer.lr={literal(value)}"
-    found = compose([override])["optimizer"]["lr"]
+    found = compose([f"optimizer.lr={literal(value)}"])["optimizer"]["lr"]
     assert (found, type(found)) == (value, type(value))
 
 

@@ -35,8 +35,7 @@ def test_a_run_has_the_epsilon_of_its_own_law_and_verify_recounts_it(law, tmp_pa
     assert record is not None
     assert record.privacy["guarantee"] == "proven"
     assert math.isfinite(record.privacy["pld"])
-    found = [said for said in contradictions(record) if "uncommitted" not in said]
-    assert found == []
+    assert [said for said in contradictions(record) if "uncommitted" not in said] == []
     record.privacy["pld"] *= 0.9
     assert any("has pld=" in said for said in contradictions(record))
 

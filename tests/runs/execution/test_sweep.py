@@ -118,8 +118,7 @@ def shown_at_once(monkeypatch):
 def test_the_runs_under_way_are_shown_by_their_steps(sweep, seeds, monkeypatch, capfd, tmp_path):
     shown_at_once(monkeypatch)
     monkeypatch.setattr(local, "one_by_one", lambda runs, wait: quietly(runs))
-    digests = [path.stem for path in sweep(seeds=[9]).runs]
-    another = tmp_path / "checkpoints" / digests[0]
+    another = tmp_path / "checkpoints" / next(iter(sweep(seeds=[9]).runs)).stem
     another.mkdir(parents=True)
     (another / STEPS_FILE).write_text("1 99")
     os.utime(another / STEPS_FILE, (2**32, 2**32))
@@ -157,8 +156,7 @@ def test_a_finished_sweep_trains_nothing(sweep, failing):
 def test_leftovers_of_killed_processes_are_removed_from_finished_sweeps(sweep, tmp_path):
     one = sweep()
     sweeps.run_and_report(one)
-    digest = next(iter(one.runs)).stem
-    left = tmp_path / "checkpoints" / digest / "lock"
+    left = tmp_path / "checkpoints" / next(iter(one.runs)).stem / "lock"
     left.parent.mkdir(parents=True)
     left.write_text("process 1 on nowhere")
     (tmp_path / "failures").mkdir()

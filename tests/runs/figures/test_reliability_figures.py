@@ -64,8 +64,7 @@ def written(figure):
 
 @pytest.mark.slow
 def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
-    data = reliability_points(runs)
-    picture, axes = written(draw_reliability(data, "Reliability"))
+    picture, axes = written(draw_reliability(reliability_points(runs), "Reliability"))
     assert picture.startswith(PNG)
     both = (torch.cat(parts) for parts in zip(outputs_of(0), outputs_of(1), strict=True))
     assert axes[0].texts[0].get_text() == f"ECE {100 * ece(*both):.1f}%"
@@ -75,8 +74,7 @@ def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
     count = np.sum([k["count"] for k in kept], axis=0)
     assert np.nan_to_num(accuracies) == pytest.approx(right / count.clip(min=1))
     assert [a + g for a, g in zip(accuracies, gaps, strict=True) if not math.isnan(a)][-1] > 0.9
-    shares = [bar.get_height() for bar in axes[2].patches]
-    assert sum(shares) == pytest.approx(1)
+    assert sum([bar.get_height() for bar in axes[2].patches]) == pytest.approx(1)
 
 
 def test_a_histogram_shows_shares_and_a_run_without_calibration_is_named(runs):

@@ -100,8 +100,7 @@ def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_p
 def test_a_trial_of_a_private_search_is_published_only_by_name(tmp_path):
     trials = [made(seed) for seed in range(3)]
     trials = [replace(t, config=t.config | {"trial": f"{k}"}) for k, t in enumerate(trials)]
-    other = made(7)
-    assert len(published(tmp_path / "with", *trials, other)) == 1
+    assert len(published(tmp_path / "with", *trials, made(7))) == 1
     with pytest.raises(UserError, match="give record=DIGEST"):
         published(tmp_path / "without", *trials)
     arguments = [f"results_dir={tmp_path / 'without'}", f"out={tmp_path / 'one.jsonl'}"]

@@ -41,10 +41,13 @@ def target(epsilon: float, accountant: str = "rdp") -> Privacy:
     return Privacy(noise_multiplier=None, epsilon=epsilon, delta=DELTA, accountant=accountant)
 
 
-def test_a_given_multiplier_is_used_and_a_run_of_no_steps_spent_nothing():
+def test_a_given_multiplier_is_used_and_a_large_delta_is_warned_of():
     assert noise(0.8).multiplier(PlannedSteps(dpsgd(1.0, "corrected"), Poisson(RATE), STEPS)) == 0.8
     says = statement(Ledger(), dpsgd(1.0, "corrected"), DELTA, 1.0)
     assert (says["rdp"], says["pld"], says["gdp"], says["steps"]) == (0, 0, 0, 0)
+    with pytest.warns(UserWarning, match="above 1/n"):
+        noise().warn_if_weak(Units("example", 100_001, ()))
+    noise().warn_if_weak(Units("example", 100_000, ()))  # exactly 1/n
 
 
 @pytest.mark.slow
@@ -91,12 +94,6 @@ def test_budgets_that_make_no_sense_are_refused(changes, match):
     sound = {"noise_multiplier": 1.0, "epsilon": None, "delta": DELTA, "accountant": "rdp"}
     with pytest.raises(UserError, match=match):
         Privacy(**(sound | changes))
-
-
-def test_a_delta_above_one_over_n_is_warned_of():
-    with pytest.warns(UserWarning, match="above 1/n"):
-        noise().warn_if_weak(Units("example", 100_001, ()))
-    noise().warn_if_weak(Units("example", 100_000, ()))  # exactly 1/n
 
 
 def test_a_proven_method_says_all_epsilons_and_another_only_what_is_claimed():

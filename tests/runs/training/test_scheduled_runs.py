@@ -161,8 +161,7 @@ def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
     )
     config = run.config
     heard = fit(run, tmp_path, quiet=True).privacy["ledger"]
-    sigmas = [e["releases"][0]["mechanism"]["noise_multiplier"] for e in heard]
-    assert sigmas == [1.0, 2.0]
+    assert [e["releases"][0]["mechanism"]["noise_multiplier"] for e in heard] == [1.0, 2.0]
     assert [e["times"] for e in heard] == [times for _, times in planned.ledger.entries]
     assert config["schedule"]["noise"]["values"] == [1, 2]
 

@@ -128,8 +128,7 @@ def test_the_noise_of_the_histogram_has_the_scale_that_it_is_given(monkeypatch):
     monkeypatch.setattr(statistics, "Gaussian", Listening)
     for key in range(50):
         noisy_histogram(torch.rand(30, dtype=torch.float64), 16.0, keyed(key))
-    noise = np.concatenate(drawn)
-    assert kstest(noise, norm(0, 16).cdf).pvalue > 1e-3
+    assert kstest(np.concatenate(drawn), norm(0, 16).cdf).pvalue > 1e-3
 
 
 def test_the_four_releases_have_noise_of_their_own(monkeypatch):

@@ -262,10 +262,12 @@ def test_groupwise_bounds_follow_algorithm_3(reference, typical):
     assert clip.bounds.tolist() == pytest.approx(expected)
 
 
-def test_the_two_references_agree_where_groups_are_balanced():
+def test_balanced_groups_agree_and_relative_count_noise_is_a_multiple():
     counts = torch.tensor([4.0, 4.0, 2.0, 6.0, 8.0, 0.0])
     batch, groups = (CLIPS[f"groupwise_{r}"].updated(counts, 24.0) for r in ("batch", "groups"))
     assert torch.allclose(batch.bounds, groups.bounds)
+    assert CountQuery(10.0, before=True, relative=True).multiplier(0.8) == 8
+    assert CountQuery(10.0, before=True).multiplier(0.8) == 10
 
 
 @pytest.mark.parametrize("counts", [[3.0, 5.0], [8.0, 1.0], [-7.0, 40.0], [0.0, 0.0]])
@@ -281,11 +283,6 @@ def test_no_clip_promises_nothing_and_a_clip_for_other_groups_forgets_its_state(
     norms = torch.tensor([0.0, 1e9])
     assert Unclipped().sensitivity.bound == math.inf
     assert Unclipped().factors(norms, norms).tolist() == [1, 1]
-
-
-def test_relative_count_noise_is_a_multiple_of_the_gradients():
-    assert CountQuery(10.0, before=True, relative=True).multiplier(0.8) == 8
-    assert CountQuery(10.0, before=True).multiplier(0.8) == 10
 
 
 @pytest.mark.parametrize(

@@ -49,12 +49,14 @@ def test_the_bound_moves_by_the_share_that_is_within_it(within):
     assert float(moved.sensitivity.bound) == pytest.approx(math.exp(-0.2 * (within / 8 - 0.7)))
 
 
-def test_each_layer_s_bound_moves_by_its_own_share():
+def test_each_layer_moves_by_its_own_share_and_bounds_have_no_schedule():
     clip = quantile(make_clip("abadi", "layerwise", [3.0, 4.0]))
     moved = clip.updated(torch.tensor([8.0, -8.0]) / 2**0.5, 8.0)
     expected = [3 * math.exp(-0.1), 4 * math.exp(0.1)]
     assert moved.clip.bounds_of(torch.zeros(2)).tolist() == pytest.approx(expected)
     assert float(moved.sensitivity.bound) == pytest.approx(math.hypot(*expected))
+    with pytest.raises(UserError, match="tracks a quantile has no schedule"):
+        quantile().scaled(2.0)
 
 
 @pytest.mark.parametrize("target", [0.2, 0.5, 0.9])
@@ -99,8 +101,3 @@ def test_count_and_sum_are_one_joint_release_of_the_batch(sigma, count_noise):
 def test_a_clip_without_a_bound_cannot_adapt(clip):
     with pytest.raises(UserError, match=f"method.clip={clip} has no bound to adapt: choose abadi"):
         method(clip=clip)
-
-
-def test_a_bound_that_moves_by_itself_has_no_schedule():
-    with pytest.raises(UserError, match="tracks a quantile has no schedule"):
-        quantile().scaled(2.0)

@@ -23,8 +23,7 @@ def model_of(*after: nn.Module, bias: bool = True, flatten: nn.Module | None = N
 
 
 def batch_of(n: int = 40, shape: tuple[int, ...] = (2, 3)) -> Batch:
-    draw = torch.Generator().manual_seed(1)
-    inputs = torch.randn(n, *shape, generator=draw)
+    inputs = torch.randn(n, *shape, generator=torch.Generator().manual_seed(1))
     return Batch(inputs, torch.arange(n) % CLASSES, torch.zeros(n, dtype=torch.int64))
 
 

@@ -228,8 +228,7 @@ def test_a_draw_from_the_tail_is_any_number_between_the_64_bits_around_it():
 
 
 def test_a_draw_that_is_not_from_the_tail_is_that_of_its_64_bits():
-    words = stream().bits(1000)
-    plain = torch.special.ndtri((words.double() + 0.5).abs() * 2.0**-64)
+    plain = torch.special.ndtri((stream().bits(1000).double() + 0.5).abs() * 2.0**-64)
     assert torch.equal(draws(stream(), 1000, torch.special.ndtri).abs(), plain.abs())
 
 
@@ -240,8 +239,7 @@ def on_the_lattice(noisy: torch.Tensor) -> torch.Tensor:
     multiple of 2^-24. Of pairs far enough out for two float32 to tell; others are left out. By
     chance one in five is.
     """
-    pairs = noisy.double().view(-1, 2, 8)
-    places = torch.exp(-pairs.square().sum(1) / 2) * 2**24
+    places = torch.exp(-noisy.double().view(-1, 2, 8).square().sum(1) / 2) * 2**24
     off = (places - places.round()).abs()
     return (off < 0.1)[places < 2**16]
 

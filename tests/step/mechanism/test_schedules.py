@@ -77,10 +77,13 @@ def test_stairs_need_a_number_of_steps(number):
         Stairs(Linear(0, 1), number)
 
 
-def test_schedules_are_factors_and_unchanged_ones_are_one():
+def test_schedules_are_factors_that_may_not_vary_by_themselves():
     made = Schedules(2.0, Linear(1, 0), Constant(3))
     assert (made.bound_at(0.5), made.lr_at(0.5), made.noise_at(0.5)) == (2, 0.5, 3)
     assert (UNCHANGED.bound_at(0.3), UNCHANGED.lr_at(0.3), UNCHANGED.noise_at(0.3)) == (1, 1, 1)
+    calls = count(1)
+    with pytest.raises(UserError, match=r"schedule\.noise gives other values when it is asked"):
+        Schedules(1.0, 1.0, lambda progress: float(next(calls))).check(10)
 
 
 @pytest.mark.parametrize("name", ["bound", "lr", "noise"])
@@ -112,12 +115,6 @@ def test_factors_of_own_schedules_are_numbers_until_the_last_step(name, late):
     own = {"bound": 1.0, "lr": 1.0, "noise": 1.0, name: lambda progress: late if progress else 1.0}
     with pytest.raises(UserError, match=rf"schedule\.{name} must stay a positive number, and"):
         Schedules(**own).check(10)
-
-
-def test_factors_that_vary_by_themselves_are_refused():
-    calls = count(1)
-    with pytest.raises(UserError, match=r"schedule\.noise gives other values when it is asked"):
-        Schedules(1.0, 1.0, lambda progress: float(next(calls))).check(10)
 
 
 def test_stretches_are_the_values_of_all_steps_in_their_order():

@@ -96,8 +96,7 @@ def test_bam_and_bam_exact_agree_to_second_order_in_lambda():
 
 def test_bam_exact_is_the_gradient_of_the_loss_plus_the_length_of_its_gradient():
     model, engine, batch = curved_model()
-    ours = penalised(engine, batch, 0.7).stack()
-    for i, row in enumerate(ours):
+    for i, row in enumerate(penalised(engine, batch, 0.7).stack()):
         loss = engine.loss(model(batch.inputs[i : i + 1]), batch.targets[i : i + 1]).sum()
         longer = loss + 0.7 * engine.parameters.gradient(loss, differentiable=True).norm()
         assert torch.allclose(row, engine.parameters.gradient(longer))

@@ -147,8 +147,7 @@ def test_features_are_clipped_and_have_a_constant_which_the_head_of_maps_compute
 
 
 def moments_of(z, labels, second):
-    one_hot = nn.functional.one_hot(labels, CLASSES).to(z)
-    first = (one_hot.T @ z).flatten() / len(z)
+    first = (nn.functional.one_hot(labels, CLASSES).to(z).T @ z).flatten() / len(z)
     return torch.cat([packed(second * z.T @ z / len(z)), first]) if second else first
 
 
@@ -209,8 +208,7 @@ def test_several_releases_are_averaged(step_of, make):
     means = torch.stack([noisy for _, _, noisy in method.noise.calls]) / 4.0
     deviation = 0.8 * float(method.clip.sensitivity.bound) / 4.0 / math.sqrt(3)
     expected = update.scaling.head(update.solution(means.mean(0), deviation))
-    theta = step.engine.parameters.theta.detach()
-    assert torch.allclose(theta[-len(expected) :], expected)
+    assert torch.allclose(step.engine.parameters.theta.detach()[-len(expected) :], expected)
 
 
 @BOTH

@@ -32,8 +32,7 @@ def clipped(vector, bound):
 
 # The authors' pseudo-code, in units of the sum.
 def test_steps_are_those_of_the_algorithm(step_of, batch_of):
-    method = noiseless(dicesgd(0.5, 2.0, 0.5))
-    step = step_of(method, expected=4.0, lr=0.3, multiplier=0.0)
+    step = step_of(noiseless(dicesgd(0.5, 2.0, 0.5)), expected=4.0, lr=0.3, multiplier=0.0)
     error = torch.zeros_like(theta(step))
     for seed in range(5):
         batch, now = batch_of(5, seed=seed), theta(step)
@@ -46,8 +45,7 @@ def test_steps_are_those_of_the_algorithm(step_of, batch_of):
 
 def test_clipped_parts_are_added_to_later_sums(step_of, batch_of):
     """With a large C2, the sum of all steps is that of the gradients, but for the last error."""
-    method = noiseless(dicesgd(0.1, 1e9, 0.5))
-    step = step_of(method, expected=1.0, lr=0.0, multiplier=0.0)
+    step = step_of(noiseless(dicesgd(0.1, 1e9, 0.5)), expected=1.0, lr=0.0, multiplier=0.0)
     total, plain = torch.zeros_like(theta(step)), torch.zeros_like(theta(step))
     for seed in range(4):
         step(batch_of(5, seed=seed))
@@ -106,13 +104,15 @@ def ledger_of(method, sigma, rate, steps):
     return Ledger().after(Step(Poisson(rate), method.releases(sigma)), steps)
 
 
-def test_the_ledger_has_both_parts_and_their_variances_are_those_of_the_noise():
+def test_the_ledger_has_both_parts_with_a_bound_of_the_error():
     sum_, error = dicesgd(0.5, 0.02, 0.3).releases(1.7)
     assert (sum_.unsampled, error.unsampled) == (False, True)
     own = 1.7 * 0.5 * math.sqrt(0.7)
     fed_back = error.mechanism.noise_multiplier * 2 * 0.02
     assert sum_.mechanism.noise_multiplier * 0.5 == pytest.approx(own)
     assert math.hypot(own, fed_back) == pytest.approx(1.7 * 0.5)
+    with pytest.raises(UserError, match="bound of the error"):
+        dicesgd(1.0, error_bound=0.0, account_share=0.5)
 
 
 @pytest.mark.slow
@@ -160,11 +160,6 @@ def test_without_the_error_in_the_ledger_brute_force_would_spend_more():
         -mu / 2 - usual / mu
     )
     assert rate * profile > 100 * delta
-
-
-def test_an_error_without_a_bound_is_refused():
-    with pytest.raises(UserError, match="bound of the error"):
-        dicesgd(1.0, error_bound=0.0, account_share=0.5)
 
 
 def test_as_published_noise_is_doubled_the_error_bounded_and_nothing_proven(step_of, batch_of):

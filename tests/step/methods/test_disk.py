@@ -22,8 +22,7 @@ def rows_at(step, batch, shift):
 # filter, then a step of the optimiser.
 @pytest.mark.parametrize(("kappa", "gamma"), [(0.7, None), (0.4, None), (0.7, 0.5), (0.5, 2.0)])
 def test_steps_are_those_that_are_printed(step_of, batch_of, kappa, gamma):
-    method = noiseless(made(kappa, gamma))
-    step = step_of(method, expected=4.0, lr=0.3)
+    step = step_of(noiseless(made(kappa, gamma)), expected=4.0, lr=0.3)
     before, filtered = theta(step), None
     for seed in range(4):
         batch, now = batch_of(5, seed=seed), theta(step)

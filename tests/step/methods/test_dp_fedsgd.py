@@ -125,12 +125,15 @@ def test_a_user_moves_the_sum_by_its_weight_and_by_the_bound_at_most(step_of, us
         assert wanted <= method.clip.sensitivity.bound
 
 
-def test_weights_are_capped_at_one():
+def test_weights_are_capped_and_local_batches_are_in_no_account():
     sizes = torch.tensor([1.0, 4.0, 9.0])
     assert Weights(4.0)(sizes).tolist() == [0.25, 1, 1]
     assert Weights(None)(sizes).tolist() == [1, 1, 1]
     capped = WeightedMean(Weights(4.0)).bind(SimpleNamespace(units=Units("user", 3, (1, 4, 9))))
     assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
+    whole, local = dp_fedsgd(0.5, 3.0), dp_fedsgd(0.5, 3.0, local_batch_size=1)
+    assert whole.releases(1.3) == local.releases(1.3)
+    assert whole.guarantee == local.guarantee
 
 
 def test_a_step_on_local_batches_is_that_written_by_hand(step_of, users_of, released, stream_of):
@@ -215,12 +218,6 @@ def test_physical_batches_have_the_local_batches_of_the_whole(step_of, users_of,
         whole(users_of(7, seed=seed))
         parts(users_of(7, seed=seed))
     assert torch.allclose(theta(whole), theta(parts), rtol=1e-10, atol=1e-12)
-
-
-def test_the_account_knows_nothing_of_local_batches():
-    whole, local = dp_fedsgd(0.5, 3.0), dp_fedsgd(0.5, 3.0, local_batch_size=1)
-    assert whole.releases(1.3) == local.releases(1.3)
-    assert whole.guarantee == local.guarantee
 
 
 @pytest.mark.parametrize("make", [dp_fedsgd, partial(dp_fedavg, local_epochs=1,

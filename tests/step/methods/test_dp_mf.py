@@ -96,8 +96,7 @@ def test_the_noise_is_the_inverse_of_c_times_independent_draws(stream_of, varian
     assert all(variance_p(row, 1.0) > 1e-4 for row in decoded)
     assert all(variance_p(row, 1.5) < 1e-6 for row in decoded)
     correlations = decoded @ decoded.T / SIZE
-    apart = correlations[~torch.eye(STEPS, dtype=torch.bool)]
-    assert apart.abs().max() < 5 / SIZE**0.5
+    assert correlations[~torch.eye(STEPS, dtype=torch.bool)].abs().max() < 5 / SIZE**0.5
     bits = [stream_of(3)]
     z = torch.stack([noise_of(1, bits[0], 1)[0] for _ in range(STEPS)])
     solved = torch.linalg.solve_triangular(matrix(bands), z, upper=False)

@@ -44,10 +44,6 @@ DECAYS, WEIGHTS = (0.9861, 0.7421, 0.2103), (0.1512, 0.2034, 0.1277)
 STEPS, SIZE = 13, 4000
 
 
-def made(buffers=3, bound=0.5, **changes):
-    return dp_mf_blt(bound, buffers, **{"clip": "abadi", "style": "flat", **changes})
-
-
 def matrix(decays, weights, steps):
     """C, entry by entry, in the slow obvious way."""
     c = [1.0] + [
@@ -231,8 +227,7 @@ def test_the_account_is_one_gaussian_mechanism(sigma, steps, cycle, theirs):
     ours = pld(ledger_of(sigma, steps, cycle), 1e-5)
     assert ours == pytest.approx(theirs, abs=1e-6)
     accountant = PLDAccountant()
-    c = matrix(DECAYS, WEIGHTS, steps)
-    moved = np.linalg.norm(c[:, ::cycle].sum(1))
+    moved = np.linalg.norm(matrix(DECAYS, WEIGHTS, steps)[:, ::cycle].sum(1))
     accountant.compose(dp_accounting.GaussianDpEvent(sigma / moved))
     assert ours == pytest.approx(accountant.get_epsilon(1e-5), abs=1e-6)
     assert ours <= rdp(ledger_of(sigma, steps, cycle), 1e-5) < 1.3 * ours
@@ -269,7 +264,7 @@ def test_matrices_without_a_known_sensitivity_are_refused(decays, weights):
 
 
 def test_a_step_declares_its_matrix_to_a_ledger_that_comes_back_from_a_record():
-    method = made(2).bind(problem(steps=60, cycle=20))
+    method = dp_mf_blt(0.5, 2, "abadi", "flat").bind(problem(steps=60, cycle=20))
     (release,) = method.releases(1.1)
     assert release.mechanism == ToeplitzGaussian(1.1, *optimal(2, 60, 20))
     assert Buffers(method.noise.decays, method.noise.weights) == optimal(2, 60, 20)

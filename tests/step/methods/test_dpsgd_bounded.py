@@ -41,8 +41,7 @@ def test_bound_and_factors_are_those_of_the_authors_loop():
 @pytest.mark.parametrize(("norm", "direction"), [(0.2, -1), (50.0, 1)])
 def test_the_bound_falls_where_all_norms_are_within_it_and_rises_where_none_is(norm, direction):
     clip = bounded().clip
-    norms = torch.full((8,), norm)
-    moved = clip.updated(clip.counts(norms, NOBODY), 8.0)
+    moved = clip.updated(clip.counts(torch.full((8,), norm), NOBODY), 8.0)
     assert float(moved.clip.bound) == pytest.approx(math.exp(direction * 0.1))
 
 

@@ -162,13 +162,6 @@ def test_a_budget_that_disagrees_is_refused_with_the_rate_that_meets_it(asked):
     assert planned.noise_multiplier == pytest.approx(wanted, rel=1e-4)
 
 
-def test_an_unknown_law_and_other_methods_noise_that_follows_are_refused():
-    with pytest.raises(UserError, match="noise of dpsgd does not follow from other settings"):
-        plan(run_of(dpsgd(1.0, "corrected")))
-    with pytest.raises(UserError, match="did you mean posterior"):
-        dpsgld(1.0, 1.0, "posterio")
-
-
 @pytest.mark.parametrize(
     "optimizer",
     [
@@ -196,7 +189,11 @@ def test_a_schedule_that_the_noise_cannot_follow_is_refused(schedule, said):
         plan(run_of(dpsgld(1.0, 1.0, "lr"), schedule=schedule))
 
 
-def test_the_multiplier_is_that_of_the_paper():
+def test_the_multiplier_is_of_the_paper_and_other_laws_are_refused():
     sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.09)
     ours = Langevin("lr").multiplier(dpsgld(4.0, 0.0, "lr").clip, sgd, 240.0, UNITS)
     assert ours == pytest.approx(240 / (0.3 * 4.0))  # B/(sqrt(lr) R)
+    with pytest.raises(UserError, match="noise of dpsgd does not follow from other settings"):
+        plan(run_of(dpsgd(1.0, "corrected")))
+    with pytest.raises(UserError, match="did you mean posterior"):
+        dpsgld(1.0, 1.0, "posterio")

@@ -30,8 +30,7 @@ def u_of(step):
 # Zhang et al. 2024: theta - lr (mean of clipped differences) u, in a loop over examples.
 def test_steps_without_noise_are_those_of_the_paper(step_of, batch_of):
     bound, h = 0.7, 1e-3
-    method = noiseless(dpzero(bound, h))
-    step, seen = step_of(method, expected=4.0, lr=0.3), []
+    step, seen = step_of(noiseless(dpzero(bound, h)), expected=4.0, lr=0.3), []
     for seed in range(4):
         batch, now, u = batch_of(5, seed=seed), theta(step), u_of(step)
         ahead, behind = loss_at(step, batch, now + h * u), loss_at(step, batch, now - h * u)

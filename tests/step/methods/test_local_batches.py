@@ -55,8 +55,7 @@ def test_few_examples_are_all_kept_and_an_empty_batch_draws_nothing():
     assert local_batches(EVERYBODY, most, 0, 0) is EVERYBODY
     halves = drawn(EVERYBODY, most - 1)
     assert sum(some == all_ for some, all_ in zip(halves, examples(EVERYBODY), strict=True)) == 11
-    nobody = EVERYBODY.each(lambda t: t[:0])
-    assert len(local_batches(nobody, 1, 0, 0)) == 0
+    assert len(local_batches(EVERYBODY.each(lambda t: t[:0]), 1, 0, 0)) == 0
 
 
 @pytest.mark.slow
@@ -84,8 +83,7 @@ def test_users_steps_and_seeds_draw_independently():
     zero, one = coins(0), coins(1)
     pairs = [(zero[:, 0], zero[:, 1]), (zero[:-1, 2], zero[1:, 2]), (zero[:, 1], one[:, 1])]
     for some, other in pairs:
-        agree = int((some == other).sum())
-        assert stats.binomtest(agree, len(some)).pvalue > 1e-3
+        assert stats.binomtest(int((some == other).sum()), len(some)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("size", [1, 3])

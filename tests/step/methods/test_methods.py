@@ -203,8 +203,7 @@ def test_the_reference_engine_takes_a_step_in_float32_too(step_of, examples_for,
     method = method_of(name, variant)
     step = step_of(method, engine="loop", dtype=torch.float32)
     start = theta(step)
-    examples = examples_for(method, 6)
-    step(examples.each(lambda t: t.float() if t.is_floating_point() else t))
+    step(examples_for(method, 6).each(lambda t: t.float() if t.is_floating_point() else t))
     assert theta(step).isfinite().all()
     assert not torch.equal(theta(step), start)
 

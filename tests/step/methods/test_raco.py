@@ -61,8 +61,7 @@ def losses_by_hand(method: Method, constraint: str, engine, batch: Batch):
         outputs = engine.model(batch.inputs[i : i + 1])
         loss = cross_entropy(outputs, batch.targets[i : i + 1])[0]
         soft = (outputs[0] / method.gradient.temperature).softmax(0)
-        cell = cell_of(constraint, int(batch.targets[i]), int(batch.groups[i]))
-        yield cell, soft, loss
+        yield cell_of(constraint, int(batch.targets[i]), int(batch.groups[i])), soft, loss
 
 
 @constraints

@@ -36,8 +36,7 @@ def test_dp_signlosgd_is_the_exponential_mechanism(stream_of):
     times = 20_000
     sums = torch.tensor(total).repeat(times)
     noisy = method.noise.add(sums, sensitivity, multiplier, draw)
-    ones = (method.update(noisy, sums) == 1).double()
-    counts = ones.view(times, -1).sum(0).int()
+    counts = (method.update(noisy, sums) == 1).double().view(times, -1).sum(0).int()
     for count, p in zip(counts.tolist(), expected, strict=True):
         assert stats.binomtest(count, times, p).pvalue > 1e-3
     wrong = exponential_mechanism(total, 1.5 / (2 * multiplier * sensitivity))
@@ -73,8 +72,7 @@ def test_dp_signsgd_is_the_sign_of_dpsgd(step_of, batch_of):
 def test_accumulation_adds_clipped_sums_before_a_draw_and_sign(step_of, batch_of, stream_of, make):
     method, batch = make(BOUND).bind(problem()), batch_of(9)
     step = step_of(method, physical=2, multiplier=MULTIPLIER, lr=1.0, expected=8.0)
-    gradients = step_of(method, engine="loop").engine(batch).stack()
-    total = gradients.clamp(-BOUND, BOUND).sum(0)
+    total = step_of(method, engine="loop").engine(batch).stack().clamp(-BOUND, BOUND).sum(0)
     scale, draw = MULTIPLIER * BOUND * SIZE**0.5, stream_of(1)
     noisy = method.noise.add(total, scale, 1.0, draw) / 8
     start = theta(step)

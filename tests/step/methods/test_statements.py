@@ -89,8 +89,7 @@ def test_a_clip_that_bounds_nothing_voids_every_basis_inside_others_too(clip):
 
 
 def test_the_real_batch_size_as_divisor_voids_every_basis():
-    made = Method("own", Abadi(1.0), PROVEN, by_real_size=True)
-    assert made.guarantee == PRIVATE_DIVISOR
+    assert Method("own", Abadi(1.0), PROVEN, by_real_size=True).guarantee == PRIVATE_DIVISOR
 
 
 @pytest.mark.parametrize("more", [{"failure": 1e-6}, {"update": Exceeding()}])

@@ -164,8 +164,7 @@ def test_a_line_is_the_mean_and_its_band_the_deviation_or_the_range(band, ends):
     shaded = axis.collections[1].get_paths()[0].vertices
     at_end = shaded[shaded[:, 0] == 5][:, 1]
     assert (at_end.min(), at_end.max()) == pytest.approx(ends)
-    alone = axis.collections[0].get_paths()[0].vertices
-    assert np.isfinite(alone).all()
+    assert np.isfinite(axis.collections[0].get_paths()[0].vertices).all()
 
 
 def test_against_a_setting_private_arms_are_a_line_and_the_other_is_level():

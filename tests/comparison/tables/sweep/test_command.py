@@ -174,8 +174,7 @@ def test_trials_of_a_search_are_left_out_of_a_table_unless_asked_for(results, ma
     trial = record(value=0.1, seed=9)
     trial.config["validation"] = 0.2
     trial.save(results)
-    alone = made("privacy=eps3", "method=dpsgd")["md"]
-    assert "(2)" in alone
+    assert "(2)" in made("privacy=eps3", "method=dpsgd")["md"]
     assert "left out 1 run with a validation split" in capsys.readouterr().err
     assert "(1)" in made("privacy=eps3", "method=dpsgd", "validation=0.2")["md"]
 
@@ -207,8 +206,7 @@ def test_a_suffix_of_out_is_not_written_twice(results, tmp_path):
 
 def test_a_diverged_run_is_never_best_and_a_run_counts_once():
     runs = [record(seed=0), record(seed=1, value=math.nan)]
-    cells = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",)))
-    (cell,) = cells.values()
+    (cell,) = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",))).values()
     mean = cell.mean("test/accuracy")
     assert math.isnan(mean.value)
     assert mean.n == 2

@@ -98,8 +98,7 @@ def test_copies_are_counted_unless_they_are_likely_by_chance(people):
 
 
 def test_test_rows_that_are_trained_on_are_counted(people, tmp_path):
-    frame = pd.read_csv(people)
-    frame[:11].to_csv(tmp_path / "test.csv", index=False)
+    pd.read_csv(people)[:11].to_csv(tmp_path / "test.csv", index=False)
     with pytest.warns(
         UserWarning, match=r"^11 of the 11 rows of dataset.test_file=.* are trained on"
     ):

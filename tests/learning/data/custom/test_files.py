@@ -15,11 +15,6 @@ from dpbench.runs.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from tests.learning.data.custom.tables import data_of, settings
 
-
-def frame_of(**columns):
-    return pd.DataFrame(columns)
-
-
 NUMBERS = np.arange(30) / 7
 
 
@@ -44,7 +39,7 @@ NUMBERS = np.arange(30) / 7
     ],
 )
 def test_a_first_line_is_a_row_if_all_its_values_are_like_those_below(names, columns, expected):
-    assert is_row(names, frame_of(**columns)) == expected
+    assert is_row(names, pd.DataFrame(columns)) == expected
 
 
 @pytest.fixture

@@ -161,8 +161,7 @@ def test_a_column_that_is_text_in_one_file_alone_is_text_in_both(halves):
     with pytest.warns(UserWarning, match="has the category 2A of column code, which test rows"):
         dataset, data = loaded(words)
     assert dataset.preparation(0).categories["code"] == ("01", "02", "2A")
-    codes = data.test.inputs[:, -3:]
-    assert torch.equal(codes, torch.eye(3)[[0, 2] * 5])
+    assert torch.equal(data.test.inputs[:, -3:], torch.eye(3)[[0, 2] * 5])
 
 
 @pytest.mark.parametrize(("text", "what"), [("", "no usable value"), ("x", "numbers, but 'x'")])

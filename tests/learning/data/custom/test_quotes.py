@@ -57,8 +57,7 @@ def test_a_quote_that_nothing_closes_is_told_of_the_setting(notes):
 
 
 def test_rows_of_a_test_file_are_looked_at_too(notes, tmp_path):
-    text = notes.read_text()
-    (tmp_path / "train.tsv").write_text(text.replace('"', ""))
+    (tmp_path / "train.tsv").write_text(notes.read_text().replace('"', ""))
     with pytest.raises(UserError, match=r"^dataset\.test_file=.*notes\.tsv is read as 37 rows"):
         rows_of(tmp_path / "train.tsv", TABS, f"dataset.test_file={notes}")
 

@@ -100,8 +100,7 @@ def test_two_texts_are_a_pair(reviews, tokenizer):
     tokens, types = data.train.inputs.unbind(1)
     assert torch.equal((tokens == WORDS.index("[SEP]")).sum(1), torch.full((32,), 2))
     assert (types.max(1).values == 1).all()
-    title = tokens[:, :3]
-    assert (title[:, 1] == WORDS.index("the")).all()
+    assert (tokens[:, :3][:, 1] == WORDS.index("the")).all()
 
 
 @pytest.mark.slow

@@ -93,8 +93,7 @@ def test_the_record_has_the_losses_of_the_targets_and_publishing_leaves_them_out
 
 
 def test_targets_are_held_out_of_a_validation_split(tmp_path):
-    run = build(compose(["mislabelled=50", "validation=0.25"]))
-    data = run.load(tmp_path)
+    data = build(compose(["mislabelled=50", "validation=0.25"])).load(tmp_path)
     assert data.tested_on == "validation"
     held_out = {row[:-1] for row in rows(data.test)}
     assert not held_out & {row[:-1] for row in rows(data.targets.examples)}

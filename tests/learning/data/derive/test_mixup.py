@@ -53,19 +53,15 @@ def test_every_mixture_is_of_two_plain_views_of_its_own_example():
     own = [distance_to_mixtures(m, p) for p, ms in zip(plain, mixed, strict=True) for m in ms]
     assert max(own) < 1e-12
     neighbours = zip(plain.roll(1, 0), mixed, strict=True)
-    others = [distance_to_mixtures(m, p) for p, ms in neighbours for m in ms]
-    assert min(others) > 1e-3
+    assert min([distance_to_mixtures(m, p) for p, ms in neighbours for m in ms]) > 1e-3
 
 
-def test_no_view_depends_on_the_pixels_of_another_example():
+def test_plain_views_are_shifts_and_flips_and_none_depends_on_other_examples():
     images = pictures(5)
     before = mixup().apply(images, generator())
     images[2] = pictures(1, seed=1)[0]
     changed = (mixup().apply(images, generator()) != before).flatten(1).any(1)
     assert changed.tolist() == [False, False, True, False, False]
-
-
-def test_plain_views_are_those_of_shifts_and_flips():
     images = pictures(6)
     usual = ShiftsFlips(views=3, **SHIFTS).apply(images, generator())
     assert torch.equal(mixup(views=3, mixed=0).apply(images, generator()), usual)
@@ -124,8 +120,7 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(seed, mixed, alp
     batch = Batch(images, targets, torch.zeros_like(targets))
     batch = augmentation.of(batch, generator(seed))
     without = batch.each(lambda part: part[1:])
-    reference = network()
-    expected = reference_sum(reference, batch)
+    expected = reference_sum(network(), batch)
     for name in ("ghost", "loop"):
         ours, less = (
             clipped_sum(name, network(), part, augmentation.views, batch)

@@ -79,8 +79,7 @@ def test_a_run_is_that_on_a_data_set_which_was_normalised_before(tmp_path):
 def test_normalization_is_part_of_the_name_unless_it_is_none():
     plain, half = (run_of(*more).config for more in ([], ["normalization=half"]))
     assert digest(plain) != digest(half)
-    older = {k: v for k, v in plain.items() if k != "normalization"}
-    assert digest(older) == digest(plain)
+    assert digest({k: v for k, v in plain.items() if k != "normalization"}) == digest(plain)
     assert not run_of().normalization
 
 

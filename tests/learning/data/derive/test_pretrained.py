@@ -73,8 +73,7 @@ def by_hand(network, images):
 
 @pytest.mark.slow
 def test_features_are_those_of_the_network_before_its_head(data, network):
-    images = DIGITS.load(None, 0).test.inputs[:40]
-    expected = by_hand(network, images)
+    expected = by_hand(network, DIGITS.load(None, 0).test.inputs[:40])
     assert data.test.inputs.dtype is torch.float16
     batch = data.test.at(torch.arange(40))
     assert batch.inputs.dtype is torch.float32

@@ -22,8 +22,7 @@ deals = pytest.mark.parametrize("users", DEALS.values(), ids=DEALS)
 
 
 def examples(n=120, classes=4):
-    draw = torch.Generator().manual_seed(0)
-    labels = torch.randint(0, classes, (n,), generator=draw)
+    labels = torch.randint(0, classes, (n,), generator=torch.Generator().manual_seed(0))
     return Split(torch.arange(n).float().unsqueeze(1), labels, torch.zeros(n, dtype=torch.long))
 
 
@@ -51,8 +50,7 @@ def test_every_example_belongs_to_one_user_by_the_seed_alone(users):
 @deals
 @pytest.mark.parametrize("n", [120, 12, 131])
 def test_users_have_as_many_examples_as_was_said_in_public(users, n):
-    parts = owned(users.of(examples(n), seed=3))
-    assert sorted(map(len, parts)) == sorted(users.sizes(n))
+    assert sorted(map(len, owned(users.of(examples(n), seed=3)))) == sorted(users.sizes(n))
     assert min(users.sizes(n)) >= 1
 
 

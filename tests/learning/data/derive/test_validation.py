@@ -83,8 +83,7 @@ def test_sampling_rate_steps_and_epsilon_follow_from_the_smaller_training_set():
 @pytest.mark.slow
 def test_a_run_is_that_on_a_data_set_whose_test_set_is_the_validation_split(tmp_path):
     """A twin that has never heard of validation gives the same numbers under the other name."""
-    overrides = ["validation=0.2", "epochs=1", "model=logistic", "seed=2"]
-    run = build(compose(overrides))
+    run = build(compose(["validation=0.2", "epochs=1", "model=logistic", "seed=2"]))
     parts = run.dataset.load(tmp_path, 2)
 
     class Twin(Digits):

@@ -216,8 +216,7 @@ def test_nothing_is_tracked_where_wandb_is_disabled(setting, tmp_path, monkeypat
     else:
         monkeypatch.setenv(setting, "disabled")
     words = ["tracker=[csv,wandb]", *[f"{setting}=disabled"] * own, f"results_dir={tmp_path}"]
-    config = run_config(words)
-    assert [*config.trackers] == ["csv"]
+    assert [*run_config(words).trackers] == ["csv"]
     with pytest.raises(UserError, match="in another mode than disabled, or another of `dpb"):
         track(["tracker=wandb", *words[1:]])
 
