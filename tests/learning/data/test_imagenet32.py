@@ -59,7 +59,8 @@ def test_the_second_load_needs_no_pickles(folder):
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux says what is mapped")
 def test_photographs_are_mapped_and_not_read(folder):
-    place = Small().load(folder, seed=0).train.inputs.data_ptr()
+    data = Small().load(folder, seed=0)
+    place = data.train.inputs.data_ptr()
     for line in Path("/proc/self/maps").read_text().splitlines():
         start, end = (int(number, 16) for number in line.split()[0].split("-"))
         if start <= place < end:
