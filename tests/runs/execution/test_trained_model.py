@@ -50,12 +50,15 @@ def test_the_file_has_the_model_that_was_measured(made, average):
     assert float(right.float().mean()) == pytest.approx(record.metrics["test/accuracy"])
 
 
-def test_a_model_says_what_its_epsilon_is_of_and_its_name_nothing_of_the_data(made, tmp_path):
+def test_the_name_of_a_model_to_be_released_says_nothing_of_the_data(made, tmp_path):
     record, path = made("save_model=true", "noise=secure")
     assert path.exists()
     assert record.digest not in path.name
     assert model_path(tmp_path / "elsewhere", record.digest, "secure").name != path.name
     assert (path.parent / ".salt").stat().st_mode & 0o077 == 0
+
+
+def test_the_file_says_what_its_epsilon_is_the_epsilon_of(made):
     _, path = made("save_model=true")
     privacy = torch.load(path)["privacy"]
     assert re.fullmatch(r"epsilon [\d.]+ \(PLD, delta 1e-05.*, Poisson batches, proven.*", privacy)
