@@ -130,8 +130,7 @@ def users_of(batch_of):
 
     def make(n: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Batch:
         flat = batch_of(4 * n, seed=seed, dtype=dtype)
-        draw = torch.Generator().manual_seed(seed)
-        sizes = torch.randint(1, 5, (n, 1), generator=draw)
+        sizes = torch.randint(1, 5, (n, 1), generator=torch.Generator().manual_seed(seed))
         return Batch(
             flat.inputs.view(n, 4, 5),
             flat.targets.view(n, 4),

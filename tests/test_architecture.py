@@ -17,9 +17,7 @@ DOCS = PACKAGE.parent / "docs" / "README.md"
 
 
 ROOMS = runpy.run_path(str(PACKAGE.parent / "scripts" / "rooms"))
-imported, ordered, picture, rooms = (
-    ROOMS[name] for name in ("imported", "ordered", "picture", "rooms")
-)
+imported, ordered, picture, rooms = (ROOMS[n] for n in ("imported", "ordered", "picture", "rooms"))
 
 
 def folders(parent: Path) -> set[str]:

@@ -54,7 +54,7 @@ def test_a_run_is_that_of_the_command_and_is_not_repeated(tmp_path):
     assert len([*(tmp_path / "runs").iterdir()]) == 1
 
 
-def test_settings_are_written_as_overrides():
+def test_settings_are_written_as_overrides_whatever_their_types():
     settings = {"seed": 3, "users": None, "method.bound": [1.0, 2], "name": "a b", "again": True}
     assert as_overrides(("epochs=1",), settings) == [
         "epochs=1",
@@ -66,9 +66,6 @@ def test_settings_are_written_as_overrides():
     ]
     with pytest.raises(UserError, match=r"^model=<object object at .* is not a number, text, list"):
         as_overrides((), {"model": object()})
-
-
-def test_settings_may_be_numpy_s_scalars_and_paths():
     lr, seed, folder = np.float64(0.1), np.int64(1), Path("/some/where")
     settings = {"optimizer.lr": lr, "seed": seed, "results_dir": folder, "again": np.bool_(True)}
     assert as_overrides((), settings | {"model.widths": [seed], "method.a": {"b": lr}}) == [
@@ -79,9 +76,6 @@ def test_settings_may_be_numpy_s_scalars_and_paths():
         "model.widths=[1]",
         "method.a={b:0.1}",
     ]
-
-
-def test_a_tuple_is_a_list():
     settings = {"dataset.drop": ("c",), "dataset.standardise": {"x": (0, 1)}}
     assert as_overrides((), settings) == ["dataset.drop=[c]", "dataset.standardise={x:[0,1]}"]
 

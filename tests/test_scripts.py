@@ -160,20 +160,14 @@ def test_a_moved_environment_is_made_again(tmp_path, python):
     assert calls(moved) == ["made", "installed"]
 
 
-def test_no_python_is_one_sentence(tmp_path):
+def test_a_python_that_is_missing_or_does_not_suit_is_one_sentence(tmp_path):
     run = environment(tmp_path)
     assert run.returncode == 1
     assert run.stderr.count("\n") == 1
     assert "no Python from 3.11 to 3.13" in run.stderr
-
-
-def test_a_python_that_does_not_suit_is_named(tmp_path):
     run = environment(tmp_path, PYTHON=stand_in(tmp_path / "old", "echo"))
     assert run.returncode == 1
     assert f"PYTHON={tmp_path / 'old'} is not a Python from 3.11 to 3.13" in run.stderr
-
-
-def test_a_python_without_venv_is_one_sentence(tmp_path):
     body = 'case "$*" in *version_info*) echo 3.12 ;; *) exit 1 ;; esac'
     run = environment(tmp_path, PYTHON=stand_in(tmp_path / "bare", body))
     assert run.returncode == 1
@@ -280,17 +274,15 @@ def test_every_check_is_made_and_any_that_fails_is_a_failure(tmp_path, failing):
     assert bool(end[1]) == bool(failing)
 
 
-def test_every_dependency_is_pinned_within_its_range(pins):
+def test_dependencies_and_the_build_tool_are_pinned_within_their_ranges(pins):
     for requirement in REQUIREMENTS:
         version = pins.get(canonicalize_name(requirement.name))
         assert version, f"{requirement.name} has no pin in constraints.txt"
         assert requirement.specifier.contains(version), requirement.name
         bounds = [bound.operator for bound in requirement.specifier]
         assert ">=" in bounds, f"{requirement.name} has no lower bound"
-
-
-def test_the_build_tool_is_pinned_too(pins):
     assert "hatchling" in pins
+    assert PROJECT["name"] == "dpbench-suite"
 
 
 @pytest.mark.parametrize("version", ["3.11.0", "3.12.1", "3.13.5"])
@@ -307,7 +299,3 @@ def test_python_is_not_allowed(version):
 def test_torch_is_allowed(version):
     (torch,) = (requirement for requirement in REQUIREMENTS if requirement.name == "torch")
     assert version in torch.specifier
-
-
-def test_the_distribution_is_not_called_as_the_package():
-    assert PROJECT["name"] == "dpbench-suite"

@@ -55,19 +55,13 @@ def test_the_wheel_has_every_file_of(folder, inside, names):
     assert expected <= names
 
 
-def test_the_wheel_has_what_the_searches_chose_and_not_their_pages(names):
+def test_the_wheel_has_the_choices_of_searches_the_licence_and_the_command(names, wheel):
     inside = files("results/search", "dpbench/results/search")
     choices = {name for name in inside if name.endswith(".csv")}
     assert choices
     assert choices == {name for name in names if name.startswith("dpbench/results/search/")}
-
-
-def test_the_wheel_has_nothing_beside_the_package(names):
     assert {name.split("/")[0].split("-")[0] for name in names} == {"dpbench", "dpbench_suite"}
     assert not any("tests" in Path(name).parts or name.endswith(".pyc") for name in names)
-
-
-def test_the_wheel_has_the_licence_and_the_command(wheel, names):
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     (entry_points,) = (name for name in names if name.endswith("entry_points.txt"))
     text = zipfile.ZipFile(wheel).read(entry_points).decode()

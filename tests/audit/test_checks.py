@@ -147,8 +147,7 @@ def test_all_looks_at_right_noise_together_err_as_rarely_as_their_number_allows(
 @pytest.mark.parametrize("number", [250, 256, 1000])
 @pytest.mark.parametrize("loop", ["poisson", "arrays"])
 def test_right_batches_are_independent_at_any_rate_and_size(loop, number, rate):
-    members = as_claimed(audited(loop, sample_rate=rate), number).members
-    assert [*_dependent(members)] == []
+    assert [*_dependent(as_claimed(audited(loop, sample_rate=rate), number).members)] == []
 
 
 def test_looks_at_independent_batches_err_rarely():

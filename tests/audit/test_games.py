@@ -1,16 +1,20 @@
-"""Audits of real runs: what is right holds, and what is broken is refuted."""
+"""Attacks that know the ledger, by the game that they play: whole runs, single steps and others."""
 
 import itertools
 import json
+import math
 import os
 
+import numpy as np
 import pytest
 import torch
+from scipy import optimize, stats
 
-from dpbench.audit.audit import GAMES
+from dpbench.audit.audit import GAMES, audit
 from dpbench.audit.canaries import MAX_NORM, OneHotPatterns, WalshPatterns, worst_case_norm
 from dpbench.audit.game import on_canaries, play_run
 from dpbench.audit.inference import REFUTATION_LEVEL, gdp_epsilon, refutes
+from dpbench.audit.releases import REPETITIONS, play_search
 from dpbench.audit.request import prepare_audit
 from dpbench.audit.scores import AllocationScores
 from dpbench.audit.tradeoff import profiles
@@ -22,8 +26,10 @@ from dpbench.runs.training.plan import privacy_statement
 from dpbench.step.clipping import Coordinates
 from dpbench.step.clipping.clip import Memory
 from dpbench.step.mechanism import sampling
-from dpbench.step.mechanism.noise import CorrelatedGaussian
+from dpbench.step.mechanism.noise import CorrelatedGaussian, Gaussian
+from dpbench.step.mechanism.step import PrivateStep
 from dpbench.step.methods.dp_mf import BandedGaussian
+from dpbench.system.errors import UserError
 from tests.audit.attacking import SHORT, is_refuted, less_noise, run_of
 
 # So few canaries are no data set: attacks are sharper at a large delta.
@@ -194,7 +200,7 @@ def test_the_worst_length_of_global_scaling_is_just_below_its_strict_bound(stric
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", [["epochs=1", "canaries=1000"], ["game=network", "canaries=200"]])
-def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
+def test_the_command_prints_a_table_and_one_object_and_a_record(
     game, capsys, monkeypatch, tmp_path
 ):
     words = ["audit", *game, "privacy.delta=1e-3", f"results_dir={tmp_path}"]
@@ -209,29 +215,155 @@ def test_the_command_prints_a_table_and_one_object_and_keeps_a_record(
     assert record.privacy["audit"]["epsilon"] == said["epsilon"] <= record.privacy["pld"]
 
 
+# So few canaries are no data set: attacks are sharper at a large delta.
+
+
+def step_is_refuted(*overrides: str, trials: int = 1500) -> bool:
+    return is_refuted(*overrides, canaries=trials, game="step")
+
+
+def test_single_steps_of_correlated_noise_are_not_attacked():
+    with pytest.raises(UserError, match="noise of dp_mf is correlated over 4: use game=run"):
+        step_is_refuted("method=dp_mf")
+    with pytest.raises(UserError, match="noise of dp_mf_blt is correlated over all: use game=run"):
+        step_is_refuted("method=dp_mf_blt")
+
+
+COUNTS = ("method=dpsgd_quantile", "method.count_noise=0.15")  # of half counts: 0.3
+
+
+@pytest.mark.long
+def test_a_step_with_its_counts_holds():
+    assert not step_is_refuted(*COUNTS)
+
+
+@pytest.mark.slow
+def test_counts_without_noise_are_refuted(monkeypatch):
+    answer = PrivateStep._release_counts
+
+    def mutant(self, query, counts, divisor):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Gaussian, "add", lambda self, total, s, m, stream: total)
+            answer(self, query, counts, divisor)
+
+    monkeypatch.setattr(PrivateStep, "_release_counts", mutant)
+    assert step_is_refuted(*COUNTS)
+
+
+@pytest.mark.slow
+def test_counts_that_the_ledger_does_not_know_are_refuted(monkeypatch):
+    from dpbench.step.mechanism.method import Method
+
+    releases = Method.releases
+    monkeypatch.setattr(Method, "releases", lambda self, multiplier: releases(self, multiplier)[:1])
+    assert step_is_refuted(*COUNTS, trials=500)
+
+
+@pytest.mark.slow
+def test_a_step_without_the_canary_that_releases_nothing_is_refuted(monkeypatch):
+    take = PrivateStep.__call__
+
+    def mutant(self, batch):
+        return take(self, batch) if len(batch) else None
+
+    monkeypatch.setattr(PrivateStep, "__call__", mutant)
+    assert step_is_refuted("method=dpsgd", trials=1000)
+
+
+@pytest.mark.slow
+def test_a_division_by_the_real_size_of_a_batch_is_refuted():
+    assert step_is_refuted("method=dpsgd", "method.variant=paper", trials=1000)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["dpsgd", "bam", "dpsgd_coordinate", "dp_signlosgd"])
+def test_a_step_that_is_right_holds(method):
+    assert not step_is_refuted(f"method={method}")
+
+
+@pytest.mark.slow
+def test_a_step_of_a_sample_holds_and_is_refuted_with_less_noise(monkeypatch):
+    asked = {"canaries": 1500, "rate": 0.5, "steps": 2, "game": "step"}
+    assert not is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
+    less_noise(0.5)(monkeypatch)
+    assert is_refuted("method=dpsgd", "privacy.noise_multiplier=0.5", **asked)
+
+
+@pytest.mark.long
+def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
+    """It scales the loss by the rate, which is not how sampling amplifies."""
+    words = ["privacy.noise_multiplier=0.2", "batch_size=2000", "method=dp_signlosgd"]
+    run, canaries = prepare_audit(words, 4000, game="step")
+    result = audit(run, canaries, game="step", quiet=True)
+    assert result.verdict == "not refuted"
+    stated = result.of_paper
+    assert stated is not None
+    assert stated.epsilon < result.bounds.family < result.nominal.epsilon
+    assert result.against(stated).verdict == "refuted"
+
+
+# So few canaries are no data set: attacks are sharper at a large delta.
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("game", "trials"),
     [
-        (["dataset=mnist"], "cannot be set in an audit"),
-        (["save_model=true"], "an audit keeps no model: leave out save_model=true"),
-        (["mislabelled=100"], "cannot be set in an audit"),
-        (["method=sgd"], "adds no noise"),
-        (["canaries=3"], "canaries"),
-        (["game=chess"], "game"),
-        (["claim="], "claim needs a value"),
-        (["claim=three"], "claim must be"),
-        (["confidence=2"], "confidence must be"),
-        (["sampler=shuffled"], "sampler=poisson"),
-        (["game=step", "method=dp_fedsgd"], "needs game=run"),
-        (["game=step", "schedule=cosine"], "needs game=run"),
-        (["game=step", "sampler=allocation"], "allocation batches need game=run"),
-        (["game=memory"], "an error that is fed back; dpsgd has none"),
-        (["game=cut"], "set sampler=truncated"),
+        ("normalization", 600),
+        ("columns", 600),
+        ("search", 600),
+        pytest.param("temperature", 200, marks=pytest.mark.long),
     ],
 )
-def test_unsupported_runs_are_refused_in_one_sentence(words, why, capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr("sys.argv", ["dpbench", "audit", *words, f"results_dir={tmp_path}"])
-    with pytest.raises(SystemExit) as left:
-        main()
-    assert left.value.code == 2
-    assert why in capsys.readouterr().err
+def test_a_release_beside_the_steps_holds_and_is_refuted_with_less_noise(game, trials, monkeypatch):
+    assert not is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
+    less_noise(0.1)(monkeypatch)
+    assert is_refuted("privacy.noise_multiplier=2", canaries=trials, game=game)
+
+
+@pytest.mark.long
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    "seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))]
+)
+@pytest.mark.parametrize("method", ["dpsgd", "dpsgd_quantile"])
+def test_a_network_in_training_holds_and_is_refuted_with_half_the_noise(method, seed, monkeypatch):
+    arguments = (f"method={method}", "optimizer.lr=0.5", "batch_size=35", f"seed={seed}")
+    assert not is_refuted(*arguments, canaries=1000, game="network")
+    less_noise(0.5)(monkeypatch)
+    assert is_refuted(*arguments, canaries=1000, game="network")
+
+
+@pytest.mark.parametrize(
+    ("method", "said"), [("dp_signsgd_laplace", "Gaussian noise"), ("dp_mf", "is correlated over")]
+)
+def test_what_a_network_cannot_show_is_refused(method, said):
+    run, canaries = prepare_audit([f"method={method}"], 300, "network")
+    with pytest.raises(UserError, match=f"game=network.*{said}"):
+        audit(run, canaries, game="network")
+
+
+def test_an_attacked_search_spends_what_the_note_says():
+    """The density of the chosen score is q(y) f'(F(y)), f the generating function of the number of
+    trials (docs/privacy/search_and_temperature.md)."""
+    scores, step = np.linspace(-12, 13, 100_001, retstep=True)
+    gamma = REPETITIONS.gamma
+
+    def chosen(mean):
+        below = stats.norm.cdf(scores, mean)
+        return stats.norm.pdf(scores, mean) * gamma / (1 - (1 - gamma) * below) ** 2 * step
+
+    present, absent = chosen(1), chosen(0)
+
+    def excess(epsilon):
+        odds = math.exp(epsilon)
+        ends = (present - odds * absent), (absent - odds * present)
+        return max(end.clip(min=0).sum() for end in ends) - 1e-6
+
+    spent = optimize.brentq(excess, 0, 12)
+    run, _ = prepare_audit(["privacy.noise_multiplier=1"], game="search")
+    account = play_search(run, 1).ledger
+    assert spent == pytest.approx(5.35, abs=0.005)
+    assert account.cost(1e-6).epsilon == pytest.approx(7.08, abs=0.005)

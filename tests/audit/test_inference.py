@@ -78,13 +78,9 @@ def test_the_bound_is_above_the_truth_no_more_often_than_it_says():
 
 
 @pytest.mark.slow
-def test_no_false_alarm_in_200_right_audits():
+def test_ten_percent_less_noise_is_refuted_and_200_right_audits_raise_no_alarm():
     refuted = [refutes(gaussian_scores(1.0, 4000, s), ledger(1.0), DELTA, s) for s in range(200)]
     assert not any(refuted)
-
-
-@pytest.mark.slow
-def test_ten_percent_less_noise_than_the_ledger_says_is_refuted():
     scores = gaussian_scores(3 / 0.9, 60_000, seed=1)
     assert refutes(scores, ledger(1 / 3), DELTA, 0)
     assert not refutes(gaussian_scores(3.0, 60_000, seed=1), ledger(1 / 3), DELTA, 0)
@@ -121,19 +117,14 @@ def test_more_noise_leaves_an_attack_less():
     assert rates[0] < rates[1] < rates[2]
 
 
-def test_limits_are_those_of_clopper_and_pearson():
+def test_limits_are_those_of_clopper_and_pearson_and_all_guesses_right_of_a_binomial():
     values = np.arange(10.0)
     (rates,) = rates_at(Scores(values, values >= 4), np.array([6.5]), 0.9)
     assert rates.fnr == pytest.approx(stats.beta.ppf(0.95, 4, 3))  # 3 of 6
     assert rates.fpr == pytest.approx(1 - 0.05**0.25)  # 0 of 4
-
-
-def test_all_guesses_right_prove_what_a_binomial_law_says():
-    """With delta 0 the chance that 100 guesses are right is p^100, p = e^eps/(1 + e^eps)."""
-    included = np.arange(400) % 2 == 0
-    scores = Scores(
-        np.where(included, 1.0, -1.0) + np.random.default_rng(0).random(400) / 9, included
-    )
+    # With delta 0 the chance that 100 guesses are right is p^100, p = e^eps/(1 + e^eps).
+    inside = np.arange(400) % 2 == 0
+    scores = Scores(np.where(inside, 1.0, -1.0) + np.random.default_rng(0).random(400) / 9, inside)
     share = 0.05 ** (1 / 400)
     found = one_run_epsilon(scores, scores, 0.0, 0.95)
     assert found == pytest.approx(math.log(share / (1 - share)), abs=0.1)

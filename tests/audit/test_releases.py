@@ -54,9 +54,7 @@ def silenced(patch, owner: type, name: str) -> None:
     ("silent", "refuted"),
     [("_release_counts", "counts for the clip"), ("_with_noise", "gradient sum"), ("", "")],
 )
-def test_counts_and_sums_hold_and_each_is_refuted_without_its_noise(
-    method, silent, refuted, monkeypatch
-):
+def test_counts_and_sums_hold_and_are_refuted_without_noise(method, silent, refuted, monkeypatch):
     if silent:
         silenced(monkeypatch, PrivateStep, silent)
     found = what_is_refuted(played("step", f"method={method}"))
@@ -150,9 +148,7 @@ def test_the_smallest_fault_of_a_release_is_found_and_a_right_one_spared(name):
 
     def found(share: float) -> int:
         noise = share * multiplier
-        return sum(
-            refutes(gaussian(noise, trials, seed), account, 1e-6, seed, tests) for seed in range(10)
-        )
+        return sum(refutes(gaussian(noise, trials, s), account, 1e-6, s, tests) for s in range(10))
 
     assert found(share) >= 9
     assert found(1.0) == 0

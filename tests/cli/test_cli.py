@@ -11,7 +11,7 @@ from dpbench.cli.registry import COLUMN, COMMANDS
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_one_commands_usage_is_its_part_of_the_whole(command):
+def test_usage_names_every_command_and_one_command_s_is_its_part_of_the_whole(command):
     for name in COMMANDS:
         for words in ((name, "--help"), (name, "-h"), ("help", name)):
             done = command(*words)
@@ -22,6 +22,11 @@ def test_one_commands_usage_is_its_part_of_the_whole(command):
             assert not any(re.match(rf"\W*{other} \[", line) for other in COMMANDS if other != name
                            for line in done.out)  # fmt: skip
     assert command("rum", "--help").code == command("help", "rum").code == 2
+    for words in ([], ["--help"], ["-h"], ["help"]):
+        done = command(*words)
+        assert (done.code, done.err) == (0, [])
+        text = "\n".join(done.out)
+        assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in COMMANDS)
 
 
 @pytest.mark.slow
@@ -34,23 +39,17 @@ def test_a_delta_above_1_over_n_is_only_a_warning(command, nowhere):
     assert command("epsilon", "privacy.delta=0.0001", *nowhere).err == []
 
 
-def test_usage_names_every_command(command):
-    for words in ([], ["--help"], ["-h"], ["help"]):
-        done = command(*words)
-        assert (done.code, done.err) == (0, [])
-        text = "\n".join(done.out)
-        assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in COMMANDS)
-
-
-def test_list_names_groups_and_options(command):
+def test_list_names_groups_and_options_and_says_what_they_are(command, tmp_path):
     names = sorted(path.stem for path in (ROOT / "conf" / "dataset").glob("*.yaml"))
     everything = command("list").out
     assert f"dataset: {', '.join(names)}" in everything
     heads = sorted(path.name for path in (ROOT / "conf").iterdir() if path.is_dir())
     assert [line.split(":")[0] for line in everything] == heads
-
-
-def test_list_says_what_the_options_of_a_group_are(command, tmp_path):
+    said = command("list", "method", "model", "dpsgd", "mlp").out
+    assert [line for line in said if line[0] != " "] == ["method=dpsgd", "model=mlp"]
+    refused = command("list", "method", "dpsgdd")
+    assert (refused.code, refused.out) == (2, [])
+    assert "method=dpsgdd is unknown: did you mean dpsgd" in refused.err[0]
     own = tmp_path / "method" / "mine.yaml"
     own.parent.mkdir()
     own.write_text(
@@ -65,27 +64,16 @@ def test_list_says_what_the_options_of_a_group_are(command, tmp_path):
     assert next(word for word in said if word.startswith("engine=")) == "engine=auto"
 
 
-def test_list_says_what_single_options_are(command):
-    said = command("list", "method", "model", "dpsgd", "mlp").out
-    assert [line for line in said if line[0] != " "] == ["method=dpsgd", "model=mlp"]
-    refused = command("list", "method", "dpsgdd")
-    assert (refused.code, refused.out) == (2, [])
-    assert "method=dpsgdd is unknown: did you mean dpsgd" in refused.err[0]
-
-
 def test_every_option_says_what_it_is():
     from dpbench.runs.config.search_path import description, groups, options
 
     assert all(description(group, option) for group in groups() for option in options(group))
 
 
-def test_data_checks_the_sets_that_are_named(command, tmp_path):
+def test_data_checks_the_named_sets_and_continues_after_a_missing_one(command, tmp_path):
     assert command("data", "digits").out == ["digits: 1438 training and 359 test examples"]
     (line,) = command("data", "celeba", f"data_dir={tmp_path}").err
     assert f"list_attr_celeba.txt is missing in {tmp_path}" in line
-
-
-def test_data_continues_after_a_missing_data_set(command, tmp_path):
     said = command("data", "celeba", "digits", f"data_dir={tmp_path}")
     assert said.out == ["digits: 1438 training and 359 test examples"]
     assert said.err[-1] == "dpbench: missing, or not as published: celeba."

@@ -17,8 +17,7 @@ def test_every_command_with_options_takes_the_flag(command, tmp_path):
     assert json.loads(command("epsilon", "method=sharp", *small, *flag).out[-1])["steps"] == 3
     assert len(command("run", "-m", "method=sharp,sgd", *small, *flag).out) == 2
     table = ["table.methods=[sharp]", "table.seeds=[0]", "table.claims={}"]
-    done = command("reproduce", *flag, "demo", *small, *table)
-    assert "| sharp |" in "\n".join(done.out)
+    assert "| sharp |" in "\n".join(command("reproduce", *flag, "demo", *small, *table).out)
     found = command("search", "N=1", "method=sharp", "optimizer.lr=0.1,0.2", *small, *flag)
     assert "method=sharp" in "\n".join(found.out)
     refused = command("report", *flag)

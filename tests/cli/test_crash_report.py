@@ -163,7 +163,7 @@ class Broken(io.StringIO):
     ],
 )
 @pytest.mark.parametrize("command", [print, raising(SystemExit(1))])
-def test_a_closed_or_full_output_is_not_reported_as_a_bug(
+def test_a_closed_or_full_output_is_not_called_a_bug(
     number, code, said, command, ended, monkeypatch
 ):
     monkeypatch.setattr(sys, "stdout", Broken(number))
@@ -186,10 +186,13 @@ def test_a_file_that_cannot_be_used_is_one_sentence(name, ended, tmp_path):
     assert (code, [*tmp_path.iterdir()]) == (2, [])
 
 
-def test_a_full_disk_is_one_sentence_though_it_names_no_file(ended):
+def test_a_full_disk_and_an_argument_that_is_not_utf_8_are_one_sentence(ended):
     _, _, err = ended(raising(OSError(errno.ENOSPC, "No space left on device")))
     assert "A file cannot be used" in err
     assert err.endswith("(No space left on device): make room, or give a path on another disk.\n")
+    code, _, err = ended(print, "results_dir=\udcff")
+    assert (code, err) == (*(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it." + "\n"),)
+    crash_report.check_encoding(["results_dir=é"])
 
 
 def test_a_user_without_a_name_is_named_by_number(ended, monkeypatch):
@@ -208,12 +211,6 @@ def test_a_closed_standard_error_is_no_error(stream, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stderr", stream)
     print_message("something")
     assert capsys.readouterr().out == ""
-
-
-def test_an_argument_that_is_not_utf_8_is_refused(ended):
-    code, _, err = ended(print, "results_dir=\udcff")
-    assert (code, err) == (*(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it." + "\n"),)
-    crash_report.check_encoding(["results_dir=é"])
 
 
 @pytest.mark.parametrize(

@@ -37,27 +37,18 @@ def test_epsilon_states_its_terms(command, nowhere):
     # One batch answers both queries, which costs more than the paper's reasoning has it.
     assert said["rdp"] > said["claimed"]
     (entry,) = said["ledger"]
-    assert [release["what"] for release in entry["releases"]] == [
-        "gradient sum",
-        "counts for the clip",
-    ]
+    assert [r["what"] for r in entry["releases"]] == ["gradient sum", "counts for the clip"]
 
 
-def test_epsilon_without_privacy_is_infinite(command, nowhere):
+def test_an_epsilon_is_infinite_without_privacy_and_larger_for_a_replacement(command, nowhere):
     line = command("epsilon", "method=sgd", *nowhere).out[-1]
     assert '"rdp": Infinity' in line
     said = json.loads(line)
     assert said["rdp"] == said["pld"] == said["gdp"] == math.inf
     assert said["zero_out"] == said["replace_one"] == math.inf
-
-
-def test_one_example_replaced_costs_more_than_one_removed(command, nowhere):
     said = json.loads(command("epsilon", "privacy=eps3", *nowhere).out[-1])
     assert 2 * said["pld"] < said["replace_one"] < 3 * said["pld"]
     assert said["zero_out"] == said["pld"]
-
-
-def test_an_epsilon_says_what_attacks_achieve_at_most(command, nowhere):
     attacks = json.loads(command("epsilon", "privacy=eps3", *nowhere).out[-1])["attacks"]
     assert {*attacks} == {"membership_advantage", "true_positive_rate", "reconstruction"}
     assert 1e-4 < attacks["reconstruction"] < attacks["true_positive_rate"] < 0.1
@@ -106,15 +97,12 @@ def test_too_little_noise_is_distinguished_from_none(command, nowhere):
     assert "too little" not in enough
 
 
-def test_a_table_says_what_has_no_epsilon_and_what_does_not_apply(command, nowhere):
+def test_a_table_says_what_has_no_epsilon_and_which_unit_the_others_protect(command, nowhere):
     words = ["epsilon", "dataset=digits,adult", "method=sgd,fairlens,raco,dpsgd"]
     lines = {tuple(line.split(" | ")[:2]): line for line in command(*words, *nowhere).out}
     assert "| not private | not private |" in lines["| digits", "sgd"]
     assert "| no proof | no proof |" in lines["| adult", "fairlens"]
     assert "fairlens is defined for exactly 2 groups" in lines["| digits", "fairlens"]
-
-
-def test_a_table_of_runs_says_what_unit_an_epsilon_protects(command, nowhere):
     users = ["users=iid", "users.number=100", "batch_size=10"]
     words = ["epsilon", "dataset=digits", "model=logistic", "epochs=1,2"]
     _, _, *lines, _, _ = command(*words, *nowhere).out
@@ -122,11 +110,6 @@ def test_a_table_of_runs_says_what_unit_an_epsilon_protects(command, nowhere):
     _, _, *lines, _, terms = command(*words, *users, *nowhere).out
     assert all(line.endswith(" 1e-05 (per user) |") for line in lines)
     assert ", per user, add-or-remove adjacency, " in terms
-
-
-def test_a_table_without_an_epsilon_has_no_terms_and_one_of_several_laws_names_them(
-    command, nowhere
-):
     (*_, last) = command("epsilon", "dataset=adult", "method=sgd,fairlens", *nowhere).out
     assert last.startswith("| fairlens")
     sampled = ["sampler=poisson,allocation", "batch_size=512", "privacy.accountant=pld"]

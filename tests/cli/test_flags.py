@@ -41,13 +41,10 @@ def test_the_configuration_is_shown_without_running(flags, said, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_of_the_configuration_is_shown_by_its_package(said):
+def test_a_part_of_the_configuration_is_shown_and_the_files_that_it_comes_from(said):
     part = yaml.safe_load(said("run", "--cfg", "job", "--package", "optimizer", "--resolve"))
     assert part == compose([])["optimizer"]
     assert said("run", "-c", "job", "-p=optimizer.lr").strip() == str(part["lr"])
-
-
-def test_the_information_names_each_file_and_the_record(said):
     lines = said("run", "--info", "method=bam", "epochs=3").splitlines()
     assert "method/bam.yaml" in "\n".join(lines)
     assert len(lines) == len(groups()) - 1 + 3  # not of tables, and with two folders and the record
@@ -57,34 +54,6 @@ def test_the_information_names_each_file_and_the_record(said):
 def test_flags_are_distinguished_from_overrides():
     assert split_flags(["a=1", "-m", "b=2"]) == ({"-m"}, ["a=1", "b=2"])
     assert split_flags(["--multirun"]) == ({"-m"}, [])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["run", "--cfg", "hydra"], "--cfg job, not 'hydra'"),
-        (["run", "--cfg"], "--cfg job, not ''"),
-        (
-            ["run", "--inf"],
-            "--inf is not a flag of run (settings are KEY=VALUE): did you mean --info",
-        ),
-        *(
-            (["run", "-m", *flag, "seed=0,1"], "seed=0,1 names several runs, and --cfg and --info")
-            for flag in (["--cfg", "job"], ["--info"])
-        ),
-        (["--completion", "tcsh"], "--completion=tcsh is unknown"),
-        (["run", "--resolve"], "--resolve goes with --cfg job"),
-        (["run", "--config-name", "x"], "--config-name is not a flag of run: use +experiment="),
-        (["run", "-c", "job", "-p", "optimiser"], "did you mean optimizer"),
-        (["run", "-c", "job", "-p", "seed.x"], "--package=x is unknown"),
-        (["--completion"], "--completion= is unknown"),
-    ],
-)
-def test_unknown_flags_are_refused_in_one_sentence(arguments, message, said, capsys):
-    with pytest.raises(SystemExit) as left:
-        said(*arguments)
-    assert left.value.code == 2
-    assert message in capsys.readouterr().err
 
 
 def completed(line: str) -> set[str]:
@@ -144,14 +113,11 @@ def test_other_shells_propose_the_same_words(shell):
         assert {*done.stdout.split()} == (expected or {*words("data")})
 
 
-def test_what_the_help_of_a_command_names_is_completed():
+def test_every_command_has_a_function_and_its_help_is_completed():
     """A setting in the help, as baseline=, is one of the words that may follow the command."""
     for name, command in COMMANDS.items():
         named = {*re.findall(r"(?<![-\w.'])([a-z_]+=)", usage_of(command))}
         known = {word.partition("=")[0] + "=" for word in words(name) if "=" in word}
         assert named - {"a=", "b="} <= known, name
-
-
-def test_every_command_has_a_function():
     for command in COMMANDS.values():
         assert callable(command.function())

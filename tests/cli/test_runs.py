@@ -112,9 +112,7 @@ def test_a_finished_run_says_how_to_log_it(tracker, first, command):
         ("+launcher.x=1", "launcher.x is not a setting: there are none."),
     ],
 )
-def test_bad_settings_of_execution_are_refused_for_finished_runs_too(
-    word, sentence, first, command
-):
+def test_bad_settings_of_execution_are_refused_for_finished_runs(word, sentence, first, command):
     done = command("run", *SMALL, f"results_dir={first[1]}", word)
     assert (done.code, done.out, done.err) == (2, [], [f"dpbench: {sentence}"])
 

@@ -21,12 +21,14 @@ def plain(text):
 PAGE = "# Toy\n\n| method | accuracy |\n| --- | ---: |\n| DP-SGD | **80.1** |\n"
 
 
-def test_tables_are_laid_out_on_a_terminal(terminal, capsys):
+def test_tables_are_laid_out_on_a_terminal_which_no_text_of_them_controls(terminal, capsys):
     show(PAGE)
     said = capsys.readouterr().out
     assert "\x1b[1m80.1\x1b[0m" in said
     assert re.search(r"DP-SGD +80\.1", plain(said))
     assert "|" not in said
+    show("a\x1b]0;title\x07 b")
+    assert "\x1b]" not in capsys.readouterr().out
 
 
 def test_a_pipe_gets_markdown(capsys):
@@ -34,12 +36,7 @@ def test_a_pipe_gets_markdown(capsys):
     assert capsys.readouterr().out == PAGE
 
 
-def test_no_text_of_a_page_controls_the_terminal(terminal, capsys):
-    show("a\x1b]0;title\x07 b")
-    assert "\x1b]" not in capsys.readouterr().out
-
-
-def test_an_epsilon_is_a_card_on_a_terminal(terminal, command, nowhere):
+def test_a_card_shows_an_epsilon_or_says_why_there_is_none(terminal, command, nowhere):
     said = plain("\n".join(command("epsilon", "privacy=eps3", *nowhere).out))
     assert "DP-SGD on digits, mlp" in said
     assert re.search(r"3\.00 +RDP \(upper bound\)", said)
@@ -47,9 +44,6 @@ def test_an_epsilon_is_a_card_on_a_terminal(terminal, command, nowhere):
     assert "delta 1e-05, per example, add-or-remove adjacency, Poisson batches" in said
     assert re.search(r"telling whether an example was trained on +24\.7%", said)
     assert "{" not in said
-
-
-def test_a_card_without_an_epsilon_says_why(terminal, command, nowhere):
     said = plain("\n".join(command("epsilon", "dataset=dutch", "method=fairlens", *nowhere).out))
     assert said.count("no proof") == 3
     assert "achieves at most" not in said

@@ -39,9 +39,7 @@ class Given:
 def given_by(value: float, text: str, **kind: bool) -> Given:
     """A number and its words, in small letters; the parts of a word with hyphens count as well."""
     words = re.findall(r"[\w*.-]+", text.lower())
-    return Given(
-        value, frozenset([*words, *(p for word in words for p in word.split("-"))]), **kind
-    )
+    return Given(value, frozenset([*words, *(p for w in words for p in w.split("-"))]), **kind)
 
 
 @cache
@@ -63,10 +61,7 @@ def given(source: str) -> tuple[Given, ...]:
 
 @cache
 def computed(name: str, kind: str) -> tuple[Given, ...]:
-    return tuple(
-        given_by(value, words, spread="spread" in words.split())
-        for value, words in KINDS[kind](name)
-    )
+    return tuple(given_by(e, s, spread="spread" in s.split()) for e, s in KINDS[kind](name))
 
 
 @cache

@@ -86,12 +86,7 @@ def label(block: Block) -> set[str]:
 
 def pool(block: Block) -> list[Given]:
     """The numbers that a block may show: in a row, those nearest in words to its first cell."""
-    numbers = [
-        n
-        for source in block.sources
-        for n in given(source)
-        if not n.difference or "-less-" in source
-    ]
+    numbers = [n for e in block.sources for n in given(e) if not n.difference or "-less-" in e]
     if not block.is_row or not numbers:
         return numbers
     row = label(block)

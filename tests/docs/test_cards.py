@@ -28,13 +28,9 @@ def test_every_method_has_a_card_and_every_card_a_method():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_card_names_the_settings_of_its_method_and_no_others(name):
+def test_a_card_names_the_settings_of_its_method_the_parts_of_a_step_and_the_source(name):
     rows = [line for line in card(name).splitlines() if line.startswith("| `method.")]
     assert [row.split("`")[1] for row in rows] == [f"method.{key}" for key in settings_of(name)]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_card_has_the_parts_of_a_step_the_cost_and_the_source(name):
     lines = card(name).splitlines()
     assert lines[0] == f"# {name}"
     parts = [line.split("|")[1].strip() for line in lines if line.startswith("| ")]

@@ -75,12 +75,10 @@ def options_in(folder: Path) -> set[Path]:
 
 @pytest.mark.parametrize("page", sorted(path.name for path in DOCS.glob("add_*.md")))
 def test_the_diffs_of_a_page_apply(page, tmp_path):
-    folder = applied(page, tmp_path)
-    assert options_in(folder) > options_in(ROOT)
+    assert options_in(applied(page, tmp_path)) > options_in(ROOT)
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
     folder = applied("add_a_method.md", tmp_path)
     methods = "method=dpnsgd,dpsgd_smooth"
@@ -92,7 +90,6 @@ def test_the_added_methods_pass_the_tests_of_all_methods_and_train(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_clip_that_states_too_small_a_sensitivity_does_not_pass(tmp_path):
     folder = applied("add_a_method.md", tmp_path)
     path = folder / "dpbench" / "step" / "methods" / "dpsgd_smooth.py"
@@ -102,7 +99,6 @@ def test_a_clip_that_states_too_small_a_sensitivity_does_not_pass(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(tmp_path):
     folder = applied("add_a_dataset.md", tmp_path)
     files = (
@@ -114,7 +110,6 @@ def test_the_added_data_set_passes_the_tests_of_all_data_sets_and_is_trained_on(
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_added_table_is_made(tmp_path):
     folder = applied("add_a_table.md", tmp_path)
     pytest_finds(folder, "digits_table1", "runs/config/test_config.py")

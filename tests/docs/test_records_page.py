@@ -31,12 +31,9 @@ def record(tmp_path_factory):
     return json.loads(fit(run, tmp_path_factory.mktemp("data")).json())
 
 
-def test_the_fields_are_those_of_a_record(record):
+def test_fields_metrics_and_the_configuration_s_scientific_part_are_those_of_a_record(record):
     assert named("Fields") == {field.name for field in fields(Record)} - {"signed"} | {"checksum"}
     assert named("Fields") == record.keys()
-
-
-def test_the_metrics_are_those_of_a_record(record):
     groups = "|".join(map(str, range(10)))
     measured = {re.sub(rf"/({groups})$", "/<group>", name) for name in record["metrics"]}
     fitted = {f"train_set/{name}" for name in ("accuracy", "loss")}
@@ -45,6 +42,8 @@ def test_the_metrics_are_those_of_a_record(record):
     assert described <= measured
     for name in measured - described:  # a new one, which its own file describes
         assert parse_name(name).metric.compute.__doc__
+    assert named("How runs are named") == set(SCIENTIFIC)
+    assert record["config"].keys() == {*SCIENTIFIC, "choices"}
 
 
 @pytest.mark.parametrize(
@@ -53,8 +52,3 @@ def test_the_metrics_are_those_of_a_record(record):
 )
 def test_a_part_has_the_keys_that_are_named(record, part, optional):
     assert named(part) - optional == record[part].keys()
-
-
-def test_the_scientific_part_of_the_configuration_names_a_run(record):
-    assert named("How runs are named") == set(SCIENTIFIC)
-    assert record["config"].keys() == {*SCIENTIFIC, "choices"}

@@ -12,12 +12,8 @@ WITHOUT_EXAMPLE = {"columns", "columns.factor", "columns.better", "columns.margi
 
 
 @pytest.mark.slow
-def test_the_page_is_what_the_script_writes():
+def test_the_page_is_what_the_script_writes_and_every_key_is_in_a_file_of_ours():
     text = (DOCS / "tables_language.md").read_text()
     assert SCRIPT["generated"](text) == text, "run scripts/table_keys"
-
-
-@pytest.mark.slow
-def test_every_key_is_in_a_file_of_ours():
     known = {path for path, _, _ in SCRIPT["keys"](SCRIPT["TableFile"])}
     assert known - SCRIPT["examples"]().keys() == WITHOUT_EXAMPLE

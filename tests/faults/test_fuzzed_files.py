@@ -11,7 +11,6 @@ import json
 import os
 import random
 import shutil
-import signal
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +44,9 @@ from dpbench.runs.records.sweep_list import read_list
 from dpbench.runs.records.trackers import wandb
 from dpbench.runs.training import progress
 from dpbench.runs.training.checkpoints import Checkpoints, serialise
-from dpbench.system.errors import UserError, os_errors_reported
+from dpbench.system.errors import os_errors_reported
+from tests.fuzzing import fault
 from tests.plugin_files import SHARP
-
-SECONDS = 20
-"""Of this process for one case."""
 
 ODD = [
     *(None, True, 0, -1, 7, 2**63, 10**23, 10**400, 0.5, 1e308, float("nan"), float("inf")),
@@ -87,39 +84,14 @@ class Kind:
     sign: object = staticmethod(lambda plain: json.dumps(plain).encode())
 
 
-@contextlib.contextmanager
-def limited():
-    """Ends with an error what takes longer than SECONDS of this process, or waits."""
+def reading(kind, path):
+    """A case that reads a file, and says nothing to the user."""
 
-    def late(*_):
-        raise TimeoutError(f"more than {SECONDS} s")
+    def case():
+        with contextlib.redirect_stderr(io.StringIO()), os_errors_reported():
+            kind.read(path)
 
-    timers = ((signal.SIGVTALRM, signal.ITIMER_VIRTUAL, 1), (signal.SIGALRM, signal.ITIMER_REAL, 9))
-    before = [signal.signal(name, late) for name, _, _ in timers]
-    for _, timer, times in timers:
-        signal.setitimer(timer, times * SECONDS)
-    try:
-        yield
-    finally:
-        for (name, timer, _), handler in zip(timers, before, strict=True):
-            signal.setitimer(timer, 0)
-            signal.signal(name, handler)
-
-
-def fault(read, path):
-    """Why a file is read in a way that no user may see; None if it is read, or refused."""
-    try:
-        with limited(), warnings.catch_warnings(), contextlib.redirect_stderr(io.StringIO()):
-            warnings.simplefilter("ignore")
-            with os_errors_reported():
-                read(path)
-    except UserError as refusal:
-        said = str(refusal)
-        whole = said.strip() and "\n" not in said and len(said) < 1000
-        return None if whole else f"it is said in {len(said)} characters: {said[:300]!r}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"[:300]
-    return None
+    return case
 
 
 def damaged(whole, draw):
@@ -150,8 +122,7 @@ def flipped(whole, draw):
 def word_replaced(whole, draw):
     """With an odd value in the place of one word."""
     words = whole.split(b" ")
-    text = str(draw.choice(ODD)).encode(errors="replace")
-    words[draw.randrange(len(words))] = text
+    words[draw.randrange(len(words))] = str(draw.choice(ODD)).encode(errors="replace")
     return b" ".join(words)
 
 
@@ -209,12 +180,10 @@ def faults(kind, folder, count, seed=0):
     draw, found = random.Random(seed), []
     for case in range(count):
         content = placed(kind, path, draw)
-        if why := fault(kind.read, path):
+        if why := fault(reading(kind, path)):
             found.append(f"case {case}: {why}\n    {content!r}")
     return found
 
-
-# The kinds of files.
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "privacy=noise1"]
 
@@ -379,7 +348,7 @@ def check(kinds, name, folder, count):
     path = folder / kinds[name].place
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(kinds[name].whole)
-    assert (why := fault(kinds[name].read, path)) is None, f"a whole file: {why}"
+    assert (why := fault(reading(kinds[name], path))) is None, f"a whole file: {why}"
     found = faults(kinds[name], folder, count // SLOW.get(name, 1))
     assert not found, "\n".join(found[:20])
     assert sorted(p.name for p in folder.parent.iterdir()) == ["theirs", "victim"]

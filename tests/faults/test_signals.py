@@ -71,8 +71,7 @@ def test_an_interrupted_run_resumes_with_the_same_command(number, command, until
     code, out, err = one.end()
     assert (code, out, err[-1]) == (128 + number, [], SAID)
     assert list(tmp_path.glob("there/checkpoints/*/*.ckpt"))
-    again = command(*LONG, there)
-    assert again.end()[0] == 0
+    assert command(*LONG, there).end()[0] == 0
     (record,) = map(load, tmp_path.glob("there/runs/*.json"))
     assert record.provenance["resumed"] == 1
     make(*LONG[1:], f"results_dir={tmp_path / 'whole'}")

@@ -55,7 +55,6 @@ def piece(
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_every_piece_is_a_command_that_exists():
     assert COMMANDS["tests"][:3] == ["pytest", "-m", "gpu"]
     for program, verb, *arguments in (c for n, c in COMMANDS.items() if n != "tests"):

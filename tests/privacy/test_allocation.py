@@ -120,24 +120,19 @@ def test_many_steps_spend_no_more_than_poisson_samples():
 
 
 @pytest.mark.slow
-def test_any_number_of_steps_spends_less_than_fewer():
+def test_hardly_any_noise_and_fewer_steps_spend_more():
     spent = [pld(ledger(Allocation(n), 1.0, n), 1e-5) for n in (500, 1000, 1023, 1025, 1027, 2049)]
     assert spent == sorted(spent, reverse=True)
-
-
-def test_several_turns_are_so_many_epochs_of_a_part_of_the_steps():
-    of_ten = pld(ledger(Allocation(10), 1.0, 60), 1e-5)
-    assert pld(ledger(Allocation(20, 2), 1.0, 60), 1e-5) == of_ten
-
-
-def test_one_step_is_the_gaussian_mechanism():
-    assert pld(ledger(Allocation(1), 1.3, 9), 1e-5) == exact_epsilon(3 / 1.3, 1e-5)
-
-
-@pytest.mark.slow
-def test_hardly_any_noise_is_accounted_for_without_sampling():
     spent = pld_of_reals(ledger(Allocation(7), 0.05, 7), 1e-5)
     assert spent == pytest.approx(exact_epsilon(20, 1e-5), 1e-3)
+    sigma = calibrate(lambda sigma: ledger(Allocation(30), sigma, 90), 2.0, 1e-5, "pld")
+    assert 1.98 < pld(ledger(Allocation(30), sigma, 90), 1e-5) <= 2.0
+
+
+def test_one_step_is_the_gaussian_mechanism_and_several_turns_are_epochs_of_a_part():
+    of_ten = pld(ledger(Allocation(10), 1.0, 60), 1e-5)
+    assert pld(ledger(Allocation(20, 2), 1.0, 60), 1e-5) == of_ten
+    assert pld(ledger(Allocation(1), 1.3, 9), 1e-5) == exact_epsilon(3 / 1.3, 1e-5)
 
 
 @pytest.mark.slow
@@ -157,22 +152,13 @@ def test_the_ratio_has_mean_one_up_to_the_stated_rounding(mu, slots):
     assert max(ratios.zero, ratios.infinite) < 1e-24
 
 
-def test_allocation_composes_with_releases_of_the_whole_data():
+def test_allocation_composes_with_whole_data_and_counts_of_its_batch():
     alone = ledger(Allocation(20), 1.0, 60)
     both = alone.after(Step(Poisson(1.0), (Release("score", GaussianMechanism(5.0)),)))
     assert pld(alone, 1e-5) < pld(both, 1e-5) < pld(alone, 5e-6) + exact_epsilon(0.2, 5e-6)
-
-
-def test_counts_from_the_same_batch_are_one_release_with_the_sum():
     releases = (Release("sum", GaussianMechanism(1.0)), Release("n", GaussianMechanism(2.0)))
     both = Ledger().after(Step(Allocation(10), releases), 30)
     assert pld(both, 1e-5) == pld(ledger(Allocation(10), 1.25**-0.5, 30), 1e-5)
-
-
-@pytest.mark.slow
-def test_noise_that_meets_an_epsilon():
-    sigma = calibrate(lambda sigma: ledger(Allocation(30), sigma, 90), 2.0, 1e-5, "pld")
-    assert 1.98 < pld(ledger(Allocation(30), sigma, 90), 1e-5) <= 2.0
 
 
 def test_accountants_without_a_bound_say_so():

@@ -59,22 +59,20 @@ def test_side_queries_are_paid_for_by_the_gradient():
     assert beside**-2 + 3.0**-2 == pytest.approx(alone**-2, rel=5e-3)
 
 
-def test_an_epsilon_out_of_reach_is_refused():
+def test_epsilons_out_of_reach_and_approximations_are_no_target():
     with pytest.raises(UserError, match="even a noise multiplier of 100,000 leaves epsilon="):
         calibrate(lambda sigma: ledger(sigma, 0.7), 0.5, DELTA, "rdp")
-
-
-def test_an_approximation_is_no_target():
     with pytest.raises(UserError, match="gdp is an approximation and cannot be a target: use pld"):
         calibrate(ledger, 1.0, DELTA, "gdp")
-
-
-def test_an_exact_side_query_leaves_no_epsilon_in_reach():
     exact = Release("counts", Exact())
     with pytest.raises(UserError, match="even a noise multiplier of 100,000 leaves epsilon="):
         calibrate(
             lambda s: Ledger().after(Step(Poisson(RATE), (*releases(s), exact))), 8, DELTA, "pld"
         )
+    with pytest.raises(UserError, match="epsilon must be a positive number, got -3"):
+        calibrate(lambda sigma: Ledger(), -3.0, 1e-5, "pld")
+    with pytest.raises(UserError, match="accountant=foo is unknown"):
+        calibrate(lambda sigma: Ledger(), 3.0, 1e-5, "foo")
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 30.0])
@@ -114,9 +112,7 @@ def failing_below_one(multiplier: float) -> float:
     [lambda m: 3 / m, lambda m: 1 / m + 2 / m**2, lambda m: 5 / m**4, exact_below_one],
     ids=["line", "sum", "steep", "exact"],
 )
-def test_a_noise_multiplier_is_that_of_halving_alone_with_fewer_questions(
-    spent, epsilon, monkeypatch
-):
+def test_a_noise_multiplier_is_that_of_halving_with_fewer_questions(spent, epsilon, monkeypatch):
     asked = set()
 
     def accountant(multiplier, delta):
@@ -133,10 +129,3 @@ def test_a_noise_multiplier_is_that_of_halving_alone_with_fewer_questions(
 def test_a_multiplier_that_has_no_account_on_the_way_costs_only_time(monkeypatch):
     monkeypatch.setitem(SPENT, "rdp", lambda multiplier, _: failing_below_one(multiplier))
     assert calibrate(lambda m: m, 3.0, 1e-5, "rdp") == halved(failing_below_one, 3.0)
-
-
-def test_invalid_budgets_are_refused_before_any_search():
-    with pytest.raises(UserError, match="epsilon must be a positive number, got -3"):
-        calibrate(lambda sigma: Ledger(), -3.0, 1e-5, "pld")
-    with pytest.raises(UserError, match="accountant=foo is unknown"):
-        calibrate(lambda sigma: Ledger(), 3.0, 1e-5, "foo")

@@ -58,8 +58,7 @@ def test_masses_far_out_are_exact_relatively_and_not_only_to_what_1_can_carry():
 def test_a_transform_is_as_exact_as_is_said(bits):
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("long double is no longer than double here")
-    draw = np.random.default_rng(bits)
-    weights = draw.random(2**bits) ** 8
+    weights = np.random.default_rng(bits).random(2**bits) ** 8
     weights /= weights.sum()
     exact = fft.rfft(weights.astype(np.longdouble))
     error = np.abs(fft.rfft(weights) - exact).max()
@@ -87,8 +86,7 @@ def test_the_allowance_for_round_off_exceeds_it(times):
 
 def test_the_grid_of_a_sum_has_all_of_it_but_what_is_said():
     losses = sampled(1.0, 0.05, 1e-2, 40, 400)
-    total = LossSum([(losses, 50)], 1e-2)
-    tilted = total.tilted(0.02)
+    tilted = LossSum([(losses, 50)], 1e-2).tilted(0.02)
     _, weights = losses.tilted(0.02)
     whole = np.array([1.0])
     for _ in range(50):
@@ -114,11 +112,16 @@ def test_deltas_are_those_of_convolution_and_at_any_tilt_no_less():
         assert exact * (1 - 1e-12) <= ours <= exact * (1 + 1e-9)
 
 
-def test_an_infinite_loss_in_any_step_is_one_of_the_sum():
+def test_an_infinite_loss_is_one_of_the_sum_and_deltas_depend_on_no_other():
     total = LossSum(
         [(Losses(0, np.array([0.9]), 0.1), 2), (Losses(0, np.array([0.5]), 0.5), 1)], 1.0
     )
     assert total.infinite == pytest.approx(1 - 0.9**2 * 0.5)
+    total = LossSum([(sampled(1.0, 0.3, 2e-3, 4_000, 6_000), 20)], 2e-3)
+    tilted = total.tilted(total.best_tilt(1e-5))
+    epsilons = np.array([0.5, 2.0, 4.0, 4.001])
+    alone = [total.deltas(np.array([epsilon]), tilted)[0] for epsilon in epsilons]
+    assert total.deltas(epsilons, tilted) == pytest.approx(alone, rel=1e-9)
 
 
 @pytest.mark.parametrize(("rate", "times", "delta"), [(0.02, 300, 1e-5), (0.9, 9, 1e-12)])
@@ -138,11 +141,3 @@ def test_an_epsilon_is_that_of_halving_one_by_one(rate, times, delta):
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
     assert high <= found <= high * (1 + 1.1e-9)
-
-
-def test_a_bound_of_delta_does_not_depend_on_the_epsilons_beside_it():
-    total = LossSum([(sampled(1.0, 0.3, 2e-3, 4_000, 6_000), 20)], 2e-3)
-    tilted = total.tilted(total.best_tilt(1e-5))
-    epsilons = np.array([0.5, 2.0, 4.0, 4.001])
-    alone = [total.deltas(np.array([epsilon]), tilted)[0] for epsilon in epsilons]
-    assert total.deltas(epsilons, tilted) == pytest.approx(alone, rel=1e-9)

@@ -75,13 +75,10 @@ def test_it_is_three_times_closer_to_pld_than_the_central_limit(rate, sigma, ste
     assert abs(edgeworth(book, DELTA) - spent) < abs(gdp(book, DELTA) - spent) / 3
 
 
-def test_it_is_no_bound():
+def test_it_is_no_bound_and_the_larger_direction_counts():
     book = ledger(0.005, 0.5, 2030)
     assert edgeworth(book, DELTA) < 0.9 * pld_of_reals(book, DELTA)
-
-
-def test_the_larger_direction_counts():
-    """The pair of the other direction has the epsilon of the same mechanism."""
+    # The pair of the other direction has the epsilon of the same mechanism.
     under_p, under_q = cumulants = 1840 * loss_cumulants(1 / 92, 1.0)
     mirrored = np.array([under_q, under_p]) * [-1, 1, -1, 1]
     found = expansion_epsilon(cumulants, 1e-6)
@@ -90,12 +87,9 @@ def test_the_larger_direction_counts():
     assert found == pytest.approx(pld_of_reals(ledger(1 / 92, 1.0, 1840), 1e-6), rel=0.05)
 
 
-def test_where_the_series_breaks_down_there_is_no_epsilon():
+def test_there_is_no_epsilon_for_other_noise_or_where_the_series_breaks_down():
     with pytest.raises(Unaccountable, match="crosses this one 3 times"):
         edgeworth(ledger(32 / 550152, 0.4, 54076), 1 / 550152)
-
-
-def test_other_noise_is_refused():
     signs = Release("x", CoordinateMechanism("logistic", 1.0, 100, signed=True))
     with pytest.raises(Unaccountable, match="Gaussian noise on Poisson samples"):
         edgeworth(Ledger().after(Step(Poisson(0.1), (signs,)), 10), DELTA)

@@ -141,23 +141,18 @@ def signs(dimension: int, multiplier: float = 1.0) -> CoordinateMechanism:
 
 
 @pytest.mark.parametrize("spend", [rdp, pld, gdp])
-def test_the_account_is_that_of_a_gaussian_with_less_of_a_share_of_delta(spend):
+def test_the_account_is_of_a_gaussian_and_few_signs_cost_what_their_sum_does(spend):
     mu = sign_mu(100_000, 1 / 100_000**0.5, SIGN_SHARE * DELTA / (0.02 * 500))
     ours = spend(ledger(signs(100_000)), DELTA)
     theirs = spend(ledger(GaussianMechanism(1 / mu)), DELTA * (1 - SIGN_SHARE))
     assert ours == pytest.approx(theirs, rel=1e-10)  # the ends of the noise differ
     assert ours < 0.85 * spend(ledger(GaussianMechanism(1.0)), DELTA)
-
-
-@pytest.mark.parametrize("spend", [rdp, pld, gdp])
-def test_signs_of_few_coordinates_cost_what_their_sum_does(spend):
     assert spend(ledger(signs(50)), DELTA) == pytest.approx(
         spend(ledger(GaussianMechanism(1.0)), DELTA), rel=1e-12
     )
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_of_many_coordinates_the_gaussian_sign_is_wrong_less_often_than_the_logistic_one():
     def once(law: str, dimension: int) -> float:
         def book(multiplier: float) -> Ledger:

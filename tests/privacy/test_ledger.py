@@ -14,16 +14,16 @@ def step(sigma: float = 1.0, rate: float = 0.1) -> Step:
     return Step(Poisson(rate), (Release("gradient sum", GaussianMechanism(sigma)),))
 
 
-def test_equal_steps_in_a_row_become_one_entry():
+def test_equal_steps_in_a_row_become_one_entry_and_others_keep_their_place():
     ledger = Ledger()
     for _ in range(5):
         ledger = ledger.after(step())
     assert ledger == Ledger(((step(), 5),)) == Ledger().after(step(), 5)
-
-
-def test_other_steps_keep_their_place():
     ledger = Ledger().after(step(1)).after(step(2)).after(step(1))
     assert ledger.entries == ((step(1), 1), (step(2), 1), (step(1), 1))
+    releases = step().releases
+    ledger = Ledger().after(Step(Poisson(0.1), releases)).after(Step(Shuffled(10), releases))
+    assert len(ledger.entries) == 2
 
 
 @given(st.lists(st.tuples(st.sampled_from([1.0, 2.0]), st.integers(1, 9)), max_size=8))
@@ -45,12 +45,6 @@ def test_the_first_steps_of_a_ledger_are_those_and_no_more(n):
     for one in unrolled[:n]:
         expected = expected.after(one)
     assert ledger.first(n) == expected
-
-
-def test_a_step_from_another_law_is_another_step():
-    releases = step().releases
-    ledger = Ledger().after(Step(Poisson(0.1), releases)).after(Step(Shuffled(10), releases))
-    assert len(ledger.entries) == 2
 
 
 def test_a_ledger_cannot_be_rewritten():

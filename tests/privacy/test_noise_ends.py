@@ -64,9 +64,7 @@ def test_unreachable_outputs_add_up_over_the_steps_of_an_example(mechanism, law,
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("error_bound", [0.1, 0.5])
-def test_an_example_may_move_the_same_noise_by_its_gradient_and_by_the_error_it_left(
-    share, error_bound
-):
+def test_an_example_may_move_noise_by_its_gradient_and_by_the_error_it_left(share, error_bound):
     """In the worst case both are in one coordinate, whose noise is one draw and not two."""
     method, noise_multiplier = dicesgd(1.0, error_bound, share), 0.4
     step = Step(Poisson(0.01), method.releases(noise_multiplier))
@@ -75,13 +73,11 @@ def test_an_example_may_move_the_same_noise_by_its_gradient_and_by_the_error_it_
     assert unhidden(Ledger().after(step, 300)) >= shown
 
 
-def test_an_example_may_be_shown_by_each_query_of_a_step():
+def test_each_query_may_show_an_example_and_rare_cuts_cost_no_more():
     book = ledger(1.0, 0.05)
     assert unhidden(book) > 0.99 * RATE * STEPS
     assert rdp(book, DELTA) == math.inf
 
-
-def test_batches_that_are_hardly_ever_cut_cost_no_more_at_the_end_of_the_noise_than_poisson_ones():
     def spent(law) -> float:
         return pld(Ledger().after(Step(law, (Release("sum", GaussianMechanism(0.4)),)), 1000), 1e-6)
 

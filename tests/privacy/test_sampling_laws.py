@@ -24,9 +24,7 @@ def test_sampling_is_that_of_the_pair(rate):
     ours = signs(6, shift, symmetric_place)
     mixed = np.logaddexp(np.log1p(-rate) + q, math.log(rate) + p) if rate < 1 else p
     for epsilon in (0.0, 0.02, 0.3, 1.5):
-        sides = [
-            side(ours, rate, np.array([epsilon]))[0] for side in (removal_deltas, addition_deltas)
-        ]
+        sides = [s(ours, rate, np.array([epsilon]))[0] for s in (removal_deltas, addition_deltas)]
         pairs = hockey_stick(mixed, q, epsilon), hockey_stick(q, mixed, epsilon)
         assert sides == pytest.approx(pairs, rel=2e-4, abs=1e-12)
 

@@ -83,9 +83,10 @@ class Pair:
 
     def _best_runs(self, masses, orders, law):
         groups = np.array([masses[group].sum() for group in self.groups])
-        upto = np.cumsum(groups[orders], axis=1)
-        reached = generating(law, np.minimum(upto, 1))
-        before = np.concatenate([np.full((len(orders), 1), chance_of_none(law)), reached], axis=1)
+        reached = generating(law, np.minimum(np.cumsum(groups[orders], axis=1), 1))
+        before = np.concatenate(
+            [np.full((len(orders), 1), law.probabilities(1)[0]), reached], axis=1
+        )
         released = np.empty(orders.shape)
         np.put_along_axis(released, orders, reached - before[:, :-1], axis=1)
         best = np.zeros((len(orders), len(masses)))
@@ -100,10 +101,6 @@ def generating(law, x):
     points, places = np.unique(x, return_inverse=True)
     powers = points[:, None] ** np.arange(MOST_RUNS + 1)
     return (powers @ law.probabilities(MOST_RUNS))[places].reshape(x.shape)
-
-
-def chance_of_none(law):
-    return law.probabilities(1)[0]
 
 
 def excess_over_bound(pair, law, *, profile=larger, power=1.0, mean=1.0):
@@ -222,8 +219,7 @@ def exact_delta(law, sigma, order, epsilon):
         masses = np.diff(norm.cdf(edges, mean, sigma))
         ranks = np.argsort(order((edges[1:] + edges[:-1]) / 2), kind="stable")
         upto = np.minimum(np.concatenate([[0.0], np.cumsum(masses[ranks])]), 1)
-        chances = np.diff(closed_generating(law, upto))
-        best.append(chances)
+        best.append(np.diff(closed_generating(law, upto)))
     return max(np.maximum(a - math.exp(epsilon) * b, 0).sum() for a, b in (best, best[::-1]))
 
 

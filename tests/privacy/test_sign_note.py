@@ -42,8 +42,11 @@ def moment(x: np.ndarray, lam: np.ndarray) -> np.ndarray:
     return np.logaddexp(lam * x + x / 2, -lam * x - x / 2) - np.logaddexp(x / 2, -x / 2)
 
 
-def test_the_moment_is_at_most_lambda_g_sigma():
+def test_the_moment_is_bounded_and_terms_beyond_second_order_are_not_negligible():
     assert (moment(XS, MOMENTS) <= MOMENTS * XS).all()
+    # The note has "N/A" for them, but without them the sum is below the moment.
+    x, lam = 0.5, 32
+    assert moment(np.array(x), np.array(lam)) > math.log(1 + lam * (lam + 1) * x**2)
 
 
 def test_the_third_inequality_of_the_other_bound_has_a_condition_and_its_conclusion_none():
@@ -68,9 +71,3 @@ def test_the_second_order_term_is_as_printed_and_bounded_only_for_small_x():
     assert (squares <= middle * (1 + 1e-9)).all()
     assert (middle <= 2 * XS**2)[small].all()
     assert (squares > 2 * XS**2).any()
-
-
-def test_the_terms_left_out_beyond_second_order_are_not_negligible():
-    """The note has "N/A" for them, but without them the sum is below the moment."""
-    x, lam = 0.5, 32
-    assert moment(np.array(x), np.array(lam)) > math.log(1 + lam * (lam + 1) * x**2)

@@ -47,17 +47,21 @@ def test_the_others_fill_a_batch_as_often_as_the_binomial_says(rate, size, limit
     assert told == pytest.approx(stats.binom.sf(limit - 1, size, rate), rel=1e-9)
 
 
-def test_a_limit_above_the_number_of_examples_cuts_nothing():
+def test_a_limit_above_all_examples_cuts_nothing_and_a_forgotten_cut_costs_too_little():
     assert cut_probability(TruncatedPoisson(RATE, 20, 20)) == pytest.approx(RATE**20)
     assert cut_probability(TruncatedPoisson(RATE, 22, 20)) == 0
+    with_one, without = density((1, -1, -1, -1), 1), density((-1, -1, -1), 1)
+    spent = integrate.trapezoid(np.maximum(with_one - math.e * without, 0), GRID)
+    (entry,) = joint_entries(ledger(TruncatedPoisson(RATE, 1, 3), SIGMA, 1))
+    forgotten = _other_steps(entry._replace(cut=1e-300)).profile.removal_deltas(np.array([1.0]))[0]
+    assert forgotten < spent
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
 @pytest.mark.parametrize("others", [(-1, -1, -1), (-1, 1, -1), (1, 1, 1)])
 def test_a_step_spends_no_more_than_its_profile_and_its_divergences(limit, others):
     with_one, without = density((1, *others), limit), density(others, limit)
-    law = TruncatedPoisson(RATE, limit, len(others))
-    (entry,) = joint_entries(ledger(law, SIGMA, 1))
+    (entry,) = joint_entries(ledger(TruncatedPoisson(RATE, limit, len(others)), SIGMA, 1))
     profile = _other_steps(entry).profile
     for epsilon in (0.0, 0.2, 0.7, 1.5):
         scale, at = math.exp(epsilon), np.array([epsilon])
@@ -70,14 +74,6 @@ def test_a_step_spends_no_more_than_its_profile_and_its_divergences(limit, other
         for p, q in ((with_one, without), (without, with_one)):
             moment = integrate.trapezoid(np.exp(order * np.log(p) + (1 - order) * np.log(q)), GRID)
             assert math.log(moment) / (order - 1) <= ours[order] * (1 + 1e-9)
-
-
-def test_an_account_that_forgets_the_cut_would_be_too_small_here():
-    with_one, without = density((1, -1, -1, -1), 1), density((-1, -1, -1), 1)
-    spent = integrate.trapezoid(np.maximum(with_one - math.e * without, 0), GRID)
-    (entry,) = joint_entries(ledger(TruncatedPoisson(RATE, 1, 3), SIGMA, 1))
-    forgotten = _other_steps(entry._replace(cut=1e-300)).profile.removal_deltas(np.array([1.0]))[0]
-    assert forgotten < spent
 
 
 @pytest.mark.slow

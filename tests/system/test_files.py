@@ -36,7 +36,7 @@ def test_a_failed_write_leaves_the_old_file(call, error, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_appears_only_when_it_is_complete(tmp_path, monkeypatch):
+def test_files_appear_whole_with_the_permissions_of_the_umask(tmp_path, monkeypatch):
     path, seen = tmp_path / "record.json", []
     replace = os.replace
 
@@ -47,9 +47,6 @@ def test_a_file_appears_only_when_it_is_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", look)
     write_atomically(path, b"all of it")
     assert seen == [(False, b"all of it", True)]
-
-
-def test_a_written_file_has_the_permissions_of_the_umask(tmp_path):
     path = tmp_path / "table.md"
     before = os.umask(0o022)
     try:
@@ -80,16 +77,13 @@ def test_only_a_regular_file_is_replaced(tmp_path):
             check_replaceable(tmp_path / name)
 
 
-def test_files_in_a_folder_are_sorted_and_may_be_none(tmp_path):
+def test_a_folder_is_created_empty_and_its_files_are_sorted_and_may_be_none(tmp_path):
+    check_writable(tmp_path / "new" / "runs")
+    assert list((tmp_path / "new" / "runs").iterdir()) == []
     for name in ("b.json", "a.json", "c.txt"):
         write_atomically(tmp_path / name, b"")
     assert [p.name for p in files_in(tmp_path, "*.json")] == ["a.json", "b.json"]
     assert files_in(tmp_path / "missing", "*") == files_in(tmp_path / "c.txt", "*") == []
-
-
-def test_a_writable_folder_is_created_and_left_empty(tmp_path):
-    check_writable(tmp_path / "new" / "runs")
-    assert list((tmp_path / "new" / "runs").iterdir()) == []
 
 
 def test_a_private_file_is_readable_by_its_owner_only(tmp_path):
@@ -156,15 +150,12 @@ def test_other_hidden_files_are_left_alone(tmp_path):
     assert names(tmp_path) == sorted(["table.md", ".table.md.fedcba9876543210", *theirs])
 
 
-def test_a_file_that_is_written_once_keeps_its_first_content(tmp_path):
+def test_what_is_written_once_keeps_its_first_content(tmp_path, monkeypatch):
     path = tmp_path / "folder" / "key"
     assert write_once(path, b"first") == b"first"
     assert write_once(path, b"second") == b"first"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [file.name for file in path.parent.iterdir()] == ["key"]
-
-
-def test_of_concurrent_writers_the_first_wins(tmp_path, monkeypatch):
     path, write = tmp_path / "key", files.write_atomically
 
     def overtaken(whole, *arguments):
@@ -173,4 +164,4 @@ def test_of_concurrent_writers_the_first_wins(tmp_path, monkeypatch):
 
     monkeypatch.setattr(files, "write_atomically", overtaken)
     assert write_once(path, b"second") == b"first"
-    assert [*tmp_path.iterdir()] == [path]
+    assert {*tmp_path.iterdir()} == {path, tmp_path / "folder"}

@@ -150,16 +150,13 @@ def test_a_slow_exit_prints_how_to_exit_immediately(ended, capfd):
     assert "".join(said) == "dpbench: finishing; interrupt again to exit immediately.\n"
 
 
-def test_the_previous_handlers_are_restored(ended):
+def test_the_previous_handlers_are_restored_and_an_ignored_signal_stays_ignored(ended):
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with listening(), listening():
         assert signal.getsignal(signal.SIGINT) != before[0]
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
     with pytest.raises(KeyboardInterrupt):
         interrupt()
-
-
-def test_an_ignored_signal_stays_ignored(ended):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with listening():

@@ -86,7 +86,7 @@ def test_a_lock_retaken_by_another_process_is_not_removed(lock):
     other.__exit__(None, None, None)
 
 
-def test_failing_to_remove_a_lock_is_harmless(lock, monkeypatch):
+def test_failing_to_remove_a_lock_is_harmless_and_holders_may_be_abandoned(lock, monkeypatch):
     def refused(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -94,6 +94,13 @@ def test_failing_to_remove_a_lock_is_harmless(lock, monkeypatch):
         patch.setattr(os, "unlink", refused)
     with exclusive(lock, wait=False):
         pass
+    with pytest.raises(KeyboardInterrupt), exclusive(lock):
+        raise KeyboardInterrupt
+    with exclusive(lock, wait=False) as abandoned:
+        assert abandoned
+    with pytest.raises(UserError), exclusive(lock):
+        raise UserError("refused.")
+    assert not lock.parent.exists(), "what is refused leaves nothing"
 
 
 def count_up(path, file, times):
@@ -118,33 +125,17 @@ def test_removing_the_lock_file_does_not_break_exclusion(lock, tmp_path):
     assert file.read_text() == "200"
 
 
-def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+def test_folders_that_cannot_be_created_or_written_are_one_sentence(tmp_path, lock):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot be written"):
         exclusive(tmp_path / "file" / "abc" / "lock").__enter__()
-
-
-def test_a_broken_link_is_one_sentence(lock, tmp_path):
     lock.parents[1].symlink_to(tmp_path / "not-mounted")
     with pytest.raises(UserError, match=r"locks is a link to .*not-mounted, which does not exist"):
         exclusive(lock).__enter__()
-
-
-def test_a_folder_that_cannot_be_created_is_one_sentence():
-    """As others may remove it at any time, it is made again, but not for ever."""
+    # As others may remove it at any time, it is made again, but not for ever.
     with pytest.raises(UserError, match=r"/dev/null/abc cannot be written \(Not a directory\)"):
         exclusive(Path("/dev/null/abc/lock")).__enter__()
     with pytest.raises(
         UserError, match=r"/proc/abc cannot be written \(No such file or directory\)"
     ):
         exclusive(Path("/proc/abc/lock")).__enter__()
-
-
-def test_an_interrupted_holder_is_reported_as_abandoned(lock):
-    with pytest.raises(KeyboardInterrupt), exclusive(lock):
-        raise KeyboardInterrupt
-    with exclusive(lock, wait=False) as abandoned:
-        assert abandoned
-    with pytest.raises(UserError), exclusive(lock):
-        raise UserError("refused.")
-    assert not lock.parent.exists(), "what is refused leaves nothing"

@@ -25,13 +25,10 @@ MIB = 2**20
 measured = pytest.mark.skipif(memory.resident("VmHWM") is None, reason="needs Linux's /proc")
 
 
-def test_the_error_of_torch_s_allocator_is_recognised():
+def test_only_errors_of_an_allocator_are_taken_for_lack_of_memory():
     with pytest.raises(RuntimeError) as told:
         torch.empty(2**60, dtype=torch.uint8)
     assert is_out_of_memory(told.value)
-
-
-def test_other_errors_are_not_taken_for_lack_of_memory():
     assert is_out_of_memory(
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     )
@@ -123,11 +120,8 @@ def test_sizes_double_while_the_next_is_likely_to_fit(monkeypatch, room, most, f
     assert largest_of(monkeypatch, room, lambda n: 100 * n, most) == (found, tried)
 
 
-def test_an_unexpected_failure_ends_the_search(monkeypatch):
+def test_one_example_that_does_not_fit_and_unexpected_failures_end_a_search(monkeypatch):
     assert largest_of(monkeypatch, 10**9, lambda n: 0, 100, holds=20) == (16, [1, 2, 4, 8, 16, 32])
-
-
-def test_a_search_refuses_if_one_example_does_not_fit(monkeypatch):
     with pytest.raises(UserError, match="even with one example at a time"):
         largest_of(monkeypatch, 10**9, lambda n: n, 100, holds=0)
 
@@ -235,7 +229,6 @@ def faults_and_memory_in_use(first: str) -> list[int]:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @measured
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="needs glibc")
 def test_freed_memory_is_kept_for_the_next_step():

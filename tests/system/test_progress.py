@@ -19,15 +19,12 @@ def test_without_a_terminal_a_sweep_prints_a_line_a_minute(clock, log, capfd):
     assert capfd.readouterr().err == "dpbench: runs: 241 of 1,000, 4.0 a second, 0:03:10 left\n"
 
 
-def test_a_sweep_on_a_terminal_shows_every_run(terminal):
+def test_a_sweep_on_a_terminal_shows_every_run_and_no_other_output(terminal, capsys):
     with counting("runs", 3) as count:
         assert "0/3" in terminal.getvalue()
         count()
         count()
     assert "2/3" in terminal.getvalue()
-
-
-def test_redirected_output_is_not_sent_to_the_terminal(terminal, capsys):
     with counting("runs", 3):
         print("runs/record.json")
     assert capsys.readouterr().out == "runs/record.json\n"
@@ -63,13 +60,10 @@ def test_a_terminal_shows_each_running_run(terminal, monkeypatch, total):
     assert shown.splitlines()[-1].startswith("runs "), "what has ended is shown no more"
 
 
-def test_a_line_names_running_runs_before_any_has_ended(log, monkeypatch, capfd):
+def test_lines_name_running_runs_but_only_the_first_of_many(log, monkeypatch, capfd):
     after_a_look(monkeypatch, UNDER_WAY)
     line = "runs: 0 of 2; seed=0: step 40 of 1,200; a=[b] seed=1: step 7 of 1,200"
     assert capfd.readouterr().err == f"dpbench: {line}\n"
-
-
-def test_only_the_first_of_many_running_runs_are_shown(log, monkeypatch, capfd):
     after_a_look(monkeypatch, [StepCount(f"seed={seed}", 1, 2) for seed in range(20)])
     said = capfd.readouterr().err
     assert said.startswith("dpbench: runs: 0 of 2, 20 runs under way; seed=0: step 1 of 2; ")

@@ -82,13 +82,10 @@ def test_numbers_outside_the_bounds_are_refused(check, value):
         check("the setting", value)
 
 
-def test_allowed_ends_of_a_range_are_accepted():
+def test_ends_of_a_range_and_only_booleans_are_accepted():
     assert fraction("x", 0, zero=True) == 0
     assert fraction("x", 1, one=True) == 1
     assert integer("x", 0, least=0) == 0
-
-
-def test_only_booleans_are_booleans():
     assert boolean("x", False) is False
     for value in (0, 1, "true", None):
         with pytest.raises(UserError, match="x must be true or false"):
@@ -175,14 +172,11 @@ def test_a_value_in_its_annotated_range_is_taken(hint, value):
     typed("x", value, hint)
 
 
-def test_a_path_must_be_possible_on_a_file_system():
+def test_a_path_must_be_possible_and_not_too_deep():
     assert path_of("out", "a/b c/é") == Path("a/b c/é")
     assert path_of("out", ".") == Path()
     for name in ("", None, 3, "a\0b", "a" * 256, "é" * 128, "b/" * 1501, "\ud800"):
         with pytest.raises(UserError, match="out must be the name of a file"):
             path_of("out", name, "file")
-
-
-def test_a_path_must_not_be_too_deep():
     with pytest.raises(UserError, match="out must be the name of a folder, at most 200 folders de"):
         path_of("out", "a/" * 1400)

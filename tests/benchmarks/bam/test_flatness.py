@@ -61,10 +61,7 @@ def test_verdicts_can_fail():
 @pytest.mark.slow
 def test_the_bias_aware_descent_ends_with_shorter_gradients_of_examples():
     run = build(compose(["model.widths=[4]"]))
-    ends = {
-        minimised: descend(run, SETUP, minimised, Path("/nowhere"), 0)
-        for minimised in (PLAIN, AWARE)
-    }
+    ends = {m: descend(run, SETUP, m, Path("/nowhere"), 0) for m in (PLAIN, AWARE)}
     assert ends[AWARE].mean_norm < ends[PLAIN].mean_norm
     assert min(end.gap for end in ends.values()) > 0
 

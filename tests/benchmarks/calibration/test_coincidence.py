@@ -46,12 +46,9 @@ def test_the_distance_is_the_widest_place_in_units_of_the_first_loss():
     assert found.to_dict() == {(0.05, 0): 1 / 8, (0.05, 1): 0, (0.1, 0): 3 / 8}
 
 
-def test_a_run_that_diverged_leaves_no_number():
+def test_a_run_that_diverged_and_one_noise_multiplier_give_no_number():
     data = curves([record(0.1, 1, [8.0, 4.0]), record(0.1, 2, [8.0, math.nan])])
     assert math.isnan(distances(data)["distance"].item())
-
-
-def test_one_noise_multiplier_is_refused():
     with pytest.raises(UserError, match="keep at least two"):
         distances(curves([record(0.1, 1, [8.0, 4.0])]))
 
@@ -86,7 +83,6 @@ def small(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_figure_has_a_curve_for_each_sigma_and_a_distance_for_each_lr(small):
     folder, text = small
     lines = list(csv.DictReader(io.StringIO((folder / "calibration_fig1-changed.csv").read_text())))

@@ -145,11 +145,14 @@ def test_a_broken_flow_and_a_broken_clip_fail_the_claims():
     assert judged("adam, local flat", good, (0.4, 0.3))[SAME] == "fails"
 
 
-def test_what_the_theorem_says_is_what_is_measured():
+def test_clips_optimisers_and_what_is_measured_are_those_of_the_theorem_and_the_table():
     assert {label for label, _ in PRINTED} == set(SETUP.flows)
     assert {name for _, name in PRINTED} == {ZERO, SAME}
     no = {key for key, cell in PRINTED.items() if cell.value == "0"}
     assert no == {(f"{name}, local layerwise", ZERO) for name in SETUP.optimizers}
+    assert SETUP.clips["global layerwise"] == Layerwise(Global(500.0, strict_bound=1000.0))
+    assert SETUP.clips["local flat"] == Abadi(2.0)
+    assert SETUP.optimizers["adam"] == Adam(0.2, 0.2, 0.1)
 
 
 def test_settings_of_optimisers_and_problems_are_checked():
@@ -157,9 +160,3 @@ def test_settings_of_optimisers_and_problems_are_checked():
         check_settings(HeavyBall, {"friction": 0}, "")
     with pytest.raises(UserError, match="rows of equal length"):
         Examples([[1.0], [1.0, 2.0]], [1.0, 2.0])
-
-
-def test_clips_and_optimisers_are_those_of_the_table():
-    assert SETUP.clips["global layerwise"] == Layerwise(Global(500.0, strict_bound=1000.0))
-    assert SETUP.clips["local flat"] == Abadi(2.0)
-    assert SETUP.optimizers["adam"] == Adam(0.2, 0.2, 0.1)

@@ -52,10 +52,8 @@ def test_the_cosine_has_the_sign_of_the_fall(outvoted, clip):
 
 
 def test_without_clipping_the_loss_falls_to_zero_and_the_flow_ends(perceptron):
-    network, batch = perceptron(2, 1, 6)
-    flow = follow(
-        network, batch, make_clip("none", "flat", 1.0), steps(500, 0.1, 0, 20, 0.01), draw()
-    )
+    net, batch = perceptron(2, 1, 6)
+    flow = follow(net, batch, make_clip("none", "flat", 1.0), steps(500, 0.1, 0, 20, 0.01), draw())
     assert flow.losses == sorted(flow.losses, reverse=True)
     assert len(flow.losses) < 501
     assert flow.losses[-1] <= 0.01 * flow.losses[0] < flow.losses[-2]
@@ -85,10 +83,8 @@ def test_without_clipping_by_layer_the_same_loss_comes_down_to_zero(stuck, clip)
 
 def test_layerwise_clipping_stands_still_at_a_loss_above_zero(stuck):
     """Theorem 1, statement 4, where the paper gives no example; H is positive definite."""
-    network, batch = stuck
-    flow = follow(
-        network, batch, make_clip("abadi", "layerwise", 1.0), steps(50, 0.02, 0, 10), draw()
-    )
+    net, batch = stuck
+    flow = follow(net, batch, make_clip("abadi", "layerwise", 1.0), steps(50, 0.02, 0, 10), draw())
     assert flow.losses == pytest.approx([100.0] * 51)
     assert flow.rates == pytest.approx([0.0] * 51)
     assert min(kernel.eigenvalue for kernel in flow.unclipped) > 0.1

@@ -43,9 +43,7 @@ def test_invalid_settings_are_refused(changed, says):
 
 @pytest.mark.slow
 def test_a_clip_is_examined_from_the_same_weights_each_time(run):
-    first, again, other = (
-        examine(run, setup(), label, NOWHERE, 0) for label in ("small", "small", "none")
-    )
+    first, again, other = (examine(run, setup(), x, NOWHERE, 0) for x in ("small", "small", "none"))
     assert first == again
     assert first.flow.losses[0] == other.flow.losses[0]
     assert first.flow.losses[-1] > other.flow.losses[-1]
@@ -66,15 +64,12 @@ def test_the_distance_of_curves_is_in_units_of_the_first_loss():
         distance(Flow([4.0]), Flow([4.0, 1.0]))
 
 
-def test_unsupported_problems_are_refused(run):
+def test_unsupported_problems_are_refused_and_nothing_global_is_drawn_from(run):
     with pytest.raises(UserError, match=r"examples=5000 is more than the 1438"):
         examine(run, setup(examples=5000), "none", NOWHERE, 0)
     large = build(compose(["model.widths=[2000]"]))
     with pytest.raises(UserError, match="the Jacobian would have"):
         examine(large, setup(examples=1000), "none", NOWHERE, 0)
-
-
-def test_nothing_global_is_drawn_from(run):
     before = torch.random.get_rng_state()
     examine(run, setup(), "none", NOWHERE, 0)
     assert torch.equal(torch.random.get_rng_state(), before)

@@ -25,25 +25,19 @@ def draw():
     return torch.Generator().manual_seed(0)
 
 
-def test_numbers_are_in_units_of_the_frobenius_norm():
+def test_numbers_are_in_units_of_the_frobenius_norm_and_zero_within_the_tolerance():
     seen = properties(100 * matrix([3, 1], [0, -4]))
     norm = math.sqrt(9 + 1 + 16)
     assert seen.asymmetry == pytest.approx(1 / norm)
     assert seen.quadratic == pytest.approx((-0.5 - math.sqrt(0.25 + 12.25)) / norm)
     assert seen.eigenvalue == pytest.approx(-4 / norm)
     assert seen.imaginary == 0
-
-
-def test_what_is_nearer_to_zero_than_the_tolerance_is_zero():
     for share, kept in ((0.5, True), (2, False)):
         off = share * TOLERANCE * math.sqrt(2)
         seen = properties(matrix([1, off], [0, 1]))
         assert seen.symmetric == kept
         seen = properties(matrix([math.sqrt(2), 0], [0, -off]))
         assert (seen.positive_in_quadratic_form, seen.positive_in_eigenvalues) == (kept, kept)
-
-
-def test_a_matrix_of_zeros_has_zeros_only():
     seen = properties(torch.zeros(3, 3, dtype=torch.float64))
     assert seen.symmetric
     assert seen.quadratic == seen.eigenvalue == 0
@@ -78,13 +72,10 @@ def test_fact_2_positive_eigenvalues_and_not_positive_in_quadratic_form():
     assert not seen.positive_in_quadratic_form
 
 
-def test_fact_3_positive_in_quadratic_form_and_complex_eigenvalues():
+def test_fact_3_positive_in_quadratic_form_and_complex_eigenvalues_above_it(draw):
     seen = properties(matrix([1, 1], [-1, 1]))
     assert seen.positive_in_quadratic_form
     assert (seen.eigenvalue, seen.imaginary) == pytest.approx((0.5, 0.5))
-
-
-def test_fact_3_no_real_part_lies_below_the_quadratic_form(draw):
     for _ in range(200):
         seen = properties(torch.randn(5, 5, dtype=torch.float64, generator=draw))
         assert seen.eigenvalue >= seen.quadratic - TOLERANCE

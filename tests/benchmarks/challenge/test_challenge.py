@@ -113,24 +113,6 @@ def test_a_recount_trains_what_a_file_lacks_and_finds_what_is_false(small, tmp_p
     assert "line 1 has pld=0.01, but its ledger gives" in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["method=dpsgd", "epochs=3"], "epochs=3 is for the protocol to set: an entry may set"),
-        (["method=dpsgd", "privacy.epsilon=8"], "privacy.epsilon=8 is for the protocol to set"),
-        (["method=dpsgd", "table.seeds=[0]"], "is for the protocol to set"),
-        (["optimizer.lr=1"], "challenge needs a method: dpbench challenge method=NAME"),
-        (["method=dpsgd", "version=99"], "version=99 is unknown"),
-        (["method=fairlens", "plan=yes"], "plan=yes is unknown"),
-        (["method=dpsgd", "recount=nowhere"], "recount=nowhere is not a file"),
-        (["method=dpsgd", "recount=x", "plan=true"], "a recount has no plan=true: without it"),
-    ],
-)
-def test_what_the_protocol_does_not_leave_open_is_refused(arguments, why):
-    with pytest.raises(UserError, match=why):
-        challenge(arguments)
-
-
 def test_a_submitted_file_is_named_where_it_is_wrong(tmp_path):
     file = tmp_path / "entry.records.jsonl"
     file.write_text("\n{\n")

@@ -12,7 +12,6 @@ from scipy.stats import norm
 
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.privacy.gaussian import exact_epsilon
-from dpbench.system.errors import UserError
 
 
 @pytest.mark.parametrize(("sigma", "epochs"), [(0.7, 1), (1.0, 4), (3.0, 9)])
@@ -82,8 +81,3 @@ def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     assert "what is proven is larger in 0 of 2 settings." in said
     points = list(csv.DictReader(io.StringIO(files[".csv"].read_text())))
     assert [float(point["allocation"]) for point in points] == pytest.approx([5.398, 1.704], 1e-3)
-
-
-def test_panels_need_a_noise_multiplier_each(tmp_path):
-    with pytest.raises(UserError, match="give as many of each"):
-        reproduce("sampling_laws", [f"results_dir={tmp_path}", "table.compute.epochs=[1]"])

@@ -62,15 +62,12 @@ def test_the_verdict_turns_with_the_printed_number(name):
     assert judge(replace(entry, flaw="why"), (least, most), None)["verdict"] == "does not follow"
 
 
-def test_the_percentage_is_of_what_is_spent():
+def test_a_number_is_held_to_its_printed_digits_and_the_percentage_is_of_what_is_spent():
     entry = replace(PRINTED["tf-mnist-60"], printed="1.0", sampler="poisson")
     small = judge(entry, (2.0, 2.2), None)
     assert (small["verdict"], small["share"]) == ("too small", pytest.approx(0.5))
     large = judge(replace(entry, printed="3.0"), (2.0, 2.2), None)
     assert (large["verdict"], large["share"]) == ("loose", pytest.approx(0.5))
-
-
-def test_a_number_is_held_to_the_digits_that_were_printed():
     entry = PRINTED["tf-mnist-60"]
     for printed, verdict in (("2.3", "holds"), ("2.30", "too small"), ("2", "too small")):
         assert judge(replace(entry, printed=printed), (2.32, 2.5), None)["verdict"] == verdict
@@ -121,15 +118,12 @@ def test_accounts_are_those_of_dp_accounting(name):
             *(dp_accounting.GaussianDpEvent(sigma) for sigma in entry.single_queries),
         ]
     )
-    for accountant, column, near in (
-        (RdpAccountant(), "RDP", 0.02),
-        (PLDAccountant(), "PLD", 4e-3),
-    ):
+    for accountant, kind, near in ((RdpAccountant(), "RDP", 0.02), (PLDAccountant(), "PLD", 4e-3)):
         theirs = accountant.compose(event).get_epsilon(entry.delta)
-        assert float(ROWS[name][column]) == pytest.approx(theirs, rel=near, abs=ROUNDED)
+        assert float(ROWS[name][kind]) == pytest.approx(theirs, rel=near, abs=ROUNDED)
 
 
-def test_all_examples_in_every_step_are_one_gaussian():
+def test_all_examples_in_every_step_or_a_pass_without_amplification_are_one_gaussian():
     entry = PRINTED["calibration-wine"]
     mu = math.sqrt(entry.steps) / entry.noise_multiplier
 
@@ -138,26 +132,20 @@ def test_all_examples_in_every_step_are_one_gaussian():
         return above - math.exp(epsilon) * below - entry.delta
 
     assert float(ROWS[entry.id]["PLD"]) == pytest.approx(brentq(excess, 0, 50), abs=ROUNDED)
-
-
-def test_without_amplification_a_pass_is_one_gaussian():
     entry = PRINTED["tf-mnist-60"]
     (step, passes), *_ = entry.unamplified.entries
     assert (step.sampling.rate, passes) == (1.0, 60)
     assert float(ROWS[entry.id]["shuffled, at most"]) > 10 * float(ROWS[entry.id]["PLD"])
 
 
-def test_the_conversion_of_2017_on_a_gaussian_is_its_closed_form():
+def test_the_conversion_of_2017_is_its_closed_form_and_what_libraries_printed_until_2021():
     sigma, delta = 4.0, 1e-5
     ledger = Ledger().after(Step(Poisson(1.0), (Release("x", GaussianMechanism(sigma)),)))
     # min over a of a/(2 sigma^2) + log(1/delta)/(a - 1)
     closed = 1 / (2 * sigma**2) + math.sqrt(2 * math.log(1 / delta)) / sigma
     assert moments(ledger, delta) == pytest.approx(closed, rel=1e-3)
     assert moments(ledger, delta) > rdp(ledger, delta)
-
-
-def test_the_conversion_of_2017_gives_what_libraries_printed_until_2021():
-    """All but those of the earliest README of Opacus, which are of other batches."""
+    # All but those of the earliest README of Opacus, which are of other batches.
     named = [n for n, c in PRINTED.items() if c.accountant == "moments" and "early" not in n]
     gaps = [abs(float(ROWS[n]["own"]) / PRINTED[n].epsilon - 1) for n in named]
     assert len(named) > 25
@@ -173,9 +161,7 @@ def test_the_summary_counts_every_epsilon_once():
 
 def test_the_page_counts_what_the_committed_table_has():
     page = (benchmarks_folder() / "claims" / "README.md").read_text()
-    (line,) = [
-        line for line in page.splitlines() if line.startswith(f"{len(PRINTED)} printed epsilons: ")
-    ]
+    (line,) = [e for e in page.splitlines() if e.startswith(f"{len(PRINTED)} printed epsilons: ")]
     said = [row["verdict"] for row in ROWS.values()]
     counts = [sum(one.startswith(verdict) for one in said) for verdict in WORDS]
     assert [int(number) for number in re.findall(r"\d+", line)] == [len(PRINTED), *counts]

@@ -18,7 +18,6 @@ from dpbench.runs.training.plan import plan
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_every_row_of_the_table_can_be_attacked():
     target = target_of("audit", [])
     rows = [
@@ -42,8 +41,7 @@ def test_the_table_has_a_row_for_each_attack_and_claim(monkeypatch, tmp_path):
     monkeypatch.setattr(table, "CANARIES_OF_OTHERS", 1000)
     monkeypatch.setattr(table, "STEPS", 200)
     methods = ["table.methods=[dpsgd_quantile]", "table.compute.rows=[]"]
-    asked = [*methods, "epochs=1", f"results_dir={tmp_path}"]
-    page = reproduce("audit", asked)
+    page = reproduce("audit", [*methods, "epochs=1", f"results_dir={tmp_path}"])
     assert "- 2 claims attacked, 0 refuted." in page
     assert page.count("| dpsgd_quantile | run | 1000 |") == 1
     # At a sampling rate of 1, as the notes say: 4.887 is the epsilon of the sum alone.
@@ -68,8 +66,7 @@ def test_an_interrupted_table_goes_on_with_the_attacks_that_are_missing(monkeypa
     asked = [*methods, f"results_dir={tmp_path}"]
     with pytest.raises(KeyboardInterrupt):
         reproduce("audit", asked)
-    page = reproduce("audit", asked)
-    assert "- 2 claims attacked, 0 refuted." in page
+    assert "- 2 claims attacked, 0 refuted." in reproduce("audit", asked)
     assert attacked == [f"method={name}" for name in ("disk", "doppler", "doppler")]
     monkeypatch.setattr(table, "code", lambda: "changed")
     reproduce("audit", asked)
@@ -80,9 +77,7 @@ def test_a_row_of_which_an_attack_shows_less_than_half_has_its_sentence():
     target = target_of("audit", [])
     table_csv = (Path(__file__).parents[3] / "results" / "tables" / "audit.csv").read_text("utf-8")
     weak = {r["method"] for r in csv.DictReader(table_csv.splitlines()) if ratio_of(r) < 0.5}
-    assert {
-        name for name in weak if not any(n.startswith(f"{name}: ") for n in target.table.notes)
-    } == set()
+    assert {e for e in weak if not any(n.startswith(f"{e}: ") for n in target.table.notes)} == set()
 
 
 def ratio_of(row: dict[str, str]) -> float:

@@ -19,7 +19,6 @@ def files():
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_best_of_all_trials_is_that_of_the_search_and_more_trials_find_no_less(files):
     data = pd.read_csv(io.BytesIO(files["csv"]))
     assert sorted(set(data["trials"])) == [1, 2, 4, 8, 16, 32, 64]
@@ -33,16 +32,13 @@ def test_the_best_of_all_trials_is_that_of_the_search_and_more_trials_find_no_le
     )
 
 
-def test_an_interval_covers_the_expected_best_of_equal_draws():
+def test_an_interval_covers_the_expected_best_and_its_cost_is_of_the_best_trials():
     """Of uniform values the expected best of k is k/(k + 1)."""
     values = [(i + 0.5) / 200 for i in range(200)]
     for count in (1, 4, 16):
         low, high = interval(values, count)
         assert low < count / (count + 1) < high
-
-
-def test_an_interval_of_a_cost_is_of_the_trials_that_score_best():
-    """Costs that fall as scores rise: that of the best of k is one less its score."""
+    # Costs that fall as scores rise: that of the best of k is one less its score.
     scores = [(i + 0.5) / 200 for i in range(200)]
     low, high = interval(scores, 4)
     costs = [1 - score for score in scores]
@@ -51,10 +47,8 @@ def test_an_interval_of_a_cost_is_of_the_trials_that_score_best():
 
 @pytest.mark.slow
 def test_a_private_search_costs_more_the_more_trials_it_makes():
-    target = target_of("frontier_table4", [])
+    goal = target_of("frontier_table4", [])
     scored = ["validation=0.2", "score_noise_multiplier=10"]
-    costs = private_costs(
-        [*next(target.cells_of(target.conditions[0], "dpsgd")), *scored], [1, 2, 8]
-    )
+    costs = private_costs([*next(goal.cells_of(goal.conditions[0], "dpsgd")), *scored], [1, 2, 8])
     assert costs[1] == pytest.approx(3, rel=0.02)
     assert costs[1] < costs[2] < costs[8] < math.inf

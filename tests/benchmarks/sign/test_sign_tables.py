@@ -52,9 +52,7 @@ def test_no_signal_is_a_coin_and_more_of_it_is_wrong_less_often(errors):
 def test_all_laws_meet_the_same_budget_and_signs_need_less_noise(errors):
     scales = errors.groupby(["dimension", "law"])["multiplier"].first()
     for dimension, law in itertools.product((1, 50), ("Gaussian", "logistic")):
-        of_sum, of_sign = (
-            scales[dimension, f"{law}, account of the {what}"] for what in ("sum", "sign")
-        )
+        of_sum, of_sign = (scales[dimension, f"{law}, account of the {w}"] for w in ("sum", "sign"))
         assert of_sign <= of_sum
     assert scales[1, "Laplace"] == pytest.approx(0.5, rel=2e-3)  # pure epsilon 2, almost
     of_sum = "Gaussian, account of the sum"
@@ -68,8 +66,7 @@ def test_the_figure_is_a_picture_its_points_and_a_page(tmp_path):
     assert set(files) == {".md", ".csv", ".json", ".png", ".svg", ".pdf"}
     assert files[".png"].read_bytes().startswith(b"\x89PNG")
     assert files[".md"].read_text() == said
-    points = list(csv.DictReader(io.StringIO(files[".csv"].read_text())))
-    assert len(points) == 2 * 5 * 7
+    assert len(list(csv.DictReader(io.StringIO(files[".csv"].read_text())))) == 2 * 5 * 7
 
 
 @pytest.mark.slow
@@ -78,9 +75,7 @@ def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
     reproduce("sign_table2", asked)
     (path,) = (tmp_path / "tables").glob("*.csv")
     (line,) = csv.DictReader(io.StringIO(path.read_text()))
-    least, most, renyi = (
-        float(line[name]) for name in ("at least", "at most (PLD)", "at most (RDP)")
-    )
+    least, most, renyi = (float(line[n]) for n in ("at least", "at most (PLD)", "at most (RDP)"))
     assert 0.99 * most < least <= most < renyi
     assert float(line["the note's formula"]) < 0.9 * least
     assert line["parameters"] == "91650"
@@ -88,13 +83,16 @@ def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
     assert "It does not hold: in 1 of 1 runs" in said
 
 
-def test_a_formula_below_what_is_surely_spent_is_no_upper_bound():
+def test_what_is_measured_is_no_upper_bound_below_what_is_spent():
     above, between = Epsilons(2, 1.6, 1.5, 1), Epsilons(1.2, 1.6, 1.5, 1)
     below = Epsilons(1 - 1e-6, 1.6, 1.5, 1)
     assert claim([above, Epsilons(1.5, 1.6, 1.5, 1)]).endswith("It holds.")
     assert claim([above, between]).endswith("undecided: in 1 of 2 runs it is between the bounds.")
     said = claim([above, between, below])
     assert said.endswith("does not hold: in 1 of 3 runs it is below what is surely spent.")
+    above, below = Measured(3, 2, 1), Measured(3, 0.5, 1)
+    assert claim_of_measured([above]).endswith("It is undecided.")
+    assert "in 1 of 2 runs it is below" in claim_of_measured([above, below])
 
 
 @pytest.mark.parametrize(("mean", "deviation"), [(0.1, 0.1), (0.1, 1.0), (0.5, 10.0)])
@@ -125,12 +123,6 @@ def test_what_is_measured_is_the_note_s_where_all_gradients_are_at_the_bound_and
     largest = np.ones(30)
     assert measured_epsilon(largest, mechanism, rate, steps, delta) == pytest.approx(by_bound)
     assert measured_epsilon(largest / 2, mechanism, rate, steps, delta) < 0.8 * by_bound
-
-
-def test_a_measured_loss_below_what_may_be_spent_is_no_bound():
-    above, below = Measured(3, 2, 1), Measured(3, 0.5, 1)
-    assert claim_of_measured([above]).endswith("It is undecided.")
-    assert "in 1 of 2 runs it is below" in claim_of_measured([above, below])
 
 
 @pytest.mark.long

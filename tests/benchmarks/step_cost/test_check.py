@@ -49,11 +49,14 @@ def test_a_step_without_noise_clips_as_the_others_and_is_not_taken_for_one_with(
     assert "noise is 0" in judged(contender.make(CASE, CPU), expected, noisy=True)
 
 
-def test_a_contender_that_forgets_to_clip_is_named(expected):
+def test_contenders_that_forget_to_clip_or_whose_sum_is_not_finite_are_named(expected):
     wrong = ours(CASE, CPU, "vmap")
     wrong.step.method = replace(wrong.step.method, clip=Unclipped())
     wrong.step.clip = Unclipped(1.0)
     assert "WRONG: the sum is off" in judged(wrong, expected)
+    wrong = ours(CASE, CPU, "vmap")
+    wrong.step.engine.parameters.theta.data[0] = torch.nan
+    assert "WRONG" in judged(wrong, expected)
 
 
 @pytest.mark.parametrize("factor", [0.0, 2 / 3, 1.5])
@@ -62,9 +65,3 @@ def test_a_contender_with_noise_of_another_size_is_named(factor, expected):
     configure = wrong.configure
     wrong.configure = lambda lr, multiplier: configure(lr, factor * multiplier)
     assert "WRONG: the noise is" in judged(wrong, expected)
-
-
-def test_a_contender_whose_sum_is_not_finite_is_named(expected):
-    wrong = ours(CASE, CPU, "vmap")
-    wrong.step.engine.parameters.theta.data[0] = torch.nan
-    assert "WRONG" in judged(wrong, expected)

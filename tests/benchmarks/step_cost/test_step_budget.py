@@ -13,7 +13,6 @@ from dpbench.benchmarks.step_cost.command import bench
 from dpbench.benchmarks.step_cost.contenders import CONTENDERS
 
 from dpbench.step.mechanism import step as private_step
-from dpbench.system.errors import UserError
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "benchmarks" / "step_cost" / "budget.csv"
@@ -138,8 +137,3 @@ def test_the_command_writes_numbers_and_table(tmp_path, capsys, monkeypatch):
     assert printed.strip() == (tmp_path / "step_counted.md").read_text().strip()
     assert re.search(rf"^\| dutch_logistic, ours_ghost \| {KERNELS} \| {CALLS} \|", printed, re.M)
     assert re.search(r"^\| dutch_logistic, opacus_hooks \| not installed", printed, re.M)
-
-
-def test_only_steps_are_counted():
-    with pytest.raises(UserError, match=r"device=counted has no suite=depth: leave suite= out\."):
-        bench(["device=counted", "suite=depth"])

@@ -20,7 +20,6 @@ ARGUMENTS = ("suite=table", "device=cpu")
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_commands_are_measured_in_turns_beside_the_import_of_torch(tmp_path, capsys):
     bench([*ARGUMENTS, "case=list", "repeats=2", f"out={tmp_path}"])
     (path,) = tmp_path.glob("table_*.csv")
@@ -38,8 +37,7 @@ def test_commands_are_measured_in_turns_beside_the_import_of_torch(tmp_path, cap
 @pytest.mark.slow
 def test_a_command_that_fails_gives_its_reason_and_is_not_repeated():
     refused = Command("refused", ("run", "modle=mlp"))
-    nothing = Command(BASELINE, ("-c", "pass"))
-    data = rows(measure([nothing, refused], 2), "here")
+    data = rows(measure([Command(BASELINE, ("-c", "pass")), refused], 2), "here")
     assert list(data["repeats"]) == [2, 0]
     assert "modle is not a setting" in markdown(data)
 
@@ -61,11 +59,8 @@ def test_a_finished_run_finds_its_record_and_a_new_one_finds_none(monkeypatch):
     assert len({first, turns[1], turns[3]}) == 3
 
 
-def test_every_command_has_a_name_of_its_own():
+def test_commands_have_names_of_their_own_and_unknown_ones_are_refused():
     assert len({command.name for command in COMMANDS}) == len(COMMANDS)
-
-
-def test_a_contender_or_an_unknown_command_is_refused():
     with pytest.raises(UserError, match="has no contenders"):
         parse([*ARGUMENTS, "contender=plain"]).commands()
     with pytest.raises(UserError, match="case=lsit is unknown: did you mean list"):

@@ -54,8 +54,7 @@ def test_equal_methods_are_told_apart_in_at_most_one_page_of_twenty(seeds):
 @pytest.mark.parametrize(("examples", "accuracy"), [(36, 0.7), (36, 0.95), (360, 0.87)])
 def test_a_small_test_set_tells_equal_methods_apart_no_more_often(examples, accuracy, seeds):
     """Its accuracies have few values, so that all differences are often equal by chance."""
-    generator = np.random.default_rng(seeds)
-    right = generator.binomial(examples, accuracy, (2, 1000, 12, seeds))
+    right = np.random.default_rng(seeds).binomial(examples, accuracy, (2, 1000, 12, seeds))
     rates = pairs_of(200 / examples * (right[0] - right[1]))
     assert rates["better"] + rates["worse"] <= FEW
 
@@ -64,9 +63,7 @@ def test_a_small_test_set_tells_equal_methods_apart_no_more_often(examples, accu
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5, 20])
 @pytest.mark.parametrize("side", [-1, 1])
-def test_methods_that_differ_by_the_margin_are_equivalent_in_at_most_one_page_of_twenty(
-    seeds, side
-):
+def test_methods_that_differ_by_the_margin_are_equivalent_in_one_page_of_twenty(seeds, side):
     verdicts = [judge([paired_test(c, 1) for c in rep]) for rep in drawn(side, 12, seeds, 1000)]
     assert np.mean([any(j.verdict == "equivalent" for j in found) for found in verdicts]) <= FEW
 

@@ -26,13 +26,10 @@ def test_training_without_privacy_shows_it_if_more_than_a_margin_ahead(gain, rea
     assert why_none(base, [lower], [], -1, 1.0) == reason, "where less is better"
 
 
-def test_without_any_other_row_it_is_not_measured():
+def test_without_any_other_row_or_of_many_equal_ones_there_is_none():
     assert why_none(BASE, [], [], 1, 1.0) == NOT_MEASURED
     assert why_none(BASE, [{99: 90.0}], [], 1, 1.0) == NOT_MEASURED
-
-
-def test_the_best_of_many_equal_rows_shows_none():
-    """Uncorrected, one of twenty rows that are a margin ahead would show more in two of five."""
+    # Uncorrected, one of twenty rows that are a margin ahead would show more in two of five.
     generator, shown = np.random.default_rng(0), 0
     for _ in range(300):
         draws = generator.normal(size=(21, len(SEEDS)))

@@ -38,8 +38,13 @@ def test_the_other_side_has_the_mirrored_verdict(one, verdict):
     assert told(BASE, one) == (MIRRORED[verdict], "")
 
 
-def test_where_less_is_better_the_lesser_is():
+def test_the_other_side_of_a_design_differs_in_what_it_says_and_less_may_be_better():
     assert told(AHEAD, BASE, "test/loss") == (WORSE, "")
+    assert told(replace(AHEAD, budgets=(Budget("not private"),)), BASE) == (BETTER, "")
+    one, other = (replace(s, design="table, dutch") for s in (AHEAD, BASE))
+    assert told(replace(one, settings={"epochs": 20}), other) == (BETTER, "")
+    lost = replace(BEHIND, values={**BEHIND.values, 3: math.nan})
+    assert told(lost, BASE) == (UNDECIDED, "a run of bam diverged")
 
 
 AGAINST_ANY = {
@@ -56,21 +61,6 @@ AGAINST_ANY = {
 def test_some_reasons_speak_against_any_verdict(one, reason):
     changed = replace(one, **AGAINST_ANY[reason])
     assert told(changed, BASE) == told(BASE, changed) == (UNDECIDED, reason)
-
-
-def test_training_without_privacy_is_compared_with_any_budget():
-    free = replace(AHEAD, budgets=(Budget("not private"),))
-    assert told(free, BASE) == (BETTER, "")
-
-
-def test_the_rows_of_one_design_differ_in_what_it_says():
-    one, other = (replace(s, design="table, dutch") for s in (AHEAD, BASE))
-    assert told(replace(one, settings={"epochs": 20}), other) == (BETTER, "")
-
-
-def test_a_run_that_diverged_decides_nothing():
-    lost = replace(BEHIND, values={**BEHIND.values, 3: math.nan})
-    assert told(lost, BASE) == (UNDECIDED, "a run of bam diverged")
 
 
 AGAINST_A_LOSS = {
@@ -93,12 +83,15 @@ def test_some_reasons_excuse_a_loser_and_what_is_level_whatever_the_sign_of_the_
     assert told(replace(AHEAD, tuning=AGAINST_A_LOSS[reason]), base) == (BETTER, "")
 
 
-def test_a_method_cannot_lose_to_its_special_case_by_its_search_alone():
+def test_a_method_cannot_lose_by_its_search_alone_and_untuned_losers_are_called_so():
     """A quantile of clipping contains a constant bound: eleven points behind is a search."""
     quantile = replace(side("dpsgd_quantile", 68.5, 0.7), tuning=Tuning(64, unsearched="dpsgd"))
     assert told(quantile, replace(BASE, tuning=Tuning(64)))[0] == UNDECIDED
     tried = replace(quantile, tuning=Tuning(64))
     assert told(tried, replace(BASE, tuning=Tuning(64))) == (WORSE, "")
+    one, other = (replace(s, tuning=Tuning(0)) for s in (BEHIND, BASE))
+    (found,) = compare({"": (one, other)}, "test/accuracy").values()
+    assert found.words == "worse, untuned"
 
 
 @pytest.mark.parametrize(
@@ -126,20 +119,10 @@ def test_a_verdict_must_be_shown_beside_both_searches_of_the_baseline(again, ver
     assert found.reason == ("" if verdict == BETTER else "not shown beside a second search")
 
 
-def test_what_no_search_tuned_is_called_so_where_it_loses():
-    one, other = (replace(s, tuning=Tuning(0)) for s in (BEHIND, BASE))
-    (found,) = compare({"": (one, other)}, "test/accuracy").values()
-    assert found.words == "worse, untuned"
-
-
-def test_ranks_follow_from_all_pairs():
+def test_ranks_follow_from_all_pairs_that_have_a_common_seed_and_a_direction():
     sides = {"bam": AHEAD, "dpsgd": BASE, "level": side("level", 80.2, 0.5), "last": BEHIND}
     assert ranks(sides, "test/accuracy") == {
         "bam": (1, 1), "dpsgd": (2, 3), "level": (2, 3), "last": (4, 4),
     }  # fmt: skip
-
-
-def test_nothing_is_compared_without_a_common_seed_or_a_direction():
-    apart = replace(AHEAD, values={9: 85.0})
-    assert compare({"": (apart, BASE)}, "test/accuracy") == {}
+    assert compare({"": (replace(AHEAD, values={9: 85.0}), BASE)}, "test/accuracy") == {}
     assert compare({"": (AHEAD, BASE)}, "test/none_known") == {}

@@ -31,9 +31,7 @@ def standings(board):
 
 
 def seeds(record_of, method, accuracies, **settings):
-    return [
-        record_of(method, seed, accuracy=value, **settings) for seed, value in enumerate(accuracies)
-    ]
+    return [record_of(method, k, accuracy=value, **settings) for k, value in enumerate(accuracies)]
 
 
 @pytest.mark.parametrize("n", [2, 3, 10])
@@ -77,12 +75,20 @@ def test_methods_are_ranked_and_those_not_behind_the_first_are_marked(record_of)
     assert first["gap"] == pytest.approx([0.01 / 3, half, 3], rel=1e-6)
 
 
-def test_where_less_is_better_the_least_is_first(record_of):
+def test_less_may_be_better_and_intervals_end_where_accuracies_do(record_of):
     records = [*seeds(record_of, "dpsgd", (0.5, 0.5)), *seeds(record_of, "dpsgd_f", (0.7, 0.7))]
     for record in records:
         record.metrics["test/mse"] = record.metrics.pop("test/accuracy")
     (board,) = on_boards(records)["boards"]
     assert standings(board) == {"dpsgd": ((1, 1), "first"), "dpsgd_f": ((2, 2), "behind")}
+    (board,) = on_boards(seeds(record_of, "dpsgd", (0.9, 1.0)))["boards"]
+    cell = board["rows"][0]["cells"][0]
+    assert (cell["high"], cell["over"]) == (1.0, "seeds")
+    assert 0 < cell["low"] < 0.5
+    (board,) = on_boards([record_of()])["boards"]
+    place = [column["name"] for column in board["columns"]].index("test/ece")
+    cell = board["rows"][0]["cells"][place]
+    assert (cell["low"], cell["high"], cell["over"]) == (0.01, 0.09, "test examples")
 
 
 def test_the_worst_group_is_that_of_each_run(record_of):
@@ -104,20 +110,6 @@ def test_a_group_without_examples_is_not_the_worst(record_of, values):
     assert board["rows"][0]["cells"][place]["mean"] == 0.3
 
 
-def test_intervals_end_where_accuracies_do(record_of):
-    (board,) = on_boards(seeds(record_of, "dpsgd", (0.9, 1.0)))["boards"]
-    cell = board["rows"][0]["cells"][0]
-    assert (cell["high"], cell["over"]) == (1.0, "seeds")
-    assert 0 < cell["low"] < 0.5
-
-
-def test_one_run_has_the_interval_over_its_examples(record_of):
-    (board,) = on_boards([record_of()])["boards"]
-    place = [column["name"] for column in board["columns"]].index("test/ece")
-    cell = board["rows"][0]["cells"][place]
-    assert (cell["low"], cell["high"], cell["over"]) == (0.01, 0.09, "test examples")
-
-
 def test_a_diverged_run_leaves_its_method_without_mean_and_rank(record_of):
     records = seeds(record_of, "dpsgd", (0.8, 0.7))
     records.append(record_of("dpsgd", 2, accuracy=math.nan, status="diverged", bins=False))
@@ -126,7 +118,7 @@ def test_a_diverged_run_leaves_its_method_without_mean_and_rank(record_of):
     assert (row["ranks"], row["diverged"], row["cells"][0]) == (None, 1, None)
 
 
-def test_budgets_are_on_boards_of_their_own_and_near_ones_on_one(record_of):
+def test_budgets_and_deltas_are_on_boards_of_their_own(record_of):
     records = [
         record_of("dpsgd", epsilon=2.0), record_of("dpsgd_f", epsilon=2.1),
         record_of("dpsgd", epsilon=4.0), record_of("dpsgd", dataset="adult", epsilon=2.0),
@@ -135,9 +127,6 @@ def test_budgets_are_on_boards_of_their_own_and_near_ones_on_one(record_of):
     assert found == [
         ("adult · mlp", 2.0, 2.0), ("digits · mlp", 2.0, 2.1), ("digits · mlp", 4.0, 4.0),
     ]  # fmt: skip
-
-
-def test_epsilons_of_different_deltas_are_on_boards_of_their_own(record_of):
     records = [record_of("dpsgd", epsilon=2.0), record_of("dpsgd_f", epsilon=2.0)]
     records[1].privacy["delta"] = 1e-3
     boards = on_boards(records)["boards"]
@@ -146,7 +135,7 @@ def test_epsilons_of_different_deltas_are_on_boards_of_their_own(record_of):
     ]  # fmt: skip
 
 
-def test_without_a_proof_a_method_is_beside_those_with_its_noise(record_of):
+def test_without_a_proof_a_method_is_beside_its_noise_and_without_privacy_its_protocol(record_of):
     records = [
         record_of("dpsgd", epsilon=2.0), record_of("dpsgd", epsilon=8.0),
         record_of("fairlens", epsilon=2.0, guarantee="none"),
@@ -154,9 +143,6 @@ def test_without_a_proof_a_method_is_beside_those_with_its_noise(record_of):
     low, high = on_boards(records)["boards"]
     assert standings(low)["fairlens"] == (None, "unranked")
     assert "fairlens" not in standings(high)
-
-
-def test_a_method_without_privacy_is_only_beside_those_of_its_protocol(record_of):
     records = [record_of("dpsgd"), record_of("sgd", epsilon=math.inf, guarantee="none", epochs=6)]
     (board,) = on_boards(records)["boards"]
     assert [*standings(board)] == ["dpsgd"]
@@ -240,9 +226,10 @@ def test_without_a_common_seed_the_sentence_says_so(record_of):
     assert (board["answer"], board["baseline"]) == ("", None)
 
 
-def test_times_are_a_mean_and_a_range(record_of):
+def test_times_are_a_mean_and_a_range_and_no_runs_have_no_boards(record_of):
     records = [record_of(seed=seed, seconds=seconds) for seed, seconds in enumerate((2.0, 7.0))]
     assert on_boards(records)["boards"][0]["rows"][0]["ms"] == [45.0, 20.0, 70.0]
+    assert contests([]) == []
 
 
 def swept(record_of, epochs_and_accuracy, **settings):
@@ -353,7 +340,3 @@ def test_the_largest_audit_counts(record_of):
     ]
     (board,) = on_boards(records)["boards"]
     assert board["rows"][0]["audit"] == {"epsilon": 2, "confidence": 0.9, "refuted": None}
-
-
-def test_no_runs_have_no_boards():
-    assert contests([]) == []

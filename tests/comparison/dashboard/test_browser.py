@@ -197,8 +197,7 @@ def test_dark_is_dark_and_the_choice_of_colours_changes_it(path, opened):
     dark = window.evaluate(ground)
     assert window.locator("#theme").input_value() == "system"
     window.locator("#theme").select_option("light")
-    light = window.evaluate(ground)
-    assert light != dark
+    assert window.evaluate(ground) != dark
     window.locator("#theme").select_option("dark")
     assert window.evaluate(ground) == dark
     assert "theme=dark" in window.evaluate("location.hash")
@@ -216,9 +215,7 @@ def test_a_diverged_run_takes_the_mean_away_and_is_named(record_of, page_of, ope
     assert window.locator("#part-utility .notes button").count() == 0
 
 
-def test_a_claim_that_an_audit_refutes_is_named_and_none_that_its_bound_happens_to_exceed(
-    record_of, page_of, opened
-):
+def test_a_claim_that_an_audit_refutes_is_named_and_no_other(record_of, page_of, opened):
     def audited(seed: int, epsilon: float, bound: float, verdict: str):
         audit = {"epsilon": bound, "confidence": 0.95, "claimed": epsilon, "verdict": verdict}
         return record_of(seed=seed, epsilon=epsilon, audit=audit)
@@ -279,8 +276,7 @@ def test_files_left_out_are_listed(spoiled, opened):
 
     with pytest.warns(UserWarning, match="left out"):
         path = report([f"results_dir={spoiled}", f"out={spoiled / 'r.html'}"])
-    window = opened(path, pictures=False)
-    files = window.inner_text("#part-unreadable")
+    files = opened(path, pictures=False).inner_text("#part-unreadable")
     for name in ("truncated.json", "older.json", "empty.json", "list.json", "bytes.json"):
         assert name in files
     assert "t.records.jsonl, line 2" in files

@@ -173,8 +173,7 @@ def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened, tmp_path):
 def test_a_picture_is_saved_as_svg_and_png(path, opened):
     window = opened(path)
     drawn(window, "utility")
-    starts = {"SVG": b"<svg", "PNG": b"\x89PNG"}
-    for kind, start in starts.items():
+    for kind, start in {"SVG": b"<svg", "PNG": b"\x89PNG"}.items():
         with window.expect_download() as saved:
             window.locator("#part-utility .exports button", has_text=kind).first.click()
         assert saved.value.suggested_filename == f"accuracy-over-epsilon-adult-mlp.{kind.lower()}"
@@ -208,9 +207,7 @@ def test_a_run_has_its_loss_curve_and_stands_beside_others(sweep, opened):
     assert again.locator("#chosen").is_hidden()
 
 
-def test_the_first_view_is_saved_and_names_an_audit_that_refutes_a_claim(
-    record_of, page_of, opened
-):
+def test_the_first_view_is_saved_and_names_an_audit_that_refutes(record_of, page_of, opened):
     audit = {"epsilon": 2.5, "confidence": 0.95, "claimed": 0.5, "verdict": "refuted"}
     window = opened(
         page_of([record_of(epsilon=0.5, audit=audit), record_of("dpsgd_f", epsilon=0.5)]),
@@ -293,9 +290,7 @@ def three_facets(record_of, page_of):
     return page_of(made)
 
 
-def test_pictures_share_the_axis_of_the_metric_and_each_has_its_own_of_epsilon(
-    three_facets, opened
-):
+def test_pictures_share_the_axis_of_the_metric_and_not_that_of_epsilon(three_facets, opened):
     window = opened(three_facets)
     assert_axes(window, "dataset", [(90, 90), (50, 70), (50, 70)])
     for scale, accuracies in (
@@ -360,9 +355,7 @@ def test_names_beside_points_do_not_overlap(record_of, page_of, opened):
         assert beside or abs(a["y"] - b["y"]) >= 0.8 * a["height"]
 
 
-def test_no_line_joins_two_studies_and_one_without_privacy_is_of_its_protocol(
-    record_of, page_of, opened
-):
+def test_no_line_joins_two_studies_or_protocols_without_privacy(record_of, page_of, opened):
     private = [
         record_of(epsilon=epsilon, accuracy=accuracy, **study)
         for epsilon, accuracy, study in (

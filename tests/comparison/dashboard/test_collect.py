@@ -24,7 +24,7 @@ def test_each_run_is_taken_once_and_the_rest_is_named(spoiled, record_of):
     }
 
 
-def test_records_of_tables_count_where_runs_lack_them(folder_of, record_of):
+def test_tables_count_where_runs_lack_records_and_folders_are_named(folder_of, record_of):
     folder = folder_of([record_of(seed=0)])
     (folder / "tables").mkdir()
     lines = "".join(record_of(seed=s).json() + "\n" for s in (0, 1))
@@ -32,6 +32,9 @@ def test_records_of_tables_count_where_runs_lack_them(folder_of, record_of):
     sources = {f.record.config["seed"]: f.source for f in sorted_out(folder)[0]}
     assert sources[0].startswith("runs/")
     assert sources[1] == "tables/x.records.jsonl, line 2"
+    folder = folder_of([record_of()])
+    (folder / "runs/x.json").mkdir()
+    assert [one.source for one in sorted_out(folder)[1]] == ["runs/x.json"]
 
 
 @pytest.mark.parametrize("what", ["no folder", "empty", "only broken"])
@@ -44,9 +47,3 @@ def test_no_record_is_one_sentence_with_the_way_out(tmp_path, what):
         report([f"results_dir={folder}", f"out={tmp_path / 'page.html'}"])
     assert str(folder) in str(raised.value)
     assert ("runs/a.json" in str(raised.value)) == (what == "only broken")
-
-
-def test_a_folder_in_the_place_of_a_record_is_named(folder_of, record_of):
-    folder = folder_of([record_of()])
-    (folder / "runs/x.json").mkdir()
-    assert [one.source for one in sorted_out(folder)[1]] == ["runs/x.json"]

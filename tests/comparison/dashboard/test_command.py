@@ -17,21 +17,6 @@ def test_the_usual_request():
     assert parse(["out=a=b.html"])[1] == Path("a=b.html")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["result_dir=x"], "result_dir is not an argument of report"),
-        (["x.html"], "x.html is not an argument of report"),
-        (["out="], "out needs a value"),
-        (["results_dir"], "results_dir needs a value"),
-        (["out=."], "is a folder"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(arguments, why):
-    with pytest.raises(UserError, match=re.escape(why)):
-        parse(arguments)
-
-
 def test_the_page_is_written_and_its_path_returned(folder_of, record_of, tmp_path):
     out = tmp_path / "new" / "page.html"
     records = [record_of(seed=s) for s in (0, 1)]
@@ -65,8 +50,3 @@ def test_the_command_line_ends_with_the_path_or_one_sentence(folder_of, record_o
     assert (done.returncode, done.stdout) == (0, f"{out}\n")
     refused = run(f"results_dir={tmp_path / 'none'}")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
-
-
-def test_a_device_is_not_replaced_by_the_page():
-    with pytest.raises(UserError, match="out=/dev/null is not a regular file"):
-        parse(["out=/dev/null"])

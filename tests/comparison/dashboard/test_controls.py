@@ -4,20 +4,14 @@ from dpbench.comparison.dashboard.values import metric_entry
 ROW = {"dataset": "d", "model": "m", "method": "x", "status": "complete"}
 
 
-def test_numbers_are_offered_in_their_order_and_audits_have_no_data_set():
+def test_numbers_are_offered_in_their_order_and_swept_settings_are_axes():
     rows = [ROW | {"seed": seed} for seed in ("10", "2")] + [ROW | {"seed": "2", "dataset": None}]
     found = {one["name"]: one["options"] for one in filters(rows, {"x": "X"}, [])}
     assert found["seed"] == [("2", "2"), ("10", "10")]
     assert (found["dataset"], found["method"]) == ([("d", "d")], [("x", "X")])
-
-
-def test_a_swept_setting_is_a_filter_and_an_axis_if_it_is_a_number():
     swept = [{"name": name, "values": ["1", "2"], "numeric": name == "lr"} for name in ("lr", "o")]
     assert [one["name"] for one in filters([], {}, swept) if one["swept"]] == ["lr", "o"]
     assert choices([], swept)["axis"] == [("epsilon", "ε"), ("lr", "lr")]
-
-
-def test_seconds_are_an_axis_where_they_were_measured():
     assert choices([metric_entry("seconds")], [])["axis"][1] == ("seconds", "seconds of a run")
 
 

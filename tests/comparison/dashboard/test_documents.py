@@ -68,7 +68,7 @@ def test_points_of_a_figure_are_no_table_and_damaged_files_no_card(tmp_path):
     assert found.keys() == {"a"}
 
 
-def test_cards_are_grouped_by_paper_with_citation_and_link(folder):
+def test_findings_and_groups_of_papers_come_first_with_citation_and_link(folder):
     write(folder, {"tables/bam_fig9.json": DATA})
     PAGE.write(folder / "checked.md")
     cards = published(folder, pages(folder)[0]).cards({"own": {"title": "Own"}})
@@ -80,6 +80,10 @@ def test_cards_are_grouped_by_paper_with_citation_and_link(folder):
     assert [one["title"] for one in cards["checks"]] == ["Printed epsilons, recounted", "A title"]
     rows = (folder / "tables/audit.csv").read_text().splitlines()[1:]
     assert len(cards["audits"][0]["rows"]) == len(rows)
+    Page("Findings", ["What all say."]).write(folder / "findings.md")
+    first = published(folder, pages(folder)[0]).cards({})["studies"][0]
+    assert first["title"] == "Findings"
+    assert [card["title"] for card in first["cards"]] == ["Findings"]
 
 
 @pytest.mark.parametrize("study", [path.parent for path in benchmarks_folder().glob("*/README.md")])
@@ -88,13 +92,6 @@ def test_a_study_has_a_citation_whose_link_is_in_its_readme(study):
     assert cited.keys() == {"title", "link"}
     assert cited["title"]
     assert (cited["link"] or "") in (study / "README.md").read_text()
-
-
-def test_the_findings_come_first(folder):
-    Page("Findings", ["What all say."]).write(folder / "findings.md")
-    first = published(folder, pages(folder)[0]).cards({})["studies"][0]
-    assert first["title"] == "Findings"
-    assert [card["title"] for card in first["cards"]] == ["Findings"]
 
 
 def test_audits_are_drawn_by_their_first_bound_and_refuted_ones_say_by_what(folder):

@@ -21,11 +21,9 @@ TERMS = ("dpsgd", "acc")
 
 def claim(name, source="Doe 2020, section 5", verdict="undecided", reason="", seeds=None):
     gap = MeanInterval(0.4, -0.1, 0.9, 5)
-    compared = [ComparisonData("", "bam", *TERMS, gap, 0.5, verdict, reason, "")]
+    rows = [ComparisonData("", "bam", *TERMS, gap, 0.5, verdict, reason, "")]
     about = (f"{name}.", source, "bam", "on images", "full text")
-    return ClaimData(
-        name, *about, verdict, reason, MeanInterval(0.8, -0.2, 1.8, 5), seeds, compared
-    )
+    return ClaimData(name, *about, verdict, reason, MeanInterval(0.8, -0.2, 1.8, 5), seeds, rows)
 
 
 def table(*claims, printed=None):
@@ -51,21 +49,16 @@ def test_a_claim_of_a_paper_has_its_effect_tuning_verdict_and_cost_and_ours_are_
     assert "Two." not in text
 
 
-def test_what_fails_comes_first():
+def test_what_fails_comes_first_and_numbers_of_a_constant_do_not_count():
     made = table(claim("Held", verdict="holds"), claim("Failed", verdict="fails on average"))
     text = page({"frontier_table5": made}, []).markdown
     assert text.index("Failed.") < text.index("Held.")
-
-
-def test_numbers_that_a_constant_would_reproduce_do_not_count():
     made = table(printed=Reproduced(54, 54, 8))
     text = page({"misalignment_table5": made}, []).markdown
     assert "| misalignment_table5 | 54 | 54 | 8 |" in text
 
 
-def test_what_to_use_is_what_is_better_where_there_was_something_to_win(
-    record_of, folder_of, tmp_path
-):
+def test_what_to_use_is_better_where_there_was_something_to_win(record_of, folder_of, tmp_path):
     """On images bam is better and dpsgd_f is not; on tables training without privacy is level."""
     made = [
         record_of(

@@ -22,11 +22,8 @@ def test_what_is_known_of_a_metric(name, kind, better, percent):
     assert found["label"]
 
 
-def test_a_split_that_is_not_the_test_set_is_said():
+def test_the_test_set_comes_first_and_other_splits_are_said():
     assert metric_entry("validation/ece")["label"] == "ECE (validation)"
-
-
-def test_the_test_set_comes_first_and_strangers_last():
     names = {"validation/accuracy", "test/zeta", "test/ece", "test/accuracy/b", "test/accuracy"}
     expected = ["test/accuracy", "test/accuracy/b", "test/ece", "test/zeta", "validation/accuracy"]
     assert sorted_names(names) == expected

@@ -37,14 +37,11 @@ def test_an_audit_without_a_number_is_none(audit):
     assert audit_bound(PROVEN | {"audit": audit}) is None
 
 
-def test_an_audit_is_a_bound_and_its_confidence():
+def test_an_audit_is_a_bound_with_a_verdict_that_refutes_a_claim():
     audit = {"epsilon": 1.5, "confidence": 0.95, "attack": "canary"}
     found = audit_bound(PROVEN | {"audit": audit})
     assert found == {"epsilon": 1.5, "confidence": 0.95, "refuted": None}
-
-
-def test_a_claim_is_refuted_by_the_verdict_of_its_audit_and_not_by_the_bound():
-    """At 95% confidence one bound in twenty exceeds a claim that is true."""
+    # At 95% confidence one bound in twenty exceeds a claim that is true.
     audit = {"epsilon": 5.1, "confidence": 0.95, "claimed": 4.9, "verdict": "not refuted"}
     assert audit_bound(PROVEN | {"audit": audit})["refuted"] is None
     audit["verdict"] = "refuted"

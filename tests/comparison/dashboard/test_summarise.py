@@ -47,18 +47,18 @@ def test_the_reason_stands_where_no_command_is_shown(record_of):
     assert (row["command"], row["no_command"]) == ("dpbench run", None)
 
 
-def test_a_metric_that_was_not_measured_is_null_and_not_zero(summary, record_of):
+def test_bins_add_over_runs_a_metric_may_be_null_and_a_variant_is_a_method(summary, record_of):
     other = record_of(seed=1)
     del other.metrics["test/ece"]
     data = summary(record_of(), other)
     names = [metric["name"] for metric in data["metrics"]]
     assert [row["metrics"][names.index("test/ece")] for row in data["rows"]] == [0.05, None]
-
-
-def test_bins_are_sums_that_add_over_runs(summary, record_of):
     (row,) = summary(record_of())["rows"]
     assert row["bins"] == ((0, 0, 0), (40, 24.0, 20.0), (60, 54.0, 48.0))
     assert summary(record_of(bins=False))["rows"][0]["bins"] is None
+    record = record_of("dpsgd_f")
+    record.config["method"]["variant"] = "paper"
+    assert summary(record)["rows"][0]["method"] == "dpsgd_f (paper)"
 
 
 def test_rows_come_by_method_budget_and_seed(summary, record_of):
@@ -72,12 +72,9 @@ def test_rows_come_by_method_budget_and_seed(summary, record_of):
     ]  # fmt: skip
 
 
-def test_a_trial_of_a_private_search_has_no_place_on_the_epsilon_axis(summary, record_of):
+def test_trials_and_published_records_are_rows_without_epsilon_axis_or_seed(summary, record_of):
     (row,) = summary(record_of(trial="abc"))["rows"]
     assert set(row["axis"].values()) == {"see its search"}
-
-
-def test_published_records_which_have_no_seed_are_rows_too(summary, record_of):
     published = record_of()
     published.config["seed"] = None
     unknown, known = (row["seed"] for row in summary(record_of(seed=3), published)["rows"])
@@ -131,12 +128,6 @@ def test_columns_and_files_of_ones_own_are_compared_only_with_themselves(summary
     assert len(found["boards"]) == 3
 
 
-def test_a_variant_is_a_method_of_its_own(summary, record_of):
-    record = record_of("dpsgd_f")
-    record.config["method"]["variant"] = "paper"
-    assert summary(record)["rows"][0]["method"] == "dpsgd_f (paper)"
-
-
 @pytest.mark.parametrize(
     ("seconds", "steps", "expected"),
     [(3.0, 100, 30.0), (None, 100, None), (3.0, 0, None), (math.nan, 100, None)],
@@ -173,9 +164,7 @@ def test_names_of_numbers_within_strings_are_kept(name):
         ([float(i) for i in range(1, 202)], (3, tuple(float(i) for i in range(3, 202, 3)))),
     ],
 )
-def test_a_row_has_the_training_loss_of_at_most_a_hundred_epochs(
-    summary, record_of, losses, expected
-):
+def test_a_row_has_the_training_loss_of_a_hundred_epochs(summary, record_of, losses, expected):
     record = record_of()
     record.history["train/loss"] = losses
     assert summary(record)["rows"][0]["losses"] == expected

@@ -15,24 +15,16 @@ def series(composed, *changes):
 
 
 def test_a_setting_with_several_values_is_swept_in_numeric_order(composed):
-    found = swept_settings(
-        series(composed, *({"optimizer": {"lr": lr}} for lr in (10.0, 0.5, 2.0)))
-    )
+    found = swept_settings(series(composed, *({"optimizer": {"lr": r}} for r in (10.0, 0.5, 2.0))))
     assert [(one["name"], one["values"], one["numeric"]) for one in found] == [
         ("optimizer.lr", ["0.5", "2", "10"], True)
     ]
 
 
-def test_what_only_one_of_two_options_has_is_not_swept(composed):
+def test_settings_are_swept_with_more_values_first_but_no_seeds_and_budgets(composed):
     assert swept_settings(series(composed, {}, {"optimizer": {"eps": 1e-8}})) == []
-
-
-def test_seeds_budgets_and_diagnostics_are_not_swept(composed):
     budgets = [{"privacy": {"noise_multiplier": x}, "seed": x, "diagnostics": {}} for x in (1, 2)]
     assert swept_settings(series(composed, *budgets)) == []
-
-
-def test_settings_with_more_values_come_first(composed):
     changes = [{"optimizer": {"lr": lr}, "epochs": e} for lr, e in ((1.0, 5), (2.0, 6), (3.0, 6))]
     assert [one["name"] for one in swept_settings(series(composed, *changes))] == [
         "optimizer.lr",

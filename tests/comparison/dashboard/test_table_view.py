@@ -31,23 +31,17 @@ def test_ours_has_the_decimals_of_print_and_never_nan(cell, text):
     assert shown["lines"][0] == ("ours", text)
 
 
-def test_print_stands_in_brackets_and_a_verdict_has_a_sign():
+def test_print_stands_in_brackets_and_verdicts_are_signs_that_are_counted():
     ((head, shown),) = viewed(published_spread="0.1", verdict="reproduced")["rows"]
     assert head == {"head": "DP-SGD"}
     assert shown["lines"][1:] == [("theirs", "[1.5 ± 0.1]"), ("verdict", "✓ reproduced")]
     ((_, shown),) = viewed(published="", verdict="-")["rows"]
     assert shown["lines"][1:] == [("theirs", ""), ("verdict", "")]
-
-
-def test_verdicts_are_counted_and_claims_marked():
     view = viewed("differs", "-", "undecided", verdict="differs")
     assert view["tally"] == [(2, "bad", "2 differ"), (1, "near", "1 undecided")]
     assert view["claims"] == [("good", "✓ holds", "s")]
     assert view["run"]
     assert not viewed()["run"]
-
-
-def test_only_judged_numbers_count_as_reproduced_or_not():
     words = ("reproduced", "reproduced", "not judged", "differs")
     cells = [replace(EMPTY, verdict=word) for word in words]
     assert reproduced([TableData("t", cells=cells[:3]), TableData("u", cells=cells[3:])]) == (2, 3)

@@ -12,7 +12,6 @@ CELL = ["+table=misalignment_table5", "method=dpsgd_global_adapt", "seed=0", "th
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.data
 def test_a_cell_of_table_5_is_made_again(data_folder, tmp_path):
     again = load(

@@ -112,14 +112,12 @@ def test_a_row_may_be_compared_with_one_under_another_condition():
     labels = ("size 1", "size 2")
     claim = {"smaller": ["a"], "than": ["size 1, a"], "in": ["s"], "under": {"size": [2]}}
     at = dict(zip(labels, (3.0, 1.0), strict=True))
-    records = [run("a", n, under=x, s=[at[x] + n * (x == "size 2")]) for x in at for n in SEEDS[:2]]
-    (one,) = judged(toy(claim, labels=labels), records)
+    runs = [run("a", n, under=x, s=[at[x] + n * (x == "size 2")]) for x in at for n in SEEDS[:2]]
+    (one,) = judged(toy(claim, labels=labels), runs)
     assert [(c.condition, c.than, c.gaps) for c in one.comparisons] == [
         ("size 2", "size 1, a", {0: -2, 1: -1})
     ]
-    (one,) = judged(
-        toy(claim, labels=labels), [r for r in records if r.config["under"] in labels[1:]]
-    )
+    (one,) = judged(toy(claim, labels=labels), [r for r in runs if r.config["under"] in labels[1:]])
     assert one.verdict == "not run"
 
 

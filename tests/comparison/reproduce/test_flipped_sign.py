@@ -27,9 +27,7 @@ def flipped(records, target: Target, row: str, than: str, metrics: list[str]):
 def verdicts(page: str, *cells: str) -> list[str]:
     """The last cells of the rows of a page that begin with these."""
     begins = f"| {' | '.join(cells)} |"
-    return [
-        row.split(" | ")[-1].rstrip(" |") for row in page.splitlines() if row.startswith(begins)
-    ]
+    return [w.split(" | ")[-1].rstrip(" |") for w in page.splitlines() if w.startswith(begins)]
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import shutil
 import pytest
 
 from dpbench.comparison.reproduce.command import reproduce
-from dpbench.system.errors import UserError
 
 SMALL = ["epochs=1", "table.seeds=[0,1,2]"]
 
@@ -22,7 +21,6 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_more_power_takes_more_seeds_and_nothing_is_written(folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     half, most = (
@@ -43,19 +41,3 @@ def test_the_records_of_a_table_measure_its_spread(folder, tmp_path):
         for results in (folder, tmp_path)
     )
     assert page == ours
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["demo", "power=2"], "power must be a number between 0 and 1"),
-        (["demo", "power=much"], "power must be a number between 0 and 1"),
-        (["bam_lemma3", "power=0.5"], "bam_lemma3 makes no claims that seeds could decide"),
-        (["demo", "power=0.5", "epochs=2"], "has no run of demo to measure a spread by"),
-    ],
-)
-def test_what_has_no_spread_is_refused(folder, arguments, sentence):
-    name, *settings = arguments
-    with pytest.raises(UserError, match=sentence):
-        reproduce(name, [*settings, f"results_dir={folder}"])

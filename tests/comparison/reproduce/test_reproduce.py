@@ -306,12 +306,9 @@ def test_files_of_records_are_only_read_while_a_run_is_in_none_before_them(clone
     assert stored.get("0" * 16) is None
 
 
-def test_every_variant_has_its_row(finished):
+def test_every_variant_has_its_row_and_an_impossible_method_its_reason(finished):
     rows = [line.split(" | ")[0] for line in finished.text.splitlines() if line.startswith("| ")]
     assert {"| sgd", "| dpsgd", "| dpsgd (lr 0.1)", "| dpsgd_f", "| dpsgd_f (paper)"} <= set(rows)
-
-
-def test_an_impossible_method_is_a_row_with_its_reason(finished):
     reason = "fairlens is defined for exactly 2 groups and digits has 10"
     assert f"| fairlens | not possible: {reason}" in finished.text
     assert "not possible" in verdicts(finished.folder, "tiny")
@@ -319,8 +316,7 @@ def test_an_impossible_method_is_a_row_with_its_reason(finished):
 
 @pytest.mark.slow
 def test_finished_runs_are_reused_and_give_the_same_bytes(finished, results, no_training):
-    text = reproduce("tiny", [f"results_dir={results}"])
-    assert text == finished.text
+    assert reproduce("tiny", [f"results_dir={results}"]) == finished.text
     assert tables(results) == tables(finished.folder)
     assert measured(results) == measured(finished.folder)
 

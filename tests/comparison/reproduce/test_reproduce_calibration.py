@@ -130,15 +130,18 @@ def test_all_private_systems_have_the_same_epsilon(arm):
     assert rdp(planned.ledger, run.privacy.delta) == pytest.approx(1.46, rel=5e-3)
 
 
-def test_without_clipping_there_is_no_epsilon_and_no_warning():
+def test_unknown_arms_are_refused_and_without_clipping_there_is_no_epsilon():
     for arm in ("unclipped", "batch"):
         run, planned = prepare(run_config(["+table=calibration_systems", f"table.arm={arm}"]))
         said = privacy_statement(run, planned)
         assert (said["guarantee"], said["rdp"], said["gdp"]) == ("none", None, None)
+    with pytest.raises(UserError, match=r"table.arm=small is unknown.*small_r"):
+        compose(["+table=calibration_table2", "table.arm=small"])
+    with pytest.raises(UserError, match="is set by the table"):
+        target_of("calibration_table2", ["table.arm=small_r"])
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_systems_beside_each_other(small):
     alike = [arm for arm in SYSTEMS if arm not in FEDERATED]
     chosen = ["table.methods=[non_private,small_r,layerwise,large_r,global,unclipped,dpsgld]"]
@@ -156,13 +159,6 @@ def test_the_federated_systems(small):
     chosen = ["table.methods=[dp_fedsgd,dp_fedavg]", "users=iid", "users.number=200"]
     text, _, _ = small("calibration_systems", *chosen)
     assert [line[0] for line in cells(text, "Ours")] == FEDERATED
-
-
-def test_an_unknown_arm_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match=r"table.arm=small is unknown.*small_r"):
-        compose(["+table=calibration_table2", "table.arm=small"])
-    with pytest.raises(UserError, match="is set by the table"):
-        target_of("calibration_table2", ["table.arm=small_r"])
 
 
 @pytest.mark.sampled(1)
@@ -223,7 +219,6 @@ def test_a_histogram_has_a_line_for_each_arm(small, number, arms):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_heat_map_has_a_cell_for_each_pair(small):
     pairs = "table.conditions=[{optimizer.lr:[0.02,0.5],method.bound:[0.2,25]}]"
     _, files, axes = small("calibration_fig3", pairs)
@@ -238,7 +233,6 @@ def test_the_heat_map_has_a_cell_for_each_pair(small):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_a_regression_figure_has_both_losses_of_its_data_set(small):
     _, _, axes = small("calibration_fig10", *CURVES, "diagnostics.train=true")
     assert [axis.get_title() for axis in axes] == ["training loss", "test loss"]

@@ -28,11 +28,15 @@ def test_every_method_has_a_space_with_its_source(method):
     assert "optimizer.lr" in ranges_of(method)
 
 
-def test_no_run_is_composed_of_a_space():
+def test_a_space_is_in_no_run_and_is_that_of_the_method_that_is_run():
     for method in searchable():
         assert SEARCH not in compose([f"method={method}", *BESIDE.get(method, [])])["method"]
         with pytest.raises(UserError, match=r"method\.search"):
             compose([f"method={method}", "method.search.start=1"])
+    request = parse(["space=method", "method=dpsgd_quantile", "dataset=digits", "model=mlp"])
+    assert {r.key for r in request.space.ranges} == {*ranges_of("dpsgd_quantile")}
+    arm = parse(["space=method", "+table=frontier_table1", "table.arm=slaclip", "dataset=digits"])
+    assert "method.slots" in {r.key for r in arm.space.ranges}
 
 
 @pytest.mark.parametrize("method", options("method"))
@@ -56,13 +60,6 @@ def test_a_bound_and_a_learning_rate_range_over_decades(method):
         if found.key in ("method.bound", "optimizer.lr"):
             assert found.log
             assert found.high >= 100 * found.low
-
-
-def test_the_ranges_are_those_of_the_method_that_is_run():
-    request = parse(["space=method", "method=dpsgd_quantile", "dataset=digits", "model=mlp"])
-    assert {r.key for r in request.space.ranges} == {*ranges_of("dpsgd_quantile")}
-    arm = parse(["space=method", "+table=frontier_table1", "table.arm=slaclip", "dataset=digits"])
-    assert "method.slots" in {r.key for r in arm.space.ranges}
 
 
 def test_what_the_user_sets_is_not_searched_by_the_space():
@@ -89,18 +86,6 @@ def test_a_space_that_is_no_mapping_is_refused(tmp_path):
     (tmp_path / "method" / "mine.yaml").write_text("bound: 1\nsearch: [1]\n")
     with searching([tmp_path]), pytest.raises(UserError, match=r"search of .*mine\.yaml must be a"):
         space_of("mine")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["space=methods"], "space=methods is unknown"),
-        (["space=method", "method=dpsgd,bam"], "is that of one method, not of bam,dpsgd"),
-    ],
-)
-def test_an_unknown_space_is_refused(arguments, sentence):
-    with pytest.raises(UserError, match=sentence):
-        parse([*arguments, "dataset=digits", "model=mlp"])
 
 
 def test_a_chosen_number_in_the_outer_tenth_of_those_tried_is_at_its_edge():
@@ -148,11 +133,6 @@ def test_without_finalists_there_is_one_stage(tmp_path):
     text = search([*asked, "optimizer.lr=0.1,0.2", f"results_dir={tmp_path}"])
     assert "Finalists" not in text
     assert "stage" not in pd.read_csv(tmp_path / "search" / "one.csv")
-
-
-def test_a_private_search_has_no_finalists():
-    with pytest.raises(UserError, match="finalists is not for private=true"):
-        parse(["private=true", "finalists=5", "optimizer.lr=0.1,0.2", "privacy=eps3"])
 
 
 @pytest.mark.slow

@@ -29,14 +29,11 @@ def test_with_scores_it_is_the_value_of_the_one_that_scores_best(scores, count):
     assert expected_best(values, count, scores) == pytest.approx(statistics.fmean(drawn))
 
 
-def test_it_is_unbiased_for_the_best_of_so_many_trials():
+def test_it_is_unbiased_and_no_more_can_be_drawn_than_there_are():
     """Against the expected largest of four uniform numbers, 4/5, from searches of ten."""
     draws = np.random.default_rng(0).random((4000, 10))
     found = np.mean([expected_best(row.tolist(), 4) for row in draws])
     assert found == pytest.approx(0.8, abs=0.005)
-
-
-def test_more_cannot_be_drawn_than_there_are():
     with pytest.raises(ValueError, match="5 of 4"):
         expected_best([1.0] * 4, 5)
 
@@ -51,8 +48,7 @@ def test_a_page_says_what_fewer_trials_would_have_found(tmp_path):
     asked = ["dataset=digits", "model=logistic", "epochs=1", "threads=1", f"results_dir={tmp_path}"]
     asked.append("extend=0")
     space = "optimizer.lr=tag(log,interval(1e-3,1))"
-    text = search([*asked, space, "N=8", "name=eight"])
-    budget = text.partition("## Fewer trials")[2]
+    budget = search([*asked, space, "N=8", "name=eight"]).partition("## Fewer trials")[2]
     found = {k: float(best) for k, best in re.findall(r"^\| (\d) \| ([\d.]+) \|$", budget, re.M)}
     accuracies = 100 * pd.read_csv(tmp_path / "search" / "eight.csv")["validation/accuracy"]
     assert found["1"] == pytest.approx(accuracies.mean(), abs=0.006)

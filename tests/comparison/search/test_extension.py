@@ -41,18 +41,12 @@ def test_the_piece_lies_beyond_the_end_of_the_best_trial(best, piece, wider):
     assert (space.ranges[0].low, space.ranges[0].high) == pytest.approx(wider)
 
 
-def test_a_best_trial_inside_adds_nothing():
+def test_nothing_is_added_inside_or_by_values_and_pieces_that_are_refused():
     request = request_for(LOG)
     assert beyond(request, request.space, lrs("0.012", "0.1", "0.9", best="0.1")) is None
-
-
-def test_values_that_are_refused_are_not_tried():
     request = request_for("method=dpsgd_quantile", "method.quantile=interval(0.1,0.95)")
     trials = [trial(1, 0.9, method__quantile="0.94"), trial(2, method__quantile="0.2")]
     assert beyond(request, request.space, trials) is None
-
-
-def test_a_piece_that_is_no_range_is_not_tried():
     request = request_for("batch_size=tag(log,int(interval(1,64)))")
     trials = [trial(1, 0.9, batch_size="1"), trial(2, batch_size="60")]
     assert beyond(request, request.space, trials) is None

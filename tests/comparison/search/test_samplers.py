@@ -39,29 +39,19 @@ def sampler(request):
     return SAMPLERS[request.param]
 
 
-def test_a_search_makes_as_many_different_trials_as_it_was_asked_for(sampler):
+def test_a_draw_leads_to_the_same_different_trials_though_it_was_interrupted(sampler):
     assert len(went(sampler, 14)) == 14
     assert len(went(sampler, 3)) == 3
-
-
-def test_the_same_draw_leads_to_the_same_trials(sampler):
     assert list(went(sampler, 14, draw=4)) == list(went(sampler, 14, draw=4))
     assert list(went(sampler, 14, draw=4)) != list(went(sampler, 14, draw=5))
-
-
-def test_a_search_that_was_interrupted_goes_on_as_if_it_had_not_been(sampler):
     whole = went(sampler, 14)
-    part = dict(list(whole.items())[:12])
-    assert sampler(SPACE, 14, 0, part)[0] == list(whole)[12]
+    assert sampler(SPACE, 14, 0, dict(list(whole.items())[:12]))[0] == list(whole)[12]
 
 
-def test_a_space_is_gone_through_without_repeating_anything(sampler):
+def test_a_space_is_gone_through_and_failed_trials_stop_nothing(sampler):
     small = Space((Choices("method", ("a", "b", "c", "d")), Interval("width", 1, 4)))
     assert len(went(sampler, 16, space=small, scored=lambda one: float(one[1]))) == 16
     assert len(went(sampler, 99, space=small, scored=lambda one: float(one[1]))) == 16
-
-
-def test_failed_trials_stop_no_search(sampler):
     assert len(went(sampler, 13, scored=lambda _: None)) == 13
     assert len(went(sampler, 13, scored=lambda one: None if one[1] == "a" else 1.0)) == 13
 

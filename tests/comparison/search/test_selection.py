@@ -30,31 +30,34 @@ def order(rule, *trials):
     return [one.number for one in ranked(trials, RULES[rule])]
 
 
-def test_the_best_mean_over_the_seeds_wins():
+def test_the_best_mean_over_the_seeds_wins_and_the_largest_epsilon_counts():
     lucky, steady = trial(1, record(0.9), record(0.1)), trial(2, record(0.6), record(0.6))
     assert order("best_validation", lucky, steady) == [2, 1]
     assert steady.mean(ACCURACY) == 0.6
     assert lucky.spread(ACCURACY) == pytest.approx(0.8 / math.sqrt(2))
     assert math.isnan(trial(1, record(0.5)).spread(ACCURACY))
+    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=3.0)).epsilon("rdp") == 3.0
+    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=None)).epsilon("rdp") is None
+    assert trial(1, "no memory").epsilon("rdp") is None
 
 
-def test_each_rule_reads_its_own_metric():
+def test_each_rule_reads_its_own_metric_and_none_of_the_test_set():
     sure, right = trial(1, record(0.5, loss=0.1)), trial(2, record(0.6, loss=0.2))
     assert order("best_validation", sure, right) == [2, 1]
     assert order("lowest_validation_loss", sure, right) == [1, 2]
+    trials = trial(1, record(0.6, test=0.1)), trial(2, record(0.5, test=0.9))
+    for rule in RULES:
+        assert order(rule, *trials) == [1, 2]
 
 
-def test_a_tie_goes_to_the_other_metric_and_then_to_the_earliest():
+def test_a_tie_goes_to_the_other_metric_and_no_run_is_refused_with_the_reason():
     same = [trial(n, record(0.5, loss=loss)) for n, loss in ((1, 0.3), (2, 0.2), (3, 0.2))]
     assert order("best_validation", *same) == [2, 3, 1]
     even = [trial(n, record(accuracy, loss=0.2)) for n, accuracy in ((1, 0.3), (2, 0.4), (3, 0.4))]
     assert order("lowest_validation_loss", *even) == [2, 3, 1]
-
-
-def test_no_rule_reads_a_test_metric():
-    trials = trial(1, record(0.6, test=0.1)), trial(2, record(0.5, test=0.9))
-    for rule in RULES:
-        assert order(rule, *trials) == [1, 2]
+    with pytest.raises(UserError, match="none of the 2 trials could be run: too small"):
+        check_any([trial(1, "too small"), trial(2, "too large")])
+    check_any([trial(1, "too small"), trial(2, record(math.nan, status="diverged"))])
 
 
 @pytest.mark.parametrize(
@@ -84,12 +87,6 @@ def test_the_worst_group_is_that_of_each_seed():
     assert math.isnan(trial(1, record(0.5)).mean(WORST_GROUP))
 
 
-def test_epsilon_is_the_largest_of_the_runs_and_none_where_one_has_none():
-    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=3.0)).epsilon("rdp") == 3.0
-    assert trial(1, record(0.5, rdp=1.0), record(0.5, rdp=None)).epsilon("rdp") is None
-    assert trial(1, "no memory").epsilon("rdp") is None
-
-
 @pytest.mark.parametrize(
     ("privacy", "shown"),
     [
@@ -102,9 +99,3 @@ def test_epsilon_is_the_largest_of_the_runs_and_none_where_one_has_none():
 def test_epsilons_are_shown_as_on_other_pages(privacy, shown):
     one = trial(1, Record({}, {ACCURACY: 0.5, LOSS: 1.0}, privacy, {}, "complete"))
     assert [shown_epsilon(one, accountant) for accountant in EPSILONS] == shown
-
-
-def test_a_search_of_which_nothing_ran_is_refused_with_the_reason():
-    with pytest.raises(UserError, match="none of the 2 trials could be run: too small"):
-        check_any([trial(1, "too small"), trial(2, "too large")])
-    check_any([trial(1, "too small"), trial(2, record(math.nan, status="diverged"))])

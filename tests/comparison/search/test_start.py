@@ -82,8 +82,11 @@ def test_a_method_at_its_start_is_its_special_case(method, two_groups):
     assert noise == least or least < noise < 1.01 * least
 
 
-def test_every_start_has_a_stated_difference():
+def test_every_start_has_a_stated_difference_and_dense_extension():
     assert {*CONTAINING} == DIFFERENCES.keys()
+    plain = ["dataset=digits", "optimizer.lr=tag(log,interval(1e-3,1))"]
+    extends = [parse([*plain, *more]).extend for more in ([], ["N=64"], ["N=1"], ["extend=0"])]
+    assert extends == [5, 16, 1, 0]
 
 
 @pytest.mark.parametrize("method", CONTAINING)
@@ -195,19 +198,6 @@ def test_a_private_search_starts_nowhere():
     assert parse(asked).start is None
     with pytest.raises(UserError, match="start is not for private=true"):
         parse([*asked, "start=other"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["space=method", "method=dp_mf", "start=other"], "start=other: neither .* chose anything"),
-        (["space=method", "method=dpsgd", "start=other"], "contains another one, which that of"),
-        (["method=dp_mf", "optimizer.lr=1,2", "start=other"], "start=other needs a search space"),
-    ],
-)
-def test_a_start_that_cannot_be_is_refused(arguments, sentence):
-    with pytest.raises(UserError, match=sentence):
-        parse([*arguments, "dataset=digits"])
 
 
 @pytest.mark.parametrize(
@@ -351,12 +341,6 @@ def test_a_search_does_not_go_on_beyond_its_special_case(made, tmp_path):
     ]
     assert beyond(request, request.space, trials) is None
     assert beyond(replace(request, start=None), request.space, trials) is not None
-
-
-def test_extension_is_on_and_as_dense_as_the_search():
-    plain = ["dataset=digits", "optimizer.lr=tag(log,interval(1e-3,1))"]
-    extends = [parse([*plain, *more]).extend for more in ([], ["N=64"], ["N=1"], ["extend=0"])]
-    assert extends == [5, 16, 1, 0]
 
 
 @pytest.mark.parametrize("method", CONTAINING)

@@ -16,45 +16,36 @@ BLOCKS = [
 CONFIG = {"choices": {"dataset": "b"}, "privacy": {"epsilon": 2.5}, "batch_size": 64}
 
 
-def test_blocks_are_products_one_after_the_other():
+def test_blocks_are_products_and_without_them_one_condition_varies_nothing():
     labels = [condition.label for condition in conditions_of(BLOCKS)]
     assert labels == [
         *("a, epsilon 1", "a, epsilon 2.5", "b, epsilon 1", "b, epsilon 2.5"),
         "c, epsilon 10",
     ]
-
-
-def test_without_blocks_there_is_one_condition_that_varies_nothing():
     (only,) = conditions_of([])
     assert (only.label, only.keys, only.overrides()) == ("", (), [])
     assert only.is_met_by(CONFIG)
     assert row_name(only.label, "sgd") == "sgd"
 
 
-def test_exactly_one_condition_holds_in_a_configuration():
+def test_one_condition_holds_and_a_value_narrows_or_takes_the_place_of_all():
     held = [c for c in conditions_of(BLOCKS) if c.is_met_by(CONFIG)]
     assert [c.overrides() for c in held] == [["dataset=b", "privacy.epsilon=2.5"]]
     assert Condition((("privacy.epsilon", 10),)).is_met_by({**CONFIG, "privacy": {"epsilon": 10.0}})
     assert row_name(held[0].label, "sgd") == "b, epsilon 2.5, sgd"
-
-
-def test_a_value_that_is_off_is_said_and_set():
-    off = Condition((("augmentation.views", None),))
-    assert (off.label, off.overrides()) == ("no views", ["augmentation.views=null"])
-
-
-def test_a_setting_is_an_option_or_a_value():
-    assert [setting(CONFIG, k) for k in ("dataset", "privacy.epsilon", "batch_size")] == [
-        *("b", 2.5, 64),
-    ]
-
-
-def test_a_value_that_there_is_narrows_and_another_takes_the_place_of_all():
     conditions = conditions_of(BLOCKS)
     kept = restricted_to(conditions, "dataset", "a")
     assert [c.label for c in kept] == ["a, epsilon 1", "a, epsilon 2.5"]
     moved = restricted_to(conditions, "dataset", "d")
     assert [c.label for c in moved] == ["d, epsilon 1", "d, epsilon 2.5", "d, epsilon 10"]
+
+
+def test_a_value_that_is_off_and_an_option_are_said_and_set():
+    off = Condition((("augmentation.views", None),))
+    assert (off.label, off.overrides()) == ("no views", ["augmentation.views=null"])
+    assert [setting(CONFIG, k) for k in ("dataset", "privacy.epsilon", "batch_size")] == [
+        *("b", 2.5, 64),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,11 @@ def test_inconsistent_settings_of_a_table_are_refused(edition, changes, complain
         edition(**changes)
 
 
-def test_a_column_has_unit_digits_and_direction_of_the_registry(edition):
+def test_a_column_has_unit_digits_direction_and_margin_of_the_registry(edition):
     columns = {"x": {"metric": "test/accuracy/a"}, "y": {"metric": "test/brier", "digits": 1}}
     x, y = edition(columns=columns).columns
     assert (x.factor, x.digits, x.better, x.printed) == (100, 1, "higher", "x")
     assert (y.factor, y.digits, y.better) == (1, 1, "lower")
-
-
-def test_a_column_has_the_margin_of_its_metric_unless_it_states_one(edition):
     columns = {
         "all": {"metric": "test/accuracy"},
         "group": {"metric": "test/accuracy/a"},

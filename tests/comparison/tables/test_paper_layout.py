@@ -29,8 +29,7 @@ def files(build, edition, run, runs):
     fair = [*runs, run("fair", 0, 0.75), run("fair", 1, 0.79)]
 
     def make(*columns, runs=fair, **changes):
-        printed = changes.pop("published", PRINTED)
-        table = build(runs, published=printed, **changes)
+        table = build(runs, published=changes.pop("published", PRINTED), **changes)
         made = paper_files(table, edition(**changes), columns)
         return {suffix: content.decode() for suffix, content in made.items()}
 

@@ -32,14 +32,11 @@ def test_every_printed_cell_is_there_with_its_spread(number):
     assert all(cell.spread is not None for cell in table.values())
 
 
-def test_table_1_has_eight_numbers_without_spread():
+def test_table_1_has_eight_numbers_and_spot_values_keep_their_digits():
     table = published(1)
     assert len(table) == 8
     assert table["magnitude_error", "acc_b"] == Published("93.5", None)
     assert table["direction_error", "loss_b"] == Published("0.518", None)
-
-
-def test_spot_values_keep_their_digits():
     assert published(2)["dpsgd", "acc_b"] == Published("26.3", "0.4")
     assert published(3)["dpsgd_global_adapt", "loss_a"] == Published("0.17", "0.00")
     assert published(4)["dpsgd_global_adapt", "pi_a"] == Published("-0.1", "0.1")
@@ -118,16 +115,13 @@ def test_a_file_without_a_column_of_what_is_varied_is_refused(tmp_path):
         read_published(path, ["dataset", "privacy.epsilon"])
 
 
-def test_epsilons():
+def test_epsilons_and_rounding_by_half_a_unit_of_the_last_digit():
     path = FOLDER / "epsilon.csv"
     printed = {name: read_epsilon(path, name) for name in ("adult", "dutch", "celeba")}
     assert printed == {"adult": "3.41", "dutch": "2.27", "celeba": "2.49"}
     assert read_epsilon(path, "mnist_unbalanced") == "5.90"
     with pytest.raises(UserError, match="no epsilon for cifar10"):
         read_epsilon(path, "cifar10")
-
-
-def test_rounding_is_half_a_unit_of_the_last_digit():
     roundings = [Published(text, None).rounding for text in ("80.0", "0.499", "7")]
     assert roundings == pytest.approx([0.05, 0.0005, 0.5])
 

@@ -140,21 +140,18 @@ def test_latex_escapes_everything_once():
     assert escape("|d| <= 1 ± 2") == r"\textbar{}d\textbar{} \textless{}= 1 $\pm$ 2"
 
 
-def test_signs_of_pages_are_those_of_mathematics():
+def test_signs_of_pages_are_those_of_mathematics_and_bars_stay_within_their_cell():
     assert (
         escape("ε ≈ 1 – 2 → x · y…") == r"$\varepsilon$ $\approx$ 1 -- 2 $\to$ x $\cdot$ y\dots{}"
     )
+    text = Page("", [Grid("", ("a", "b"), (("|d|", "two\nlines"),))]).markdown.strip()
+    assert text.splitlines()[-1] == r"| \|d\| | two lines |"
 
 
 @pytest.mark.slow
 def test_every_latex_file_compiles(tmp_path):
     texts = [path.read_text(encoding="utf-8") for path in COMMITTED.glob("*.tex")]
     assert_compiles(tmp_path, *texts, "".join(map(escape, ESCAPES)))
-
-
-def test_bars_and_line_breaks_stay_within_their_cell():
-    text = Page("", [Grid("", ("a", "b"), (("|d|", "two\nlines"),))]).markdown.strip()
-    assert text.splitlines()[-1] == r"| \|d\| | two lines |"
 
 
 @pytest.mark.parametrize("text", ["<img src=x>", "</b>", "[x](javascript:y)", "a < 3 [1, 2] (5)"])
@@ -175,18 +172,12 @@ def test_a_number_is_a_number_to_a_spreadsheet(text):
     assert list(csv.reader([csv_text([text], [])])) == [[text]]
 
 
-def test_a_row_of_latex_is_no_argument_of_the_line_above():
+def test_rows_of_latex_are_filled_up_and_numbers_have_no_negative_zero():
     lines = tabular("", Grid("", ("a", "b"), (("[8]", "1"), ("*", "2")))).splitlines()
     assert lines[7:9] == [r"{[}8] & 1 \\", r"{*} & 2 \\"]
-
-
-def test_a_short_row_is_filled_up():
     assert (
         Page("", [Grid("", ("a", "b", "c"), (("1", "why"),))]).markdown.splitlines()[-1]
         == "| 1 | why |  |"
     )
-
-
-def test_numbers_have_no_negative_zero_and_nan_stays_nan():
     values = [-0.04, float("nan"), float("inf"), -0.05001, 2.0]
     assert [number(value, 1) for value in values] == ["0.0", "NaN", "inf", "-0.1", "2.0"]

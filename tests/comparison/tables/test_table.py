@@ -40,36 +40,34 @@ def test_the_specification_says_which_spread(build):
     assert found.spread == pytest.approx(np.std([70, 74], ddof=1))
 
 
-def test_gaps_are_made_per_seed_and_then_averaged(build, run, runs):
+def test_gaps_are_made_per_seed_over_the_asked_methods_alone(build, run, runs):
     more = [*runs[:2], run("dpsgd", 0, 0.70), run("dpsgd", 1, 0.92)]
     assert cell(build(more), "dpsgd", "pi_ab").ours == pytest.approx(10.0)
+    more = [*runs, run("adam", 0, 0.1), run("dpsgd", 7, 0.1)]
+    assert build(more) == build()
 
 
-def test_the_baseline_has_no_cell_against_itself(build):
+def test_cells_without_runs_or_baseline_are_missing(build):
     table = build()
     assert line(table, "Ours", "sgd") == ("sgd", "81.0 ± 1.0 (2)", "-", "inf")
     assert {c.column.name for c in table.cells if c.row == "sgd"} == {"acc_a"}
-
-
-def test_a_method_without_runs_is_missing(build):
     table = build(published={("fair", "acc_a"): Published("80.0", None)})
     assert line(table, "Ours", "fair") == ("fair", "missing", "missing", "-")
     assert cell(table, "fair", "acc_a").verdict == "missing"
     assert "fair has no run with seed 0, 1." in table.notes
-
-
-def test_a_table_without_any_run_is_all_missing(build):
     table = build([], published=PRINTED)
     assert {c.verdict for c in table.cells} == {"missing"}
     assert to_csv(table).count("missing") == 5
 
 
-def test_an_impossible_method_shows_its_reason(build):
+def test_rows_of_blocks_fit_their_heads_and_impossible_ones_show_a_reason(build):
     table = build(reasons={"fair": "it needs two classes."})
     assert line(table, "Ours", "fair") == ("fair", "not possible: it needs two classes.")
     assert cell(table, "fair", "acc_a").verdict == "not possible"
     assert not any("fair" in note for note in table.notes)
     assert r"\multicolumn{3}{l}{not possible: it needs two classes.}" in table.latex
+    for grid in build(published=PRINTED).grids:
+        assert {len(row) for row in grid.rows} == {len(grid.head)}
 
 
 def test_a_row_that_is_only_planned_says_what_it_waits_for(build):
@@ -106,11 +104,6 @@ def test_one_run_has_no_spread(build, runs):
     table = build([runs[0], runs[2]], published=PRINTED)
     assert line(table, "Ours", "dpsgd")[1] == "70.0 (1)"
     assert cell(table, "dpsgd", "acc_a").verdict == "undecided"
-
-
-def test_other_methods_and_seeds_are_left_out(build, run, runs):
-    more = [*runs, run("adam", 0, 0.1), run("dpsgd", 7, 0.1)]
-    assert build(more) == build()
 
 
 def test_both_variants_have_a_row_and_the_same_published_number(build, run, runs):
@@ -200,13 +193,10 @@ def test_epsilon_is_shown_as_strongly_as_it_holds(build, run, runs):
     assert line(table, "Privacy", "sgd")[1:6] == ("-", "-", "inf", "inf", "inf")
 
 
-def test_an_epsilon_that_cannot_be_computed_is_shown_as_no_proof(build, run, runs):
+def test_an_epsilon_is_shown_as_no_proof_or_as_the_largest(build, run, runs):
     unknown = dict.fromkeys(["privacy/rdp", "privacy/pld", "privacy/gdp", "privacy/delta"])
     table = build([*runs, run("fair", 0, 0.8, **unknown, **{"privacy/guarantee": "none"})])
     assert line(table, "Privacy", "fair")[2:7] == ("3.41", *[NO_PROOF] * 3, "-")
-
-
-def test_a_cell_shows_the_weakest_guarantee_and_the_largest_epsilon(build, run, runs):
     weaker = run("dpsgd", 1, 0.74, **{"privacy/guarantee": "approximate", "privacy/rdp": 4.0})
     assert line(build([*runs[:3], weaker]), "Privacy", "dpsgd")[3] == "4.00"
     assert line(build([*runs[:3], weaker]), "Privacy", "dpsgd")[8] == "approximate"
@@ -227,11 +217,6 @@ def test_every_verdict_is_among_the_known_ones(build, render):
     verdicts = {c.verdict for c in build(published=PRINTED).cells}
     assert verdicts <= {"reproduced", "close", "differs", "undecided", "missing", "-"}
     assert all(verdict in render(build(published=PRINTED)) for verdict in verdicts)
-
-
-def test_rows_of_every_block_fit_their_heads(build):
-    for grid in build(published=PRINTED).grids:
-        assert {len(row) for row in grid.rows} == {len(grid.head)}
 
 
 def test_the_worst_group_is_found_per_run_and_then_averaged(build, run):

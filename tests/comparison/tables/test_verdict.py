@@ -101,9 +101,11 @@ def test_a_shown_difference_within_the_margins_does_not_matter(toy, accuracy, ve
     assert verdict(shifted(2.6, 0.1), Published("80.0", "0.05")) == "differs"
 
 
-def test_one_run_decides_nothing(verdict):
+def test_one_run_and_nothing_published_decide_nothing(verdict):
     assert verdict([80.0], Published("80.0", "0.4")) == "undecided"
     assert verdict([90.0], Published("80.0", "0.4")) == "undecided"
+    assert verdict([80.0, 80.1], None) == "-"
+    assert verdict([80.0, math.nan], Published("80.0", "0.1")) == "no number"
 
 
 def test_runs_without_spread_beside_print_without_spread_leave_its_rounding(verdict):
@@ -114,16 +116,10 @@ def test_runs_without_spread_beside_print_without_spread_leave_its_rounding(verd
 
 
 def test_a_margin_may_be_a_share_of_the_printed_number(edition):
-    columns = {"acc_a": {"metric": "test/accuracy/m", "margin": "2%"}}
-    other = edition(columns=columns)
+    other = edition(columns={"acc_a": {"metric": "test/accuracy/m", "margin": "2%"}})
     assert other.columns[0].margin == Margin(relative=0.02)
     found = distance(other, other.columns[0], shifted(0), Published("50.0", "0.1"))
     assert found.allowed == 2
-
-
-def test_nothing_published_and_no_number(verdict):
-    assert verdict([80.0, 80.1], None) == "-"
-    assert verdict([80.0, math.nan], Published("80.0", "0.1")) == "no number"
 
 
 def test_a_column_that_is_not_judged_says_so(toy, edition, plain):

@@ -25,14 +25,13 @@ def table(tmp_path) -> pd.DataFrame:
     return read([tmp_path / "adult.data", tmp_path / "adult.test"])
 
 
-def test_rows_with_a_missing_value_and_the_comment_line_are_dropped(table):
+def test_rows_without_missing_values_have_targets_groups_and_no_income(table):
     assert list(table["age"]) == [39, 41, 50]
-
-
-def test_targets_read_the_labels_of_both_files_and_groups_are_the_sex(table):
     examples = encode(table)
     assert examples.targets.tolist() == [0, 1, 1]
     assert examples.groups.tolist() == [0, 1, 1]
+    other = table.assign(income=["<=50K", "<=50K", "<=50K"])
+    assert torch.equal(encode(table).inputs, encode(other).inputs)
 
 
 def test_groups_by_two_attributes_are_their_intersections(table):
@@ -70,11 +69,6 @@ def test_features_are_scores_then_binaries_then_categories(table):
     assert inputs[:, 5].tolist() == [0, 1, 0]  # non-White
     assert inputs[:, 6].tolist() == [0, 1, 1]  # female
     assert inputs[:, 7:].sum(dim=1).tolist() == [6, 6, 6]  # one category of each of six columns
-
-
-def test_the_income_is_not_a_feature(table):
-    other = table.assign(income=["<=50K", "<=50K", "<=50K"])
-    assert torch.equal(encode(table).inputs, encode(other).inputs)
 
 
 @pytest.mark.parametrize("test_share", [0, 1, -0.1, "0.2", True])
@@ -120,8 +114,7 @@ def test_balancing_keeps_every_woman_and_about_as_many_men(data_folder):
 )
 def test_race_and_age_are_in_two_as_in_the_paper(group, names, numbers, table):
     assert Adult(balance_by_sex=True, test_share=0.2, group=group).groups == names
-    of_one_over_60 = table.assign(age=[25, 60, 61])
-    assert encode(of_one_over_60, group).groups.tolist() == numbers
+    assert encode(table.assign(age=[25, 60, 61]), group).groups.tolist() == numbers
 
 
 @pytest.mark.data

@@ -112,7 +112,6 @@ def test_another_archive_than_the_publisher_s_is_not_unpacked(cifar100, tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_imagenet32_is_verified_converted_once_and_trained_on(imagenet, run_in):
     words = ["dataset=imagenet32", "privacy.delta=1e-5"]
     record = run_in(*words)
@@ -133,8 +132,7 @@ def arrays(imagenet):
 
 
 def test_imagenet32_as_arrays_is_that_of_pickles(arrays):
-    sources = (*imagenet32.TRAIN, *imagenet32.TEST)
-    for source in sources:
+    for source in (*imagenet32.TRAIN, *imagenet32.TEST):
         (arrays / source.path).unlink()
     data = ImageNet32().load(arrays, 0)
     with np.load(arrays / "imagenet32" / "train_data_batch_10.npz") as last:

@@ -30,9 +30,11 @@ def test_a_wrong_declaration_is_refused(name, value):
         check_declared(other)
 
 
-def test_groups_of_one_name_are_refused():
+def test_groups_of_one_name_and_something_else_than_data_are_refused():
     with pytest.raises(UserError, match="two groups of digits have one name"):
         check_declared(type("Other", (Digits,), {"groups": ("a",) * 10})(0.2))
+    with pytest.raises(UserError, match=r"load must return a dpbench\.data\.dataset\.Data"):
+        check_loaded(DIGITS, None)
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
@@ -53,8 +55,3 @@ def test_wrong_data_are_refused(part, name, change, why):
     wrong = replace(data, **{part: replace(split, **{name: change(getattr(split, name))})})
     with pytest.raises(UserError, match=why):
         check_loaded(DIGITS, wrong)
-
-
-def test_something_else_than_data_is_refused():
-    with pytest.raises(UserError, match=r"load must return a dpbench\.data\.dataset\.Data"):
-        check_loaded(DIGITS, None)

@@ -25,11 +25,8 @@ def examples(tmp_path):
     return encode(read(tmp_path / "some.arff"))
 
 
-def test_features_are_sex_and_residence_then_the_categories_that_occur(examples):
+def test_features_are_categories_that_occur_and_groups_the_sexes(examples):
     assert examples.inputs.tolist() == [[0, 0, 0, 1], [1, 1, 1, 0], [1, 0, 0, 1]]
-
-
-def test_high_occupations_are_the_target_and_sexes_the_groups(examples):
     assert examples.targets.tolist() == [1, 0, 1]
     assert examples.groups.tolist() == [0, 1, 1]
 

@@ -94,12 +94,9 @@ def test_sums_by_length_are_those_of_the_whole_batch(engine, size, adaptive):
     assert max(shape[0] for shape in seen) <= (size or N)
 
 
-def test_what_needs_a_batch_in_one_piece_has_it(engine):
+def test_no_texts_or_what_needs_one_piece_are_a_batch_too(engine):
     whole = batch(texts()[0])
     assert PhysicalBatches(lengths=LENGTHS).sum(whole, lambda part: part is whole, "some method")
-
-
-def test_no_texts_are_a_batch_too():
     empty = batch(texts()[0][:0])
     assert PhysicalBatches(lengths=LENGTHS).sum(empty, len) == 0
 

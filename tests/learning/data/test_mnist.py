@@ -37,5 +37,4 @@ def test_the_original_files_may_lie_there_packed(data_folder, tmp_path):
 def test_the_class_sizes_are_those_of_the_original_files(data_folder):
     data = Mnist().load(data_folder, seed=0)
     assert tuple(torch.bincount(data.train.targets).tolist()) == Mnist().class_sizes
-    batch = data.train.at(torch.arange(10))
-    assert batch.inputs.max() == 1
+    assert data.train.at(torch.arange(10)).inputs.max() == 1

@@ -33,8 +33,11 @@ def test_images_are_numbers_of_their_shape_in_each_view(views):
     assert batch.groups.tolist() == [0, 0]
 
 
-def test_numbers_are_predicted_as_numbers():
+def test_numbers_are_predicted_as_numbers_and_do_not_depend_on_other_draws():
     assert probe(Wine(320), 1).targets.dtype == torch.float32
+    first = probe(Texts(), 1)
+    torch.rand(5)
+    assert torch.equal(probe(Texts(), 1).inputs, first.inputs)
 
 
 def test_texts_are_token_numbers_and_types_and_one_ends_in_padding():
@@ -46,9 +49,3 @@ def test_texts_are_token_numbers_and_types_and_one_ends_in_padding():
     assert types.unique().tolist() == [0, 1]
     assert tokens[1].eq(0).tolist() == [False] * 5 + [True] * 4
     assert (types[tokens == 0] == 0).all()
-
-
-def test_the_probe_does_not_depend_on_other_draws():
-    first = probe(Texts(), 1)
-    torch.rand(5)
-    assert torch.equal(probe(Texts(), 1).inputs, first.inputs)

@@ -74,8 +74,7 @@ def test_the_archive_is_unpacked_where_the_file_is_missing(tmp_path, unchecked):
     (tmp_path / "few.data").write_text(BLOCKS)
     with tarfile.open(tmp_path / california.ARCHIVE.path, "w:gz") as tar:
         tar.add(tmp_path / "few.data", california.MEMBER)
-    data = California(2064).load(tmp_path, seed=0)
-    assert len(data.test) == 3
+    assert len(California(2064).load(tmp_path, seed=0).test) == 3
     digest = hashlib.md5((home / "cal_housing.data").read_bytes())
     assert digest.hexdigest() == hashlib.md5(BLOCKS.encode()).hexdigest()
 

@@ -61,15 +61,12 @@ def lines(pairs):
     return "".join(json.dumps(dict(zip(keys, pair, strict=True))) + "\n" for pair in pairs)
 
 
-def test_pairs_are_numbers_of_tokens_then_types_then_padding(tokens):
+def test_pairs_are_numbers_of_tokens_cut_at_the_longer_sentence(tokens):
     numbers = tokens.of(["a dog runs."], ["a dog sleeps"])
     assert numbers.shape == (1, 2, 12)
     # [CLS] a dog runs . [SEP] a dog sleep ##s [SEP] [PAD]
     assert numbers[0, 0].tolist() == [2, 5, 6, 7, 10, 3, 5, 6, 8, 9, 3, 0]
     assert numbers[0, 1].tolist() == [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 0]
-
-
-def test_long_pairs_are_cut_at_the_longer_sentence(tokens):
     with pytest.warns(UserWarning, match="1 of 1 texts have more than 12 tokens"):
         numbers = tokens.of(["a dog runs " * 9], ["a dog sleeps"])
     assert numbers[0, 0].tolist()[-5:] == [5, 6, 8, 9, 3], "the shorter one is whole"
@@ -147,14 +144,13 @@ def test_a_line_that_is_no_pair_is_refused(line, tmp_path):
         read(tmp_path / "some.jsonl")
 
 
-def test_another_tokenizer_than_was_said_is_refused(tokens):
+def test_tokenizers_that_are_others_or_cannot_be_had_are_named(tokens):
     with pytest.raises(UserError, match=r"has 11 tokens and padding 0, not 28996 and 0: set"):
         replace(tokens, vocabulary=28_996).of(["a"], ["a"])
-
-
-def test_a_tokenizer_that_cannot_be_had_is_named():
     with pytest.raises(UserError, match="tokenizer nobody/nothing is not in"):
         Tokens("nobody/nothing", 11, 12).of(["a"], ["a"])
+    with pytest.raises(UserError, match=r"dataset\.hub=nobody/nothing cannot be loaded"):
+        from_hub("nobody/nothing", "train")
 
 
 def test_the_datasets_library_gives_the_same_pairs(small, monkeypatch):
@@ -170,11 +166,6 @@ def test_the_datasets_library_gives_the_same_pairs(small, monkeypatch):
     for one, other in ((ours.train, theirs.train), (ours.test, theirs.test)):
         assert torch.equal(one.inputs, other.inputs)
         assert torch.equal(one.targets, other.targets)
-
-
-def test_pairs_that_the_datasets_library_cannot_find_are_named():
-    with pytest.raises(UserError, match=r"dataset\.hub=nobody/nothing cannot be loaded"):
-        from_hub("nobody/nothing", "train")
 
 
 def test_without_the_datasets_library_it_is_said_what_to_install(monkeypatch):

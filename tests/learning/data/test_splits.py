@@ -20,27 +20,21 @@ def test_every_example_lands_in_exactly_one_part(count, share, seed):
     assert rows.sort().values.tolist() == list(range(count))
 
 
-def test_inputs_targets_and_groups_stay_together():
+def test_parts_stay_together_and_thinning_keeps_its_share():
     train = shuffle_and_split(numbered(50), 0.2, seed=1).train
     assert torch.equal(train.inputs[:, 0].long(), train.targets)
     assert torch.equal(train.groups, train.targets)
+    examples = numbered(20_000)
+    kept = subsample(examples, examples.targets % 2 == 0, 0.3, seed=0).targets
+    assert (kept % 2 == 1).sum() == 10_000
+    assert abs((kept % 2 == 0).sum() - 3000) < 5 * (10_000 * 0.3 * 0.7) ** 0.5
 
 
-def test_purposes_and_seeds_have_draws_of_their_own():
+def test_draws_of_purposes_and_seeds_are_their_own_and_the_same_everywhere():
     draws = {
         tuple(numpy_generator(seed, purpose).integers(0, 1000, 5))
         for seed in (0, 1)
         for purpose in ("split", "thin")
     }
     assert len(draws) == 4
-
-
-def test_draws_are_the_same_on_every_machine():
     assert numpy_generator(0, "split").integers(0, 1000, 3).tolist() == [267, 526, 233]
-
-
-def test_thinning_keeps_the_share_it_states():
-    examples = numbered(20_000)
-    kept = subsample(examples, examples.targets % 2 == 0, 0.3, seed=0).targets
-    assert (kept % 2 == 1).sum() == 10_000
-    assert abs((kept % 2 == 0).sum() - 3000) < 5 * (10_000 * 0.3 * 0.7) ** 0.5

@@ -70,15 +70,12 @@ def test_scipy_has_the_same_intervals_up_to_its_own_draws():
         assert ours[name] == pytest.approx(tuple(interval), abs=0.12 * width), name
 
 
-def test_the_order_of_the_examples_does_not_matter():
+def test_ends_stay_within_the_metric_whatever_the_order_of_examples():
     outputs, targets = made(80)
     order = torch.randperm(80, generator=torch.Generator().manual_seed(0))
     shuffled = intervals(outputs[order], targets[order])
     for name, ends in intervals(outputs, targets).items():
         assert shuffled[name] == pytest.approx(ends), name
-
-
-def test_ends_stay_within_what_a_metric_can_be():
     outputs = torch.tensor([[9.0, 0.0]]).repeat(20, 1)
     targets = torch.tensor([1] + [0] * 19)
     for name, (low, high) in intervals(outputs, targets).items():

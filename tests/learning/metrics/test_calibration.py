@@ -70,17 +70,21 @@ def test_bins_of_few_examples_can_be_left_out():
     assert math.isnan(mce(logits[:19], targets[:19], least=20))
 
 
-def test_certain_examples_share_the_last_bin_with_nearly_certain_ones():
+def test_certain_examples_share_the_last_bin_and_an_edge_opens_the_upper_one():
     outputs = torch.tensor([[800.0, 0.0], [4.0, 0.0]], dtype=torch.float64)
     nearly = 1 / (1 + math.exp(-4))
-    error = ece(outputs, torch.tensor([0, 1]))
-    assert error == pytest.approx(abs(0.5 - (1 + nearly) / 2))
+    assert ece(outputs, torch.tensor([0, 1])) == pytest.approx(abs(0.5 - (1 + nearly) / 2))
+    examples = rank_by_confidence(torch.zeros(3, 2), torch.tensor([0, 1, 0]))
+    assert equal_width(examples, bins=4).counts.tolist() == [0, 0, 3, 0]
 
 
-def test_logits_between_0_and_1_are_not_taken_for_probabilities():
+def test_probabilities_are_of_the_truth_and_not_logits_between_0_and_1():
     outputs = torch.tensor([[0.9, 0.1]])
     confidence = 1 / (1 + math.exp(-0.8))
     assert ece(outputs, torch.tensor([0])) == pytest.approx(1 - confidence)
+    outputs, targets = made(30)
+    likelihood = torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
+    assert torch.allclose(-probability_of_truth(outputs, targets).log(), likelihood)
 
 
 def test_nothing_and_nan_have_no_calibration():
@@ -130,8 +134,7 @@ def test_adaptive_bins_are_equal_parts_of_the_sorted_examples(share, seed):
     confidences, classes = outputs.softmax(dim=1).max(dim=1)
     order = confidences.argsort()
     gaps = ((classes == targets).double() - confidences)[order].view(BINS, share).mean(dim=1)
-    ours = adaptive_ece(outputs, targets)
-    assert ours == pytest.approx(gaps.abs().mean().item())
+    assert adaptive_ece(outputs, targets) == pytest.approx(gaps.abs().mean().item())
 
 
 def test_equal_confidences_share_an_adaptive_bin_whatever_their_order():
@@ -141,11 +144,10 @@ def test_equal_confidences_share_an_adaptive_bin_whatever_their_order():
     error = adaptive_ece(outputs, targets)
     order = torch.randperm(100, generator=torch.Generator().manual_seed(0))
     assert adaptive_ece(outputs[order], targets[order]) == pytest.approx(error)
-    confidences = torch.tensor([1.0, 2.0]).sigmoid()
-    assert error == pytest.approx((confidences - 0.5).mean().item())
+    assert error == pytest.approx((torch.tensor([1.0, 2.0]).sigmoid() - 0.5).mean().item())
 
 
-def test_the_brier_score_agrees_with_scikit_learn():
+def test_the_brier_score_agrees_with_scikit_learn_from_0_to_2():
     from sklearn.metrics import brier_score_loss
 
     outputs, targets = made(80, 4)
@@ -153,19 +155,5 @@ def test_the_brier_score_agrees_with_scikit_learn():
         targets, outputs.softmax(dim=1).numpy(), labels=range(4), scale_by_half=False
     )
     assert brier(outputs, targets).mean().item() == pytest.approx(reference)
-
-
-def test_the_brier_score_is_0_for_certain_truth_and_2_for_certain_error():
     outputs = torch.tensor([[900.0, 0.0], [900.0, 0.0]])
     assert brier(outputs, torch.tensor([0, 1])).tolist() == [0, 2]
-
-
-def test_the_probability_of_the_truth_is_what_the_likelihood_is_of():
-    outputs, targets = made(30)
-    likelihood = torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
-    assert torch.allclose(-probability_of_truth(outputs, targets).log(), likelihood)
-
-
-def test_a_confidence_on_an_edge_opens_the_upper_bin():
-    examples = rank_by_confidence(torch.zeros(3, 2), torch.tensor([0, 1, 0]))
-    assert equal_width(examples, bins=4).counts.tolist() == [0, 0, 3, 0]

@@ -66,15 +66,12 @@ def class_metrics(outputs, targets):
     return {name: of(outputs, targets, torch.zeros_like(targets)) for name, of in compute.items()}
 
 
-def test_means_over_classes_are_nan_without_a_class_and_without_a_prediction():
+def test_means_over_classes_are_nan_without_a_class_and_a_half_by_chance():
     outputs, targets = torch.eye(3), torch.tensor([0, 1, 1])
     assert all(map(math.isnan, class_metrics(outputs, targets).values()))
     targets = torch.tensor([0, 1])
     broken = torch.tensor([[1.0, math.inf], [0.0, 1.0]])
     assert all(map(math.isnan, class_metrics(broken, targets).values()))
-
-
-def test_chance_has_an_area_of_a_half_and_certainty_of_one():
     targets = torch.tensor([0, 1, 0, 1])
     same = class_metrics(torch.ones(4, 2), targets)
     assert (same["auroc"], same["balanced_accuracy"]) == (0.5, 0.5)
@@ -82,7 +79,7 @@ def test_chance_has_an_area_of_a_half_and_certainty_of_one():
     assert (right["auroc"], right["f1_macro"]) == (1.0, 1.0)
 
 
-def test_an_example_without_finite_outputs_has_no_prediction():
+def test_outputs_that_are_not_finite_are_no_prediction():
     targets = torch.tensor([1, 0, 0])
     for values in (
         classification.correct(NAN_ROW, targets),
@@ -90,9 +87,6 @@ def test_an_example_without_finite_outputs_has_no_prediction():
     ):
         assert values.isnan().tolist() == [False, True, False]
         assert math.isnan(classification.mean(values))
-
-
-def test_infinite_outputs_are_not_a_prediction_either():
     outputs = torch.tensor([[math.inf, 0.0]])
     assert classification.correct(outputs, torch.tensor([0])).isnan().all()
 
@@ -103,19 +97,13 @@ def means(values, groups, names):
     return [measured[f"loss/{name}"] for name in names]
 
 
-def test_group_means_are_over_examples():
+def test_group_means_are_over_examples_and_nan_for_an_empty_group_alone():
     values = torch.tensor([1.0, 0.0, 0.0, 1.0, 1.0])
     groups = torch.tensor([0, 0, 1, 1, 1])
     np.testing.assert_allclose(means(values, groups, ["a", "b"]), [1 / 2, 2 / 3])
-
-
-def test_an_empty_group_has_nan_not_zero():
     a, b, c = means(torch.ones(2), torch.tensor([0, 2]), ["a", "b", "c"])
     assert a == c == 1
     assert math.isnan(b)
-
-
-def test_a_nan_stays_within_its_group():
     a, b = means(torch.tensor([math.nan, 1.0]), torch.tensor([0, 1]), ["a", "b"])
     assert math.isnan(a)
     assert b == 1

@@ -22,15 +22,12 @@ def example(n=12, classes=2):
     return outputs, torch.rand(n, generator=generator), targets, groups
 
 
-def test_two_classes_have_every_metric_as_a_plain_float():
+def test_two_classes_have_every_metric_and_more_have_all_others():
     metrics = evaluate("classification", *example(), NAMES)
     assert metrics.keys() == BINARY
     # Twelve examples fill no bin with twenty.
     assert math.isnan(metrics.pop("mce_min20"))
     assert all(type(value) is float and math.isfinite(value) for value in metrics.values())
-
-
-def test_more_classes_have_all_but_the_two_class_metrics():
     metrics = evaluate("classification", *example(classes=3), NAMES)
     assert BINARY - metrics.keys() == {
         "demographic_parity_difference",
@@ -38,13 +35,10 @@ def test_more_classes_have_all_but_the_two_class_metrics():
     }
 
 
-def test_the_accuracy_gap_is_between_the_best_and_the_worst_group():
+def test_the_accuracy_gap_is_between_the_best_and_the_worst_group_or_nan():
     metrics = evaluate("classification", *example(), NAMES)
     gap = abs(metrics["accuracy/male"] - metrics["accuracy/female"])
     assert metrics["accuracy_gap"] == pytest.approx(gap)
-
-
-def test_a_group_without_examples_makes_the_accuracy_gap_nan():
     assert math.isnan(evaluate("classification", *example(), (*NAMES, "nobody"))["accuracy_gap"])
 
 
@@ -69,14 +63,11 @@ def test_the_order_of_the_examples_does_not_matter_but_for_the_temperature():
     assert shuffled == pytest.approx(usual, nan_ok=True)
 
 
-def test_a_diverged_model_has_nan_everywhere():
+def test_a_diverged_model_and_no_examples_have_nan_everywhere():
     outputs, losses, targets, groups = example()
     nan = torch.full_like(losses, math.nan)
     metrics = evaluate("classification", outputs * math.nan, nan, targets, groups, NAMES)
     assert all(map(math.isnan, metrics.values()))
-
-
-def test_no_examples_at_all_have_nan_everywhere():
     nothing = torch.empty(0, dtype=torch.int64)
     metrics = evaluate("classification", torch.empty(0, 2), torch.empty(0), nothing, nothing, NAMES)
     assert all(map(math.isnan, metrics.values()))
@@ -94,12 +85,9 @@ def test_the_fit_has_accuracy_and_loss_as_all_metrics_have_them():
     assert len(fitted) == 6
 
 
-def test_shapes_that_disagree_are_refused():
+def test_shapes_that_disagree_and_groups_without_a_name_are_refused():
     outputs, losses, targets, groups = example()
     with pytest.raises(ValueError, match=r"not \[n, K\]"):
         evaluate("classification", outputs, losses[:1], targets, groups, NAMES)
-
-
-def test_a_group_without_a_name_is_refused():
     with pytest.raises(ValueError, match="outside the 1 named"):
         evaluate("classification", *example(), ("male",))

@@ -22,16 +22,15 @@ def curves(mce, steps_per_epoch=7):
     return {"epoch": epochs, "step": [steps_per_epoch * e for e in epochs], "tested/mce": mce}
 
 
-def test_the_metric_is_the_median_over_the_last_ten_epochs():
+def test_the_metric_is_the_median_of_the_validation_split_or_nan():
     said = last_epochs_metrics({"epochs": 11}, curves(MCE))
     assert said == {"test/mce_last10": statistics.median(MCE[-10:])} == {"test/mce_last10": 0.45}
     assert last_epochs_metrics({"epochs": 11}, curves([*MCE[:-1], 0.61])) == said
-
-
-def test_the_metric_uses_the_validation_split_if_there_is_one():
     assert [*last_epochs_metrics({"epochs": 11, "validation": 0.1}, curves(MCE))] == [
         "validation/mce_last10"
     ]
+    said = last_epochs_metrics({"epochs": 11}, curves([*MCE[:-2], math.nan, 0.2]))
+    assert math.isnan(said["test/mce_last10"])
 
 
 def test_measurements_within_an_epoch_do_not_count():
@@ -62,16 +61,10 @@ def test_without_ten_epochs_there_is_none(config, diagnostics):
     assert last_epochs_metrics(config, diagnostics) == {}
 
 
-def test_the_metric_is_nan_if_one_of_the_ten_is():
-    said = last_epochs_metrics({"epochs": 11}, curves([*MCE[:-2], math.nan, 0.2]))
-    assert math.isnan(said["test/mce_last10"])
-
-
 def test_committed_records_have_it_where_they_have_the_curves():
     lines = (TABLES / "calibration_table2-part.records.jsonl").read_text().splitlines()
     records = [parse(line, "calibration_table2-part") for line in lines]
-    runs = frame(records)
-    for record, value in zip(records, runs["test/mce_last10"], strict=True):
+    for record, value in zip(records, frame(records)["test/mce_last10"], strict=True):
         assert value == statistics.median(record.diagnostics["tested/mce"][-10:])
         assert "test/mce_last10" not in record.metrics
 

@@ -31,11 +31,14 @@ def test_the_p_of_equivalence_is_the_larger_of_two_one_sided_t_tests(shift):
     assert paired_test(gains, 1.5).p_equivalence == pytest.approx(max(lower, upper))
 
 
-def test_equivalent_just_when_the_90_percent_interval_lies_within_the_margin():
+def test_equivalence_is_a_90_percent_interval_and_rounding_no_difference():
     low, high = paired_test(GAINS, 1).interval(0.9)
     assert 0 < low < high
     assert verdicts(paired_test(GAINS, high + 1e-9)) == ["equivalent"]
     assert verdicts(paired_test(GAINS, high - 1e-9)) != ["equivalent"]
+    gains = [0.1 + 0.2 - 0.3, 0.0, 0.0]
+    assert gains[0] != 0
+    assert paired_test(gains, 0.5).p_difference == 1
 
 
 @pytest.mark.parametrize(
@@ -69,14 +72,11 @@ def test_equal_differences_are_judged_by_the_sign_test():
     assert paired_test([2.0] * 3, 0.1).seeds_needed(0.5) == 6
 
 
-def test_holm_s_correction_by_hand():
+def test_holm_s_correction_of_verdicts_that_are_read_together():
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
-
-
-def test_verdicts_that_are_read_together_are_corrected():
-    """A p that is low enough for one comparison, and not for the only such one of five."""
+    # A p that is low enough for one comparison, and not for the only such one of five.
     alone = paired_test(2 + 1.5 * np.array([-1, -0.5, 0, 0.5, 1]), 0.1)
     assert 0.01 < alone.p_difference < 0.05
     assert verdicts(alone) == ["better"]
@@ -89,12 +89,6 @@ def test_a_sign_turns_better_into_worse_and_nothing_else():
     assert (turned.mean, turned.margin) == (-found.mean, found.margin)
     assert turned.p_difference == found.p_difference
     assert turned.p_equivalence == found.p_equivalence
-
-
-def test_rounding_errors_of_equal_values_are_no_difference():
-    gains = [0.1 + 0.2 - 0.3, 0.0, 0.0]
-    assert gains[0] != 0
-    assert paired_test(gains, 0.5).p_difference == 1
 
 
 def test_power_is_how_often_simulated_seeds_decide():
@@ -110,21 +104,15 @@ def test_power_is_how_often_simulated_seeds_decide():
         assert planned.power(n) == pytest.approx(max(different, equivalent), abs=0.03)
 
 
-def test_the_seeds_needed_are_the_fewest_with_that_power():
+def test_the_seeds_needed_have_their_power_and_none_decide_on_the_margin():
     found = paired_test(GAINS, 0.1)
     for power in (0.5, 0.9):
         n = found.seeds_needed(power)
         assert found.power(n) >= power > found.power(n - 1)
     assert found.seeds_needed(0.9) > found.seeds_needed(0.5)
     assert found.seeds_needed(0.9, level=0.001) > found.seeds_needed(0.9)
-
-
-def test_no_number_of_seeds_decides_what_lies_on_the_margin():
     assert paired_test((1.0, -1.0), 0.0).seeds_needed(0.5) is None
     assert paired_test((1.0,), 0.5).seeds_needed(0.5) is None
-
-
-def test_the_smallest_difference_is_shown_in_four_of_five_repetitions():
     found = paired_test(GAINS, 0.0)
     at = paired_test(GAINS, 0.0).scaled(found.smallest_difference() / found.mean)
     same_spread = at.__class__(at.mean, found.deviation, found.n, 0.0)

@@ -32,13 +32,10 @@ def test_scikit_learn_has_the_same_numbers():
     )
 
 
-def test_the_loss_is_the_training_loss_and_the_mse_is_of_the_outputs():
+def test_the_loss_is_the_training_loss_and_the_error_is_of_its_own_example():
     outputs, losses, targets, groups = example()
     ours = evaluate("regression", outputs, 3 * losses, targets, groups, NAMES)
     assert ours["loss"] == pytest.approx(3 * ours["mse"])
-
-
-def test_a_squared_error_is_of_its_own_example():
     outputs, targets = torch.tensor([[1.0], [5.0]]), torch.tensor([3.0, 4.0])
     assert squared_error(outputs, targets).tolist() == [4, 1]
 

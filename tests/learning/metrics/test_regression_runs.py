@@ -84,9 +84,7 @@ def test_a_line_is_found_and_nothing_is_said_of_classes():
 )
 def test_engines_agree_and_private_methods_learn(method):
     run = replace(USUAL, method=method, privacy=Privacy(0.5, None, 1e-5, "rdp"))
-    ours, reference = (
-        fit(replace(run, engine=name), NOWHERE).metrics for name in ("ghost", "loop")
-    )
+    ours, reference = (fit(replace(run, engine=e), NOWHERE).metrics for e in ("ghost", "loop"))
     assert ours == pytest.approx(reference, rel=1e-4)
     assert ours["test/r2"] > 0.5
 

@@ -62,13 +62,10 @@ def test_the_temperature_is_fitted_on_even_and_measured_on_odd_positions():
     assert said.nll == pytest.approx(loss.item())
 
 
-def test_overconfidence_alone_goes_away():
+def test_overconfidence_goes_away_but_not_from_too_few_examples():
     said = effect_of_scaling(*made(20_000, 3.0))
     assert said.ece < 0.03 < 0.1 < said.ece_before
     assert said.nll < said.nll_before
-
-
-def test_too_few_examples_and_nan_have_no_temperature():
     one = (torch.randn(1, 2), torch.tensor([0]))
     assert math.isnan(effect_of_scaling(*one).ece)
     assert math.isnan(fitted_temperature(torch.empty(0, 2), torch.empty(0, dtype=torch.int64)))

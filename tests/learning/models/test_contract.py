@@ -60,8 +60,7 @@ def texts(examples):
     tokens = torch.randint(1, WORDS, (examples, TEXT[1]))
     for length, row in enumerate(tokens, start=4):
         row[length:] = 0
-    types = torch.randint(0, 2, tokens.shape)
-    return torch.stack([tokens, types], 1)
+    return torch.stack([tokens, torch.randint(0, 2, tokens.shape)], 1)
 
 
 @pytest.fixture(params=CASES)
@@ -95,8 +94,7 @@ def test_outputs_are_one_number_per_class(model, batch):
 
 def test_nothing_mixes_the_examples_of_a_batch(model, batch):
     assert not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.modules())
-    together = model(batch.inputs)
-    for row, part in zip(together, batch.split(1), strict=True):
+    for row, part in zip(model(batch.inputs), batch.split(1), strict=True):
         assert torch.allclose(model(part.inputs)[0], row, atol=1e-5)
 
 

@@ -53,8 +53,7 @@ def sentences(padding, length=10):
 @pytest.fixture
 def folder(tmp_path):
     """A folder with a published encoder without a head, as somebody might have saved it."""
-    encoder = text().build((2, 10), 3).net.bert
-    encoder.save_pretrained(tmp_path / "encoder")
+    text().build((2, 10), 3).net.bert.save_pretrained(tmp_path / "encoder")
     return tmp_path / "encoder"
 
 

@@ -215,8 +215,7 @@ def test_a_step_moves_the_largest_weights_and_no_others():
         if isinstance(module, nn.Linear | nn.Conv2d) and module is not model.net.head
     )  # fmt: skip
     assert trained == int(0.03 * everything)
-    batch = batch_of(IMAGE)
-    model(batch.inputs).square().sum().backward()
+    model(batch_of(IMAGE).inputs).square().sum().backward()
     moved = {name for name, p in model.net.named_parameters() if p.grad is not None}
     assert moved == {n for n in moved if n.endswith(".largest") or n.startswith("head.")}
     assert all(layer.largest.grad.any() for layer in layers)
@@ -235,8 +234,7 @@ def test_a_convolutional_network_computes_what_timm_computes(name, tmp_path):
     constants = (torch.tensor(theirs.pretrained_cfg[k]).view(3, 1, 1) for k in ("mean", "std"))
     mean, std = constants
     expected = theirs.forward_head(theirs.forward_features((images - mean) / std), pre_logits=False)
-    dropout = [m for m in model.modules() if isinstance(m, nn.Dropout) and m.p]
-    assert not dropout
+    assert not [m for m in model.modules() if isinstance(m, nn.Dropout) and m.p]
     assert torch.allclose(model(images), expected, atol=1e-4)
 
 

@@ -74,14 +74,11 @@ def test_a_vit_computes_what_timm_computes(monkeypatch, tmp_path):
     assert torch.allclose(ours(images), theirs((images - 0.5) / 0.5), atol=1e-5)
 
 
-def test_small_and_grey_images_are_enlarged_and_repeated():
+def test_small_images_are_enlarged_and_no_class_token_changes_nothing():
     model = VIT.build((1, 8, 8), 4)
     prepared = model.prepared(torch.full((2, 1, 8, 8), 0.75))
     assert torch.equal(prepared, torch.full((2, 3, 32, 32), 0.5))
     assert model(torch.rand(2, 1, 8, 8)).shape == (2, 4)
-
-
-def test_a_vit_without_a_class_token_is_unchanged():
     model = replace(VIT, name="test_vit3").build((3, 32, 32), 4)
     assert model(torch.rand(2, 3, 32, 32)).shape == (2, 4)
 
@@ -106,23 +103,17 @@ def sentences(count=3, length=10):
     return torch.stack([tokens, (torch.arange(length) > 4).long().expand_as(tokens)], 1)
 
 
-def test_a_bert_computes_what_transformers_computes():
+def test_a_bert_computes_what_transformers_computes_whatever_the_padding():
     model = BERT.build((2, 10), 3).eval()
     inputs = sentences()
     inputs[0, 0, 7:] = 0
     tokens, types = inputs.unbind(1)
     theirs = model.net(tokens, attention_mask=tokens != 0, token_type_ids=types).logits
     assert torch.allclose(model(inputs), theirs, atol=1e-6)
-
-
-def test_padding_changes_nothing():
     model = BERT.build((2, 12), 3).eval()
     inputs = sentences()
     padded = torch.cat([inputs, torch.zeros(3, 2, 2, dtype=torch.long)], 2)
     assert torch.allclose(model(padded), model(inputs), atol=1e-6)
-
-
-def test_dropout_is_in_every_layer_or_in_none():
     inputs = sentences()
     for dropout, same in ((0.0, True), (0.5, False)):
         model = replace(BERT, dropout=dropout).build((2, 10), 3).train()

@@ -76,13 +76,11 @@ def test_options_put_together_are_what_hydra_composes(data):
     overrides += [f"+table={table}"] if table else []
     with grammar():
         ours = composed(parse(overrides))
-    theirs = of_hydra(overrides)
-    assert ours.choices == theirs.choices
-    assert OmegaConf.to_container(ours.config) == OmegaConf.to_container(theirs.config)
-    assert list(ours.config) == list(theirs.config)
-    assert OmegaConf.is_struct(ours.config["method"]) == OmegaConf.is_struct(
-        theirs.config["method"]
-    )
+    other = of_hydra(overrides)
+    assert ours.choices == other.choices
+    assert OmegaConf.to_container(ours.config) == OmegaConf.to_container(other.config)
+    assert list(ours.config) == list(other.config)
+    assert OmegaConf.is_struct(ours.config["method"]) == OmegaConf.is_struct(other.config["method"])
 
 
 @pytest.mark.sampled(1)

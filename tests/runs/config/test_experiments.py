@@ -92,20 +92,6 @@ def test_a_target_is_refused_as_on_the_command_line(mine, target):
         run_of(run_config(with_experiment(["+experiment=mine"])))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["experiment=adult_dpsgd_f"], "write \\+experiment=NAME, once"),
-        (["+experiment=a", "+experiment=b"], "write \\+experiment=NAME, once"),
-        (["+experiment=a,b", "+experiment=b"], "write \\+experiment=NAME, once"),
-        (["+experiment=adult_dpsgd"], "did you mean adult_dpsgd_f"),
-    ],
-)
-def test_one_experiment_is_named_by_its_name(arguments, said):
-    with pytest.raises(UserError, match=said):
-        with_experiment(arguments)
-
-
 @pytest.mark.parametrize("name", options("experiment"))
 def test_every_experiment_composes(name):
     assert compose(with_experiment([f"+experiment={name}"]))["epochs"] > 0

@@ -6,9 +6,6 @@ Thousands of cases from a fixed seed. Quickly, without accountants; at length, w
 import copy
 import math
 import random
-import signal
-import warnings
-from contextlib import contextmanager
 
 import pytest
 
@@ -18,10 +15,7 @@ from dpbench.runs.config.search_path import groups, options
 from dpbench.runs.execution.prepare import build, prepare
 from dpbench.runs.execution.run_config import RunConfig, check_execution, run_config
 from dpbench.runs.training.plan import plan
-from dpbench.system.errors import UserError
-
-SECONDS = 20
-"""Of this process for one case: accountants are the slowest of what is asked."""
+from tests.fuzzing import fault
 
 LINEAR = {"_target_": "dpbench.mechanism.schedules.Linear", "start": 1.0, "end": 0.5}
 VALUES = [
@@ -102,37 +96,6 @@ def bases():
     return found
 
 
-@contextmanager
-def limited():
-    """Ends with an error what takes longer than SECONDS of this process."""
-
-    def late(*_):
-        raise TimeoutError(f"more than {SECONDS} s")
-
-    before = signal.signal(signal.SIGVTALRM, late)
-    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
-def fault(plans):
-    """Why a case is none that a user may see; None if it is planned, or refused in one sentence."""
-    try:
-        with limited(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            plans()
-    except UserError as refusal:
-        said = str(refusal)
-        whole = said.strip() and "\n" not in said and len(said) < 1000
-        return None if whole else f"it is said in {len(said)} characters: {said[:300]!r}"
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"[:300]
-    return None
-
-
 def planned(config):
     check_execution(RunConfig((), config))
     plan(build(config))
@@ -156,11 +119,9 @@ def cases(bases, draw, each, pairs):
         for key in keys:
             for value in draw.sample(VALUES, each):
                 yield overrides, changed(config, [(key, value)]), (key, value)
-    everywhere = [
-        (o, c, [k for k in leaves(c) if k[0] != "choices"]) for o, (c, _) in bases.items()
-    ]
+    keys_of = [(o, c, [k for k in leaves(c) if k[0] != "choices"]) for o, (c, _) in bases.items()]
     for _ in range(pairs):
-        overrides, config, keys = draw.choice(everywhere)
+        overrides, config, keys = draw.choice(keys_of)
         changes = [(draw.choice(keys), draw.choice(VALUES)) for _ in range(draw.choice([2, 3]))]
         yield overrides, changed(config, changes), changes
 
@@ -182,7 +143,6 @@ def no_accountants(monkeypatch):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_every_key_takes_every_kind_of_value_or_refuses_it(bases, no_accountants):
     count, found = faults(bases, each=4, pairs=150)
     assert not found, "\n".join(found)

@@ -52,9 +52,7 @@ def test_texts_lists_and_keys_of_mappings_are_read_back(names):
     names = [name.replace("${", "$ {") for name in names]
     assert [read(name) for name in names] == names
     assert read([*names, 3, None, True]) == [*names, 3, None, True]
-    assert read({name: [name, {name: 1.5}] for name in names}) == {
-        name: [name, {name: 1.5}] for name in names
-    }
+    assert read({e: [e, {e: 1.5}] for e in names}) == {e: [e, {e: 1.5}] for e in names}
 
 
 @pytest.mark.slow
@@ -102,8 +100,7 @@ def test_columns_and_groups_of_any_name_are_found_in_a_file(names, tmp_path_fact
         warnings.simplefilter("ignore")
         config = compose(said)
     assert {*config["dataset"]["groups"]} == {*frame[others[0]]}
-    words = shlex.split(command(scientific(config)))[2:]
-    assert digest(compose(words)) == digest(config)
+    assert digest(compose(shlex.split(command(scientific(config)))[2:])) == digest(config)
 
 
 @pytest.mark.slow
@@ -124,17 +121,18 @@ def test_metrics_of_groups_of_any_name_can_be_named(names, tmp_path_factory):
             assert page.split("\n")[1] == ""
 
 
-def test_a_sweep_over_mappings_has_the_values_as_they_were_written():
+def test_odd_keys_and_texts_of_tables_stand_as_they_were_written():
     runs = expand(["dataset.standardise=train,{a:[0,1]},{'C, d':[0,1],é:[2,3],3:[1,2]}", "seed=1"])
     values = [parse(run)[0].value() for run in runs]
     assert values == ["train", {"a": [0, 1]}, {"C, d": [0, 1], "é": [2, 3], "3": [1, 2]}]
-
-
-def test_a_mapping_with_odd_keys_can_stand_beside_what_only_hydra_sets():
     more = ["+optimizer.foreach=false", "dataset.standardise={'C, d':[0,1]}"]
     config = compose([*PUBLIC, "dataset.groups=[a]", *more])
     assert config["dataset"]["standardise"] == {"C, d": [0, 1]}
     assert config["optimizer"]["foreach"] is False
+    with pytest.raises(UserError, match="not call a resolver"):
+        parse(["table.settings=[{set:{seed:'\\${oc.env:HOME}'}}]"])
+    with pytest.raises(UserError, match="is refused: write it in the file of a table"):
+        parse(["table.labels={'é':x}"])
 
 
 @pytest.mark.parametrize(
@@ -148,10 +146,3 @@ def test_a_mapping_with_odd_keys_can_stand_beside_what_only_hydra_sets():
 def test_no_way_to_write_a_text_calls_a_resolver(text):
     with pytest.raises(UserError, match="is refused: an interpolation may name another setting"):
         parse([f"method.name={text}"])
-
-
-def test_texts_of_tables_are_never_taken_for_escaped():
-    with pytest.raises(UserError, match="not call a resolver"):
-        parse(["table.settings=[{set:{seed:'\\${oc.env:HOME}'}}]"])
-    with pytest.raises(UserError, match="is refused: write it in the file of a table"):
-        parse(["table.labels={'é':x}"])

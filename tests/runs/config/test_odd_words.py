@@ -47,12 +47,8 @@ run ~seed=0
 run hydra=3
 run hydra=null
 run ~hydra
-run hydra.run.dir=x
 run hydra.sweeper=x
-run hydra/launcher=joblib
 run hydra.searchpath=[file:///nowhere]
-run --cfg hydra
-run --cfg
 run --infos
 run {LONG}
 run {LONG}={LONG}
@@ -203,7 +199,6 @@ reproduce calibration_table1 table.compute.clips={{a:{{clip:abadi}}}}
 reproduce calibration_table1 table.compute.lr=inf
 reproduce sampling_laws table.compute.steps=[1]
 reproduce sampling_laws table.compute.limit=0.5
-reproduce sampling_laws table.compute.epochs=[1]
 reproduce bam_lemma3 table.compute.weight=0
 reproduce bam_lemma3 table.compute.steps=a
 reproduce calibration_theorem3 table.compute.optimizers=3

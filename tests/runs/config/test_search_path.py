@@ -30,8 +30,7 @@ def test_the_flag_is_an_override_for_other_processes(folder, flags):
         [f"method={name}", *as_overrides(added)] for name in ("sharp", "sgd")
     ]
     run = run_of(run_config(["method=sharp", *as_overrides(added)]))
-    config = run.config
-    assert (config["choices"]["method"], run.method.clip.constant) == ("sharp", 0.001)
+    assert (run.config["choices"]["method"], run.method.clip.constant) == ("sharp", 0.001)
 
 
 def test_afterwards_the_folder_is_not_searched(folder):
@@ -56,22 +55,6 @@ def test_a_changed_file_is_read_again(folder):
     assert compose(["method=sharp", *added])["method"]["clip"]["constant"] == 0.001
     write(folder, {"method/sharp.yaml": SHARP.replace("0.001", "0.01")})
     assert compose(["method=sharp", *added])["method"]["clip"]["constant"] == 0.01
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--config-dir", "nowhere"], "nowhere is not a folder"),
-        (["--config-dir"], "--config-dir must be the name of a folder, got ''"),
-        ([f"{KEY}=[pkg://os]"], "pkg://os is refused: a package adds options by an entry point"),
-        ([f"{KEY}=conf"], f"{KEY} must be a list of folders"),
-        ([f"{KEY}=["], f"{KEY} must be a list of folders"),
-    ],
-)
-def test_a_path_that_is_no_folder_is_refused_in_one_sentence(arguments, sentence):
-    with pytest.raises(UserError) as told:
-        split_folders(arguments)
-    assert sentence in str(told.value)
 
 
 @pytest.mark.parametrize(

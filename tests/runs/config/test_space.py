@@ -25,25 +25,21 @@ def column(space, count, key, draw=0):
     return [values[keys.index(key)] for values in space.random(count, draw)]
 
 
-def test_an_interval_is_drawn_uniformly_between_its_bounds():
+def test_intervals_are_uniform_or_so_in_their_logarithm_and_written_as_overrides():
     values = [float(BOUND.draw(source)) for source in sources(2000)]
     assert stats.kstest(values, stats.uniform(-2, 5).cdf).pvalue > 0.01
     # Which half or twice the interval would not pass.
     assert stats.kstest(values, stats.uniform(-2, 4.5).cdf).pvalue < 1e-6
-
-
-def test_a_log_interval_is_uniform_in_its_logarithm():
     values = [math.log10(float(LR.draw(source))) for source in sources(2000)]
     assert stats.kstest(values, stats.uniform(-4, 4).cdf).pvalue > 0.01
+    values = Space((METHOD, WIDTH)).values(("sgd", "3"))
+    assert override_texts(values) == ["method=sgd", "width=3"]
 
 
-def test_whole_numbers_reach_both_bounds_alike():
+def test_whole_numbers_reach_both_bounds_and_in_logarithm_favour_the_small_ones():
     drawn = Counter(WIDTH.draw(source) for source in sources(2000))
     assert set(drawn) == {"1", "2", "3", "4"}
     assert stats.chisquare([*drawn.values()]).pvalue > 0.01
-
-
-def test_whole_numbers_of_a_log_interval_stay_within_it_and_favour_the_small_ones():
     one = Interval("width", 1, 64, LOG)
     drawn = [int(one.draw(source)) for source in sources(2000)]
     assert (min(drawn), max(drawn)) == (1, 64)
@@ -58,33 +54,22 @@ def test_a_drawn_number_has_few_digits_and_never_leaves_its_bounds():
     assert all(len(v.lstrip("-0.").replace(".", "")) <= 4 for v in column(SPACE, 99, "bound"))
 
 
-def test_more_trials_begin_with_the_same_ones():
+def test_more_trials_begin_with_the_same_ones_whatever_other_ranges():
     space = Space((LR, METHOD))
     assert space.random(30, 5)[:7] == space.random(7, 5)
     assert space.random(7, 5) != space.random(7, 6)
-
-
-def test_another_range_leaves_the_draws_of_a_setting_alone():
     assert column(SPACE, 9, "lr") == column(Space((LR,)), 9, "lr")
 
 
-def test_no_configuration_is_drawn_twice_and_a_small_space_is_gone_through_whole():
+def test_no_configuration_is_drawn_twice_until_a_space_comes_to_an_end():
     space = Space((METHOD, WIDTH))
     assert space.size == 8
     drawn = space.random(100, 0)
     assert sorted(drawn) == sorted((m, w) for m in METHOD.values for w in "1234")
     assert len(set(space.random(6, 0))) == 6
     assert Space((METHOD, LR)).size == math.inf
-
-
-def test_a_space_that_has_fewer_values_than_digits_promise_comes_to_an_end():
     tight = Space((Interval("x", 0.5, math.nextafter(math.nextafter(0.5, 1), 1)),))
     assert 2 <= len(tight.random(50, 0)) <= 3
-
-
-def test_a_configuration_is_written_as_overrides():
-    values = Space((METHOD, WIDTH)).values(("sgd", "3"))
-    assert override_texts(values) == ["method=sgd", "width=3"]
 
 
 @pytest.mark.parametrize(

@@ -123,11 +123,20 @@ def test_a_probe_and_all_do_not_depend_on_the_batch(small, examples):
     assert moving["step/bias"][0] != moving["step/bias"][1]
 
 
-def test_all_are_all_of_the_training_split(small):
+def test_all_are_all_of_the_training_split_and_more_are_refused(small):
     series, step, split = fixed(small, settings(every=1, examples="all"))
     everyone = measure(step, [split.at(torch.arange(len(split)))], [0, 1], QUANTILES)
     for name, value in everyone.items():
         assert series[f"step/{name}"][0] == pytest.approx(value, rel=1e-9, nan_ok=True), name
+    split = small.split(GROUPS)
+    step = small.step(small.method("dpsgd", split), small.network())
+    for changes, sentence in [
+        ({"groups": [2]}, r"diagnostics.groups=\[2\]: the groups here are 0 to 1"),
+        ({"examples": "probe", "probe_size": 31}, "probe_size=31 is more than the 30 training"),
+        ({"sizes": [4, 31]}, r"sizes=\[4, 31\] exceeds the 30 training"),
+    ]:
+        with pytest.raises(UserError, match=sentence):
+            settings(**changes).observer(step, split)
 
 
 def test_a_probe_is_a_random_part_that_a_seed_of_torch_does_not_change(small):
@@ -193,18 +202,6 @@ def test_invalid_settings_are_refused(changes, sentence):
         settings(**changes)
 
 
-def test_groups_and_sizes_beyond_the_training_split_are_refused(small):
-    split = small.split(GROUPS)
-    step = small.step(small.method("dpsgd", split), small.network())
-    for changes, sentence in [
-        ({"groups": [2]}, r"diagnostics.groups=\[2\]: the groups here are 0 to 1"),
-        ({"examples": "probe", "probe_size": 31}, "probe_size=31 is more than the 30 training"),
-        ({"sizes": [4, 31]}, r"sizes=\[4, 31\] exceeds the 30 training"),
-    ]:
-        with pytest.raises(UserError, match=sentence):
-            settings(**changes).observer(step, split)
-
-
 def test_sizes_are_measured_at_the_last_parameters_on_the_same_batches(small):
     """All 30 examples are one batch, whose bias there is known; two methods draw alike."""
     diagnostics, split = settings(sizes=[5, 30]), small.split(GROUPS)
@@ -219,8 +216,7 @@ def test_sizes_are_measured_at_the_last_parameters_on_the_same_batches(small):
     for name, value in everyone.items():
         assert series[f"end/{name}"][2:] == pytest.approx([value] * 2, rel=1e-6, nan_ok=True), name
     assert series["end/bias"][0] != series["end/bias"][1]
-    again = observer.series()
-    assert str(again) == str(series)
+    assert str(observer.series()) == str(series)
     assert not [name for name in run(small, settings())[0] if name.startswith("end/")]
 
 

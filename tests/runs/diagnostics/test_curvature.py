@@ -23,9 +23,7 @@ def mean_loss(engine, split, group, chunk=4):
 
 @pytest.mark.parametrize("group", [0, 1, 3])
 @pytest.mark.parametrize("chunk", [1, 4, 100])
-def test_gradient_and_products_are_those_of_the_explicit_hessian(
-    small, engine, split, group, chunk
-):
+def test_gradient_and_products_are_of_the_explicit_hessian(small, engine, split, group, chunk):
     loss = mean_loss(engine, split, group, chunk)
     gradient, hessian = small.expand(engine, split, group)
     everything = torch.eye(len(engine.parameters), dtype=torch.float64)
@@ -47,14 +45,7 @@ def test_trace_and_eigenvalue_are_those_of_the_explicit_hessian(small, engine, s
     assert largest_eigenvalue(loss.products, start) == pytest.approx(largest, rel=1e-3)
 
 
-def test_without_examples_all_is_nan(engine, split):
-    loss = mean_loss(engine, split, 2)
-    assert len(loss) == 0
-    assert loss.gradient().isnan().all()
-    assert loss.products(torch.ones(2, len(engine.parameters))).isnan().all()
-
-
-def test_parameters_are_read_when_asked_and_not_moved(small, engine, split):
+def test_parameters_are_read_when_asked_and_without_examples_all_is_nan(small, engine, split):
     loss = mean_loss(engine, split, 0)
     theta = engine.parameters.theta
     with torch.no_grad():
@@ -65,3 +56,7 @@ def test_parameters_are_read_when_asked_and_not_moved(small, engine, split):
     assert theta.equal(before)
     assert theta.grad is None
     assert all(p.grad is None for p in engine.model.parameters())
+    loss = mean_loss(engine, split, 2)
+    assert len(loss) == 0
+    assert loss.gradient().isnan().all()
+    assert loss.products(torch.ones(2, len(engine.parameters))).isnan().all()

@@ -18,15 +18,10 @@ def vectors(seed, size, count=2):
 
 @settings(deadline=None)
 @given(seeds, sizes)
-def test_the_squares_of_the_parts_add_up_to_that_of_the_bias(seed, size):
+def test_parts_are_lengths_whose_squares_add_up_and_a_cosine_is_that_of_torch(seed, size):
     split = decompose(*vectors(seed, size))
     whole = split.magnitude**2 + split.direction**2
     assert whole.item() == pytest.approx(split.bias.item() ** 2, rel=1e-12)
-
-
-@settings(deadline=None)
-@given(seeds, sizes)
-def test_the_parts_are_lengths_of_the_projection_and_of_what_it_leaves(seed, size):
     c, g = vectors(seed, size)
     split = decompose(c, g)
     projection = torch.outer(g, g) / (g @ g)
@@ -37,6 +32,9 @@ def test_the_parts_are_lengths_of_the_projection_and_of_what_it_leaves(seed, siz
     assert split.magnitude.item() == pytest.approx(longer, abs=1e-12 * scale)
     assert split.direction.item() == pytest.approx(turned.norm().item(), abs=1e-12 * scale)
     assert (split.scale * g + turned - c).norm() < 1e-12 * scale
+    u, v = vectors(seed, size)
+    expected = torch.cosine_similarity(u, v, dim=0, eps=1e-30).item()
+    assert cosine(u, v).item() == pytest.approx(expected, abs=1e-12)
 
 
 @settings(deadline=None)
@@ -54,14 +52,11 @@ def test_theorem_1_by_its_examples(seed, size):
     assert split.direction.item() == pytest.approx(turned, rel=1e-9, abs=1e-12)
 
 
-def test_a_gradient_that_is_only_scaled_does_not_turn():
+def test_what_is_only_scaled_does_not_turn_and_what_has_no_direction_is_not_a_number():
     g = torch.tensor([3.0, -4.0])
     split = decompose(-2 * g, g)
     assert [value.item() for value in split] == [-2, 15, 15, 0]
     assert [value.item() for value in decompose(g, g)] == [1, 0, 0, 0]
-
-
-def test_what_has_no_direction_is_not_a_number():
     zero, one = torch.zeros(2), torch.tensor([3.0, 4.0])
     split = decompose(one, zero)
     assert split.bias == 5
@@ -69,11 +64,3 @@ def test_what_has_no_direction_is_not_a_number():
     assert cosine(one, zero).isnan()
     assert cosine(zero, one).isnan()
     assert [v.item() for v in decompose(zero, one)] == [0, 5, 5, 0]
-
-
-@settings(deadline=None)
-@given(seeds, sizes)
-def test_a_cosine_is_that_of_torch(seed, size):
-    u, v = vectors(seed, size)
-    expected = torch.cosine_similarity(u, v, dim=0, eps=1e-30).item()
-    assert cosine(u, v).item() == pytest.approx(expected, abs=1e-12)

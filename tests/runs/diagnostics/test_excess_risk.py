@@ -26,8 +26,7 @@ def test_each_term_is_the_difference_of_two_losses(quadratic, seed):
 @settings(deadline=None)
 @seeds
 def test_both_decompositions_sum_to_the_same(quadratic, seed):
-    q = quadratic(seed, convex=False)
-    x = q.expansion
+    x = quadratic(seed, convex=False).expansion
     whole = risk.clipping_risk(x)
     close(risk.magnitude_risk(x) + risk.direction_risk(x), whole)
     close(risk.magnitude_risk_starred(x) + risk.direction_risk_starred(x), whole)
@@ -35,21 +34,14 @@ def test_both_decompositions_sum_to_the_same(quadratic, seed):
 
 @settings(deadline=None)
 @seeds
-def test_no_magnitude_risk_at_equal_length(quadratic, seed):
+def test_no_magnitude_risk_at_equal_length_and_no_direction_risk_when_aligned(quadratic, seed):
     q = quadratic(seed, convex=False)
     same = q.clipped * torch.linalg.vector_norm(q.plain) / torch.linalg.vector_norm(q.clipped)
     x = q._replace(clipped=same).expansion
     zero = torch.zeros(2, dtype=torch.float64)
     close(risk.magnitude_risk(x), zero, atol=1e-9, rtol=0)
     close(risk.magnitude_risk_starred(x), zero, atol=1e-9, rtol=0)
-
-
-@settings(deadline=None)
-@seeds
-def test_no_direction_risk_when_aligned(quadratic, seed):
-    q = quadratic(seed, convex=False)
     x = q._replace(clipped=0.3 * q.plain).expansion
-    zero = torch.zeros(2, dtype=torch.float64)
     close(risk.direction_risk(x), zero, atol=1e-9, rtol=0)
     close(risk.direction_risk_starred(x), zero, atol=1e-9, rtol=0)
     close(x.cos_plain, x.cos_clipped)

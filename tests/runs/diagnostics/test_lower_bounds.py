@@ -22,16 +22,9 @@ def rest_of(q, shares, full):
 @pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(seeds)
-def test_direction_bound_is_below_the_gap(quadratic, seed):
-    q = quadratic(seed, convex=True)
-    x = q.expansion
+def test_both_direction_bounds_are_below_the_gap(quadratic, seed):
+    x = quadratic(seed, convex=True).expansion
     assert lower_bounds.direction_gap_bound(x) <= gap(excess_risk.direction_risk, x) + SLACK
-
-
-@pytest.mark.slow
-@settings(deadline=None, max_examples=200)
-@given(seeds)
-def test_starred_direction_bound_is_below_the_gap(quadratic, seed):
     x = quadratic(seed, convex=True).expansion
     bound = lower_bounds.direction_gap_bound_starred(x)
     assert bound <= gap(excess_risk.direction_risk_starred, x) + SLACK * (1 + abs(bound))

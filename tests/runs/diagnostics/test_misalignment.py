@@ -184,7 +184,7 @@ def test_a_measurement_does_not_depend_on_dropout(small):
     assert measured(nn.Dropout(0.9)) == measured()
 
 
-def test_a_gradient_that_is_not_finite_counts_as_zero(small):
+def test_gradients_that_are_not_finite_and_empty_batches_have_no_direction(small):
     split = small.split(GROUPS)
     split.inputs[0] = torch.inf
     step = small.step(small.method("dpsgd", split), small.network(), LR)
@@ -195,9 +195,6 @@ def test_a_gradient_that_is_not_finite_counts_as_zero(small):
     assert series["step/norm_plain"] == [pytest.approx((rows.sum(0) / 4).norm().item())]
     assert math.isnan(series["step/norm_group/0"][0])
     assert math.isfinite(series["step/norm_group/1"][0])
-
-
-def test_an_empty_batch_has_no_direction(small):
     split = small.split(GROUPS)
     step = small.step(small.method("dpsgd", split), small.network(), LR)
     observer = settings().observer(step, split)

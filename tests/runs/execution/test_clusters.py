@@ -27,7 +27,6 @@ def test_its_commands_are_sweeps(command):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_the_example_without_a_cluster_works(tmp_path):
     (command,) = [c for c in COMMANDS if "launcher.cluster=local" in c]
     runs = expand([*shlex.split(command), f"results_dir={tmp_path}"])

@@ -14,7 +14,7 @@ from dpbench.runs.execution import load_or_run as runs
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.code import CHECKSUM_KEY
-from dpbench.runs.training import evaluation, plan, provenance, trainer
+from dpbench.runs.training import evaluation, provenance, trainer
 from dpbench.runs.training.checkpoints import serialise
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.tracking import Tracking
@@ -27,10 +27,7 @@ class Interrupted(Exception):
     """Stands in for whatever ends a process."""
 
 
-@pytest.fixture(autouse=True)
-def few_words(monkeypatch, brief_statement):
-    """Epsilons follow from the ledger, and take longer than these runs."""
-    monkeypatch.setattr(plan, "statement", brief_statement)
+pytestmark = pytest.mark.usefixtures("no_statement")
 
 
 @pytest.fixture
@@ -152,10 +149,8 @@ def test_one_carried_out_otherwise_is_not_mixed_with_it(asked, steps, tmp_path, 
     with pytest.warns(UserWarning, match=why):
         path = load_or_run(run_config([*asked, other]), quiet=True)
     assert steps == [*range(3), *range(8)]
-    whole = load_or_run(
-        run_config([*USUAL, other, f"results_dir={tmp_path / 'whole'}"]), quiet=True
-    )
-    assert measured(path) == measured(whole)
+    same = load_or_run(run_config([*USUAL, other, f"results_dir={tmp_path / 'whole'}"]), quiet=True)
+    assert measured(path) == measured(same)
 
 
 @pytest.mark.slow
@@ -230,9 +225,7 @@ def test_another_seed_is_another_run(asked, steps):
     assert steps == [*range(3), *range(8), *range(3, 8)]
 
 
-def test_a_record_that_another_process_made_meanwhile_is_not_made_again(
-    asked, steps, monkeypatch, tmp_path
-):
+def test_a_record_that_another_process_made_is_not_made_again(asked, steps, monkeypatch, tmp_path):
     """The other one comes between this one's look at the records and its claim to the run."""
     claimed = runs.locked_checkpoints
 
@@ -293,9 +286,7 @@ def test_trackers_that_were_interrupted_after_the_record_are_completed(asked, st
     assert not run_config(tracked).is_unfinished()
 
 
-def test_a_checkpoint_that_cannot_be_removed_is_a_warning_and_the_record_is_there(
-    asked, steps, monkeypatch, tmp_path
-):
+def test_a_checkpoint_that_cannot_be_removed_is_a_warning(asked, steps, monkeypatch, tmp_path):
     interrupted(asked, steps, before=3)
     unlink = os.unlink
 

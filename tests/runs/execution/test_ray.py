@@ -97,9 +97,7 @@ def test_a_task_is_a_process_in_the_folder_of_the_command(cluster, tmp_path, mon
     assert (cluster.asked, cluster.running, cluster.cancelled) == (asked, False, [])
 
 
-def test_a_task_that_is_lost_is_a_failure_and_the_others_go_on(
-    cluster, runs, tmp_path, monkeypatch
-):
+def test_a_lost_task_is_a_failure_and_the_others_go_on(cluster, runs, tmp_path, monkeypatch):
     cluster.lost = "1"
     process = lambda folder, log, number: f"exit code {number}"  # noqa: E731
     monkeypatch.setattr(rays, "process_in", lambda *about: process)
@@ -130,13 +128,10 @@ def test_a_task_takes_variables_of_the_command(tmp_path, monkeypatch):
     assert "'PYTHONPATH': 'ours'" in said
 
 
-def test_an_interrupted_sweep_cancels_the_tasks_that_have_not_ended(
-    cluster, runs, tmp_path, monkeypatch
-):
+def test_an_interrupted_sweep_cancels_its_open_tasks(cluster, runs, tmp_path, monkeypatch):
     monkeypatch.setattr(rays, "process_in", lambda *about: lambda *given: "exit code 0")
     place = launcher().start(1, tmp_path / "launched")
-    ended = place.__enter__()(runs, True)
-    next(ended)
+    next(place.__enter__()(runs, True))
     assert not place.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert cluster.cancelled == ["0"]
     assert not cluster.running
@@ -160,9 +155,7 @@ def test_what_cannot_be_is_one_sentence(cluster, monkeypatch):
 
 
 @pytest.mark.long
-def test_a_sweep_on_a_ray_of_this_machine_makes_its_records_and_lists_what_failed(
-    plugin, tmp_path, monkeypatch
-):
+def test_a_sweep_on_a_ray_of_this_machine_lists_what_failed(plugin, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason="the ray extra brings it")
     write(plugin, {"clipworks/net.py": BROKEN_NET})
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{plugin}")

@@ -52,18 +52,19 @@ def test_the_command_makes_the_same_run(command, overrides):
     assert digest(compose(said[2:])) == digest(config)
 
 
-def test_it_says_what_is_unusual_and_nothing_else(command):
+def test_a_command_says_what_is_unusual_and_a_text_like_an_interpolation_stays_a_text(command):
     config = compose(["seed=3"])
     assert command(config) == "dpbench run dataset=digits model=mlp method=dpsgd seed=3"
-
-
-def test_a_record_with_the_first_name_of_an_option_has_a_command(command):
     records = Path(__file__).parents[3] / "results/tables/calibration_table2-part.records.jsonl"
     configs = [json.loads(line)["config"] for line in records.read_text().splitlines()]
     (config, *_) = [c for c in configs if c["choices"]["schedule"] == "mixup"]
     said = shlex.split(command(config))
     assert "schedule=bound_switch" in said
     assert digest(compose(said[2:])) == digest(config)
+    config = compose([])
+    config["sampler"] = "${oc.env:HOME}"
+    said = shlex.split(command(config))
+    assert compose(said[2:])["sampler"] == "${oc.env:HOME}"
 
 
 @pytest.mark.parametrize(
@@ -81,13 +82,6 @@ def test_no_command_where_none_gives_the_record(command, spoil):
     spoil(config)
     with pytest.raises(UserError, match="removed or changed"):
         command(config)
-
-
-def test_a_text_like_an_interpolation_stays_a_text(command):
-    config = compose([])
-    config["sampler"] = "${oc.env:HOME}"
-    said = shlex.split(command(config))
-    assert compose(said[2:])["sampler"] == "${oc.env:HOME}"
 
 
 CALL = {"_target_": "dpbench.records.record.pd.read_pickle", "filepath_or_buffer": "F"}
@@ -119,8 +113,7 @@ def test_no_command_and_the_reason_where_a_record_asks_for_more_than_settings(co
     [0, 1.5, 1e-7, True, None, "abc", "null", "a b", "x=y,z", "1", "", [1, [2.0, "a"]], {"a": [1]}],
 )
 def test_a_value_in_hydras_grammar_is_read_back(value):
-    override = f"optimizer.lr={literal(value)}"
-    found = compose([override])["optimizer"]["lr"]
+    found = compose([f"optimizer.lr={literal(value)}"])["optimizer"]["lr"]
     assert (found, type(found)) == (value, type(value))
 
 

@@ -35,8 +35,7 @@ def test_a_run_has_the_epsilon_of_its_own_law_and_verify_recounts_it(law, tmp_pa
     assert record is not None
     assert record.privacy["guarantee"] == "proven"
     assert math.isfinite(record.privacy["pld"])
-    found = [said for said in contradictions(record) if "uncommitted" not in said]
-    assert found == []
+    assert [said for said in contradictions(record) if "uncommitted" not in said] == []
     record.privacy["pld"] *= 0.9
     assert any("has pld=" in said for said in contradictions(record))
 
@@ -84,12 +83,9 @@ def test_methods_with_an_account_for_poisson_alone_are_refused(method, law):
     assert str(error.value).count("sampler=poisson") == 1
 
 
-def test_a_method_without_a_proof_has_none_under_any_law():
+def test_a_method_without_a_proof_has_none_and_noise_within_an_epoch_does_not_change():
     said = planned(*ALLOCATION, "method=dpsgd", "method.variant=paper")[1]
     assert (said["guarantee"], said["pld"]) == ("none", None)
-
-
-def test_noise_that_changes_within_an_epoch_is_refused():
     pieces = "{_target_:dpbench.mechanism.schedules.Pieces,values:[1.0,2.0],until:[%s]}"
     with pytest.raises(UserError, match="change between epochs alone"):
         planned(*ALLOCATION, "schedule=custom", f"schedule.noise={pieces % 0.33}")

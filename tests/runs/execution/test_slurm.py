@@ -22,9 +22,7 @@ SMALL = ["epochs=1", "model=logistic", "batch_size=512", "method=sgd", "launcher
 
 
 @pytest.mark.slow
-def test_a_sweep_in_processes_makes_its_records_and_lists_what_failed(
-    plugin, tmp_path, monkeypatch
-):
+def test_a_sweep_in_processes_makes_records_and_lists_what_failed(plugin, tmp_path, monkeypatch):
     write(plugin, {"clipworks/net.py": BROKEN_NET})
     monkeypatch.setenv("PYTHONPATH", f"{ROOT}:{plugin}")
     fixed = [*SMALL, "launcher.cluster=local", f"results_dir={tmp_path / 'results'}"]
@@ -63,12 +61,9 @@ def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path, mon
     monkeypatch.chdir(tmp_path)
     place = Slurm("slurm", "short", minutes=90, gpus=1, cpus=3, memory_gb=7, at_once=2, requeues=4)
     with place.start(1, Path("launched")) as attempts:
-        outcomes = dict(attempts([run_config([f"seed={seed}"]) for seed in (0, 1)], False))
-    assert [n for n in outcomes if f"task {n} of the cluster failed" in outcomes[n].reason] == [
-        0,
-        1,
-    ]
-    assert "(TIMEOUT): see " in outcomes[1].reason
+        ends = dict(attempts([run_config([f"seed={seed}"]) for seed in (0, 1)], False))
+    assert [n for n in ends if f"task {n} of the cluster failed" in ends[n].reason] == [0, 1]
+    assert "(TIMEOUT): see " in ends[1].reason
     (folder,) = (tmp_path / "launched").iterdir()
     assert {
         *("--partition=short", "--time=90", "--gpus-per-node=1", "--cpus-per-task=3"),
@@ -86,13 +81,9 @@ def test_the_array_job_asks_for_what_the_settings_say(false_slurm, tmp_path, mon
 
 
 @pytest.mark.parametrize(("minutes", "seconds"), [(1, 15), (2, 30), (6, 90), (600, 90)])
-def test_a_task_is_told_of_its_time_limit_in_the_last_quarter(
-    minutes, seconds, false_slurm, tmp_path
-):
-    place = Slurm(
-        "slurm", None, minutes=minutes, gpus=0, cpus=1, memory_gb=1, at_once=1, requeues=1
-    )
-    with place.start(1, tmp_path / "launched") as attempts:
+def test_a_task_is_told_of_its_limit_in_the_last_quarter(minutes, seconds, false_slurm, tmp_path):
+    one = Slurm("slurm", None, minutes=minutes, gpus=0, cpus=1, memory_gb=1, at_once=1, requeues=1)
+    with one.start(1, tmp_path / "launched") as attempts:
         list(attempts([run_config([])], False))
     assert f"--signal=USR2@{seconds}\n" in (tmp_path / "asked").read_text()
 
@@ -140,12 +131,6 @@ def test_tasks_have_ended_that_slurm_lists_so_or_has_forgotten(false_slurm, tmp_
     assert job.ended() == known
     squeue.write_text("#!/bin/sh\necho error: Invalid job id specified >&2; exit 1\n")
     assert job.ended() == dict.fromkeys(range(4), "forgotten by Slurm")
-
-
-def test_a_rule_of_a_table_cannot_bring_set_up_lines():
-    rule = "{set:{launcher:{setup:[touch x]}}}"
-    with pytest.raises(UserError, match="a table cannot set the launcher"):
-        compose(["+table=demo", f"table.settings=[{rule}]", "launcher=slurm"])
 
 
 @pytest.mark.parametrize(

@@ -118,8 +118,7 @@ def shown_at_once(monkeypatch):
 def test_the_runs_under_way_are_shown_by_their_steps(sweep, seeds, monkeypatch, capfd, tmp_path):
     shown_at_once(monkeypatch)
     monkeypatch.setattr(local, "one_by_one", lambda runs, wait: quietly(runs))
-    digests = [path.stem for path in sweep(seeds=[9]).runs]
-    another = tmp_path / "checkpoints" / digests[0]
+    another = tmp_path / "checkpoints" / next(iter(sweep(seeds=[9]).runs)).stem
     another.mkdir(parents=True)
     (another / STEPS_FILE).write_text("1 99")
     os.utime(another / STEPS_FILE, (2**32, 2**32))
@@ -135,9 +134,12 @@ def quietly(runs):
     return ((number, attempt(run)) for number, run in enumerate(runs))
 
 
-def test_a_run_is_named_by_what_sets_it_apart():
+def test_a_run_is_named_by_what_sets_it_apart_and_a_sweep_by_its_arguments():
     runs = [["a=1", "method=sgd", "seed=0"], ["a=1", "method=sgd", "seed=1"], ["a=1", "b=x y"]]
     assert sweeps.short_names(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
+    names = {sweeps.name_of(given) for given in (["a=1", "b=2"], ["b=2", "a=1"])}
+    assert len(names) == 1
+    assert sweeps.name_of(["a=1"]) not in names
 
 
 @pytest.mark.slow
@@ -154,8 +156,7 @@ def test_a_finished_sweep_trains_nothing(sweep, failing):
 def test_leftovers_of_killed_processes_are_removed_from_finished_sweeps(sweep, tmp_path):
     one = sweep()
     sweeps.run_and_report(one)
-    digest = next(iter(one.runs)).stem
-    left = tmp_path / "checkpoints" / digest / "lock"
+    left = tmp_path / "checkpoints" / next(iter(one.runs)).stem / "lock"
     left.parent.mkdir(parents=True)
     left.write_text("process 1 on nowhere")
     (tmp_path / "failures").mkdir()
@@ -246,12 +247,6 @@ def test_a_run_that_another_process_carries_out_comes_last(sweep, failing, tmp_p
     assert told[-1] == theirs
     assert len(told) == 3
     assert theirs.read_bytes() == content
-
-
-def test_a_name_is_that_of_the_arguments():
-    names = {sweeps.name_of(given) for given in (["a=1", "b=2"], ["b=2", "a=1"])}
-    assert len(names) == 1
-    assert sweeps.name_of(["a=1"]) not in names
 
 
 def test_a_run_that_was_waited_for_is_not_made_again(sweep, failing, tmp_path, monkeypatch):

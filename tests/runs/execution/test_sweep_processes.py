@@ -116,7 +116,6 @@ of_a_run.StepsFile.stop = when_seen
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_runs_in_other_processes_are_shown_by_their_steps(tmp_path, monkeypatch):
     script, results, seen = (tmp_path / name for name in ("showing.py", "results", "seen"))
     script.write_text(SHOWING + MAIN)  # a file, which the other processes run too

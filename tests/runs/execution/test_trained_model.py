@@ -12,7 +12,6 @@ from torch import nn
 
 from dpbench import load_model
 from dpbench.cli import commands
-from dpbench.comparison.search.request import parse
 from dpbench.learning.data.digits import Digits
 from dpbench.learning.models.logistic import Logistic
 from dpbench.runs.config.compose import compose
@@ -145,11 +144,6 @@ def test_a_training_that_fails_leaves_the_model_of_the_record_that_is_there(made
 def test_a_model_is_not_kept_without_what_it_is_measured_with(made, group):
     with pytest.raises(UserError, match=f"keeps a model without its {group}, which is measured"):
         made("save_model=true", f"{group}=private")
-
-
-def test_a_search_keeps_no_models(tmp_path):
-    with pytest.raises(UserError, match="search keeps no models: give save_model=true to the run"):
-        parse(["save_model=true", "optimizer.lr=0.1,0.2", f"results_dir={tmp_path}"])
 
 
 def test_a_model_with_seeded_noise_is_not_for_others(tmp_path, capsys):

@@ -64,24 +64,20 @@ def written(figure):
 
 @pytest.mark.slow
 def test_a_diagram_shows_the_bins_of_all_runs_of_a_label_together(runs):
-    data = reliability_points(runs)
-    picture, axes = written(draw_reliability(data, "Reliability"))
+    picture, axes = written(draw_reliability(reliability_points(runs), "Reliability"))
     assert picture.startswith(PNG)
     both = (torch.cat(parts) for parts in zip(outputs_of(0), outputs_of(1), strict=True))
     assert axes[0].texts[0].get_text() == f"ECE {100 * ece(*both):.1f}%"
-    accuracies, gaps = (
-        [bar.get_height() for bar in bars] for bars in axes[0].containers if len(bars) == 15
-    )
+    accuracies, gaps = ([bar.get_height() for bar in b] for b in axes[0].containers if len(b) == 15)
     kept = [run.calibration["bins"] for run in runs["small R"]]
     right = np.nansum([np.multiply(k["count"], k["accuracy"]) for k in kept], axis=0)
     count = np.sum([k["count"] for k in kept], axis=0)
     assert np.nan_to_num(accuracies) == pytest.approx(right / count.clip(min=1))
     assert [a + g for a, g in zip(accuracies, gaps, strict=True) if not math.isnan(a)][-1] > 0.9
-    shares = [bar.get_height() for bar in axes[2].patches]
-    assert sum(shares) == pytest.approx(1)
+    assert sum([bar.get_height() for bar in axes[2].patches]) == pytest.approx(1)
 
 
-def test_a_histogram_shows_shares(runs):
+def test_a_histogram_shows_shares_and_a_run_without_calibration_is_named(runs):
     data = histogram_points(runs, "confidence")
     picture, axes = written(
         draw_histograms(data.assign(panel="dpsgd"), "Confidence", "confidence", ["dpsgd"])
@@ -89,6 +85,8 @@ def test_a_histogram_shows_shares(runs):
     assert picture.startswith(PNG)
     values = [patch.get_data().values.sum() for patch in axes[0].patches]
     assert values == pytest.approx([1, 1])
+    with pytest.raises(UserError, match="of small R has no calibration"):
+        reliability_points({"small R": [record_of(0, kept={})]})
 
 
 @pytest.mark.slow
@@ -96,11 +94,6 @@ def test_the_same_numbers_give_the_same_bytes(runs):
     data = reliability_points(runs)
     one, other = (image(draw_reliability(data, "Reliability")) for _ in range(2))
     assert one == other
-
-
-def test_a_run_without_calibration_is_named():
-    with pytest.raises(UserError, match="of small R has no calibration"):
-        reliability_points({"small R": [record_of(0, kept={})]})
 
 
 @pytest.mark.slow

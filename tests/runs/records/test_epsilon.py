@@ -86,8 +86,10 @@ def test_two_decimals_are_written_and_more_of_a_small_bound(epsilon, up, down):
     assert (rounded_up(epsilon), rounded_down(epsilon)) == (up, down)
 
 
-def test_infinite_and_missing_epsilons_are_shown_in_words():
+def test_infinite_epsilons_are_shown_in_words_and_batches_with_turns_are_cyclic():
     assert [rounded_up(value) for value in (math.inf, math.nan)] == ["inf", "nan"]
+    ledger = [{"sampling": {"law": "Poisson", "rate": 0.1, "cycle": 4}}]
+    assert Terms.of(stated(ledger=ledger)).batches == "cyclic Poisson batches"
 
 
 @pytest.mark.parametrize(
@@ -138,11 +140,6 @@ def test_batches_that_a_ledger_does_not_name_are_unknown(ledger):
     assert Terms.of(stated(ledger=ledger)).batches == "unknown batches"
 
 
-def test_batches_with_turns_are_cyclic():
-    ledger = [{"sampling": {"law": "Poisson", "rate": 0.1, "cycle": 4}}]
-    assert Terms.of(stated(ledger=ledger)).batches == "cyclic Poisson batches"
-
-
 TABLES = Path(__file__).parents[3] / "results" / "tables"
 WITHOUT_NOISE = "misalignment_table1"
 """The page whose epsilons are all infinite."""
@@ -150,9 +147,7 @@ WITHOUT_NOISE = "misalignment_table1"
 
 def test_every_page_with_an_epsilon_has_its_terms():
     pages = {path.stem: path.read_text() for path in TABLES.glob("*.md")}
-    shown = {
-        stem for stem, text in pages.items() if re.search(r"^\|.*(epsilon|claimed) ", text, re.M)
-    }
+    shown = {s for s, text in pages.items() if re.search(r"^\|.*(epsilon|claimed) ", text, re.M)}
     assert len(shown) > 25
     for stem in shown - {WITHOUT_NOISE}:
         assert re.search("(add-or-remove|zero-out) adjacency", pages[stem]), stem

@@ -18,16 +18,13 @@ def test_a_frame_has_a_row_per_record_and_a_column_per_number():
     assert not any(isinstance(value, dict | list) for value in rows[0].values())
 
 
-def test_settings_that_differ_are_columns_so_that_unlike_runs_are_told_apart():
+def test_settings_that_differ_are_columns_and_methods_without_variants_are_corrected():
     longer = record(config={**PLAIN, "epochs": 7, "seed": 4})
     rows = frame([record(), longer])
     assert rows["epochs"].tolist() == [PLAIN["epochs"], 7]
     assert rows["digest"].nunique() == 2
     assert "epochs" not in frame([record(), longer], settings=["batch_size"])
     assert "epochs" not in frame([longer])
-
-
-def test_a_method_without_variants_counts_as_corrected():
     plain = {**PLAIN, "method": {"_target_": "dpbench.methods.sgd.sgd"}}
     assert frame([record(config=plain)])["variant"].tolist() == ["corrected"]
 
@@ -43,14 +40,11 @@ def test_audits_and_how_runs_were_executed_are_left_out_unless_asked_for():
     assert both["status"].tolist() == ["complete", "audit", "complete"]
 
 
-def test_a_trial_of_a_private_search_has_no_epsilon_of_its_own():
+def test_a_trial_has_no_epsilon_of_its_own_and_what_attacks_achieve_is_a_column_of_others():
     trial = record(config={**PLAIN, "seed": 5, "trial": "abc"})
     rows = frame([record(), trial])
     assert rows["privacy/rdp"].notna().tolist() == [True, False]
     assert "one trial of a private search" in rows["privacy/why"][1]
-
-
-def test_what_attacks_achieve_at_most_is_a_column_but_for_trials_and_older_records():
     bounds = {"membership_advantage": 0.2, "true_positive_rate": 0.01, "reconstruction": 0.001}
     bounded, trial = (
         record(config={**PLAIN, **changes}, privacy=record().privacy | {"attacks": bounds})

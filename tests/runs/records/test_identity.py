@@ -20,8 +20,11 @@ def changed(path, value):
     return config
 
 
-def test_seeds_and_diagnostics_share_a_group():
+def test_seeds_and_diagnostics_share_a_group_and_methods_with_their_own_settings_a_protocol():
     assert group_of(changed("seed", 7)) == group_of(compose(["dataset=digits", "diagnostics=bias"]))
+    others = ["method=sgd", "optimizer=adam", "optimizer.lr=9", "privacy=noise1", "seed=3"]
+    assert protocol_of(compose(["dataset=digits", *others])) == protocol_of(BASE)
+    assert compose(["dataset=digits"]) == BASE
 
 
 @pytest.mark.parametrize("key", ["epsilon", "noise_multiplier", "accountant"])
@@ -47,9 +50,3 @@ def test_studies_have_protocols_of_their_own(key):
     config = changed(key, STUDIES[key])
     assert protocol_of(config) != protocol_of(BASE)
     assert protocol_of(config, key) == protocol_of(BASE, key)
-
-
-def test_methods_with_their_own_settings_share_a_protocol():
-    others = ["method=sgd", "optimizer=adam", "optimizer.lr=9", "privacy=noise1", "seed=3"]
-    assert protocol_of(compose(["dataset=digits", *others])) == protocol_of(BASE)
-    assert compose(["dataset=digits"]) == BASE

@@ -92,10 +92,12 @@ def test_every_flipped_bit_is_noticed(tmp_path):
         assert load(path) is None
 
 
-def test_every_prefix_of_a_record_is_refused():
+def test_prefixes_of_a_record_and_one_without_its_checksum_are_damaged():
     text = record().json()
     assert all(parse(text[:end], "x").reason for end in range(0, len(text), 37))
     assert isinstance(parse(text, "x"), Record)
+    text = json.dumps(fields_of(record(covered={"privacy": True})))
+    assert parse(text, "x").reason == "is damaged: it has no checksum"
 
 
 def test_a_record_in_another_run_s_place_is_not_that_run_s(tmp_path):
@@ -232,8 +234,3 @@ def test_a_file_larger_than_any_record_is_refused_before_it_is_read(tmp_path, mo
     os.truncate(path, 10**9)  # sparse
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("it was read"))
     assert read(path) == Unreadable(path.name, "has more than 256 MiB, and is not read")
-
-
-def test_a_record_that_has_lost_its_checksum_is_damaged():
-    text = json.dumps(fields_of(record(covered={"privacy": True})))
-    assert parse(text, "x").reason == "is damaged: it has no checksum"

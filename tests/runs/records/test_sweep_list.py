@@ -13,6 +13,13 @@ def test_the_runs_of_a_sweep_are_read_by_its_name(tmp_path):
     assert read_list(tmp_path, "mine") == {"ab", "cd"}
 
 
+def test_a_damaged_list_is_written_anew(tmp_path):
+    (tmp_path / "sweeps").mkdir()
+    (tmp_path / "sweeps" / "mine.txt").write_bytes(b"\377\376\200")
+    write_list(tmp_path, "mine", ["ab"])
+    assert read_list(tmp_path, "mine") == {"ab"}
+
+
 @pytest.mark.parametrize("name", ["other", "../runs/mine", "/etc/passwd"])
 def test_a_name_reaches_no_other_file(name, tmp_path):
     write_list(tmp_path, "mine", ["ab"])
@@ -34,10 +41,3 @@ def test_an_invalid_list_is_one_sentence(make, reason, tmp_path):
     make(tmp_path / "sweeps" / "mine.txt")
     with pytest.raises(UserError, match=rf"mine\.txt {reason}: run the sweep again"):
         read_list(tmp_path, "mine")
-
-
-def test_a_damaged_list_is_written_anew(tmp_path):
-    (tmp_path / "sweeps").mkdir()
-    (tmp_path / "sweeps" / "mine.txt").write_bytes(b"\377\376\200")
-    write_list(tmp_path, "mine", ["ab"])
-    assert read_list(tmp_path, "mine") == {"ab"}

@@ -11,6 +11,7 @@ from dpbench.learning.models.mlp import Mlp
 from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.trainer import fit
+from dpbench.step.mechanism.streams import CipherStream
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgd_f import dpsgd_f
 from dpbench.step.methods.dpsgd_global import dpsgd_global_adapt
@@ -26,6 +27,7 @@ METHODS = {
 
 
 def run_of(method="dpsgd", lr=0.5, **changes):
+    """Of a method or one that is named here."""
     usual = {
         "dataset": Digits(0.2),
         "model": Mlp((16,), "tanh"),
@@ -36,7 +38,12 @@ def run_of(method="dpsgd", lr=0.5, **changes):
         "batch_size": 128,
         "seed": 0,
     }
-    return Run(method=METHODS[method], **usual | changes)
+    return Run(method=METHODS[method] if isinstance(method, str) else method, **usual | changes)
+
+
+def keyed(key=0):
+    """The stream of a key of equal bytes."""
+    return CipherStream(bytes([key]) * 32)
 
 
 @dataclass

@@ -41,8 +41,13 @@ def target(epsilon: float, accountant: str = "rdp") -> Privacy:
     return Privacy(noise_multiplier=None, epsilon=epsilon, delta=DELTA, accountant=accountant)
 
 
-def test_a_given_multiplier_is_used_unchanged():
+def test_a_given_multiplier_is_used_and_a_large_delta_is_warned_of():
     assert noise(0.8).multiplier(PlannedSteps(dpsgd(1.0, "corrected"), Poisson(RATE), STEPS)) == 0.8
+    says = statement(Ledger(), dpsgd(1.0, "corrected"), DELTA, 1.0)
+    assert (says["rdp"], says["pld"], says["gdp"], says["steps"]) == (0, 0, 0, 0)
+    with pytest.warns(UserWarning, match="above 1/n"):
+        noise().warn_if_weak(Units("example", 100_001, ()))
+    noise().warn_if_weak(Units("example", 100_000, ()))  # exactly 1/n
 
 
 @pytest.mark.slow
@@ -53,9 +58,15 @@ def test_a_target_epsilon_is_met_with_all_side_queries_paid(accountant):
     assert 1.98 <= spent <= 2.0
 
 
-def test_a_target_epsilon_under_shuffled_batches_is_refused():
+def test_a_target_epsilon_under_shuffled_batches_is_refused_and_none_is_said():
     with pytest.raises(UserError, match="sampler=poisson"):
         target(2.0).multiplier(PlannedSteps(ADAPT, Shuffled(10), STEPS))
+    says = said(dpsgd(1.0, "corrected"), Shuffled(256))
+    assert says["guarantee"] == "none"
+    assert "shuffled" in says["why"]
+    assert [says[name] for name in NUMBERS] == [None] * 4
+    assert says["refused"] == {}
+    assert says["sample_rate"] is None
 
 
 @pytest.mark.parametrize("privacy", [noise(), target(2.0)])
@@ -85,53 +96,32 @@ def test_budgets_that_make_no_sense_are_refused(changes, match):
         Privacy(**(sound | changes))
 
 
-def test_a_delta_above_one_over_n_is_warned_of():
-    with pytest.warns(UserWarning, match="above 1/n"):
-        noise().warn_if_weak(Units("example", 100_001, ()))
-    noise().warn_if_weak(Units("example", 100_000, ()))  # exactly 1/n
-
-
-def test_a_proven_method_says_all_epsilons_of_its_own_ledger():
+def test_a_proven_method_says_all_epsilons_and_another_only_what_is_claimed():
     says, book = said(ADAPT), ledger(ADAPT)
     assert says["guarantee"] == "proven"
     assert says["rdp"] == rdp(book, DELTA)
     assert says["pld"] == pld(book, DELTA) <= says["rdp"]
     assert says["claimed"] == rdp(one_batch_per_release(book), DELTA) < says["rdp"]
     assert 0 < says["gdp"] < math.inf
-
-
-def test_a_paper_s_epsilon_is_by_its_own_accountant():
-    book, method = ledger(ADAPT), ADAPT
-    apart = one_batch_per_release(book)
-    for by, accountant in (("rdp", rdp), ("gdp", gdp)):
-        says = statement(book, method, DELTA, 1.0, paper_accountant=by)
-        assert (says["claimed"], says["claimed_by"]) == (accountant(apart, DELTA), by)
-    assert statement(book, method, DELTA, 1.0, paper_accountant="note")["claimed"] is None
-
-
-def test_a_method_of_the_note_is_claimed_by_its_formula_in_every_table():
-    method = dp_signlosgd(0.01).bind(problem(size=500))
-    says = statement(ledger(method), method, DELTA, 1.0, paper_accountant="gdp")
-    assert says["claimed_by"] == "note"
-    assert says["claimed"] == note(ledger(method), DELTA)
-    whole = dp_losgd(0.01).bind(problem(size=500))
-    assert statement(ledger(whole), whole, DELTA, 1.0)["claimed"] is None  # it has no formula
-
-
-def test_a_method_without_proof_says_only_what_is_claimed():
     says = said(dpsgd(1.0, "paper"))
     assert says["guarantee"] == "none"
     assert [says[name] for name in ("rdp", "pld", "gdp")] == [None] * 3
     assert says["claimed"] == rdp(ledger(dpsgd(1.0, "corrected")), DELTA)
 
 
-def test_shuffled_batches_say_no_epsilon_at_all():
-    says = said(dpsgd(1.0, "corrected"), Shuffled(256))
-    assert says["guarantee"] == "none"
-    assert "shuffled" in says["why"]
-    assert [says[name] for name in NUMBERS] == [None] * 4
-    assert says["refused"] == {}
-    assert says["sample_rate"] is None
+def test_a_paper_s_epsilon_is_by_its_own_accountant_and_the_note_s_by_its_formula():
+    book, method = ledger(ADAPT), ADAPT
+    apart = one_batch_per_release(book)
+    for by, accountant in (("rdp", rdp), ("gdp", gdp)):
+        says = statement(book, method, DELTA, 1.0, paper_accountant=by)
+        assert (says["claimed"], says["claimed_by"]) == (accountant(apart, DELTA), by)
+    assert statement(book, method, DELTA, 1.0, paper_accountant="note")["claimed"] is None
+    method = dp_signlosgd(0.01).bind(problem(size=500))
+    says = statement(ledger(method), method, DELTA, 1.0, paper_accountant="gdp")
+    assert says["claimed_by"] == "note"
+    assert says["claimed"] == note(ledger(method), DELTA)
+    whole = dp_losgd(0.01).bind(problem(size=500))
+    assert statement(ledger(whole), whole, DELTA, 1.0)["claimed"] is None  # it has no formula
 
 
 @pytest.mark.parametrize("sampling", [Poisson(RATE), Shuffled(256)])
@@ -163,9 +153,7 @@ def test_a_statement_says_what_it_is_about():
 
 
 @pytest.mark.parametrize("name", ["rdp", "pld"])
-def test_an_accountant_without_a_bound_is_none_with_its_reason_and_the_other_stands(
-    name, monkeypatch
-):
+def test_an_accountant_without_a_bound_is_none_with_its_reason(name, monkeypatch):
     def fail(*_):
         raise Unaccountable("nothing found.")
 
@@ -191,8 +179,3 @@ def test_without_any_bound_there_is_no_statement(monkeypatch):
         with pytest.raises(Unaccountable) as error:
             said(dpsgd(1.0, "corrected"))
         assert str(error.value) == " ".join(dict.fromkeys(reasons))
-
-
-def test_a_run_of_no_steps_spent_nothing():
-    says = statement(Ledger(), dpsgd(1.0, "corrected"), DELTA, 1.0)
-    assert (says["rdp"], says["pld"], says["gdp"], says["steps"]) == (0, 0, 0, 0)

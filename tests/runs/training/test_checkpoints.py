@@ -41,10 +41,6 @@ def numbers(folder):
     return [int(path.stem) for path in sorted(folder.iterdir())]
 
 
-def same(one, other):
-    return repr(one) == repr(other)
-
-
 def numbered(number):
     return {"number": number}
 
@@ -57,7 +53,7 @@ def saved(kept, *states, conditions=CONDITIONS):
 def test_a_saved_state_is_restored(kept):
     saved(kept, STATE)
     back = taken_up(kept, CONDITIONS)
-    assert same(back, STATE)
+    assert repr(back) == repr(STATE)
     for name, tensor in STATE["tensors"].items():
         assert torch.equal(back["tensors"][name], tensor)
 

@@ -17,8 +17,7 @@ from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.reading import read
 from dpbench.runs.training.class_weights import balanced, count_steps, noisy_counts
-from dpbench.step.mechanism.streams import CipherStream
-from dpbench.system.errors import UserError
+from tests.runs.training.small_runs import keyed
 
 SMALL = ["model=logistic", "epochs=1", "batch_size=256", "privacy=noise1"]
 
@@ -26,10 +25,6 @@ SMALL = ["model=logistic", "epochs=1", "batch_size=256", "privacy=noise1"]
 def split(targets, people=None):
     targets = torch.tensor(targets)
     return Split(targets.float().unsqueeze(1), targets, torch.zeros_like(targets), people=people)
-
-
-def stream(key=0):
-    return CipherStream(bytes([key]) * 32)
 
 
 def test_a_loss_is_that_of_torch_with_weights_and_ones_change_nothing():
@@ -51,7 +46,7 @@ def test_one_row_or_one_person_moves_the_counts_by_at_most_one(rows):
     targets, owners = [row[0] for row in rows], torch.tensor([row[1] for row in rows])
 
     def counts(targets, people=None):
-        return noisy_counts(split(targets, people), 3, 1e-9, stream())
+        return noisy_counts(split(targets, people), 3, 1e-9, keyed())
 
     assert (counts(targets) - counts(targets[1:])).norm() <= 1 + 1e-6
     others = owners != owners[0]
@@ -63,7 +58,7 @@ def test_one_row_or_one_person_moves_the_counts_by_at_most_one(rows):
 def test_the_noise_of_counts_has_the_scale_of_the_ledger(variance_p):
     (step,) = count_steps(5.0)
     assert step.releases[0].mechanism == GaussianMechanism(5.0)
-    noise = [noisy_counts(split([0, 1]), 4, 5.0, stream(key)) for key in range(250)]
+    noise = [noisy_counts(split([0, 1]), 4, 5.0, keyed(key)) for key in range(250)]
     noise = torch.cat([one - torch.tensor([1, 1, 0, 0]) for one in noise])
     assert variance_p(noise, 5.0) > 1e-3
     assert variance_p(noise, 10 / 3) < 1e-6
@@ -111,24 +106,3 @@ def test_a_plan_pays_for_counts_and_older_runs_keep_their_names():
     config = run_config(SMALL).plain
     older = {key: value for key, value in config.items() if not key.startswith("class_")}
     assert digest(older) == digest(config) != digest(run.config)
-
-
-@pytest.mark.parametrize(
-    ("more", "sentence"),
-    [
-        (["class_weights=[1,2]"], "class_weights has 2 weights, and digits has 10 classes"),
-        (["class_weights=[0,1,1,1,1,1,1,1,1,1]"], "class_weights"),
-        (["class_count_noise_multiplier=0"], "class_count_noise_multiplier"),
-        (["dataset=wine", "model=regression_mlp", "class_weights=[1]"], "no class_weights"),
-        (["users=iid", "class_count_noise_multiplier=9"], "set users=none or users=column"),
-        (["sampler=weighted"], "epsilon would be that of the largest rate"),
-        (
-            ["class_weights=[1,1,1,1,1,1,1,1,1,1]", "class_count_noise_multiplier=9"],
-            "exclude each other",
-        ),
-    ],
-)
-def test_weights_that_do_not_fit_are_one_sentence(more, sentence):
-    with pytest.raises(UserError) as told:
-        prepare(run_config([*SMALL, *more]))
-    assert sentence in str(told.value)

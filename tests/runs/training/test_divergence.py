@@ -67,7 +67,7 @@ class AllBroken(Digits):
         return Data(Split(inputs, data.train.targets, data.train.groups), data.test)
 
 
-def test_without_privacy_a_run_has_diverged_where_no_gradient_is_finite():
+def test_a_run_has_diverged_where_no_gradient_is_finite_but_a_private_one_does_not_end():
     """Its parameters stay finite, as such gradients count as zero."""
     run = run_of("sgd", dataset=AllBroken(0.2), epochs=3)
     record = fit(run, NOWHERE)
@@ -75,9 +75,6 @@ def test_without_privacy_a_run_has_diverged_where_no_gradient_is_finite():
     assert all(math.isnan(value) for value in record.metrics.values())
     assert len(record.history["train/loss"]) == 1
     assert "planned" not in record.privacy["why"]
-
-
-def test_a_private_run_does_not_end_earlier_because_its_gradients_are_not_finite():
     """Which is a fact about the data, and released without noise by the number of steps."""
     run = run_of("dpsgd", dataset=AllBroken(0.2), epochs=3)
     record = fit(run, NOWHERE)

@@ -263,9 +263,7 @@ def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, p
         ("dicesgd", "clip", "error_bound"),
     ],
 )
-def test_a_forged_state_changes_neither_the_factorisation_nor_a_bound(
-    method, part, name, monkeypatch
-):
+def test_a_forged_state_changes_no_factorisation_and_no_bound(method, part, name, monkeypatch):
     load = Training.load_state_dict
 
     def forged(training, state):

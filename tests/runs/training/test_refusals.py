@@ -53,10 +53,11 @@ def test_batches_are_not_cut_where_the_number_of_examples_is_drawn(changes):
     plan(replace(run, model=Logistic(False), sampler="poisson", batch_limit=None))
 
 
-def test_a_plan_reads_nothing():
+def test_a_plan_reads_nothing_and_outputs_that_a_paper_squashes_are_not_warned_of():
     planned = plan(run_of(dataset=Unreadable(0.2), epochs=3))
     assert planned.steps == planned.ledger.steps == 36
     assert planned.noise_multiplier == 1.0
+    fit(run_of(dataset=Digits(0.2), model=Logistic(squashed=True)), NOWHERE, quiet=True)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +83,12 @@ def test_unmeasurable_memory_is_refused_before_data_are_read(monkeypatch):
         fit(run, NOWHERE)
 
 
-def test_a_method_that_does_not_fit_the_data_is_refused_before_data_is_read():
+def test_a_method_that_does_not_fit_and_a_model_with_other_outputs_are_refused():
     run = replace(run_of(dataset=Unreadable(0.2)), method=fairlens(0.5, 1.0, 1.0, "corrected"))
     with pytest.raises(UserError, match="exactly 2 groups and digits has 10"):
         fit(run, NOWHERE)
+    with pytest.raises(UserError, match=r"outputs for 2 examples are \[2, 2\] .* \[2, 10\]"):
+        fit(run_of(model=OfTwo()), NOWHERE)
 
 
 class OfTwo:
@@ -93,11 +96,6 @@ class OfTwo:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 2))
-
-
-def test_a_model_with_other_outputs_than_one_for_each_class_is_refused():
-    with pytest.raises(UserError, match=r"outputs for 2 examples are \[2, 2\] .* \[2, 10\]"):
-        fit(run_of(model=OfTwo()), NOWHERE)
 
 
 @dataclass(frozen=True)
@@ -146,10 +144,6 @@ def test_a_model_of_ones_own_that_cannot_be_trained_is_told_why(sentence, engine
         fit(run_of(dataset=Digits(0.2), model=Own(UNTRAINABLE[sentence]), engine=engine), NOWHERE)
     assert sentence in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_outputs_that_a_paper_squashes_are_not_warned_of():
-    fit(run_of(dataset=Digits(0.2), model=Logistic(squashed=True)), NOWHERE, quiet=True)
 
 
 @pytest.mark.parametrize("end", [nn.Softmax(1), nn.Sigmoid()])

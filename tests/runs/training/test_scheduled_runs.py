@@ -24,6 +24,7 @@ from dpbench.step.methods.dpsgd_global import dpsgd_global_adapt
 from dpbench.step.methods.dpsgld import Langevin
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.steps import theta
 
 PIECE = "{_target_:dpbench.mechanism.schedules.Pieces,values:[%s],until:[%s]}"
 TWO_SIGMAS = ["privacy=noise1", "schedule=custom", "schedule.noise=" + PIECE % ("1,2", "0.5")]
@@ -45,14 +46,8 @@ def scheduled(step: PrivateStep, schedule: Schedules, steps: int) -> PrivateStep
     )
 
 
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
-
-
 @pytest.mark.parametrize("steps", [20, 100, 1840])
-def test_mix_up_switches_at_ninety_five_percent_of_the_steps_and_not_one_before(
-    step_of, batch_of, steps
-):
+def test_mix_up_switches_at_ninety_five_percent_of_the_steps(step_of, batch_of, steps):
     mixup = build(compose(["schedule=bound_switch", "method.bound=0.1"])).schedule
     step = scheduled(step_of(dpsgd(0.1, "corrected")), mixup, steps)
     bounds = []
@@ -81,13 +76,10 @@ def test_a_scheduled_bound_moves_clip_and_noise_together(step_of, batch_of, vari
         assert variance_p(noise, 2.0 * bound * 2 / 3) < 1e-6
 
 
-def test_a_scheduled_bound_costs_nothing():
+def test_a_scheduled_bound_and_factors_of_one_cost_nothing_but_are_runs_of_their_own():
     said = [prepare(run_config([*more, "epochs=2"]))[1] for more in ([], ["schedule=bound_switch"])]
     assert said[0].ledger == said[1].ledger
     assert said[1].schedule.bound_at(0.95) == 200
-
-
-def test_factors_of_one_cost_the_same_but_are_a_run_of_their_own():
     said = [prepare(run_config([*more, "epochs=2"])) for more in ([], ["schedule=custom"])]
     assert said[0][1].ledger == said[1][1].ledger
     assert digest(said[0][0].config) != digest(said[1][0].config)
@@ -102,7 +94,7 @@ def test_a_schedule_that_takes_a_bound_beyond_its_limits_is_refused_beforehand(e
         prepare(run_config(["schedule=custom", moved]))
 
 
-def test_a_schedule_that_stays_at_one_is_none(step_of, batch_of):
+def test_rate_and_noise_follow_schedules_and_one_that_stays_at_one_is_none(step_of, batch_of):
     ends = []
     for schedule in (UNCHANGED, Schedules(Linear(1, 1), Cosine(1, 1), Pieces((1, 1), (0.5,)))):
         step = scheduled(step_of(dpsgd(0.5, "corrected")), schedule, 4)
@@ -110,9 +102,6 @@ def test_a_schedule_that_stays_at_one_is_none(step_of, batch_of):
             step(batch_of(6, seed=seed))
         ends.append(theta(step))
     assert torch.equal(*ends)
-
-
-def test_learning_rate_and_noise_follow_their_schedules_before_each_step(step_of, batch_of):
     schedule = Schedules(1.0, Linear(1, 0), Pieces((1, 3), (0.5,)))
     step = scheduled(step_of(dpsgd(0.5, "corrected"), lr=0.2, multiplier=0.7), schedule, 4)
     for made in range(4):
@@ -172,8 +161,7 @@ def test_the_ledger_of_a_run_is_the_one_planned(tmp_path):
     )
     config = run.config
     heard = fit(run, tmp_path, quiet=True).privacy["ledger"]
-    sigmas = [e["releases"][0]["mechanism"]["noise_multiplier"] for e in heard]
-    assert sigmas == [1.0, 2.0]
+    assert [e["releases"][0]["mechanism"]["noise_multiplier"] for e in heard] == [1.0, 2.0]
     assert [e["times"] for e in heard] == [times for _, times in planned.ledger.entries]
     assert config["schedule"]["noise"]["values"] == [1, 2]
 
@@ -197,10 +185,14 @@ def test_falling_noise_falls_in_four_stairs(no_statement):
     assert sigmas == pytest.approx([1.2, 16 / 15, 14 / 15, 0.8])
 
 
-def test_noise_with_a_value_for_each_step_is_refused_with_a_way_out():
+def test_noise_with_a_value_for_each_step_is_refused_and_the_first_steps_have_their_cost():
     linear = "schedule.noise={_target_:dpbench.mechanism.schedules.Linear,start:1.0,end:2.0}"
     with pytest.raises(UserError, match=r"more than 100 values.*Stairs"):
         prepare(run_config(["schedule=custom", linear, "epochs=20"]))
+    _, planned = prepare(run_config([*TWO_SIGMAS, "epochs=2"]))
+    half, *_ = planned.ledger.entries
+    assert planned.ledger.first(half[1]) == Ledger((half,))
+    assert planned.ledger.first(planned.steps) == planned.ledger
 
 
 @pytest.mark.parametrize("method", ["dpsgd_quantile", "sgd"])
@@ -213,13 +205,6 @@ def test_a_bound_that_no_schedule_can_move_is_refused_before_the_training(method
         prepare(run_config(asked))
 
 
-def test_the_ledger_of_the_first_steps_is_what_they_cost():
-    _, planned = prepare(run_config([*TWO_SIGMAS, "epochs=2"]))
-    half, *_ = planned.ledger.entries
-    assert planned.ledger.first(half[1]) == Ledger((half,))
-    assert planned.ledger.first(planned.steps) == planned.ledger
-
-
 def test_the_setter_of_the_clip_is_what_the_schedule_moves(step_of):
     step = scheduled(step_of(dpsgd(0.5, "corrected")), Schedules(3.0, 1.0, 1.0), 2)
     step.clip = Abadi(2.0)
@@ -230,9 +215,7 @@ REACHES_ZERO = (Cosine(1.0, 0.0), Linear(1.0, 0.0))
 
 
 @pytest.mark.parametrize("falling", REACHES_ZERO)
-def test_what_follows_from_a_rate_that_ends_at_zero_is_never_asked_for_at_the_end(
-    step_of, batch_of, falling
-):
+def test_what_follows_from_a_rate_that_ends_at_zero_is_not_asked_for(step_of, batch_of, falling):
     """Every schedule is checked at the steps of a run, of which the end is none."""
     steps = 4
     schedule = Langevin("lr").schedule(Schedules(falling, falling, 1.0), steps)

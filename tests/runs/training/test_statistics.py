@@ -29,8 +29,7 @@ from dpbench.runs.training.statistics import (
     noisy_histogram,
 )
 from dpbench.runs.training.trainer import fit
-from dpbench.step.mechanism.streams import CipherStream
-from dpbench.system.errors import UserError
+from tests.runs.training.small_runs import keyed
 
 SMALL = ["epochs=1", "model=logistic", "batch_size=512", "privacy=noise1"]
 MEASURED = [*SMALL, "normalization=private"]
@@ -51,10 +50,6 @@ def of(number):
     return SimpleNamespace(train_size=number)
 
 
-def stream(key=0):
-    return CipherStream(bytes([key]) * 32)
-
-
 @pytest.mark.slow
 @given(rows_of, st.floats(1e-6, 1e6))
 @settings(max_examples=300, deadline=None)
@@ -66,10 +61,21 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(rows, bound):
     assert moved <= bound * (1 + 1e-12)
 
 
-def test_short_vectors_are_not_clipped():
+def test_constants_are_exact_where_nothing_is_clipped_or_noisy_and_no_variance_is_zero():
     vectors = torch.randn(50, 4, dtype=torch.float64)
     assert torch.allclose(clipped_sum(vectors, 100.0), vectors.sum(0))
     assert clipped_sum(vectors, 0.5).norm() < vectors.sum(0).norm() + 25
+    inputs = torch.rand(4000, 3, 4, 4) + torch.tensor([0.0, 1.0, 2.0])[None, :, None, None]
+    inputs = inputs[:1].expand(4000, -1, -1, -1) + 1e-6 * inputs  # all norms just at the median
+    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), of(4000), keyed())
+    assert torch.allclose(found.mean, inputs.double().mean((0, 2, 3)), rtol=1e-4)
+    assert torch.allclose(found.variance, inputs.double().var((0, 2, 3), correction=0), rtol=1e-3)
+    normal = found(inputs)
+    assert normal.mean((0, 2, 3)).abs().max() < 0.01
+    assert torch.allclose(normal.std((0, 2, 3)), torch.ones(3), atol=0.01)
+    constants = statistics.ChannelNormalization(torch.ones(2), torch.tensor([0.0, 4.0]))
+    found = constants(torch.full((1, 2, 1, 1), 5.0)).flatten().tolist()
+    assert found == pytest.approx([0, 2], abs=1e-4)
 
 
 @pytest.mark.parametrize("value", [0.0, 1e-45, 1.0, 3e38, math.inf])
@@ -84,7 +90,7 @@ def test_one_norm_changes_one_count_by_one(value, monkeypatch):
     monkeypatch.setattr(statistics, "Gaussian", Listening)
     others = torch.rand(20, dtype=torch.float64)
     for norms in (others, torch.cat([others, torch.tensor([value], dtype=torch.float64)])):
-        noisy_histogram(norms, 1.0, stream())
+        noisy_histogram(norms, 1.0, keyed())
     (before, sensitivity), (after, _) = seen
     assert (after - before).abs().sum() == (after - before).abs().max() == 1 == sensitivity
 
@@ -92,19 +98,8 @@ def test_one_norm_changes_one_count_by_one(value, monkeypatch):
 def test_the_median_is_found_up_to_the_width_of_a_bin():
     norms = torch.randn(20_000, dtype=torch.float64).exp()
     for key in range(5):
-        found = median_of(noisy_histogram(3 * norms, 16.0, stream(key)))
+        found = median_of(noisy_histogram(3 * norms, 16.0, keyed(key)))
         assert 2**-0.25 < found / (3 * norms.median()) < 2**0.5
-
-
-def test_the_constants_are_the_mean_and_deviation_where_nothing_is_clipped_or_noisy():
-    inputs = torch.rand(4000, 3, 4, 4) + torch.tensor([0.0, 1.0, 2.0])[None, :, None, None]
-    inputs = inputs[:1].expand(4000, -1, -1, -1) + 1e-6 * inputs  # all norms just at the median
-    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), of(4000), stream())
-    assert torch.allclose(found.mean, inputs.double().mean((0, 2, 3)), rtol=1e-4)
-    assert torch.allclose(found.variance, inputs.double().var((0, 2, 3), correction=0), rtol=1e-3)
-    normal = found(inputs)
-    assert normal.mean((0, 2, 3)).abs().max() < 0.01
-    assert torch.allclose(normal.std((0, 2, 3)), torch.ones(3), atol=0.01)
 
 
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
@@ -116,7 +111,7 @@ def test_the_noise_has_the_scale_in_the_ledger(scale, monkeypatch):
     assert all(isinstance(release.mechanism, GaussianMechanism) for release in step.releases)
     monkeypatch.setattr(statistics, "median_of", lambda histogram: 1.0)
     inputs = torch.full((10, 2000, 1, 1), 0.0)
-    found = PrivateNormalization(scale * 8, 16.0).measured(images(inputs), of(10), stream())
+    found = PrivateNormalization(scale * 8, 16.0).measured(images(inputs), of(10), keyed())
     fits = kstest(10 * found.mean, norm(0, 8).cdf).pvalue
     assert fits > 1e-3 if scale == 1 else fits < 1e-6
 
@@ -132,9 +127,8 @@ def test_the_noise_of_the_histogram_has_the_scale_that_it_is_given(monkeypatch):
 
     monkeypatch.setattr(statistics, "Gaussian", Listening)
     for key in range(50):
-        noisy_histogram(torch.rand(30, dtype=torch.float64), 16.0, stream(key))
-    noise = np.concatenate(drawn)
-    assert kstest(noise, norm(0, 16).cdf).pvalue > 1e-3
+        noisy_histogram(torch.rand(30, dtype=torch.float64), 16.0, keyed(key))
+    assert kstest(np.concatenate(drawn), norm(0, 16).cdf).pvalue > 1e-3
 
 
 def test_the_four_releases_have_noise_of_their_own(monkeypatch):
@@ -146,7 +140,7 @@ def test_the_four_releases_have_noise_of_their_own(monkeypatch):
             return super().add(total, sensitivity, multiplier, stream)
 
     monkeypatch.setattr(statistics, "Gaussian", Listening)
-    PrivateNormalization(8.0, 16.0).measured(images(torch.rand(9, 2, 3, 3)), of(9), stream())
+    PrivateNormalization(8.0, 16.0).measured(images(torch.rand(9, 2, 3, 3)), of(9), keyed())
     assert len(keys) == 4
     assert keys == sorted(set(keys))
 
@@ -154,18 +148,12 @@ def test_the_four_releases_have_noise_of_their_own(monkeypatch):
 def test_an_example_that_is_not_finite_counts_as_zero():
     inputs = torch.rand(100, 2, 3, 3)
     inputs[7, 1, 0, 0], inputs[8] = math.nan, math.inf
-    found = PrivateNormalization(8.0, 16.0).measured(images(inputs), of(100), stream())
+    found = PrivateNormalization(8.0, 16.0).measured(images(inputs), of(100), keyed())
     zero = inputs.clone()
     zero[7], zero[8] = 0, 0
-    other = PrivateNormalization(8.0, 16.0).measured(images(zero), of(100), stream())
+    other = PrivateNormalization(8.0, 16.0).measured(images(zero), of(100), keyed())
     assert torch.equal(found.mean, other.mean)
     assert torch.equal(found.variance, other.variance)
-
-
-def test_channels_without_variance_are_zero():
-    constants = statistics.ChannelNormalization(torch.ones(2), torch.tensor([0.0, 4.0]))
-    found = constants(torch.full((1, 2, 1, 1), 5.0)).flatten().tolist()
-    assert found == pytest.approx([0, 2], abs=1e-4)
 
 
 @pytest.mark.slow
@@ -228,20 +216,3 @@ def test_a_run_with_secure_noise_goes_on_with_the_constants_it_began_with(tmp_pa
     used.clear()
     fit(run, tmp_path, quiet=True)
     assert before not in used
-
-
-@pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        (
-            ["users=iid", "batch_size=50"],
-            "users have several: set users=none or normalization=none",
-        ),
-        (["dataset=adult"], "needs images or their features"),
-        (["normalization.noise_multiplier=0"], "normalization.noise_multiplier must be a positive"),
-        (["normalization.median_noise_multiplier=x"], "median_noise_multiplier must be"),
-    ],
-)
-def test_unsupported_runs_are_refused_before_data_are_read(overrides, message):
-    with pytest.raises(UserError, match=message):
-        prepare(run_config([*MEASURED, *overrides]))

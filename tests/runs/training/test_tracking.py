@@ -282,13 +282,6 @@ def test_a_run_that_a_tracker_failed_at_is_not_counted_as_logged(tell, tmp_path,
     assert said == "0 runs logged, and 1 not or in part, as a tracker failed."
 
 
-def test_tracking_without_a_tracker_or_a_record_is_refused(tmp_path):
-    with pytest.raises(UserError, match="set tracker=wandb"):
-        track([f"results_dir={tmp_path}"])
-    with pytest.raises(UserError, match="there is no record"):
-        track([f"results_dir={tmp_path}", "tracker=csv"])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("duty", ["start", "log", "figure", "finish"])
 def test_a_tracker_that_fails_is_one_warning_and_the_run_is_what_it_is(duty, tell, tmp_path):
@@ -363,9 +356,7 @@ def test_a_run_that_ends_after_its_last_step_loses_no_row(where, tracked, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_that_ends_before_its_trackers_finish_is_tracked_later(
-    tracked, tmp_path, monkeypatch
-):
+def test_a_run_that_ends_before_its_trackers_is_tracked_later(tracked, tmp_path, monkeypatch):
     overrides, whole = tracked
     with monkeypatch.context() as patch:
         patch.setattr(Tracking, "finish", lambda *_: 1 / 0)

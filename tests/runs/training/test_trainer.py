@@ -52,11 +52,9 @@ def test_the_ledger_holds_every_step(batch_size, steps):
 
 @pytest.mark.slow
 def test_metrics_are_of_the_last_model_on_the_test_examples():
-    witness, record = witnessed()
+    seen, record = witnessed()
     test = Digits(0.2).load(NOWHERE, 0).test
-    outputs, losses = predict(
-        witness.step.engine.model, witness.step.engine.loss, test, batch_size=100
-    )
+    outputs, losses = predict(seen.step.engine.model, seen.step.engine.loss, test, batch_size=100)
     right = outputs.argmax(1) == test.targets
     assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())
     assert record.metrics["test/loss"] == pytest.approx(losses.double().mean().item())
@@ -112,13 +110,10 @@ def test_training_learns(method):
     assert loss[-1] < loss[0]
 
 
-def test_shuffled_batches_have_no_epsilon():
+def test_shuffled_batches_have_no_epsilon_and_a_device_is_picked_by_name():
     record = fit(run_of(sampler="shuffled", epochs=1), NOWHERE)
     assert record.privacy["guarantee"] == "none"
     assert [record.privacy[name] for name in ("rdp", "pld", "gdp", "claimed")] == [None] * 4
-
-
-def test_a_device_is_picked_by_name():
     assert pick_device("cpu") == torch.device("cpu")
     assert pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
     for name in ("nonsense", "meta"):

@@ -10,8 +10,6 @@ import torch
 
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.users import dirichlet, iid, shards
-from dpbench.learning.data.digits import Digits
-from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.accountants import rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.runs.config.compose import compose
@@ -19,7 +17,6 @@ from dpbench.runs.execution.prepare import build
 from dpbench.runs.records.digest import digest
 from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.plan import plan
-from dpbench.runs.training.run import Run
 from dpbench.runs.training.trainer import fit
 from dpbench.step.methods.bam import bam
 from dpbench.step.methods.dp_fedavg import dp_fedavg
@@ -28,6 +25,7 @@ from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgd_f import dpsgd_f
 from dpbench.step.methods.fairlens import fairlens
 from dpbench.system.errors import UserError
+from tests.runs.training import small_runs
 
 NOWHERE = Path("/nowhere")  # digits need no folder
 FED = dp_fedsgd(0.5, None)
@@ -37,17 +35,8 @@ EXAMPLES = 1438
 
 
 def run_of(method=FED, users=None, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "privacy": Privacy(4.0, None, 1e-6, "rdp"),
-        "optimizer": partial(torch.optim.SGD, lr=0.5),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 64,
-        "seed": 0,
-    }
-    return Run(method=method, users=users, **usual | changes)
+    usual = {"privacy": Privacy(4.0, None, 1e-6, "rdp"), "batch_size": 64, "users": users}
+    return small_runs.run_of(method, **usual | changes)
 
 
 def fitted(*args, **changes):
@@ -98,12 +87,14 @@ def test_epsilon_of_users_is_that_of_as_many_examples():
     assert rdp(planned.ledger, 1e-6) == rdp(book, 1e-6)
 
 
-def test_a_statement_names_the_unit():
+def test_a_statement_names_the_unit_and_memory_is_bounded_by_itself():
     said = fitted(FED, iid(200, 0.0), epochs=1).privacy
     assert said["unit"] == "user"
     assert said["adjacency"] == "add or remove one user"
     assert said["ledger"][0]["sampling"] == {"law": "Poisson", "rate": 0.25, "unit": "user"}
     assert "public" in said["why"]
+    record = fitted(FED, iid(100, 0.5), physical_batch_size="auto", epochs=1)
+    assert record.status == "complete"
 
 
 @pytest.mark.sampled(2)
@@ -130,11 +121,6 @@ def test_users_train_a_model():
     assert record.metrics["test/accuracy"] > 0.85
 
 
-def test_memory_is_bounded_by_itself():
-    record = fitted(FED, iid(100, 0.5), physical_batch_size="auto", epochs=1)
-    assert record.status == "complete"
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -152,17 +138,11 @@ def test_settings_incompatible_with_users_are_refused(changes, said):
         plan(run_of(**{"users": iid(100, 0.0)} | changes))
 
 
-def test_a_delta_is_weak_for_few_users_though_not_for_their_examples():
+def test_a_delta_is_weak_for_few_users_and_records_without_users_keep_their_names():
     run = run_of(FED, iid(100, 0.0), privacy=Privacy(4.0, None, 1e-3, "rdp"))
     with pytest.warns(UserWarning, match="publishing one user in the clear"):
         plan(replace(run, privacy=Privacy(4.0, None, 0.02, "rdp")))
     plan(run)
-
-
-# In the configuration.
-
-
-def test_records_without_users_keep_their_names():
     config = compose(["method=dpsgd"])
     older = {key: value for key, value in config.items() if key != "users"}
     assert digest(config) == digest(older)

@@ -152,9 +152,7 @@ def test_every_clip_is_put_to_the_test():
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(examples, answers, st.integers(0, 9), st.data())
 @cheap
-def test_taking_an_example_away_moves_the_sum_by_at_most_the_sensitivity(
-    clip, examples, answers, seed, data
-):
+def test_one_example_moves_the_sum_by_at_most_the_sensitivity(clip, examples, answers, seed, data):
     clip = after(clip, answers)
     rows, groups = gradients(examples, seed)
     i = data.draw(st.integers(0, len(rows) - 1))
@@ -181,9 +179,7 @@ def test_the_sensitivity_is_reached_so_no_noise_is_wasted(clip, answers):
 @pytest.mark.parametrize("clip", CLIPS.values(), ids=CLIPS)
 @given(examples, answers, st.integers(0, 9), st.data())
 @cheap
-def test_taking_an_example_away_moves_the_counts_by_at_most_one(
-    clip, examples, answers, seed, data
-):
+def test_one_example_moves_the_counts_by_at_most_one(clip, examples, answers, seed, data):
     clip = after(clip, answers)
     rows, groups = gradients(examples, seed)
     i = data.draw(st.integers(0, len(rows) - 1))
@@ -225,9 +221,7 @@ def test_the_paper_variant_of_dpsgd_f_breaks_its_stated_sensitivity():
 
 @pytest.mark.parametrize("reference", ["batch", "groups"])
 @pytest.mark.parametrize("present", range(GROUPS))
-def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups_present_or_not(
-    reference, present
-):
+def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups(reference, present):
     clip = after(CLIPS[f"groupwise_{reference}"], [[9, 1, 5, 5, 0, 10]])
     norms, groups = torch.full((4,), 1e6, dtype=torch.float64), torch.full((4,), present)
     bound = (clip.factors(norms, groups) * norms)[0]
@@ -236,37 +230,28 @@ def test_groupwise_sensitivity_is_the_largest_bound_of_all_groups_present_or_not
     assert (bound < clip.sensitivity.bound) == (present != 2)
 
 
-def test_abadi_shortens_what_is_longer_than_the_bound():
+def test_global_and_abadi_scale_what_is_within_and_shorten_or_drop_the_rest():
     norms = torch.tensor([0.0, 0.25, 0.5, 2.0])
     assert Abadi(0.5).factors(norms, norms).tolist() == [1, 1, 1, 0.25]
-
-
-def test_global_scales_up_to_z_and_drops_the_rest():
     norms = torch.tensor([0.0, 1.0, 20.0, 20.01])
     assert CLIPS["strict_global"].factors(norms, norms).tolist() == pytest.approx([0.025] * 3 + [0])
-
-
-def test_global_adapt_scales_up_to_z_and_shortens_the_rest():
     norms = torch.tensor([0.0, 1.0, 20.0, 50.0])
     factors = CLIPS["global_adapt"].factors(norms, norms).tolist()
     assert factors == pytest.approx([0.025] * 3 + [0.01])
 
 
-def test_global_adapt_counts_the_norms_above_tau_z():
+def test_global_adapt_counts_above_tau_z_and_groupwise_each_group_below_and_above_the_bound():
     norms = torch.tensor([13.9, 14.0, 14.1, 30.0])
     assert CLIPS["global_adapt"].counts(norms, norms).tolist() == [2]
+    norms = torch.tensor([0.1, 0.5, 0.51, 7.0, 0.2])
+    groups = torch.tensor([0, 0, 0, 2, 2])
+    assert CLIPS["groupwise_batch"].counts(norms, groups).tolist() == [2, 1, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("count", [0.0, 3.0, -4.0])
 def test_global_adapt_moves_z_by_the_noisy_share_less_eta(count):
     clip = CLIPS["global_adapt"].updated(torch.tensor([count]), 8.0)
     assert float(clip.strict_bound) == pytest.approx(20 * math.exp(-0.1 + count / 8))
-
-
-def test_groupwise_counts_each_group_below_and_above_the_bound():
-    norms = torch.tensor([0.1, 0.5, 0.51, 7.0, 0.2])
-    groups = torch.tensor([0, 0, 0, 2, 2])
-    assert CLIPS["groupwise_batch"].counts(norms, groups).tolist() == [2, 1, 0, 0, 1, 1]
 
 
 # Shares r = 4/8, 1/4, 2/2; floors and clamps take the fractions and the negative count away.
@@ -277,10 +262,12 @@ def test_groupwise_bounds_follow_algorithm_3(reference, typical):
     assert clip.bounds.tolist() == pytest.approx(expected)
 
 
-def test_the_two_references_agree_where_groups_are_balanced():
+def test_balanced_groups_agree_and_relative_count_noise_is_a_multiple():
     counts = torch.tensor([4.0, 4.0, 2.0, 6.0, 8.0, 0.0])
     batch, groups = (CLIPS[f"groupwise_{r}"].updated(counts, 24.0) for r in ("batch", "groups"))
     assert torch.allclose(batch.bounds, groups.bounds)
+    assert CountQuery(10.0, before=True, relative=True).multiplier(0.8) == 8
+    assert CountQuery(10.0, before=True).multiplier(0.8) == 10
 
 
 @pytest.mark.parametrize("counts", [[3.0, 5.0], [8.0, 1.0], [-7.0, 40.0], [0.0, 0.0]])
@@ -289,21 +276,13 @@ def test_one_group_has_twice_the_base_bound(counts):
     assert clip.updated(torch.tensor(counts), 8.0).bounds.tolist() == pytest.approx([1.0])
 
 
-def test_a_clip_for_other_groups_forgets_the_state_and_knows_how_many():
+def test_no_clip_promises_nothing_and_a_clip_for_other_groups_forgets_its_state():
     clip = after(CLIPS["groupwise_groups"], [[1.0] * 6]).bind(problem(Made(tuple("abcde"))))
     assert clip.bounds is None
     assert len(clip.counts(torch.ones(2), torch.tensor([0, 4]))) == 10
-
-
-def test_no_clip_promises_nothing():
     norms = torch.tensor([0.0, 1e9])
     assert Unclipped().sensitivity.bound == math.inf
     assert Unclipped().factors(norms, norms).tolist() == [1, 1]
-
-
-def test_relative_count_noise_is_a_multiple_of_the_gradients():
-    assert CountQuery(10.0, before=True, relative=True).multiplier(0.8) == 8
-    assert CountQuery(10.0, before=True).multiplier(0.8) == 10
 
 
 @pytest.mark.parametrize(

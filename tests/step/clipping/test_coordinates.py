@@ -37,11 +37,14 @@ def test_one_example_moves_no_coordinate_by_more_than_the_bound(gradients, bound
         assert moved.norm() <= clip.sensitivity.bound * (1 + 1e-9)
 
 
-def test_the_sensitivity_is_reached():
+def test_the_bound_holds_in_every_coordinate_once_their_number_is_known():
     clip = Coordinates(0.3, 4)
     assert clipped_sum(clip, torch.full((1, 4), -1e9)).norm() == pytest.approx(
         clip.sensitivity.bound
     )
+    clip = Coordinates(0.5, 9).scaled(4)
+    assert (clip.bound, clip.sensitivity.bound) == (2.0, 6.0)
+    assert Coordinates(1.0).sensitivity.bound == math.inf
 
 
 @given(rows)
@@ -56,15 +59,6 @@ def test_coordinates_are_clipped_as_by_numpy(gradients):
 def test_an_example_that_is_not_finite_adds_nothing(bad):
     gradients = torch.tensor([[1.0, 2, 3, 4], [5, bad, 5, 5]])
     assert clipped_sum(Coordinates(10.0), gradients).tolist() == [1, 2, 3, 4]
-
-
-def test_a_schedule_moves_bound_and_sensitivity_together():
-    clip = Coordinates(0.5, 9).scaled(4)
-    assert (clip.bound, clip.sensitivity.bound) == (2.0, 6.0)
-
-
-def test_it_bounds_nothing_until_the_number_of_coordinates_is_known():
-    assert Coordinates(1.0).sensitivity.bound == math.inf
 
 
 def test_a_layer_in_many_blocks_has_the_sum_of_the_layer_in_one():

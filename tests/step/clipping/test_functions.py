@@ -47,8 +47,10 @@ def test_a_function_is_its_formula(name):
     assert factors(make_clip(name, "flat", 0.5)).tolist() == pytest.approx(expected)
 
 
-def test_the_earlier_form_of_global_is_r_over_z_up_to_z():
+def test_the_earlier_form_of_global_is_r_over_z_up_to_z_and_scaled_it_keeps_its_scale():
     assert factors(Global(0.5, 2.0)).tolist() == [0.25] * 5 + [0]
+    scaled = Global(0.5, 2.0).scaled(3)
+    assert (scaled.sensitivity.bound, scaled.strict_bound) == (1.5, 6.0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -61,18 +63,12 @@ def test_a_gradient_of_zero_or_nearly_so_adds_nothing_that_is_not_finite(dtype):
 
 @given(lengths, st.floats(1e-3, 1e3))
 @settings(derandomize=True, deadline=None, max_examples=50)
-def test_automatic_tends_to_normalise_as_its_constant_falls(norms, bound):
+def test_automatic_tends_to_normalise_and_stays_strictly_below_the_bound(norms, bound):
     norms = torch.tensor(norms, dtype=torch.float64)
     target = factors(Normalise(bound), norms)
     gaps = [target - factors(Automatic(bound, c), norms) for c in (1e-1, 1e-3, 1e-6, 1e-9)]
     assert all((wide > narrow).all() for wide, narrow in itertools.pairwise(gaps))
     assert torch.allclose(gaps[-1] / target, torch.zeros_like(norms), atol=2e-6)
-
-
-@given(lengths, st.floats(1e-3, 1e3))
-@settings(derandomize=True, deadline=None, max_examples=50)
-def test_automatic_stays_strictly_below_the_bound(norms, bound):
-    norms = torch.tensor(norms, dtype=torch.float64)
     assert (factors(Automatic(bound, 0.01), norms) * norms < bound).all()
 
 
@@ -84,15 +80,12 @@ def test_a_bound_beyond_all_norms_clips_nothing(norms):
         assert torch.equal(factors(clip, norms), factors(Unclipped(), norms))
 
 
-def test_batch_clipping_keeps_the_direction_of_the_sum_and_bounds_its_length():
+def test_batch_clipping_keeps_the_direction_and_one_example_moves_it_by_twice_the_bound():
     clip, total = BatchClip(0.5), torch.tensor([3.0, 4.0])
     assert factors(clip).tolist() == [1] * len(NORMS)
     assert clip.finish(total).tolist() == pytest.approx([0.3, 0.4])
     assert clip.finish(total / 100).tolist() == pytest.approx([0.03, 0.04])
     assert clip.finish(total * 0).tolist() == [0, 0]
-
-
-def test_one_example_moves_a_clipped_batch_by_twice_what_the_noise_reads_as_its_caveat_says():
     clip = BatchClip(0.5)
     rest, one = torch.tensor([7.0, 0.0]), torch.tensor([-20.0, 0.0])
     moved = (clip.finish(rest + one) - clip.finish(rest)).norm()
@@ -110,9 +103,7 @@ def test_per_sample_adaptive_and_tanh_stay_within_the_bound(norms, bound, regula
 
 
 @pytest.mark.parametrize("regulariser", [0.01, 0.1, 0.5])
-def test_the_factor_of_per_sample_adaptive_clipping_is_largest_where_its_docstring_says(
-    regulariser,
-):
+def test_the_factor_of_per_sample_adaptive_clipping_is_largest_where_it_says(regulariser):
     top = regulariser**0.5 - regulariser
     around = torch.tensor([0.0, 0.99 * top, top, 1.01 * top, 1e4], dtype=torch.float64)
     found = factors(PerSampleAdaptive(2.0, regulariser), around)
@@ -138,8 +129,3 @@ def test_a_scaled_clip_is_the_clip_with_that_bound(name, norms, by):
     scaled, other = make_clip(name, "flat", 0.5).scaled(by), make_clip(name, "flat", 0.5 * by)
     assert scaled == other
     assert torch.equal(factors(scaled, norms), factors(other, norms))
-
-
-def test_a_scaled_global_clip_keeps_its_scale():
-    scaled = Global(0.5, 2.0).scaled(3)
-    assert (scaled.sensitivity.bound, scaled.strict_bound) == (1.5, 6.0)

@@ -60,18 +60,19 @@ def test_layerwise_with_one_layer_is_flat(name, bound):
         assert torch.allclose(ours, reference, rtol=1e-12)
 
 
-def test_one_bound_is_that_of_the_whole_and_a_list_adds_up_by_squares():
+def test_one_bound_is_that_of_the_whole_and_a_list_adds_up_by_squares_at_other_bounds_too():
     assert make_clip("abadi", "layerwise", 2.0).sensitivity.bound == 2.0
     assert make_clip("abadi", "layerwise", [3.0, 4.0]).sensitivity.bound == pytest.approx(5)
     shared = make_clip("abadi", "layerwise", 2.0).bounds_of(torch.zeros(4))
     assert shared.tolist() == pytest.approx([1.0] * 4)
     own = make_clip("abadi", "layerwise", [3.0, 4.0]).bounds_of(torch.zeros(2))
     assert own.tolist() == pytest.approx([3.0, 4.0])
+    clip = Layerwise(make_clip("abadi", "flat", 1.0)).at(torch.tensor([3.0, 4.0]))
+    assert float(clip.sensitivity.bound) == pytest.approx(5)
+    assert clip.scaled(2).bounds_of(torch.zeros(2)).tolist() == pytest.approx([6.0, 8.0])
 
 
-def test_the_noise_of_a_step_has_the_scale_of_the_composed_sensitivity(
-    step_of, batch_of, variance_p
-):
+def test_noise_of_a_step_has_the_scale_of_the_composed_sensitivity(step_of, batch_of, variance_p):
     step = step_of(dpsgd([0.3, 0.4], "corrected", style="layerwise"), multiplier=2.0, expected=1)
     step(batch_of(0))
     noise = step.engine.parameters.theta.grad
@@ -108,14 +109,6 @@ def test_bounds_for_other_layers_than_the_model_s_are_refused_by_name():
     make_clip("abadi", "layerwise", [1.0, 2.0]).bind(problem(layers=tuple("ab")))
     make_clip("abadi", "layerwise", 1.0).bind(problem(layers=tuple("abc")))
 
-
-def test_a_clip_at_other_bounds_states_what_they_add_up_to():
-    clip = Layerwise(make_clip("abadi", "flat", 1.0)).at(torch.tensor([3.0, 4.0]))
-    assert float(clip.sensitivity.bound) == pytest.approx(5)
-    assert clip.scaled(2).bounds_of(torch.zeros(2)).tolist() == pytest.approx([6.0, 8.0])
-
-
-# As published by Bu et al. 2023 (calibration, Section 4.2): sigma R_r on each layer.
 
 BOUNDS = [0.5, 1.5]
 
@@ -168,12 +161,9 @@ def test_as_published_a_long_example_moves_every_layer_by_its_bound(step_of, bat
     assert lengths == pytest.approx(BOUNDS)
 
 
-def test_with_one_layer_the_published_account_is_the_corrected_one():
+def test_with_one_layer_the_published_account_is_the_corrected_one_and_layers_need_their_number():
     (ours,) = dpsgd([0.7], "paper", style="layerwise").bind(problem(layers=("it",))).releases(1.2)
     (flat,) = dpsgd(0.7, "corrected").releases(1.2)
     assert ours == flat
-
-
-def test_an_account_of_layers_needs_their_number():
     with pytest.raises(UserError, match="call bind"):
         dpsgd(BOUNDS, "paper", style="layerwise").releases(1.0)

@@ -24,14 +24,11 @@ def test_a_member_that_would_no_longer_be_called_is_refused(of, name, instead):
         type("Mine", (of,), {name: None})
 
 
-def test_a_sensitivity_that_is_a_number_is_refused():
+def test_numbers_and_functions_in_place_of_parts_are_refused():
     class Mine(Abadi):
         sensitivity = 1.0
 
     with pytest.raises(UserError, match=r"return Sensitivity\(number\)"):
         Method("mine", Mine(1.0), PROVEN)
-
-
-def test_a_gradient_that_is_a_function_is_refused():
     with pytest.raises(UserError, match=r"must be a dpbench\.mechanism\.gradient\.Gradient"):
         Method("mine", Abadi(1.0), PROVEN, gradient=lambda engine, *_: engine)

@@ -25,10 +25,13 @@ def method(**changes):
     return dpsgd_quantile(**{**usual, "clip": "abadi", "style": "flat", **changes})
 
 
-def test_norms_within_the_bound_count_up_and_others_down():
+def test_norms_within_the_bound_count_up_and_the_real_size_hardly_moves_the_median():
     norms = torch.tensor([0.2, 1.0, 1.1, math.nan])
     assert quantile().counts(norms, NOBODY).tolist() == [0]
     assert quantile().counts(norms[:3], NOBODY).tolist() == [1]
+    clip, norms = quantile(), torch.tensor([0.5, 2.0] * 20)
+    ends = [clip.updated(clip.counts(norms[:n], NOBODY), 8.0).sensitivity.bound for n in (0, 8, 40)]
+    assert [float(m) for m in ends] == pytest.approx([1.0] * 3)
 
 
 def test_layers_are_counted_apart_and_shared_out_so_that_one_example_moves_all_by_one():
@@ -46,12 +49,14 @@ def test_the_bound_moves_by_the_share_that_is_within_it(within):
     assert float(moved.sensitivity.bound) == pytest.approx(math.exp(-0.2 * (within / 8 - 0.7)))
 
 
-def test_each_layer_s_bound_moves_by_its_own_share():
+def test_each_layer_moves_by_its_own_share_and_bounds_have_no_schedule():
     clip = quantile(make_clip("abadi", "layerwise", [3.0, 4.0]))
     moved = clip.updated(torch.tensor([8.0, -8.0]) / 2**0.5, 8.0)
     expected = [3 * math.exp(-0.1), 4 * math.exp(0.1)]
     assert moved.clip.bounds_of(torch.zeros(2)).tolist() == pytest.approx(expected)
     assert float(moved.sensitivity.bound) == pytest.approx(math.hypot(*expected))
+    with pytest.raises(UserError, match="tracks a quantile has no schedule"):
+        quantile().scaled(2.0)
 
 
 @pytest.mark.parametrize("target", [0.2, 0.5, 0.9])
@@ -64,14 +69,6 @@ def test_the_bound_finds_the_quantile_of_what_the_batches_hold(target):
         clip = clip.updated(clip.counts(norms, NOBODY) + noise, 256.0)
         tail += [float(clip.sensitivity.bound)] * (step >= 200)
     assert sum(tail) / len(tail) == pytest.approx(100 * target, rel=0.1)
-
-
-def test_the_real_size_of_the_batch_hardly_moves_the_median():
-    clip, norms = quantile(), torch.tensor([0.5, 2.0] * 20)
-    moved = [
-        clip.updated(clip.counts(norms[:n], NOBODY), 8.0).sensitivity.bound for n in (0, 8, 40)
-    ]
-    assert [float(m) for m in moved] == pytest.approx([1.0] * 3)
 
 
 def test_noise_of_the_next_step_reads_the_bound_that_moved(step_of, batch_of, variance_p):
@@ -104,8 +101,3 @@ def test_count_and_sum_are_one_joint_release_of_the_batch(sigma, count_noise):
 def test_a_clip_without_a_bound_cannot_adapt(clip):
     with pytest.raises(UserError, match=f"method.clip={clip} has no bound to adapt: choose abadi"):
         method(clip=clip)
-
-
-def test_a_bound_that_moves_by_itself_has_no_schedule():
-    with pytest.raises(UserError, match="tracks a quantile has no schedule"):
-        quantile().scaled(2.0)

@@ -40,8 +40,7 @@ def by_first_feature(module, h, x):
 
 
 def by_length(module, h, x):
-    lengths = (x > 0).sum(1)
-    _, order = torch.sort(lengths, stable=True)
+    _, order = torch.sort((x > 0).sum(1), stable=True)
     return torch.empty_like(h).index_copy(0, order, module(h.index_select(0, order)))
 
 
@@ -252,8 +251,7 @@ def scaled_by_a_draw(module, h, x):
 
 def shuffled_as_channels(module, h, x):
     images = torch.where(x > 4, x, 0)[:, :4].reshape(-1, 2, 2)
-    parts = F.pixel_unshuffle(images, 2).reshape(4, -1).T
-    return module(h + 9 * F.pad(parts, (0, 2)))
+    return module(h + 9 * F.pad(F.pixel_unshuffle(images, 2).reshape(4, -1).T, (0, 2)))
 
 
 def shifted_by_less_than_a_row(module, h, x):

@@ -303,20 +303,19 @@ def test_models_that_keep_examples_apart_are_accepted(kind, words):
     assert make_engine("auto", model, cross_entropy, probe_for(model)).name == "ghost"
 
 
-def test_a_number_of_draws_that_depends_on_the_examples_is_no_coupling():
+def test_draws_that_depend_on_examples_hide_no_coupling_and_the_mode_is_said():
     # No engine but the reference can do without knowing that number beforehand.
     model = Ragged()
     make_engine("loop", model, cross_entropy, probe_for(model))
+    with pytest.raises(UserError, match=COUPLED):
+        make_engine("loop", Mixed(), cross_entropy, probe_for(Mixed()))
+    with pytest.raises(UserError, match=re.escape("of its batch in training mode; make")):
+        make_engine("auto", Standardised(), cross_entropy, probe_for(Net()))
 
 
 class Mixed(Ragged):
     def between(self, x):
         return super().between(x) + 1e-9 * x.mean(0)
-
-
-def test_a_coupling_beside_such_draws_is_still_seen():
-    with pytest.raises(UserError, match=COUPLED):
-        make_engine("loop", Mixed(), cross_entropy, probe_for(Mixed()))
 
 
 @pytest.mark.parametrize("training", [True, False])
@@ -331,8 +330,3 @@ def test_the_check_leaves_model_and_random_numbers_as_they_were(training):
     assert model.training == training
     assert torch.equal(torch.get_rng_state(), draws)
     assert all(p.grad is None for p in model.parameters())
-
-
-def test_the_sentence_says_in_which_mode():
-    with pytest.raises(UserError, match=re.escape("of its batch in training mode; make")):
-        make_engine("auto", Standardised(), cross_entropy, probe_for(Net()))

@@ -270,8 +270,7 @@ def first_without(batch: Batch) -> Batch:
 def test_a_non_finite_input_spoils_its_own_gradient_only(case, name, bad):
     model, batch = model_and_batch(case)
     batch.inputs[0] = bad
-    engine = engines(model)[name]
-    assert_first_is_left_out(engine, batch)
+    assert_first_is_left_out(engines(model)[name], batch)
 
 
 def bursting(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -41,7 +41,7 @@ def engine_of(name, batch):
         return make_engine(name, Net().double(), cross_entropy, batch)
 
 
-def test_shares_are_those_of_a_mean_over_what_is_there(users_of):
+def test_shares_and_the_penalty_are_those_of_the_user(users_of):
     batch = users_of(6)
     flat = flatten(batch, 1, batch.inputs)
     assert torch.equal(flat.shares > 0, batch.present)
@@ -49,6 +49,11 @@ def test_shares_are_those_of_a_mean_over_what_is_there(users_of):
     losses = torch.arange(24.0, dtype=torch.float64)
     means = [losses.view(6, 4)[k, batch.present[k]].mean() for k in range(6)]
     assert torch.allclose(flat.losses(losses), torch.stack(means))
+    batch, engine = users_of(5), engine_of("vmap", users_of(2))
+    ours = penalised(engine, batch, 0.3).stack()
+    alone = [penalised(engine, one(batch, k), 0.3).stack() for k in range(5)]
+    assert torch.allclose(ours, torch.cat(alone), rtol=1e-9, atol=1e-12)
+    assert not torch.allclose(ours, engine(batch).stack())
 
 
 @pytest.mark.filterwarnings("ignore:engine=ghost")  # of the parameter without a layer
@@ -73,15 +78,6 @@ def test_a_user_is_as_if_it_were_alone_wherever_gradients_are_taken(users_of, na
     assert torch.allclose(ours.layer_norms, torch.cat([a.layer_norms for a in alone]), rtol=1e-8)
     factors = torch.linspace(0.1, 1, 5, dtype=torch.float64)
     assert torch.allclose(ours.weighted_sum(factors), factors @ wanted, rtol=1e-8, atol=1e-11)
-
-
-def test_the_penalty_is_on_the_gradient_of_the_user(users_of):
-    batch, engine = users_of(5), engine_of("vmap", users_of(2))
-    ours = penalised(engine, batch, 0.3).stack()
-    alone = [penalised(engine, one(batch, k), 0.3).stack() for k in range(5)]
-    assert torch.allclose(ours, torch.cat(alone), rtol=1e-9, atol=1e-12)
-    plain = engine(batch).stack()
-    assert not torch.allclose(ours, plain)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

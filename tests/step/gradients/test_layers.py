@@ -210,11 +210,15 @@ def test_a_module_without_a_rule_is_materialised_alone(inner, views):
     agree(model, numbers(*rows, 4), views)
 
 
-def test_the_module_without_a_rule_is_named_and_the_others_keep_theirs():
+def test_a_module_without_a_rule_is_named_and_frozen_parameters_take_no_part():
     model = nn.Sequential(nn.Linear(4, 4), Scale(), nn.Linear(4, 3))
     with pytest.warns(EngineFallback, match="no rule for 1; materialising"):
         engine = make_engine("ghost", model, sum_of_squares, batch_of(torch.rand(2, 4)))
     assert (engine.name, engine.fallbacks) == ("ghost", ["1"])
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.LayerNorm(4))
+    for parameter in [*model[0].parameters(), model[3].bias]:
+        parameter.requires_grad_(False)
+    agree(model, numbers(3, 4))
 
 
 class Dropping(nn.Linear):
@@ -236,13 +240,6 @@ def test_a_module_without_a_rule_that_draws_random_numbers_is_left_to_vmap(inner
     with pytest.warns(EngineFallback, match="draws random numbers"):
         engine = make_engine("ghost", model, sum_of_squares, batch_of(torch.rand(2, 4)))
     assert engine.name == "vmap"
-
-
-def test_frozen_parameters_take_no_part():
-    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.LayerNorm(4))
-    for parameter in [*model[0].parameters(), model[3].bias]:
-        parameter.requires_grad_(False)
-    agree(model, numbers(3, 4))
 
 
 @pytest.mark.parametrize("name", ["ghost", "vmap", "loop"])

@@ -23,8 +23,7 @@ def model_of(*after: nn.Module, bias: bool = True, flatten: nn.Module | None = N
 
 
 def batch_of(n: int = 40, shape: tuple[int, ...] = (2, 3)) -> Batch:
-    draw = torch.Generator().manual_seed(1)
-    inputs = torch.randn(n, *shape, generator=draw)
+    inputs = torch.randn(n, *shape, generator=torch.Generator().manual_seed(1))
     return Batch(inputs, torch.arange(n) % CLASSES, torch.zeros(n, dtype=torch.int64))
 
 
@@ -82,13 +81,10 @@ def test_every_bit_is_that_of_the_pass_by_hooks(name, change):
         assert not a.requires_grad
 
 
-def test_an_example_without_a_class_has_no_gradient():
+def test_no_class_has_no_gradient_and_one_that_does_not_exist_is_refused():
     model = model_of()
     gradients = Ghost(model, cross_entropy, Parameters(model))(difficult(batch_of()))
     assert gradients.losses[5] == gradients.norms[5] == 0
-
-
-def test_a_class_that_does_not_exist_is_refused_by_torch():
     model, batch = model_of(), batch_of()
     batch.targets[0] = CLASSES
     with pytest.raises(IndexError, match="out of bounds"):

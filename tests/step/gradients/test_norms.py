@@ -58,8 +58,7 @@ def terms_of_layers() -> list:
 def test_norms_computed_together_have_the_bits_of_each_alone(monkeypatch, cuda):
     alone = [evaluated([term])[0] for term in terms_of_layers()]
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: cuda))
-    together = evaluated(terms_of_layers())
-    for one, other in zip(together, alone, strict=True):
+    for one, other in zip(evaluated(terms_of_layers()), alone, strict=True):
         assert torch.equal(one.nan_to_num(-1), other.nan_to_num(-1))
 
 

@@ -134,11 +134,8 @@ def test_convolutions_see_channels_last_and_pass_it_on():
     assert all(x.is_contiguous(memory_format=torch.channels_last) for x in seen)
 
 
-def test_the_reference_knows_no_other_way():
+def test_the_reference_knows_no_other_way_and_precisions_may_be_lacking():
     with pytest.raises(UserError, match="engine=loop is the float64 reference"):
         engine_of("convolutions", "loop", "bf16")
-
-
-def test_a_precision_that_torch_does_not_have_for_a_model_is_a_sentence():
     with pytest.raises(UserError, match="fails with engine=vmap and this model"):
         engine_of("tokens", "vmap", "bf16")

@@ -10,10 +10,17 @@ def small_model() -> nn.Module:
     return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2, bias=False))
 
 
-def test_theta_starts_at_the_models_own_values_in_order():
+def test_theta_starts_at_the_model_in_layers_that_cover_it():
     model = small_model()
     before = torch.cat([p.detach().clone().flatten() for p in model.parameters()])
     assert torch.equal(Parameters(model).theta.detach(), before)
+    parameters = Parameters(small_model())
+    assert [layer.name for layer in parameters.layers] == ["0", "2"]
+    covered = [i for layer in parameters.layers for i in range(layer.at.start, layer.at.stop)]
+    assert covered == list(range(len(parameters)))
+    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+    model[1].weight = model[0].weight
+    assert len(Parameters(model)) == 9 + 3 + 3
 
 
 def test_an_optimiser_of_theta_moves_the_model():
@@ -27,13 +34,6 @@ def test_an_optimiser_of_theta_moves_the_model():
     assert torch.equal(now, start - torch.arange(len(parameters)))
 
 
-def test_layers_cover_theta_without_gap_or_overlap():
-    parameters = Parameters(small_model())
-    assert [layer.name for layer in parameters.layers] == ["0", "2"]
-    covered = [i for layer in parameters.layers for i in range(layer.at.start, layer.at.stop)]
-    assert covered == list(range(len(parameters)))
-
-
 def test_frozen_parameters_are_left_out():
     model = small_model()
     model[0].bias.requires_grad_(False)
@@ -45,13 +45,7 @@ def test_frozen_parameters_are_left_out():
     assert torch.equal(model[0].bias, bias)
 
 
-def test_tied_weights_are_counted_once():
-    model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
-    model[1].weight = model[0].weight
-    assert len(Parameters(model)) == 9 + 3 + 3
-
-
-def test_flatten_inverts_unflatten():
+def test_flatten_inverts_unflatten_and_keeps_a_batch_axis():
     parameters = Parameters(small_model())
     vector = torch.arange(len(parameters), dtype=torch.float32)
     tensors = parameters.unflatten(vector)
@@ -59,10 +53,6 @@ def test_flatten_inverts_unflatten():
         n: p.shape for n, p in parameters.named.items()
     }
     assert torch.equal(parameters.flatten(tensors), vector)
-
-
-def test_flatten_keeps_a_batch_axis():
-    parameters = Parameters(small_model())
     rows = torch.arange(3.0 * len(parameters)).view(3, -1)
     unflattened = [parameters.unflatten(row) for row in rows]
     batched = {n: torch.stack([t[n] for t in unflattened]) for n in parameters.named}

@@ -64,10 +64,13 @@ def test_a_precision_set_beside_the_one_that_is_read_is_named(monkeypatch):
         full_precision_products()
 
 
-def test_double_precision_stays_double():
+def test_double_precision_stays_and_unknown_ones_are_refused():
     x = torch.rand(3, 3, dtype=torch.float64)
     with Precision("bf16").model(CPU):
         assert (x @ x).dtype == torch.float64
+    with pytest.raises(UserError, match="precision=bf61 is unknown: did you mean bf16"):
+        Precision("bf61")
+    assert all(Precision(name).name == name for name in PRECISIONS)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +85,3 @@ def test_double_precision_stays_double():
 )
 def test_only_short_floats_are_made_longer(dtype, fuller):
     assert at_least_float32(torch.ones(2, dtype=dtype)).dtype == fuller
-
-
-def test_an_unknown_precision_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="precision=bf61 is unknown: did you mean bf16"):
-        Precision("bf61")
-    assert all(Precision(name).name == name for name in PRECISIONS)

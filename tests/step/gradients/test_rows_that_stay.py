@@ -156,8 +156,7 @@ def test_models_that_a_rule_is_right_for_run_on_the_fast_engine(kind):
 
 @pytest.mark.parametrize("rows", [slice(9, 17), slice(3, None, 3)], ids=["slice", "steps"])
 def test_a_batch_that_is_a_view_of_a_larger_one_is_one_pass(rows):
-    model = seeded(RIGHT["plain"])
-    engine = make_engine("ghost", model, cross_entropy, examples(2, 0))
+    engine = make_engine("ghost", seeded(RIGHT["plain"]), cross_entropy, examples(2, 0))
     batch = examples(24, 1).each(lambda t: t[rows])
     assert not isinstance(engine(batch), MaterialisedGradients)
 

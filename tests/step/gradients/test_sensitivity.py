@@ -122,8 +122,7 @@ def opposite(draw, shape, low, high):
 
 
 def sparse(draw, shape, low, high):
-    values = exponents(draw, shape, low, high)
-    return values * (torch.rand(shape, generator=draw) < 0.2)
+    return exponents(draw, shape, low, high) * (torch.rand(shape, generator=draw) < 0.2)
 
 
 KINDS = [exponents, alike, opposite, sparse]
@@ -274,8 +273,7 @@ def test_no_layer_s_part_of_a_constant_image_before_instance_normalisation_is_lo
         )
     batch = Batch(torch.rand(6, 32, 8, 8), torch.arange(6) % 3, torch.zeros(6, dtype=torch.int64))
     engine = make_engine("ghost", model, cross_entropy, batch)
-    levels = torch.linspace(0.1, 0.9, 6)
-    batch.inputs.copy_(levels.view(-1, 1, 1, 1).expand(6, 32, 8, 8))
+    batch.inputs.copy_(torch.linspace(0.1, 0.9, 6).view(-1, 1, 1, 1).expand(6, 32, 8, 8))
     clip, gradients = make_clip("normalise", "layerwise", 3**0.5), engine(batch)
     factors = clip.factors(clip.norms(gradients), batch.groups)
     for one in torch.eye(6):

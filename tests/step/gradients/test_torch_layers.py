@@ -149,8 +149,7 @@ def test_a_residual_network_is_followed_once(name, standardised, followed):
     built = seeded(lambda: RESIDUAL[name](not standardised).build((3, 8, 8), 3), 0).double()
     engine = Ghost(built, cross_entropy, Parameters(built))
     for n in SIZES:
-        batch = batch_for(built, (3, 8, 8), n)
-        assert right(engine, batch)
+        assert right(engine, batch_for(built, (3, 8, 8), n))
     assert followed == [SIZES[0]]
 
 

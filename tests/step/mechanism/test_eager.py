@@ -61,7 +61,7 @@ def test_parameters_without_a_gradient_stay_and_each_group_has_its_rate():
     assert [float(theta.detach()[0]) for theta in thetas] == [0.5, 1.0, 0.75]
 
 
-def test_a_custom_optimizer_keeps_its_own_step():
+def test_a_custom_optimizer_keeps_its_own_step_and_hooks_are_called():
     class Halving(torch.optim.SGD):
         def step(self, closure=None):
             with torch.no_grad():
@@ -72,9 +72,6 @@ def test_a_custom_optimizer_keeps_its_own_step():
     optimizer = Halving([nn.Parameter(torch.ones(2))], lr=0.1)
     eager_step(optimizer)
     assert torch.equal(optimizer.param_groups[0]["params"][0].detach(), torch.full((2,), 0.5))
-
-
-def test_hooks_are_called():
     theta, seen = nn.Parameter(torch.ones(2)), []
     optimizer = torch.optim.SGD([theta], lr=0.1)
     theta.grad = torch.ones(2)

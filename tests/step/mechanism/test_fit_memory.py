@@ -12,22 +12,11 @@ from dpbench.step.gradients import make_engine
 from dpbench.step.mechanism.fit_memory import fit_memory
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
-from dpbench.step.mechanism.streams import Stream, seeded
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.fairlens import fairlens
 from dpbench.system.errors import UserError
 from tests.step.mechanism.step_methods import METHODS
-
-
-def theta(step: PrivateStep) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
-
-
-def stream(seed: int) -> Stream:
-    return seeded("tests", seed, "", torch.device("cpu"))
-
-
-# When memory runs out.
+from tests.steps import stream, theta
 
 
 class Cramped:
@@ -74,7 +63,7 @@ def everything(step: PrivateStep, batches: list[Batch]) -> list[torch.Tensor]:
 @pytest.mark.parametrize("late", [False, True], ids=["gradient", "sum"])
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError, RuntimeError, MemoryError])
 @pytest.mark.parametrize("name", METHODS)
-def test_a_step_that_runs_out_of_memory_is_the_step_of_the_size_that_fits(
+def test_a_step_out_of_memory_is_the_step_of_the_size_that_fits(
     step_of, batch_of, name, error, late
 ):
     batches = [batch_of(n, seed=n) for n in (11, 3, 0, 9)]
@@ -96,11 +85,9 @@ def test_an_example_draws_the_same_in_a_repetition(batch_of):
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(5, 64), nn.Dropout(), nn.Linear(64, 3)).double()
         engine = make_engine("ghost", model, cross_entropy, batch_of(2))
-        optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.1)
+        sgd = torch.optim.SGD([engine.parameters.theta], lr=0.1)
         method = METHODS["dpsgd_f"]
-        return PrivateStep(
-            engine, method, optimizer, 1.0, 8.0, PhysicalBatches(3), *map(stream, (1, 2))
-        )
+        return PrivateStep(engine, method, sgd, 1.0, 8.0, PhysicalBatches(3), *map(stream, (1, 2)))
 
     batches = [batch_of(n, seed=n) for n in (7, 5)]
     untroubled = everything(step(), batches)

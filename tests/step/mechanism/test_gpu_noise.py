@@ -82,15 +82,12 @@ def test_the_key_stream_is_that_of_openssl_from_any_place(nonce):
         assert torch.equal(chacha.words(key, nonce, first, size), expected[first : first + size])
 
 
-def test_the_counter_has_64_bits():
+def test_the_key_stream_has_a_counter_of_64_bits_and_the_block_of_rfc_8439():
     start = 2**32 - 3
     made = chacha.words(chacha.key_words(KEY, CPU), 0, 8 * start, 60)
     # The library refuses to count on from the lower half to the upper one.
     assert torch.equal(made, torch.cat([openssl(24, start=start), openssl(36, start=2**32)]))
-
-
-def test_the_block_of_rfc_8439():
-    """Section 2.3.2; its nonce of 96 bits has the upper half of our counter."""
+    # Section 2.3.2; its nonce of 96 bits has the upper half of our counter.
     counter = 1 | 0x09000000 << 32
     block = chacha.words(chacha.key_words(KEY, CPU), 0x4A000000, 8 * counter, 8)
     expected = "10f1e7e4d13b5915500fdd1fa32071c4c7d1f4c733c068030422aa9ac3d46c4e"

@@ -28,15 +28,12 @@ from dpbench.step.mechanism.noise import (
     PerCoordinate,
     _rounded,
 )
-from dpbench.step.mechanism.streams import CipherStream, seeded, uniforms
+from dpbench.step.mechanism.streams import CipherStream, uniforms
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.steps import stream
 
 SIZE = 20_000
-
-
-def stream(seed: int = 0) -> CipherStream:
-    return seeded("tests", seed, "", torch.device("cpu"))
 
 
 def draw(sensitivity: float | torch.Tensor, multiplier: float, seed: int = 0) -> torch.Tensor:
@@ -52,14 +49,10 @@ def test_the_scale_is_multiplier_times_sensitivity(variance_p, sensitivity, mult
     assert variance_p(noise, scale * wrong) < 1e-6
 
 
-def test_the_law_is_gaussian_with_mean_zero():
+def test_the_law_is_gaussian_with_mean_zero_and_coordinates_are_independent():
     noise = draw(0.5, 2.0).double()
     assert stats.kstest(noise.numpy(), "norm").pvalue > 1e-3
     assert abs(noise.mean()) < 4 / SIZE**0.5
-
-
-def test_coordinates_are_independent():
-    noise = draw(0.5, 2.0).double()
     for lag in (1, 2, SIZE // 2):
         assert stats.pearsonr(noise[:-lag].numpy(), noise[lag:].numpy()).pvalue > 1e-3
 
@@ -101,13 +94,10 @@ def test_the_number_of_threads_does_not_change_what_is_drawn():
     assert torch.equal(noisy[0], noisy[2])
 
 
-def test_each_call_is_a_new_draw():
+def test_each_call_is_a_new_draw_from_the_given_stream_only():
     again = stream()
     first, second = (Gaussian().add(torch.zeros(100), 1.0, 1.0, again) for _ in range(2))
     assert not torch.isclose(first, second).any()
-
-
-def test_only_the_given_stream_is_used():
     before = torch.get_rng_state()
     first = draw(1.0, 1.0)
     assert torch.equal(torch.get_rng_state(), before)
@@ -116,9 +106,13 @@ def test_only_the_given_stream_is_used():
     torch.set_rng_state(before)
 
 
-def test_the_ledger_has_the_noise_multiplier():
+def test_the_ledger_has_the_noise_multiplier_and_without_noise_the_sum_is_unchanged():
     assert Gaussian().mechanism(0.8) == GaussianMechanism(0.8)
     assert Gaussian().private
+    total = torch.arange(3.0)
+    assert torch.equal(NoNoise().add(total, 1.0, 5.0, stream()), total)
+    assert NoNoise().mechanism(5.0) == Exact()
+    assert not NoNoise().private
 
 
 @pytest.mark.parametrize("multiplier", [0, -1.0, float("nan")])
@@ -126,15 +120,6 @@ def test_the_ledger_has_no_gaussian_without_noise(multiplier):
     with pytest.raises(UserError, match="noise_multiplier"):
         Gaussian().mechanism(multiplier)
 
-
-def test_without_noise_the_sum_is_unchanged():
-    total = torch.arange(3.0)
-    assert torch.equal(NoNoise().add(total, 1.0, 5.0, stream()), total)
-    assert NoNoise().mechanism(5.0) == Exact()
-    assert not NoNoise().private
-
-
-# Noise on each coordinate.
 
 laws = pytest.mark.parametrize(
     ("noise", "law"),
@@ -204,9 +189,6 @@ def test_the_ledger_has_the_law_and_the_number_of_coordinates(noise, law):
         noise.mechanism(0.8)
 
 
-# Attacks on floats. Each has power against the noise of torch's float32 generator and none here.
-
-
 def ours(total: torch.Tensor, scale: float, seed: int) -> torch.Tensor:
     return Gaussian().add(total.clone(), 1.0, scale, stream(seed))
 
@@ -246,8 +228,7 @@ def test_a_draw_from_the_tail_is_any_number_between_the_64_bits_around_it():
 
 
 def test_a_draw_that_is_not_from_the_tail_is_that_of_its_64_bits():
-    words = stream().bits(1000)
-    plain = torch.special.ndtri((words.double() + 0.5).abs() * 2.0**-64)
+    plain = torch.special.ndtri((stream().bits(1000).double() + 0.5).abs() * 2.0**-64)
     assert torch.equal(draws(stream(), 1000, torch.special.ndtri).abs(), plain.abs())
 
 
@@ -258,17 +239,14 @@ def on_the_lattice(noisy: torch.Tensor) -> torch.Tensor:
     multiple of 2^-24. Of pairs far enough out for two float32 to tell; others are left out. By
     chance one in five is.
     """
-    pairs = noisy.double().view(-1, 2, 8)
-    places = torch.exp(-pairs.square().sum(1) / 2) * 2**24
+    places = torch.exp(-noisy.double().view(-1, 2, 8).square().sum(1) / 2) * 2**24
     off = (places - places.round()).abs()
     return (off < 0.1)[places < 2**16]
 
 
 def test_the_values_are_on_no_lattice():
     """Where noise alone is on one, an output that is not on it has the example in it."""
-    bad, good = (
-        on_the_lattice(release(torch.zeros(2**20), 1.0, 0)) for release in (of_torch, ours)
-    )
+    bad, good = (on_the_lattice(r(torch.zeros(2**20), 1.0, 0)) for r in (of_torch, ours))
     assert bad.double().mean() > 0.9
     assert stats.binomtest(int(good.sum()), len(good), 0.2).pvalue > 1e-3
 
@@ -322,9 +300,7 @@ def test_the_lattice_of_float32_noise_reveals_an_example_and_ours_does_not():
         ("laplace", stats.laplace.pdf, LOGISTIC_END),
     ],
 )
-def test_up_to_the_end_that_accountants_know_each_point_collects_thousands_of_draws(
-    law, density, end
-):
+def test_up_to_the_end_of_accountants_each_point_collects_thousands_of_draws(law, density, end):
     """The grid is at least GRID/2 of a scale, and draws are apart by 2^-116 of probability."""
     assert density(end) * GRID / 2 / 2.0**-116 > 1000
 

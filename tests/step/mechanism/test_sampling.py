@@ -81,23 +81,27 @@ def test_batch_sizes_are_binomial(poisson):
 
 
 @pytest.mark.slow
-def test_empty_batches_occur_as_often_as_they_should():
+def test_empty_batches_occur_as_they_should_and_the_expected_size_is_public():
     empty = (~inclusion(PoissonSampler(6, 2), size=6).any(1)).sum()
     assert empty > 0
     assert binomial_p(empty, STEPS, (2 / 3) ** 6) > 1e-3
+    # Where sub-sampling makes the real n vary with the seed, rate and divisor must not follow it.
+    sampler = PoissonSampler(SIZE, BATCH)
+    rate = inclusion(sampler, size=SIZE + 8).double().mean()
+    assert rate == pytest.approx(0.25, abs=0.01)
+    assert sampler.expected_batch_size == BATCH
 
 
-def test_the_first_and_the_last_of_many_examples_are_drawn_like_all_others():
+def test_the_first_and_the_last_are_drawn_like_all_others_and_a_rate_of_one_takes_everybody():
     sampler, steps = PoissonSampler(5000, 100), 300
     rows = inclusion(sampler, steps, 5000)
     for part in (rows, rows[:, :200], rows[:, -200:]):
         assert binomial_p(part.sum(), part.numel(), 1 / 50) > 1e-3
+    assert inclusion(PoissonSampler(SIZE, SIZE), steps=20).all()
 
 
 @pytest.mark.parametrize("draws", [0, 30, 10_000])
-def test_batches_that_are_computed_together_have_the_bits_of_those_drawn_one_by_one(
-    draws, monkeypatch
-):
+def test_batches_computed_together_have_the_bits_of_those_drawn_one_by_one(draws, monkeypatch):
     """Also where some of them need more draws than usual, which moves all that follow."""
     monkeypatch.setattr(sampling, "TOGETHER", draws)
     usual = sampling._usual_draws
@@ -110,10 +114,6 @@ def test_batches_that_are_computed_together_have_the_bits_of_those_drawn_one_by_
         assert together.state_dict() == alone.state_dict()
 
 
-def test_a_rate_of_one_takes_everybody():
-    assert inclusion(PoissonSampler(SIZE, SIZE), steps=20).all()
-
-
 @pytest.mark.parametrize(
     ("size", "batch", "steps"), [(23_512, 256, 92), (48_336, 256, 189), (100, 30, 4), (7, 7, 1)]
 )
@@ -123,15 +123,6 @@ def test_the_rate_is_one_over_the_steps_of_an_epoch(size, batch, steps):
     assert sampler.law == Poisson(1 / steps)
     assert sampler.expected_batch_size == pytest.approx(size / steps)
     assert poisson_rate(size, batch) == 1 / steps
-
-
-@pytest.mark.slow
-def test_the_expected_batch_size_is_public_whatever_the_data_hold():
-    # Where sub-sampling makes the real n vary with the seed, rate and divisor must not follow it.
-    sampler = PoissonSampler(SIZE, BATCH)
-    rate = inclusion(sampler, size=SIZE + 8).double().mean()
-    assert rate == pytest.approx(0.25, abs=0.01)
-    assert sampler.expected_batch_size == BATCH
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -194,27 +185,21 @@ def test_truncated_batches_are_random_subsets(truncated):
     assert all(binomial_p(row.sum(), len(full), LIMIT / SIZE) > 1e-3 / SIZE for row in full.T)
 
 
-def test_untruncated_batches_are_poisson_samples():
+def test_without_truncation_batches_are_poisson_samples_and_larger_data_are_refused():
     whole = inclusion(TruncatedSampler(SIZE, BATCH, batch_limit=SIZE), steps=50)
     assert torch.equal(whole, inclusion(PoissonSampler(SIZE, BATCH), steps=50))
-
-
-def test_a_limit_is_needed_and_one_that_is_hardly_ever_reached_is_named():
-    with pytest.raises(UserError, match="batch_limit: at 675 hardly any batch of about 509 users"):
-        make_sampler("truncated", 48_336, 512, "user", 1)
-    assert stats.binom.sf(674, 48_336, 1 / 95) < 1e-12
-
-
-def test_a_limit_below_the_expected_size_is_warned_of():
-    with pytest.warns(UserWarning, match="batch_limit=9 cuts most .* size of 10: at 32 hardly"):
-        TruncatedSampler(SIZE, BATCH, batch_limit=BATCH - 1)
-
-
-def test_data_beyond_their_public_size_are_not_cut_by_a_law_for_that_size():
     sampler = TruncatedSampler(SIZE, BATCH, batch_limit=LIMIT)
     assert sampler.law == TruncatedPoisson(0.25, LIMIT, SIZE)
     with pytest.raises(UserError, match="more examples than the declared 40"):
         sampler.batches(SIZE + 1, stream(0))
+
+
+def test_a_limit_is_needed_and_one_far_from_the_expected_size_is_named():
+    with pytest.raises(UserError, match="batch_limit: at 675 hardly any batch of about 509 users"):
+        make_sampler("truncated", 48_336, 512, "user", 1)
+    assert stats.binom.sf(674, 48_336, 1 / 95) < 1e-12
+    with pytest.warns(UserWarning, match="batch_limit=9 cuts most .* size of 10: at 32 hardly"):
+        TruncatedSampler(SIZE, BATCH, batch_limit=BATCH - 1)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 3])

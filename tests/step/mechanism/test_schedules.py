@@ -33,13 +33,10 @@ def test_they_begin_and_end_where_they_say_and_stay_between(start, end, progress
         assert min(start, end) - 1e-9 <= made(progress) <= max(start, end) + 1e-9
 
 
-def test_they_are_half_way_in_the_middle_and_a_cosine_starts_slowly():
+def test_schedules_are_half_way_in_the_middle_and_change_where_they_are_told():
     assert Linear(0, 2)(0.25) == 0.5
     assert Cosine(0, 2)(0.5) == pytest.approx(1)
     assert Cosine(0, 2)(0.25) == pytest.approx(1 - math.sqrt(0.5))
-
-
-def test_pieces_change_where_they_are_told_and_not_before():
     made = Pieces((5.0, 1.0, 2.0), (0.95, 0.99))
     assert [made(p) for p in (0.0, 0.9499, 0.95, 0.98, 0.99, 1.0)] == [5, 5, 1, 1, 2, 2]
 
@@ -52,10 +49,14 @@ def test_pieces_that_do_not_fit_are_refused(values, until):
         Pieces(values, until)
 
 
-def test_a_number_is_a_constant_and_a_schedule_is_itself():
+def test_a_number_is_a_constant_recognised_without_enumerating_steps():
     assert schedule("lr", 3) == Constant(3)
     assert schedule("lr", 3)(0.7) == 3
     assert schedule("lr", made := Linear(0, 1)) is made
+    assert list(run_lengths(1.0, 10**18)) == [(1.0, 10**18)]
+    Schedules(1.0, Constant(2.0), 3.0).check(10**18)
+    assert constant(Constant(2.0)) == constant(2.0) == 2.0
+    assert constant(Linear(1.0, 1.0)) is None
 
 
 @pytest.mark.parametrize("value", ["fast", None, True, math.nan, math.inf])
@@ -67,9 +68,7 @@ def test_anything_else_is_refused_by_name(value):
 def test_stairs_hold_a_schedule_at_where_each_part_begins():
     made = Stairs(Linear(0, 4), 4)
     assert [made(p) for p in (0.0, 0.2499, 0.25, 0.74, 0.75, 1.0)] == [0, 0, 1, 2, 3, 3]
-    assert {Stairs(Linear(0, 1), 100)(step / 100) for step in range(100)} == {
-        step / 100 for step in range(100)
-    }
+    assert {Stairs(Linear(0, 1), 100)(s / 100) for s in range(100)} == {s / 100 for s in range(100)}
 
 
 @pytest.mark.parametrize("number", [0, 1.5, True])
@@ -78,10 +77,13 @@ def test_stairs_need_a_number_of_steps(number):
         Stairs(Linear(0, 1), number)
 
 
-def test_schedules_are_factors_and_unchanged_ones_are_one():
+def test_schedules_are_factors_that_may_not_vary_by_themselves():
     made = Schedules(2.0, Linear(1, 0), Constant(3))
     assert (made.bound_at(0.5), made.lr_at(0.5), made.noise_at(0.5)) == (2, 0.5, 3)
     assert (UNCHANGED.bound_at(0.3), UNCHANGED.lr_at(0.3), UNCHANGED.noise_at(0.3)) == (1, 1, 1)
+    calls = count(1)
+    with pytest.raises(UserError, match=r"schedule\.noise gives other values when it is asked"):
+        Schedules(1.0, 1.0, lambda progress: float(next(calls))).check(10)
 
 
 @pytest.mark.parametrize("name", ["bound", "lr", "noise"])
@@ -115,29 +117,10 @@ def test_factors_of_own_schedules_are_numbers_until_the_last_step(name, late):
         Schedules(**own).check(10)
 
 
-def test_factors_that_vary_by_themselves_are_refused():
-    calls = count(1)
-    with pytest.raises(UserError, match=r"schedule\.noise gives other values when it is asked"):
-        Schedules(1.0, 1.0, lambda progress: float(next(calls))).check(10)
-
-
 def test_stretches_are_the_values_of_all_steps_in_their_order():
     falling = Stairs(Linear(1.0, 0.5), 4)
-    for value in (
-        2.0,
-        Constant(3.0),
-        Linear(1.0, 2.0),
-        Pieces((1.0, 2.0, 1.0), (0.3, 0.9)),
-        falling,
-    ):
-        found = [v for v, times in run_lengths(value, 30) for _ in range(times)]
-        at = value if callable(value) else Constant(value)
+    for it in (2.0, Constant(3.0), Linear(1.0, 2.0), Pieces((1.0, 2.0, 1.0), (0.3, 0.9)), falling):
+        found = [v for v, times in run_lengths(it, 30) for _ in range(times)]
+        at = it if callable(it) else Constant(it)
         assert found == [at(made / 30) for made in range(30)]
     assert [times for _, times in run_lengths(falling, 30)] == [8, 7, 8, 7]
-
-
-def test_constant_schedules_are_recognised_without_enumerating_steps():
-    assert list(run_lengths(1.0, 10**18)) == [(1.0, 10**18)]
-    Schedules(1.0, Constant(2.0), 3.0).check(10**18)
-    assert constant(Constant(2.0)) == constant(2.0) == 2.0
-    assert constant(Linear(1.0, 1.0)) is None

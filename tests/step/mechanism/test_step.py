@@ -13,10 +13,8 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.clipping import Abadi, Unclipped
 from dpbench.step.gradients import make_engine
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
-from dpbench.step.mechanism.streams import Stream, seeded
 from dpbench.step.methods.clipping_errors import direction_error, magnitude_error
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgd_f import dpsgd_f
@@ -24,16 +22,9 @@ from dpbench.step.methods.dpsgd_global import dpsgd_global, dpsgd_global_adapt
 from dpbench.step.methods.sgd import sgd
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.steps import noiseless, stream, theta
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
-
-
-def theta(step: PrivateStep) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
-
-
-def noiseless(method):
-    return dataclasses.replace(method, noise=NoNoise())
 
 
 def stacked(step: PrivateStep, batch: Batch) -> torch.Tensor:
@@ -44,9 +35,6 @@ def clipped(rows: torch.Tensor, bound: float) -> torch.Tensor:
     return (rows * (bound / rows.norm(dim=1, keepdim=True)).clamp(max=1)).sum(0)
 
 
-# Against a reference written by hand.
-
-
 def reference_gradients(w: np.ndarray, b: np.ndarray, batch: Batch):
     """Gradients of softmax cross-entropy of one linear layer, example by example, in numpy."""
     for x, y in zip(batch.inputs.numpy(), batch.targets.numpy(), strict=True):
@@ -55,10 +43,6 @@ def reference_gradients(w: np.ndarray, b: np.ndarray, batch: Batch):
         p /= p.sum()
         p[y] -= 1
         yield np.concatenate([np.outer(p, x).ravel(), p])
-
-
-def stream(seed: int) -> Stream:
-    return seeded("tests", seed, "", torch.device("cpu"))
 
 
 def logistic_step(method, batch: Batch, **settings) -> PrivateStep:
@@ -124,9 +108,6 @@ def test_dpsgd_f_is_the_algorithm_written_by_hand(batch_of, released):
         np.testing.assert_allclose(theta(step).numpy(), by_hand, rtol=1e-10, atol=1e-12)
 
 
-# Identities.
-
-
 def test_a_bound_without_end_and_hardly_any_noise_is_sgd(step_of, batch_of):
     private = step_of(dpsgd(1e9, "corrected"), multiplier=1e-20)
     plain = step_of(sgd(), multiplier=0.0)
@@ -182,9 +163,6 @@ def test_each_error_of_clipping_leaves_the_other_property_right(make, step_of, b
     assert torch.cosine_similarity(grad, length, dim=0) < 0.999  # so that it says something
 
 
-# What is divided by.
-
-
 @pytest.mark.parametrize(("variant", "divisor"), [("corrected", 8), ("paper", 5)])
 def test_only_published_variants_divide_by_the_real_batch_size(step_of, batch_of, variant, divisor):
     step = step_of(noiseless(dpsgd(0.5, variant)), expected=8.0, lr=0.0)
@@ -192,9 +170,6 @@ def test_only_published_variants_divide_by_the_real_batch_size(step_of, batch_of
     step(batch)
     expected = clipped(stacked(step, batch), 0.5) / divisor
     assert torch.allclose(step.engine.parameters.theta.grad, expected, rtol=1e-9)
-
-
-# Batches at the edge.
 
 
 def test_an_empty_batch_is_a_step_of_noise_only(step_of, batch_of, released):

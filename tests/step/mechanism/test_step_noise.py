@@ -8,25 +8,14 @@ import torch
 from dpbench.learning.data.dataset import Batch
 from dpbench.runs.diagnostics.excess_risk import noise_risk
 from dpbench.step.clipping import CountQuery
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgd_f import Groupwise, dpsgd_f
 from dpbench.step.methods.dpsgd_global import dpsgd_global_adapt
 from tests.problems import problem
+from tests.steps import noiseless, theta
 
 ADAPT = dpsgd_global_adapt(0.5, 3.0, 0.8, 0.1, 2.0, "corrected")
-
-
-def theta(step: PrivateStep) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
-
-
-def noiseless(method):
-    return dataclasses.replace(method, noise=NoNoise())
-
-
-# Noise of the whole step.
 
 
 def noise_in(step: PrivateStep, silent: PrivateStep, batch: Batch) -> torch.Tensor:
@@ -64,9 +53,7 @@ def test_noise_costs_what_proposition_1_prints_over_the_square_of_the_batch_size
     assert cost == pytest.approx(printed / 8**2, rel=0.06)
 
 
-def test_dpsgd_f_has_noise_for_the_largest_bound_even_of_an_absent_group(
-    step_of, batch_of, variance_p
-):
+def test_dpsgd_f_has_noise_for_the_bound_even_of_an_absent_group(step_of, batch_of, variance_p):
     method = dpsgd_f(0.5, 2.0, "corrected")
     step, silent = (step_of(m, expected=1.0, lr=0.0) for m in (method, noiseless(method)))
     for s in (step, silent):

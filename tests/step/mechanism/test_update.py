@@ -11,9 +11,11 @@ THETA = torch.ones(5, dtype=torch.float64)
 LOGISTIC, LAPLACE = (CoordinateMechanism(law, 0.7, 9) for law in ("logistic", "laplace"))
 
 
-def test_plain_changes_nothing():
+def test_plain_changes_nothing_and_signs_of_gaussian_noise_are_told_of():
     assert Plain()(NOISY, THETA) is NOISY
     assert Plain().releases(LOGISTIC, None) == LOGISTIC
+    signed = Sign().releases(GaussianMechanism(1.5), 9)
+    assert signed == CoordinateMechanism("gaussian", 1.5, 9, signed=True)
 
 
 @pytest.mark.parametrize("zero", [1, 0])
@@ -30,8 +32,3 @@ def test_the_ledger_marks_logistic_noise_released_as_signs():
         assert Sign().releases(mechanism, None) == mechanism
     correlated = GaussianMechanism(1.0, bands=4)
     assert Sign().releases(correlated, 9) == correlated
-
-
-def test_signs_of_gaussian_noise_are_told_of_where_each_coordinate_is_bounded():
-    signed = Sign().releases(GaussianMechanism(1.5), 9)
-    assert signed == CoordinateMechanism("gaussian", 1.5, 9, signed=True)

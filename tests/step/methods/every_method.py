@@ -126,17 +126,15 @@ class Heard:
     def mechanism(self, multiplier):
         return self.noise.mechanism(multiplier)
 
-    def independent(self, rows):
+    def independent(self, ws):
         """The draws that noise of these steps was made of: C w, where w is correlated."""
         if isinstance(self.noise, InverseBandedGaussian):
             return self._decoded(rows)
         c = getattr(self.noise, "coefficients", (1.0,))
         if self.bands is None:
             buffers = self.noise.decays, self.noise.weights
-            c = encoded(*buffers, np.eye(1, len(rows))[0]).tolist()
-        return [
-            sum(c[k] * rows[t - k] for k in range(min(len(c), t + 1))) for t in range(len(rows))
-        ]
+            c = encoded(*buffers, np.eye(1, len(ws))[0]).tolist()
+        return [sum(c[k] * ws[t - k] for k in range(min(len(c), t + 1))) for t in range(len(ws))]
 
     def _decoded(self, rows):
         noise, drawn = self.noise, []
@@ -205,7 +203,3 @@ def _counts_of(method: Method) -> int:
 
 def listening(method: Method, **changes) -> Method:
     return dataclasses.replace(method, noise=Heard(method.noise), **changes)
-
-
-def theta(step) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()

@@ -1,6 +1,5 @@
 """Least squares and prototypes: moments as in a loop over examples, and what follows from them."""
 
-import dataclasses
 import math
 
 import pytest
@@ -17,13 +16,13 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.gaussian import exact_epsilon
 from dpbench.privacy.ledger import Ledger, Poisson, Step
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.closed_form import Moments, Scaling, packed, unpacked
 from dpbench.step.methods.dp_least_squares import LeastSquares, dp_least_squares
 from dpbench.step.methods.dp_prototypes import Prototypes, dp_prototypes
 from dpbench.system.errors import UserError
 from tests.problems import Made, problem
 from tests.step.methods.every_method import listening
+from tests.steps import noiseless
 
 CLASSES, FEATURES = 3, 5
 SCALING = Scaling(2.0, 0.5)
@@ -64,9 +63,6 @@ def drawn(n, seed=0, size=2.0):
     inputs = size * torch.randn(n, FEATURES, dtype=torch.float64, generator=draw)
     targets = torch.randint(0, CLASSES, (n,), generator=draw)
     return Batch(inputs, targets, torch.zeros_like(targets))
-
-
-# What is summed
 
 
 @pytest.mark.parametrize("second", [0.0, 1.3])
@@ -111,9 +107,7 @@ def exact_sum(step_of, method, batch):
 @BOTH
 @given(st.integers(1, 6), st.integers(0, 10**6), st.sampled_from([1e-3, 1.0, 1e4]))
 @settings(derandomize=True, deadline=None, max_examples=8)
-def test_one_example_moves_all_moments_together_by_the_sensitivity_at_most(
-    step_of, make, n, seed, size
-):
+def test_one_example_moves_all_moments_by_the_sensitivity_at_most(step_of, make, n, seed, size):
     """Taken away, or replaced by another one: S, and 2 S."""
     method, batch, other = make(), drawn(n, seed, size), drawn(n, seed + 1, size)
     total, sensitivity = exact_sum(step_of, method, batch)
@@ -143,56 +137,39 @@ def test_the_sensitivity_is_that_of_the_formula(c, r2):
     assert prototypes().clip.sensitivity.bound == pytest.approx(math.sqrt(r2))
 
 
-def test_features_are_clipped_and_have_a_constant():
+def test_features_are_clipped_and_have_a_constant_which_the_head_of_maps_computes_alike():
     z = SCALING(torch.tensor([[3.0, 4.0], [0.6, 0.8], [0.0, 0.0]]))
     assert torch.allclose(z, torch.tensor([[0.6, 0.8, 0.5], [0.3, 0.4, 0.5], [0, 0, 0.5]]))
-
-
-def test_the_head_of_maps_computes_the_same_for_features_within_the_bound():
     maps, x = torch.randn(CLASSES, FEATURES + 1), 0.1 * torch.randn(7, FEATURES)
     head = SCALING.head(maps)
     weight, bias = head[: CLASSES * FEATURES].view(CLASSES, -1), head[CLASSES * FEATURES :]
     assert torch.allclose(x @ weight.T + bias, SCALING(x) @ maps.T, atol=1e-6)
 
 
-# What follows from the sums
-
-
 def moments_of(z, labels, second):
-    one_hot = nn.functional.one_hot(labels, CLASSES).to(z)
-    first = (one_hot.T @ z).flatten() / len(z)
+    first = (nn.functional.one_hot(labels, CLASSES).to(z).T @ z).flatten() / len(z)
     return torch.cat([packed(second * z.T @ z / len(z)), first]) if second else first
 
 
-def test_without_noise_it_is_least_squares():
+@pytest.mark.parametrize(
+    ("ridge", "deviation", "alpha"),
+    [(1.0, 0.0, 40e-9), (2.0, 0.01, 40 * 2.0 * math.sqrt(2 * (FEATURES + 1)) * 0.01 / 0.7)],
+)
+def test_it_is_least_squares_with_a_ridge_in_units_of_the_noise(ridge, deviation, alpha):
     batch = drawn(40)
     z = SCALING(batch.inputs)
-    update = LeastSquares(SCALING, 1.0, CLASSES, second_weight=0.7)
-    maps = update.solution(moments_of(z, batch.targets, 0.7), 0.0)
+    update = LeastSquares(SCALING, 1.0, CLASSES, second_weight=0.7, ridge=ridge)
+    maps = update.solution(moments_of(z, batch.targets, 0.7), deviation)
     one_hot = nn.functional.one_hot(batch.targets, CLASSES).double()
-    reference = Ridge(alpha=40e-9, fit_intercept=False, tol=1e-12).fit(z.numpy(), one_hot.numpy())
+    reference = Ridge(alpha=alpha, fit_intercept=False, tol=1e-12).fit(z.numpy(), one_hot.numpy())
     assert torch.allclose(maps, torch.from_numpy(reference.coef_), rtol=1e-5, atol=1e-7)
 
 
-def test_the_ridge_is_in_units_of_the_noise():
-    batch, deviation = drawn(40), 0.01
-    z = SCALING(batch.inputs)
-    update = LeastSquares(SCALING, 1.0, CLASSES, second_weight=0.7, ridge=2.0)
-    maps = update.solution(moments_of(z, batch.targets, 0.7), deviation)
-    alpha = 40 * 2.0 * math.sqrt(2 * (FEATURES + 1)) * deviation / 0.7
-    one_hot = nn.functional.one_hot(batch.targets, CLASSES).double()
-    reference = Ridge(alpha=alpha, fit_intercept=False, tol=1e-12).fit(z.numpy(), one_hot.numpy())
-    assert torch.allclose(maps, torch.from_numpy(reference.coef_), rtol=1e-4, atol=1e-6)
-
-
-def test_the_norm_of_the_noise_is_about_as_stated():
+def test_noise_has_the_norm_as_stated_and_indefinite_moments_are_harmless():
     d, deviation = 200, 0.3
     noise = unpacked(deviation * torch.randn(d * (d + 1) // 2, dtype=torch.float64))
     norm = float(torch.linalg.matrix_norm(noise, 2))
     assert norm == pytest.approx(math.sqrt(2 * d) * deviation, rel=0.15)
-
-
-def test_noise_that_makes_second_moments_indefinite_is_harmless():
     update = LeastSquares(SCALING, 1.0, CLASSES)
     d = FEATURES + 1
     noise = torch.randn(d * (d + 1) // 2 + CLASSES * d, dtype=torch.float64)
@@ -231,25 +208,17 @@ def test_several_releases_are_averaged(step_of, make):
     means = torch.stack([noisy for _, _, noisy in method.noise.calls]) / 4.0
     deviation = 0.8 * float(method.clip.sensitivity.bound) / 4.0 / math.sqrt(3)
     expected = update.scaling.head(update.solution(means.mean(0), deviation))
-    theta = step.engine.parameters.theta.detach()
-    assert torch.allclose(theta[-len(expected) :], expected)
+    assert torch.allclose(step.engine.parameters.theta.detach()[-len(expected) :], expected)
 
 
 @BOTH
-def test_only_the_last_layer_moves(step_of, make):
+def test_one_release_is_one_gaussian_mechanism_and_moves_only_the_last_layer(step_of, make):
     step = step_of(make(), lr=1.0)
     before = step.engine.parameters.theta.detach().clone()
     step(drawn(6))
     moved = step.engine.parameters.theta.detach() != before
     assert moved[-3 * 65 :].all()
     assert not moved[: -3 * 65].any()
-
-
-# Privacy
-
-
-@BOTH
-def test_one_release_of_all_examples_is_one_gaussian_mechanism(make):
     method, sigma = make(), 1.7
     ledger = Ledger().after(Step(Poisson(1.0), method.releases(sigma)), 1)
     assert pld(ledger, 1e-5) == pytest.approx(exact_epsilon(1 / sigma, 1e-5), rel=1e-3)
@@ -280,16 +249,10 @@ def test_an_attack_on_the_sum_finds_no_more_than_the_account_and_nearly_that(ste
     assert 1.0 < found.family <= pld(ledger, 1e-5)
 
 
-def test_audits_of_coordinates_are_refused():
+def test_what_has_no_classes_or_no_attack_is_refused():
     for method in ("dp_least_squares", "dp_prototypes"):
         with pytest.raises(UserError, match=f"{method}.*there is no attack on it"):
             prepare_audit([f"method={method}"])
-
-
-# Refusals
-
-
-def test_numbers_have_no_classes():
     with pytest.raises(UserError, match="dp_prototypes needs classes, and made has none"):
         dp_prototypes(1.0, 0.5, 1.0).bind(problem(Made(("a",), task="regression")))
 
@@ -298,6 +261,6 @@ def test_numbers_have_no_classes():
 def test_a_model_without_a_linear_last_layer_is_refused(step_of, make):
     step = step_of(make())
     step.engine.model[2].requires_grad_(False)
-    replaced = dataclasses.replace(make(), noise=NoNoise())
+    replaced = noiseless(make())
     with pytest.raises(UserError, match="computes a linear layer with a bias and 3 outputs"):
         replaced.gradient(step.engine, drawn(2), step.clip, step.released)

@@ -1,6 +1,5 @@
 """Error feedback: the steps by hand, what an example can move, and the account by brute force."""
 
-import dataclasses
 import itertools
 import math
 
@@ -20,15 +19,11 @@ from dpbench.privacy.ledger import (
     to_plain,
 )
 from dpbench.step.clipping import Abadi
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.mechanism.state import restore_state, state_of
 from dpbench.step.methods.dicesgd import ErrorFeedback, dicesgd
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
+from tests.steps import noiseless, theta
 
 
 def clipped(vector, bound):
@@ -37,8 +32,7 @@ def clipped(vector, bound):
 
 # The authors' pseudo-code, in units of the sum.
 def test_steps_are_those_of_the_algorithm(step_of, batch_of):
-    method = dataclasses.replace(dicesgd(0.5, 2.0, 0.5), noise=NoNoise())
-    step = step_of(method, expected=4.0, lr=0.3, multiplier=0.0)
+    step = step_of(noiseless(dicesgd(0.5, 2.0, 0.5)), expected=4.0, lr=0.3, multiplier=0.0)
     error = torch.zeros_like(theta(step))
     for seed in range(5):
         batch, now = batch_of(5, seed=seed), theta(step)
@@ -51,8 +45,7 @@ def test_steps_are_those_of_the_algorithm(step_of, batch_of):
 
 def test_clipped_parts_are_added_to_later_sums(step_of, batch_of):
     """With a large C2, the sum of all steps is that of the gradients, but for the last error."""
-    method = dataclasses.replace(dicesgd(0.1, 1e9, 0.5), noise=NoNoise())
-    step = step_of(method, expected=1.0, lr=0.0, multiplier=0.0)
+    step = step_of(noiseless(dicesgd(0.1, 1e9, 0.5)), expected=1.0, lr=0.0, multiplier=0.0)
     total, plain = torch.zeros_like(theta(step)), torch.zeros_like(theta(step))
     for seed in range(4):
         step(batch_of(5, seed=seed))
@@ -62,9 +55,7 @@ def test_clipped_parts_are_added_to_later_sums(step_of, batch_of):
 
 
 @pytest.mark.parametrize("error_bound", [0.01, 0.5, 3.0])
-def test_an_example_moves_a_sum_by_at_most_c1_and_through_the_error_by_2_c2(
-    step_of, batch_of, error_bound
-):
+def test_an_example_moves_a_sum_by_c1_and_through_the_error_by_2_c2(step_of, batch_of, error_bound):
     """Through whatever earlier batches: with an example or without it in each of them."""
     draw = torch.Generator().manual_seed(0)
     for _ in range(6):
@@ -86,7 +77,7 @@ def test_an_example_moves_a_sum_by_at_most_c1_and_through_the_error_by_2_c2(
             assert (sums[0] - sums[1]).norm() <= limit * (1 + 1e-9)
 
 
-def test_the_error_is_private_state_that_comes_back(step_of, batch_of):
+def test_the_error_is_private_state_that_comes_back_and_stays_finite(step_of, batch_of):
     step = step_of(dicesgd(0.1, 0.5, 0.5))
     assert state_of(step.clip) == {}
     step(batch_of(4))
@@ -94,19 +85,13 @@ def test_the_error_is_private_state_that_comes_back(step_of, batch_of):
     assert torch.equal(back.error, step.clip.error)
     assert back.error.dtype == torch.float64
     assert float(back.error.norm()) > 0
-
-
-def test_gradients_that_are_long_and_not_finite_leave_the_error_finite(step_of, batch_of):
     step, batch = step_of(dicesgd(0.1, 0.5, 0.5)), batch_of(5)
     batch.inputs[0], batch.inputs[1] = torch.inf, 1e9
     for _ in range(3):
         step(batch)
     assert step.clip.error.isfinite().all()
     assert theta(step).isfinite().all()
-
-
-def test_a_plain_sum_that_overflows_releases_no_nan():
-    """Each gradient may be a number, and their sum in float32 none."""
+    # Each gradient may be a number, and their sum in float32 none.
     clip = dicesgd(1e9, 2.0, 0.5).clip
     for plain in (math.inf, -math.inf, math.nan):
         clip = clip.carried(torch.tensor([[1.0, 1.0, 1.0], [plain, 3.0, 1.0]]))
@@ -115,28 +100,19 @@ def test_a_plain_sum_that_overflows_releases_no_nan():
         assert 0 < float(moved.norm()) <= 2.0 + 1e-6
 
 
-def test_without_an_error_it_is_dpsgd_but_for_the_account(step_of, batch_of):
-    ours, usual = step_of(dicesgd(1e6, 0.5, 0.5)), step_of(dpsgd(1e6, "corrected"))
-    for seed in range(3):
-        ours(batch_of(5, seed=seed))
-        usual(batch_of(5, seed=seed))
-    assert torch.allclose(theta(ours), theta(usual), rtol=1e-9, atol=1e-9)
-
-
-# The account.
-
-
 def ledger_of(method, sigma, rate, steps):
     return Ledger().after(Step(Poisson(rate), method.releases(sigma)), steps)
 
 
-def test_the_ledger_has_both_parts_and_their_variances_are_those_of_the_noise():
+def test_the_ledger_has_both_parts_with_a_bound_of_the_error():
     sum_, error = dicesgd(0.5, 0.02, 0.3).releases(1.7)
     assert (sum_.unsampled, error.unsampled) == (False, True)
     own = 1.7 * 0.5 * math.sqrt(0.7)
     fed_back = error.mechanism.noise_multiplier * 2 * 0.02
     assert sum_.mechanism.noise_multiplier * 0.5 == pytest.approx(own)
     assert math.hypot(own, fed_back) == pytest.approx(1.7 * 0.5)
+    with pytest.raises(UserError, match="bound of the error"):
+        dicesgd(1.0, error_bound=0.0, account_share=0.5)
 
 
 @pytest.mark.slow
@@ -186,26 +162,15 @@ def test_without_the_error_in_the_ledger_brute_force_would_spend_more():
     assert rate * profile > 100 * delta
 
 
-def test_an_error_without_a_bound_is_refused():
-    with pytest.raises(UserError, match="bound of the error"):
-        dicesgd(1.0, error_bound=0.0, account_share=0.5)
-
-
-# The authors' code.
-
-
-def test_as_published_the_error_has_the_bound_of_the_gradients(step_of, batch_of):
-    method = dataclasses.replace(dicesgd(0.5, 9.0, 0.5, "paper"), noise=NoNoise())
-    other = dataclasses.replace(dicesgd(0.5, 0.5, 0.5), noise=NoNoise())
+def test_as_published_noise_is_doubled_the_error_bounded_and_nothing_proven(step_of, batch_of):
+    method = noiseless(dicesgd(0.5, 9.0, 0.5, "paper"))
+    other = noiseless(dicesgd(0.5, 0.5, 0.5))
     steps = [step_of(one, expected=4.0, lr=0.3, multiplier=0.0) for one in (method, other)]
     for seed in range(3):
         for step in steps:
             step(batch_of(5, seed=seed))
     assert torch.equal(theta(steps[0]), theta(steps[1]))
     assert float(steps[0].clip.error.norm()) > 0
-
-
-def test_as_published_noise_is_doubled_and_nothing_is_proven():
     paper = dicesgd(0.5, 0.01, 0.5, "paper")
     assert paper.clip.sensitivity.bound == 2 * 0.5
     assert paper.releases(1.7) == dpsgd(0.5, "corrected").releases(1.7)

@@ -1,7 +1,6 @@
 """DP-FedAvg: against users who train one by one with torch, and as DP-FedSGD rescaled."""
 
 import copy
-import dataclasses
 
 import pytest
 import torch
@@ -10,20 +9,12 @@ from torch import nn
 from dpbench.learning.data.dataset import Batch
 from dpbench.step.clipping.choice import BY_NORM
 from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.dp_fedavg import dp_fedavg
 from dpbench.step.methods.dp_fedsgd import dp_fedsgd
+from tests.steps import noiseless, theta
 
 RELEASED = ReleasedState(0, 1, None)
 LOCAL = [(1, None), (1, 1), (3, 2), (2, 3), (2, None)]
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
-
-
-def noiseless(method):
-    return dataclasses.replace(method, noise=NoNoise())
 
 
 def updates(step, batch, method):
@@ -100,7 +91,7 @@ def test_server_sgd_with_rate_1_averages_the_users_models(step_of, users_of):
     assert torch.allclose(theta(step), models.mean(0), rtol=1e-10, atol=1e-12)
 
 
-def test_losses_are_those_of_the_first_epoch(step_of, users_of):
+def test_losses_are_of_the_first_epoch_and_what_is_not_finite_removes_its_user(step_of, users_of):
     method, batch = dp_fedavg(1.0, 1, None, 0.1, None), users_of(5)
     step = step_of(method)
     losses = method.gradient(step.engine, batch, step.clip, RELEASED).losses
@@ -108,9 +99,6 @@ def test_losses_are_those_of_the_first_epoch(step_of, users_of):
     several = dp_fedavg(1.0, 3, 2, 1e-9, None)
     losses = several.gradient(step.engine, batch, step.clip, RELEASED).losses
     assert torch.allclose(losses, step.engine(batch).losses, rtol=1e-6)
-
-
-def test_a_non_finite_example_removes_only_its_user(step_of, users_of):
     method, batch = dp_fedavg(0.5, 2, 1, 0.1, None), users_of(5)
     last = int(batch.sizes[1]) - 1
     batch.inputs[1, last] = torch.nan

@@ -16,12 +16,12 @@ from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
 from dpbench.runs.training.accounting import statement
 from dpbench.step.clipping.choice import BY_NORM
 from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.noise import NoNoise
 from dpbench.step.methods.dp_fedavg import dp_fedavg
 from dpbench.step.methods.dp_fedsgd import WeightedMean, Weights, dp_fedsgd, local_batches
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
 from tests.problems import problem
+from tests.steps import noiseless, theta
 
 FED = dp_fedsgd(0.5, None)
 SIZES = Units("user", 4, (1, 2, 3, 4))
@@ -34,10 +34,6 @@ def planned(method, units: Units):
     return dataclasses.replace(method, **parts)
 
 
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
-
-
 def alone(batch: Batch, k: int) -> Batch:
     """The examples of one user."""
     here = batch.present[k]
@@ -46,10 +42,8 @@ def alone(batch: Batch, k: int) -> Batch:
 
 def gradient_of(step, batch: Batch, k: int) -> torch.Tensor:
     """Of the user's mean loss, by torch."""
-    part, parameters = alone(batch, k), step.engine.parameters
-    return parameters.gradient(
-        step.engine.loss(step.engine.model(part.inputs), part.targets).mean()
-    )
+    own, parameters = alone(batch, k), step.engine.parameters
+    return parameters.gradient(step.engine.loss(step.engine.model(own.inputs), own.targets).mean())
 
 
 @pytest.mark.parametrize("engine", ["loop", "vmap", "ghost"])
@@ -120,10 +114,8 @@ def test_examples_repeated_are_their_user_once(step_of, batch_of):
 
 
 @pytest.mark.parametrize("cap", [1, 2.5, 100])
-def test_a_user_moves_the_sum_by_its_weight_and_never_by_more_than_the_bound(
-    step_of, users_of, cap
-):
-    method = dataclasses.replace(dp_fedsgd(0.5, cap, clip="normalise"), noise=NoNoise())
+def test_a_user_moves_the_sum_by_its_weight_and_by_the_bound_at_most(step_of, users_of, cap):
+    method = noiseless(dp_fedsgd(0.5, cap, clip="normalise"))
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     for k in range(6):
         start = theta(step)
@@ -133,20 +125,18 @@ def test_a_user_moves_the_sum_by_its_weight_and_never_by_more_than_the_bound(
         assert wanted <= method.clip.sensitivity.bound
 
 
-def test_weights_are_capped_at_one():
+def test_weights_are_capped_and_local_batches_are_in_no_account():
     sizes = torch.tensor([1.0, 4.0, 9.0])
     assert Weights(4.0)(sizes).tolist() == [0.25, 1, 1]
     assert Weights(None)(sizes).tolist() == [1, 1, 1]
     capped = WeightedMean(Weights(4.0)).bind(SimpleNamespace(units=Units("user", 3, (1, 4, 9))))
     assert (capped.mean, capped.excess) == (pytest.approx(0.75), 1)
+    whole, local = dp_fedsgd(0.5, 3.0), dp_fedsgd(0.5, 3.0, local_batch_size=1)
+    assert whole.releases(1.3) == local.releases(1.3)
+    assert whole.guarantee == local.guarantee
 
 
-# Local batches.
-
-
-def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
-    step_of, users_of, released, stream_of
-):
+def test_a_step_on_local_batches_is_that_written_by_hand(step_of, users_of, released, stream_of):
     method, batch = dp_fedsgd(0.5, 3.5, local_batch_size=2), users_of(6)
     method = planned(method, SIZES)
     step = step_of(method, multiplier=0.7, expected=2.0, lr=0.1)
@@ -163,9 +153,7 @@ def test_a_step_on_local_batches_is_the_algorithm_written_by_hand(
 
 @pytest.mark.parametrize("variant", ["corrected", "paper"])
 @pytest.mark.parametrize("size", [4, 100])
-def test_a_local_batch_of_all_examples_is_whole_local_data_to_the_bit(
-    step_of, users_of, size, variant
-):
+def test_a_local_batch_of_all_examples_is_the_whole_to_the_bit(step_of, users_of, size, variant):
     whole = step_of(dp_fedsgd(0.5, None, variant=variant))
     local = step_of(dp_fedsgd(0.5, None, variant=variant, local_batch_size=size))
     for seed, n in enumerate((7, 0, 3)):
@@ -232,20 +220,11 @@ def test_physical_batches_have_the_local_batches_of_the_whole(step_of, users_of,
     assert torch.allclose(theta(whole), theta(parts), rtol=1e-10, atol=1e-12)
 
 
-def test_the_account_knows_nothing_of_local_batches():
-    whole, local = dp_fedsgd(0.5, 3.0), dp_fedsgd(0.5, 3.0, local_batch_size=1)
-    assert whole.releases(1.3) == local.releases(1.3)
-    assert whole.guarantee == local.guarantee
-
-
-# Algorithm 4 as published: users count by their examples, and the noise ignores it.
-
-
 @pytest.mark.parametrize("make", [dp_fedsgd, partial(dp_fedavg, local_epochs=1,
                                   local_batch_size=None, local_lr=1.0)])  # fmt: skip
 def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_of, users_of, make):
     method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
-    method = planned(dataclasses.replace(method, noise=NoNoise()), SIZES)
+    method = planned(noiseless(method), SIZES)
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     for k in range(6):
         start = theta(step)
@@ -256,13 +235,11 @@ def test_as_published_a_user_moves_the_sum_by_its_examples_times_the_bound(step_
 
 @pytest.mark.parametrize("make", [dp_fedsgd, partial(dp_fedavg, local_epochs=1,
                                   local_batch_size=None, local_lr=1.0)])  # fmt: skip
-def test_a_user_with_more_examples_than_planned_counts_as_the_largest_that_was(
-    step_of, users_of, make
-):
+def test_a_user_with_more_examples_than_planned_counts_as_the_largest(step_of, users_of, make):
     """As where a data set is subsampled, and only the expected number of examples is public."""
     smaller = Units("user", 4, (1, 2, 2, 2))
     method = make(bound=0.5, cap=None, clip="normalise", variant="paper")
-    method = planned(dataclasses.replace(method, noise=NoNoise()), smaller)
+    method = planned(noiseless(method), smaller)
     step, batch = step_of(method, expected=1.0, lr=1.0), users_of(6)
     assert int(batch.sizes.max()) > 2
     for k in range(6):
@@ -284,7 +261,7 @@ def test_as_published_the_account_has_the_noise_over_the_largest_number_of_examp
     assert says["claimed"] < says["rdp"] / max(SIZES.sizes)
 
 
-def test_with_one_example_each_the_published_algorithm_is_the_corrected_one(step_of, users_of):
+def test_as_published_with_one_example_each_it_is_the_corrected_one(step_of, users_of):
     ones = Units("user", 4, (1, 1, 1, 1))
     made = [dp_fedsgd(0.5, None, variant=variant) for variant in ("paper", "corrected")]
     made = [planned(method, ones) for method in made]
@@ -293,8 +270,5 @@ def test_with_one_example_each_the_published_algorithm_is_the_corrected_one(step
     for step in steps:
         step(users_of(4).each(lambda t: t[:, :1] if t.dim() > 1 else t))
     assert torch.equal(*map(theta, steps))
-
-
-def test_as_published_there_is_no_cap():
     with pytest.raises(UserError, match=r"leave method\.cap null"):
         dp_fedsgd(1.0, 3.0, variant="paper")

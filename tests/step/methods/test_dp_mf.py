@@ -23,7 +23,6 @@ from dpbench.privacy.ledger import (
 from dpbench.step.mechanism.sampling import PoissonSampler
 from dpbench.step.mechanism.state import restore_state, state_of
 from dpbench.step.methods.dp_mf import BandedGaussian, banded_square_root, dp_mf
-from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.system.errors import UserError
 
 STEPS, SIZE = 13, 4000
@@ -55,17 +54,14 @@ def ledger_of(sigma, rate, bands, steps, cycle=None):
     return Ledger().after(Step(Poisson(rate, "example", cycle or bands), (release,)), steps)
 
 
-# Fichtenberger et al. 2023: binom(2k, k)/4^k, and with all of them C C is the prefix sum.
-def test_the_coefficients_are_those_of_the_square_root_of_the_prefix_sum():
+def test_the_coefficients_are_those_of_the_square_root_of_the_prefix_sum_and_of_jax_privacy():
+    # Fichtenberger et al. 2023: binom(2k, k)/4^k, and with all of them C C is the prefix sum.
     whole = banded_square_root(STEPS)
     by_hand = [math.comb(2 * k, k) / 4**k for k in range(STEPS)]
     assert [c / whole[0] for c in whole] == pytest.approx(by_hand)
     c = matrix(STEPS) / whole[0]
     assert torch.allclose(c @ c, torch.ones(STEPS, STEPS, dtype=torch.float64).tril())
-
-
-# What jax_privacy 2.0.0 prints: c = toeplitz.optimal_max_error_strategy_coefs(4), over its norm.
-def test_the_coefficients_are_those_of_jax_privacy():
+    # What jax_privacy 2.0.0 prints: toeplitz.optimal_max_error_strategy_coefs(4), over its norm.
     theirs = [0.8197048313256959, 0.40985241566284797, 0.30738931174713596, 0.25615775978927996]
     assert banded_square_root(4) == pytest.approx(theirs, abs=1e-12)
 
@@ -100,8 +96,7 @@ def test_the_noise_is_the_inverse_of_c_times_independent_draws(stream_of, varian
     assert all(variance_p(row, 1.0) > 1e-4 for row in decoded)
     assert all(variance_p(row, 1.5) < 1e-6 for row in decoded)
     correlations = decoded @ decoded.T / SIZE
-    apart = correlations[~torch.eye(STEPS, dtype=torch.bool)]
-    assert apart.abs().max() < 5 / SIZE**0.5
+    assert correlations[~torch.eye(STEPS, dtype=torch.bool)].abs().max() < 5 / SIZE**0.5
     bits = [stream_of(3)]
     z = torch.stack([noise_of(1, bits[0], 1)[0] for _ in range(STEPS)])
     solved = torch.linalg.solve_triangular(matrix(bands), z, upper=False)
@@ -113,14 +108,6 @@ def test_sums_of_noise_grow_less_than_those_of_independent_noise(stream_of):
     inverse = torch.linalg.inv(matrix(4))
     assert float(ours) == pytest.approx(float(inverse.sum(0).norm()), rel=0.05)
     assert ours < 0.8 * usual
-
-
-def test_one_band_is_dpsgd(step_of, batch_of):
-    ours, usual = step_of(made(1, 1.0)), step_of(dpsgd(1.0, "corrected"))
-    for seed in range(4):
-        ours(batch_of(5, seed=seed))
-        usual(batch_of(5, seed=seed))
-    assert torch.equal(ours.engine.parameters.theta, usual.engine.parameters.theta)
 
 
 def test_noise_comes_back_from_its_state(stream_of):
@@ -148,9 +135,6 @@ def test_a_bound_that_changes_scales_the_noise_of_all_steps_alike(stream_of):
         noise = noise.advance(one.double(), stream)
         added = noise.add(one.double().clone(), scale, 1.5, stream)
         assert torch.allclose(added, noise.correlated[0] * scale * 1.5, atol=1e-5)
-
-
-# The account.
 
 
 @pytest.mark.slow
@@ -185,23 +169,14 @@ def test_noise_that_is_correlated_beyond_the_cycle_has_no_account():
         assert accountant(ledger_of(1.0, 0.1, 4, 100, cycle=5), 1e-5) > 0
 
 
-def test_coefficients_by_which_an_example_moves_more_than_the_bound_are_refused():
+def test_too_many_bands_and_coefficients_of_a_norm_above_one_are_refused():
     assert BandedGaussian(coefficients=(0.6, 0.8)).bands == 2
-    with pytest.raises(
-        UserError, match=r"must have a norm of 1 at most, and have 1\.41421: divide"
-    ):
+    with pytest.raises(UserError, match=r"must have a norm of 1 at most, and have 1.41421: divide"):
         BandedGaussian(coefficients=(1.0, 1.0))
-
-
-def test_a_ledger_with_turns_comes_back_from_a_record():
-    book = ledger_of(1.0, 0.1, 4, 100)
-    assert from_plain(to_plain(book)) == book
-    (usual,) = to_plain(ledger_of(1.0, 0.1, 1, 100))
-    assert "cycle" not in usual["sampling"]
-    assert "bands" not in usual["releases"][0]["mechanism"]
-
-
-# The batches.
+    with pytest.raises(
+        UserError, match="30 disjoint batches of 20 need more than the 400 training examples"
+    ):
+        PoissonSampler(400, 20, "example", 30)
 
 
 def inclusion(sampler, size, steps, stream):
@@ -213,20 +188,18 @@ def inclusion(sampler, size, steps, stream):
 
 @pytest.mark.parametrize("cycle", [2, 5])
 def test_the_turns_of_a_unit_are_one_cycle_apart_in_all_epochs(stream_of, cycle):
-    sampler, stream, size = PoissonSampler(400, 20, "example", cycle), stream_of(7), 400
-    steps = sampler.steps_per_epoch
+    draw, stream, size = PoissonSampler(400, 20, "example", cycle), stream_of(7), 400
+    steps = draw.steps_per_epoch
     assert steps % cycle == 0
-    assert sampler.law == Poisson(1 / math.ceil(400 / (20 * cycle)), "example", cycle)
-    # Each epoch asks the sampler anew, as a run does.
-    rows = torch.cat([inclusion(sampler, size, steps, stream) for _ in range(40)])
+    assert draw.law == Poisson(1 / math.ceil(400 / (20 * cycle)), "example", cycle)
+    # Each epoch asks the draw anew, as a run does.
+    rows = torch.cat([inclusion(draw, size, steps, stream) for _ in range(40)])
     at = rows.nonzero()
     places = [set((at[at[:, 1] == unit, 0] % cycle).tolist()) for unit in range(size)]
     assert all(len(place) <= 1 for place in places)
     share = rows.view(-1, cycle, size).sum(0).max(0).values.double().mean() / (len(rows) / cycle)
-    assert float(share) == pytest.approx(sampler.law.rate, rel=0.05)
-    assert float(rows.sum(1).double().mean()) == pytest.approx(
-        sampler.expected_batch_size, rel=0.05
-    )
+    assert float(share) == pytest.approx(draw.law.rate, rel=0.05)
+    assert float(rows.sum(1).double().mean()) == pytest.approx(draw.expected_batch_size, rel=0.05)
 
 
 def test_places_are_uniform_and_do_not_depend_on_other_units(stream_of):
@@ -238,14 +211,12 @@ def test_places_are_uniform_and_do_not_depend_on_other_units(stream_of):
     assert not all(torch.equal(a, b) for a, b in zip(groups, other, strict=True))
 
 
-def test_too_many_bands_for_the_data_are_refused():
-    with pytest.raises(
-        UserError, match="30 disjoint batches of 20 need more than the 400 training examples"
-    ):
-        PoissonSampler(400, 20, "example", 30)
-
-
-def test_a_step_declares_its_bands_to_the_ledger():
+def test_a_step_declares_its_bands_to_a_ledger_that_comes_back_from_a_record():
     (release,) = made(4).releases(1.1)
     assert release.mechanism == GaussianMechanism(1.1, bands=4)
     assert dataclasses.replace(made(4)).noise.bands == 4
+    book = ledger_of(1.0, 0.1, 4, 100)
+    assert from_plain(to_plain(book)) == book
+    (usual,) = to_plain(ledger_of(1.0, 0.1, 1, 100))
+    assert "cycle" not in usual["sampling"]
+    assert "bands" not in usual["releases"][0]["mechanism"]

@@ -44,10 +44,6 @@ DECAYS, WEIGHTS = (0.9861, 0.7421, 0.2103), (0.1512, 0.2034, 0.1277)
 STEPS, SIZE = 13, 4000
 
 
-def made(buffers=3, bound=0.5, **changes):
-    return dp_mf_blt(bound, buffers, **{"clip": "abadi", "style": "flat", **changes})
-
-
 def matrix(decays, weights, steps):
     """C, entry by entry, in the slow obvious way."""
     c = [1.0] + [
@@ -71,17 +67,10 @@ def noise_of(stream, steps=STEPS, size=SIZE):
     return torch.stack(rows)
 
 
-# The matrix and its sensitivity.
-
-
-def test_rows_are_encoded_by_the_matrix():
+def test_rows_are_encoded_by_the_matrix_with_the_coefficients_of_jax_privacy():
     rows = np.random.default_rng(0).normal(size=STEPS)
     assert encoded(DECAYS, WEIGHTS, rows) == pytest.approx(matrix(DECAYS, WEIGHTS, STEPS) @ rows)
-
-
-# What jax_privacy says: BufferedToeplitz.build(DECAYS, WEIGHTS).toeplitz_coefs(8), and the root of
-# toeplitz.minsep_sensitivity_squared of so many coefficients.
-def test_coefficients_are_those_of_jax_privacy():
+    # BufferedToeplitz.build(DECAYS, WEIGHTS).toeplitz_coefs(8) of jax_privacy.
     theirs = [
         1.0,
         0.4823,
@@ -95,6 +84,7 @@ def test_coefficients_are_those_of_jax_privacy():
     assert encoded(DECAYS, WEIGHTS, np.eye(1, 8)[0]) == pytest.approx(theirs, abs=1e-12)
 
 
+# The root of toeplitz.minsep_sensitivity_squared of so many coefficients, in jax_privacy.
 @pytest.mark.parametrize(
     ("steps", "cycle", "theirs"),
     [
@@ -144,9 +134,6 @@ def test_an_example_moves_the_encoded_sums_by_at_most_the_sensitivity(seed, plac
     assert moved <= sensitivity(DECAYS, WEIGHTS, STEPS, cycle) * (1 + 1e-12)
 
 
-# The noise.
-
-
 def test_the_noise_is_the_inverse_of_c_times_independent_draws(stream_of, variance_p):
     rows, c = noise_of(stream_of(3)), torch.tensor(matrix(DECAYS, WEIGHTS, STEPS))
     decoded = c @ rows
@@ -178,9 +165,6 @@ def test_noise_comes_back_from_its_state(stream_of):
     one = noise.advance(zeros, stream)
     stream.load_state_dict(at)
     assert torch.equal(back.advance(zeros, stream).correlated, one.correlated)
-
-
-# The parameters.
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
@@ -227,9 +211,6 @@ def test_parameters_have_four_digits_and_columns_that_do_not_increase():
     assert error(buffers, 500, 100) ** 0.5 < independent / 4
 
 
-# The account.
-
-
 # What PLD of `SingleReleaseTrainingAccountant` of jax_privacy says of sigma over the sensitivity.
 @pytest.mark.slow
 @pytest.mark.parametrize(
@@ -246,8 +227,7 @@ def test_the_account_is_one_gaussian_mechanism(sigma, steps, cycle, theirs):
     ours = pld(ledger_of(sigma, steps, cycle), 1e-5)
     assert ours == pytest.approx(theirs, abs=1e-6)
     accountant = PLDAccountant()
-    c = matrix(DECAYS, WEIGHTS, steps)
-    moved = np.linalg.norm(c[:, ::cycle].sum(1))
+    moved = np.linalg.norm(matrix(DECAYS, WEIGHTS, steps)[:, ::cycle].sum(1))
     accountant.compose(dp_accounting.GaussianDpEvent(sigma / moved))
     assert ours == pytest.approx(accountant.get_epsilon(1e-5), abs=1e-6)
     assert ours <= rdp(ledger_of(sigma, steps, cycle), 1e-5) < 1.3 * ours
@@ -274,12 +254,6 @@ def test_several_noise_multipliers_and_other_releases_have_no_account():
     assert pld(once, 1e-5) > pld(ledger_of(5.0, 300, 30), 1e-5)
 
 
-def test_the_ledger_comes_back_from_a_record():
-    book = ledger_of(1.0, 100, 4)
-    assert from_plain(json.loads(json.dumps(to_plain(book)))) == book
-    assert json.loads(json.dumps(to_plain(book))) == to_plain(book)
-
-
 @pytest.mark.parametrize(
     ("decays", "weights"),
     [((1.0,), (0.1,)), ((0.5,), (-0.1,)), ((0.5,), (1.1,)), ((0.5,), ()), ((math.nan,), (0.1,))],
@@ -289,14 +263,14 @@ def test_matrices_without_a_known_sensitivity_are_refused(decays, weights):
         ToeplitzGaussian(1.0, decays, weights)
 
 
-# The method and its batches.
-
-
-def test_a_step_declares_its_matrix_to_the_ledger():
-    method = made(2).bind(problem(steps=60, cycle=20))
+def test_a_step_declares_its_matrix_to_a_ledger_that_comes_back_from_a_record():
+    method = dp_mf_blt(0.5, 2, "abadi", "flat").bind(problem(steps=60, cycle=20))
     (release,) = method.releases(1.1)
     assert release.mechanism == ToeplitzGaussian(1.1, *optimal(2, 60, 20))
     assert Buffers(method.noise.decays, method.noise.weights) == optimal(2, 60, 20)
+    book = ledger_of(1.0, 100, 4)
+    assert from_plain(json.loads(json.dumps(to_plain(book)))) == book
+    assert json.loads(json.dumps(to_plain(book))) == to_plain(book)
 
 
 @pytest.mark.parametrize(("size", "batch"), [(400, 20), (410, 40), (30, 30), (1500, 64)])

@@ -41,8 +41,7 @@ def test_bound_and_factors_are_those_of_the_authors_loop():
 @pytest.mark.parametrize(("norm", "direction"), [(0.2, -1), (50.0, 1)])
 def test_the_bound_falls_where_all_norms_are_within_it_and_rises_where_none_is(norm, direction):
     clip = bounded().clip
-    norms = torch.full((8,), norm)
-    moved = clip.updated(clip.counts(norms, NOBODY), 8.0)
+    moved = clip.updated(clip.counts(torch.full((8,), norm), NOBODY), 8.0)
     assert float(moved.clip.bound) == pytest.approx(math.exp(direction * 0.1))
 
 
@@ -56,17 +55,17 @@ def test_no_answer_pushes_the_bound_below_its_lower_bound(style):
     assert clip.sensitivity.bound == 1
 
 
-def test_the_bound_adapts_and_the_sensitivity_stays():
+def test_the_bound_adapts_from_its_start_above_the_lower_bound_and_the_sensitivity_stays():
     clip = bounded().clip
     for count in (1e3, -1e3, 7.0):
         clip = clip.updated(torch.tensor([count], dtype=torch.float64), 8.0)
         assert clip.sensitivity.bound == 1.0
         assert (clip.factors(NORMS, NOBODY) * NORMS <= 1 + 1e-12).all()
+    with pytest.raises(UserError, match=r"method.bound=0.05, where R starts, is below"):
+        bounded(bound=0.05)
 
 
-def test_with_a_bound_that_cannot_move_it_is_dpsgd_with_the_learning_rate_over_the_bound(
-    step_of, batch_of
-):
+def test_with_a_bound_that_cannot_move_it_is_dpsgd_with_lr_over_the_bound(step_of, batch_of):
     ours = step_of(bounded(bound=0.5, lower_bound=0.5, quantile=0.0, count_noise=1e-3), lr=0.1)
     usual = step_of(dpsgd(0.5, "corrected"), lr=0.2)
     for seed in range(3):
@@ -84,8 +83,3 @@ def test_epsilon_is_that_of_dpsgd_quantile():
     quantile = dpsgd_quantile(1.0, 0.5, 0.2, 12.8, "abadi", "flat")
     assert epsilon(bounded()) == epsilon(quantile)
     assert epsilon(bounded()) > epsilon(dataclasses.replace(bounded(), clip=Abadi(1.0)))
-
-
-def test_a_start_below_the_lower_bound_is_refused():
-    with pytest.raises(UserError, match=r"method.bound=0.05, where R starts, is below"):
-        bounded(bound=0.05)

@@ -1,6 +1,5 @@
 """DP-SGD-JL: what the estimated norms are, how often they are too small, and what is said of it."""
 
-import dataclasses
 import re
 
 import numpy as np
@@ -28,10 +27,8 @@ RELEASED = ReleasedState(0, 1, None)
 
 
 def jl(**changes):
-    usual = {"bound": 0.5, "projections": 100, "failure": 1e-10}
-    return dpsgd_jl(
-        **{**usual, "clip": "abadi", "style": "flat", "variant": "corrected", **changes}
-    )
+    own = {"bound": 0.5, "projections": 100, "failure": 1e-10}
+    return dpsgd_jl(**{**own, "clip": "abadi", "style": "flat", "variant": "corrected", **changes})
 
 
 def vectors(n, seed=0):
@@ -162,13 +159,17 @@ def test_failures_that_are_rarer_than_coarse_draws_are_refused(projections, rare
         jl(projections=projections, failure=rarest / 1e4)
 
 
-def test_the_guarantee_states_the_failure_probability():
+def test_every_clipped_norm_may_fail_and_the_guarantee_states_how_often():
     paper, corrected = jl(variant="paper").guarantee, jl().guarantee
     assert paper.level == "none"
     assert "below the true ones" in paper.why
     assert corrected.level == "proven"
     assert "1e-10" in corrected.why
     assert jl(clip="none").guarantee.level == "none"
+    layerwise = jl(style="layerwise", failure=1e-8).bind(problem(layers=tuple("abc")))
+    (release,) = layerwise.releases(1.0)
+    assert release.mechanism == GaussianMechanism(1.0, failure=3 * 1e-8)
+    assert release.claimed == GaussianMechanism(1.0)
 
 
 RATE, STEPS, DELTA = 0.02, 500, 1e-5
@@ -185,13 +186,6 @@ def test_failures_in_all_steps_are_deducted_from_delta(spend):
     ours = spend(book(jl(failure=failure)), DELTA)
     plain = book(dpsgd(0.5, "corrected"))
     assert ours == spend(plain, DELTA - RATE * STEPS * failure) > spend(plain, DELTA)
-
-
-def test_every_clipped_norm_may_fail():
-    layerwise = jl(style="layerwise", failure=1e-8).bind(problem(layers=tuple("abc")))
-    (release,) = layerwise.releases(1.0)
-    assert release.mechanism == GaussianMechanism(1.0, failure=3 * 1e-8)
-    assert release.claimed == GaussianMechanism(1.0)
 
 
 @pytest.mark.parametrize("failure", [0.5, 1e-5, 2e-7])
@@ -238,7 +232,3 @@ def test_an_example_that_is_not_finite_stays_so():
     seen = EstimatedNorms(batch, vectors(4), 1.0, LAYERS)
     assert (seen.norms < torch.inf).tolist() == [True, False, True, True, True]
     assert (seen.layer_norms < torch.inf).all(1).tolist() == [True, False, True, True, True]
-
-
-def test_the_seam_is_a_value():
-    assert dataclasses.replace(jl()) == jl()

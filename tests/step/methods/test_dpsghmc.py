@@ -12,13 +12,10 @@ import torch
 from scipy import linalg
 
 from dpbench.learning.data.derive.users import Units
-from dpbench.learning.data.digits import Digits
-from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.runs.training.budget import PlannedSteps, Privacy
 from dpbench.runs.training.plan import plan
-from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import private_step
 from dpbench.runs.training.trainer import fit
 from dpbench.step.clipping import Abadi
@@ -28,15 +25,13 @@ from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsghmc import Hamiltonian, dpsghmc
 from dpbench.step.methods.dpsgld import Langevin, dpsgld
 from dpbench.system.errors import UserError
+from tests.runs.training import small_runs
+from tests.steps import theta
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())
 FOLLOWS = Privacy("follows", None, 1e-4, "rdp")
 HALVES = Pieces((1.0, 0.25), (0.5,))
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
 
 
 def heavy_ball(parameters=None, lr=0.04, momentum=0.8, **changes):
@@ -54,19 +49,8 @@ def hamiltonian(step_of, method, lr=0.04, momentum=0.8):
 
 
 def run_of(method, privacy=FOLLOWS, lr=0.05, momentum=0.9, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "optimizer": partial(torch.optim.SGD, lr=lr, momentum=momentum),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 128,
-        "seed": 0,
-    }
-    return Run(method=method, privacy=privacy, **usual | changes)
-
-
-# Against formulas written by hand.
+    usual = {"privacy": privacy, "optimizer": partial(torch.optim.SGD, lr=lr, momentum=momentum)}
+    return small_runs.run_of(method, **usual | changes)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +133,6 @@ def test_without_examples_it_samples_the_prior(step_of, batch_of, variance_p):
     assert variance_p(torch.cat(ends), deviation / 1.1) < 1e-6
 
 
-# As other methods.
-
-
 @pytest.mark.parametrize("bound", [1e9, 0.5])
 def test_the_step_is_heavy_ball_with_the_implied_noise(step_of, batch_of, bound):
     """Section 4.5 of Bu et al., to the bit; with the large R nothing is clipped."""
@@ -189,9 +170,6 @@ def test_the_prior_and_the_first_step_are_those_of_dpsgld(step_of, batch_of):
     for step in (ours, other):
         step(batch_of(9))
     assert torch.equal(theta(ours), theta(other))
-
-
-# The account.
 
 
 def test_the_noisy_sums_can_be_had_back_from_the_parameters(step_of, batch_of):
@@ -260,9 +238,6 @@ def test_schedules_of_rate_and_bound_reach_noise_and_ledger_alike(batch_of):
 
 def test_without_clipping_there_is_no_account():
     assert dpsghmc(1.0, 0.0, clip="none").guarantee.level == "none"
-
-
-# What is asked for and cannot be.
 
 
 @pytest.mark.slow

@@ -10,26 +10,21 @@ import pytest
 import torch
 
 from dpbench.learning.data.derive.users import Units
-from dpbench.learning.data.digits import Digits
-from dpbench.learning.models.mlp import Mlp
 from dpbench.runs.training.budget import PlannedSteps, Privacy
 from dpbench.runs.training.plan import plan
-from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import private_step
 from dpbench.runs.training.trainer import fit
 from dpbench.step.mechanism.schedules import Pieces, Schedules
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpsgld import Langevin, dpsgld
 from dpbench.system.errors import UserError
+from tests.runs.training import small_runs
+from tests.steps import theta
 
 N, B = 50, 8.0
 UNITS = Units("example", N, ())
 FOLLOWS = Privacy("follows", None, 1e-4, "rdp")
 HALVES = Pieces((1.0, 0.25), (0.5,))
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
 
 
 def langevin(step_of, method, lr):
@@ -41,19 +36,8 @@ def langevin(step_of, method, lr):
 
 
 def run_of(method, privacy=FOLLOWS, lr=0.2, **changes):
-    usual = {
-        "dataset": Digits(0.2),
-        "model": Mlp((16,), "tanh"),
-        "optimizer": partial(torch.optim.SGD, lr=lr),
-        "sampler": "poisson",
-        "epochs": 2,
-        "batch_size": 128,
-        "seed": 0,
-    }
-    return Run(method=method, privacy=privacy, **usual | changes)
-
-
-# Against formulas written by hand.
+    usual = {"privacy": privacy, "optimizer": partial(torch.optim.SGD, lr=lr)}
+    return small_runs.run_of(method, **usual | changes)
 
 
 @pytest.mark.parametrize("clip", ["abadi", "automatic"])
@@ -77,9 +61,7 @@ def test_a_step_is_algorithm_3_written_by_hand(
 
 
 @pytest.mark.parametrize("bound", [1e9, 0.5])
-def test_section_4_5_is_dpsgd_and_dpsgld_under_its_mapping(
-    step_of, batch_of, released, stream_of, bound
-):
+def test_section_4_5_is_dpsgd_and_dpsgld_by_its_map(step_of, batch_of, released, stream_of, bound):
     eta, batches = 0.004, [batch_of(n, seed=n) for n in (6, 0, 9)]
     lr = eta * N / 2
     sigma = 2 * B / (N * bound * math.sqrt(eta))  # sigma R n/(2B) = 1/sqrt(eta)
@@ -129,9 +111,6 @@ def test_the_prior_is_weight_decay_of_its_precision_over_n(step_of, batch_of):
     assert torch.allclose(theta(ours), theta(decayed), rtol=1e-11, atol=1e-13)
 
 
-# In a whole run.
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", [1.0, 20.0])
 def test_a_run_is_the_run_of_dpsgd_with_the_noise_that_follows(bound):
@@ -170,9 +149,6 @@ def test_schedules_of_rate_and_bound_reach_noise_and_ledger_alike(variance_p, ba
     assert heard == pytest.approx([told[0]] * lrs.count(0.2) + [told[1]] * lrs.count(0.05))
 
 
-# What is asked for and cannot be.
-
-
 @pytest.mark.parametrize(
     "asked", [Privacy(3.0, None, 1e-4, "rdp"), Privacy(None, 8.0, 1e-4, "rdp")]
 )
@@ -184,11 +160,6 @@ def test_a_budget_that_disagrees_is_refused_with_the_rate_that_meets_it(asked):
     planned = plan(run_of(method, asked, lr=0.2 * factor))
     wanted = asked.multiplier(PlannedSteps(method, planned.sampler.law, planned.steps))
     assert planned.noise_multiplier == pytest.approx(wanted, rel=1e-4)
-
-
-def test_other_methods_have_no_noise_that_follows():
-    with pytest.raises(UserError, match="noise of dpsgd does not follow from other settings"):
-        plan(run_of(dpsgd(1.0, "corrected")))
 
 
 @pytest.mark.parametrize(
@@ -218,12 +189,11 @@ def test_a_schedule_that_the_noise_cannot_follow_is_refused(schedule, said):
         plan(run_of(dpsgld(1.0, 1.0, "lr"), schedule=schedule))
 
 
-def test_an_unknown_law_is_refused_with_the_nearest():
-    with pytest.raises(UserError, match="did you mean posterior"):
-        dpsgld(1.0, 1.0, "posterio")
-
-
-def test_the_multiplier_is_that_of_the_paper():
+def test_the_multiplier_is_of_the_paper_and_other_laws_are_refused():
     sgd = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.09)
     ours = Langevin("lr").multiplier(dpsgld(4.0, 0.0, "lr").clip, sgd, 240.0, UNITS)
     assert ours == pytest.approx(240 / (0.3 * 4.0))  # B/(sqrt(lr) R)
+    with pytest.raises(UserError, match="noise of dpsgd does not follow from other settings"):
+        plan(run_of(dpsgd(1.0, "corrected")))
+    with pytest.raises(UserError, match="did you mean posterior"):
+        dpsgld(1.0, 1.0, "posterio")

@@ -1,25 +1,14 @@
 """DPZero: differences of losses along a direction, and steps as those of the paper's scalar."""
 
-import dataclasses
 import itertools
 
-import pytest
 import torch
 from torch import nn
 
-from dpbench.audit.request import prepare_audit
 from dpbench.learning.models.architecture import cross_entropy
-from dpbench.privacy.accountants import pld
-from dpbench.privacy.ledger import Ledger, Poisson, Step
 from dpbench.step.gradients import ENGINES, Parameters
-from dpbench.step.mechanism.noise import NoNoise
-from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpzero import direction, dpzero, losses_on_both_sides
-from dpbench.system.errors import UserError
-
-
-def theta(step):
-    return step.engine.parameters.theta.detach().clone()
+from tests.steps import noiseless, theta
 
 
 def loss_at(step, batch, at):
@@ -41,8 +30,7 @@ def u_of(step):
 # Zhang et al. 2024: theta - lr (mean of clipped differences) u, in a loop over examples.
 def test_steps_without_noise_are_those_of_the_paper(step_of, batch_of):
     bound, h = 0.7, 1e-3
-    method = dataclasses.replace(dpzero(bound, h), noise=NoNoise())
-    step, seen = step_of(method, expected=4.0, lr=0.3), []
+    step, seen = step_of(noiseless(dpzero(bound, h)), expected=4.0, lr=0.3), []
     for seed in range(4):
         batch, now, u = batch_of(5, seed=seed), theta(step), u_of(step)
         ahead, behind = loss_at(step, batch, now + h * u), loss_at(step, batch, now - h * u)
@@ -57,12 +45,20 @@ def test_steps_without_noise_are_those_of_the_paper(step_of, batch_of):
     assert all(abs(float(a @ b)) < 0.3 * len(a) for a, b in itertools.pairwise(seen))
 
 
-def test_the_difference_is_the_slope_along_the_direction(step_of, batch_of):
+def test_a_difference_is_the_slope_without_a_backward_pass(step_of, batch_of, monkeypatch):
     step, batch = step_of(dpzero(1e6, 1e-4)), batch_of(6)
     u = u_of(step)
     slopes = step.engine(batch).dot(u)
     ours = step.method.gradient(step.engine, batch, step.clip, step.released)
     assert torch.allclose(ours.norms, slopes.abs(), rtol=1e-3, atol=1e-6)
+    step = step_of(dpzero(1.0, 1e-3))
+
+    def refuse(*_, **__):
+        raise AssertionError("a backward pass")
+
+    monkeypatch.setattr(torch.autograd, "grad", refuse)
+    monkeypatch.setattr(torch.Tensor, "backward", refuse)
+    step(batch_of(5))
 
 
 def test_the_noise_of_a_step_is_one_number_of_the_stated_scale(step_of, batch_of):
@@ -82,34 +78,12 @@ def test_the_noise_of_a_step_is_one_number_of_the_stated_scale(step_of, batch_of
     assert abs(float(sample.std()) - 1) < 0.12
 
 
-def test_its_epsilon_is_that_of_dpsgd():
-    epsilons = [
-        pld(Ledger().after(Step(Poisson(0.1), method.releases(1.1)), 50), 1e-5)
-        for method in (dpzero(3.0, 1e-3), dpsgd(1.0, "corrected"))
-    ]
-    assert epsilons[0] == epsilons[1]
-
-
-def test_directions_follow_from_the_seed_and_the_step_alone():
+def test_directions_follow_from_seed_and_step_and_dropout_is_alike_on_both_sides(batch_of):
     start = torch.zeros(9, dtype=torch.float64)
     one = direction(1, 0, start)
     assert torch.equal(one, direction(1, 0, start + 5))
     assert not torch.equal(one, direction(2, 0, start))
     assert not torch.equal(one, direction(1, 1, start))
-
-
-def test_no_backward_pass_is_made(step_of, batch_of, monkeypatch):
-    step = step_of(dpzero(1.0, 1e-3))
-
-    def refuse(*_, **__):
-        raise AssertionError("a backward pass")
-
-    monkeypatch.setattr(torch.autograd, "grad", refuse)
-    monkeypatch.setattr(torch.Tensor, "backward", refuse)
-    step(batch_of(5))
-
-
-def test_dropout_draws_the_same_on_both_sides_and_anew_in_each_step(batch_of):
     model = nn.Sequential(nn.Linear(5, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double().train()
     engine = ENGINES["ghost"](model, cross_entropy, Parameters(model))
     batch, nowhere = batch_of(6), torch.zeros(len(engine.parameters), dtype=torch.float64)
@@ -117,8 +91,3 @@ def test_dropout_draws_the_same_on_both_sides_and_anew_in_each_step(batch_of):
     later, _ = losses_on_both_sides(engine, batch, nowhere)
     assert torch.equal(ahead, behind)
     assert not torch.equal(ahead, later)
-
-
-def test_an_attack_that_would_see_nothing_is_refused():
-    with pytest.raises(UserError, match="dpzero moves along one random direction"):
-        prepare_audit(["method=dpzero"])

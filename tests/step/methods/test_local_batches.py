@@ -50,11 +50,12 @@ def test_a_local_batch_is_so_many_examples_of_its_user_each_once(size, seed, ste
     assert torch.equal(batch.users, EVERYBODY.users)
 
 
-def test_users_with_few_examples_keep_all_of_them():
+def test_few_examples_are_all_kept_and_an_empty_batch_draws_nothing():
     most = int(EVERYBODY.sizes.max())
     assert local_batches(EVERYBODY, most, 0, 0) is EVERYBODY
     halves = drawn(EVERYBODY, most - 1)
     assert sum(some == all_ for some, all_ in zip(halves, examples(EVERYBODY), strict=True)) == 11
+    assert len(local_batches(EVERYBODY.each(lambda t: t[:0]), 1, 0, 0)) == 0
 
 
 @pytest.mark.slow
@@ -69,7 +70,6 @@ def test_all_subsets_are_alike(size):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_users_steps_and_seeds_draw_independently():
     """Whether the first of a user's two examples is drawn, in 5,000 steps."""
     batch = population(3, 6, 0.0).at(torch.arange(3))
@@ -83,8 +83,7 @@ def test_users_steps_and_seeds_draw_independently():
     zero, one = coins(0), coins(1)
     pairs = [(zero[:, 0], zero[:, 1]), (zero[:-1, 2], zero[1:, 2]), (zero[:, 1], one[:, 1])]
     for some, other in pairs:
-        agree = int((some == other).sum())
-        assert stats.binomtest(agree, len(some)).pvalue > 1e-3
+        assert stats.binomtest(int((some == other).sum()), len(some)).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -105,8 +104,3 @@ def test_a_draw_is_the_first_of_an_order_of_its_own_stream():
         bits = seeded("local batches", 5, f"9/{k}", torch.device("cpu")).bits(len(owned[k]))
         first = sorted(range(len(owned[k])), key=bits.tolist().__getitem__)[:3]
         assert some == [owned[k][place] for place in sorted(first)]
-
-
-def test_an_empty_batch_draws_nothing():
-    nobody = EVERYBODY.each(lambda t: t[:0])
-    assert len(local_batches(nobody, 1, 0, 0)) == 0

@@ -28,10 +28,10 @@ from tests.step.methods.every_method import (
     private,
     proven,
     proven_anywhere,
-    theta,
     those,
     with_counts,
 )
+from tests.steps import theta
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_the_noise_is_drawn_once_with_the_scale_in_the_ledger(
 
 
 @proven
-def test_the_update_is_that_of_the_noisy_sum_over_the_expected_batch_size(
+def test_the_update_is_of_the_noisy_sum_over_the_expected_size(
     step_of, examples_for, name, variant
 ):
     method = listening(method_of(name, variant))
@@ -177,9 +177,7 @@ def test_counts_have_the_noise_in_the_ledger(step_of, batch_of, variance_p, name
 @pytest.mark.sampled(45)
 @those(lambda method: not method.whole_batches)
 @pytest.mark.parametrize("physical", [1, 4])
-def test_physical_batches_change_nothing_but_rounding(
-    step_of, examples_for, name, variant, physical
-):
+def test_physical_batches_change_only_rounding(step_of, examples_for, name, variant, physical):
     method = method_of(name, variant)
     whole, parts = (step_of(method, physical=p) for p in (None, physical))
     for seed, n in enumerate((9, 0, 4)):
@@ -205,8 +203,7 @@ def test_the_reference_engine_takes_a_step_in_float32_too(step_of, examples_for,
     method = method_of(name, variant)
     step = step_of(method, engine="loop", dtype=torch.float32)
     start = theta(step)
-    examples = examples_for(method, 6)
-    step(examples.each(lambda t: t.float() if t.is_floating_point() else t))
+    step(examples_for(method, 6).each(lambda t: t.float() if t.is_floating_point() else t))
     assert theta(step).isfinite().all()
     assert not torch.equal(theta(step), start)
 
@@ -237,7 +234,9 @@ def test_an_example_that_is_not_finite_is_counted_and_poisons_nothing(
 
 
 @every
-def test_the_same_seeds_make_the_same_parameters_to_the_bit(step_of, examples_for, name, variant):
+def test_the_same_seeds_make_the_same_parameters_without_state(
+    step_of, examples_for, name, variant
+):
     method = method_of(name, variant)
     ends = []
     for _ in range(2):
@@ -246,11 +245,6 @@ def test_the_same_seeds_make_the_same_parameters_to_the_bit(step_of, examples_fo
             step(examples_for(method, 7, seed))
         ends.append(theta(step))
     assert torch.equal(*ends)
-
-
-@every
-def test_a_method_keeps_no_state_of_its_own(step_of, examples_for, name, variant):
-    method = method_of(name, variant)
     before = str(method)
     step = step_of(method)
     step(examples_for(method, 7))

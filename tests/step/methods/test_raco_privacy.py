@@ -67,8 +67,7 @@ def test_an_example_moves_each_release_by_at_most_its_sensitivity(
         targets, groups = (torch.tensor([one[k] for one in chosen]).long() for k in (1, 2))
         batch = Batch(inputs, targets, groups)
         gradients = method.gradient(engine, batch, method.clip, ReleasedState(1, 2, None))
-        factors = method.clip.factors(gradients.norms, groups)
-        sums.append(gradients.weighted_sum(factors))
+        sums.append(gradients.weighted_sum(method.clip.factors(gradients.norms, groups)))
         histograms.append(gradients.counts)
         rows.append(gradients.stack())
     assert (sums[0] - sums[1]).norm() <= method.clip.sensitivity.bound * (1 + 1e-9)
@@ -77,20 +76,13 @@ def test_an_example_moves_each_release_by_at_most_its_sensitivity(
     assert torch.allclose(torch.cat([rows[0][:i], rows[0][i + 1 :]]), rows[1], rtol=1e-12)
 
 
-def test_the_sensitivity_of_the_histogram_is_reached(step_of, batch_of):
+def test_the_histogram_reaches_its_sensitivity_and_counts_finite_outputs(step_of, batch_of):
     method = made(rates="hard")
-    counts = answer_of(method, step_of(method), batch_of(1))
-    assert counts.norm() == 1
-
-
-def test_an_example_without_finite_outputs_is_not_counted(step_of, batch_of):
+    assert answer_of(method, step_of(method), batch_of(1)).norm() == 1
     for rates in ("hard", "soft"):
         method, batch = made(rates=rates), batch_of(3)
         batch.inputs[1] = math.nan
         assert answer_of(method, step_of(method), batch).sum() == pytest.approx(2)
-
-
-# What both cost.
 
 
 def ledger(method: Method, rate: float, sigma: float, steps: int) -> Ledger:
@@ -130,7 +122,6 @@ def refuted(monkeypatch, releases) -> bool:
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_an_attack_on_steps_sees_the_histogram(monkeypatch):
     """Its account holds, and one without the histogram is refuted."""
     everything = Method.releases

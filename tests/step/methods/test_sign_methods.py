@@ -17,6 +17,7 @@ from dpbench.step.methods.sgd import sgd
 from dpbench.step.methods.signsgd import dp_signsgd, dp_signsgd_laplace, signsgd
 from dpbench.system.errors import UserError
 from tests.problems import SIZE, problem
+from tests.steps import theta
 
 BOUND, MULTIPLIER = 0.01, 0.02
 
@@ -35,16 +36,11 @@ def test_dp_signlosgd_is_the_exponential_mechanism(stream_of):
     times = 20_000
     sums = torch.tensor(total).repeat(times)
     noisy = method.noise.add(sums, sensitivity, multiplier, draw)
-    ones = (method.update(noisy, sums) == 1).double()
-    counts = ones.view(times, -1).sum(0).int()
+    counts = (method.update(noisy, sums) == 1).double().view(times, -1).sum(0).int()
     for count, p in zip(counts.tolist(), expected, strict=True):
         assert stats.binomtest(count, times, p).pvalue > 1e-3
     wrong = exponential_mechanism(total, 1.5 / (2 * multiplier * sensitivity))
     assert stats.binomtest(counts[0].item(), times, wrong[0]).pvalue < 1e-6
-
-
-def theta(step) -> torch.Tensor:
-    return step.engine.parameters.theta.detach().clone()
 
 
 @pytest.mark.parametrize(
@@ -73,13 +69,10 @@ def test_dp_signsgd_is_the_sign_of_dpsgd(step_of, batch_of):
 
 
 @pytest.mark.parametrize("make", [dp_losgd, dp_signlosgd, dp_signsgd_laplace])
-def test_accumulation_adds_clipped_sums_before_one_draw_and_one_sign(
-    step_of, batch_of, stream_of, make
-):
+def test_accumulation_adds_clipped_sums_before_a_draw_and_sign(step_of, batch_of, stream_of, make):
     method, batch = make(BOUND).bind(problem()), batch_of(9)
     step = step_of(method, physical=2, multiplier=MULTIPLIER, lr=1.0, expected=8.0)
-    gradients = step_of(method, engine="loop").engine(batch).stack()
-    total = gradients.clamp(-BOUND, BOUND).sum(0)
+    total = step_of(method, engine="loop").engine(batch).stack().clamp(-BOUND, BOUND).sum(0)
     scale, draw = MULTIPLIER * BOUND * SIZE**0.5, stream_of(1)
     noisy = method.noise.add(total, scale, 1.0, draw) / 8
     start = theta(step)
@@ -95,12 +88,6 @@ def test_the_ledger_lists_every_coordinate_and_signs():
         assert release.mechanism.shift == pytest.approx(BOUND / scale)
 
 
-def test_logistic_noise_needs_a_bound_of_each_coordinate():
-    mixed = dataclasses.replace(dp_losgd(BOUND), clip=Abadi(1.0))
-    with pytest.raises(UserError, match="the noise of dp_losgd needs a bound on each coordinate"):
-        mixed.bind(problem())
-
-
 def test_an_account_for_another_size_is_refused(step_of):
     with pytest.raises(UserError, match=r"made for 578 parameters and the model trains 579"):
         step_of(dp_losgd(BOUND).bind(problem(size=SIZE - 1)))
@@ -108,7 +95,10 @@ def test_an_account_for_another_size_is_refused(step_of):
         step_of(dp_losgd(BOUND))
 
 
-def test_the_noise_is_for_all_coordinates_at_once():
+def test_noise_for_all_coordinates_at_once_needs_a_bound_of_each():
     method = dp_losgd(BOUND).bind(problem())
     assert method.noise == PerCoordinate("logistic", SIZE)
     assert method.clip.sensitivity.bound == pytest.approx(BOUND * SIZE**0.5)
+    mixed = dataclasses.replace(dp_losgd(BOUND), clip=Abadi(1.0))
+    with pytest.raises(UserError, match="the noise of dp_losgd needs a bound on each coordinate"):
+        mixed.bind(problem())

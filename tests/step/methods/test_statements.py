@@ -32,10 +32,14 @@ from tests.step.methods.every_method import (
 
 
 @every
-def test_a_method_is_named_as_its_file_and_variant(name, variant):
+def test_a_method_is_named_as_its_file_and_guarantees_by_level_and_sentence(name, variant):
     method = method_of(name, variant)
     assert method.name == name.split()[0]
     assert method.variant == (variant or "corrected")
+    guarantee = method_of(name, variant).guarantee
+    assert guarantee.level in ("proven", "approximate", "none")
+    assert guarantee.why.endswith(".")
+    assert len(guarantee.why) > 20
 
 
 @pytest.mark.parametrize("name", options("method"))
@@ -47,14 +51,6 @@ def test_the_variant_that_runs_by_default_is_the_corrected_one(name):
 def test_an_unknown_variant_is_refused(name):
     with pytest.raises(UserError, match="did you mean corrected"):
         build(compose([f"method={name}", "method.variant=corected"]))
-
-
-@every
-def test_a_guarantee_has_a_level_and_a_sentence(name, variant):
-    guarantee = method_of(name, variant).guarantee
-    assert guarantee.level in ("proven", "approximate", "none")
-    assert guarantee.why.endswith(".")
-    assert len(guarantee.why) > 20
 
 
 @proven
@@ -93,8 +89,7 @@ def test_a_clip_that_bounds_nothing_voids_every_basis_inside_others_too(clip):
 
 
 def test_the_real_batch_size_as_divisor_voids_every_basis():
-    made = Method("own", Abadi(1.0), PROVEN, by_real_size=True)
-    assert made.guarantee == PRIVATE_DIVISOR
+    assert Method("own", Abadi(1.0), PROVEN, by_real_size=True).guarantee == PRIVATE_DIVISOR
 
 
 @pytest.mark.parametrize("more", [{"failure": 1e-6}, {"update": Exceeding()}])

@@ -27,15 +27,12 @@ def test_numbers_of_every_x_are_those_of_its_runs():
         assert row.deviation == pytest.approx(statistics.stdev(ys) if several else NAN, nan_ok=True)
 
 
-def test_a_run_that_is_nan_makes_the_mean_nan_or_is_left_out():
+def test_means_and_lines_of_nan_stay_or_are_left_out():
     rows = points([("a", 0, 1, 2.0), ("a", 1, 1, NAN), ("a", 0, 2, 3.0), ("a", 1, 2, 5.0)], "line")
     assert bands(rows, skip_nan=False)["mean"].tolist() == pytest.approx([NAN, 4], nan_ok=True)
     assert math.isnan(bands(rows, skip_nan=False)["deviation"][0])
     assert bands(rows, skip_nan=True)["mean"].tolist() == [2, 4]
-
-
-def test_lines_whose_x_is_nan_stay():
-    """That of an arm without the setting which is x."""
+    # That of an arm without the setting which is x.
     found = bands(points([("a", 0, NAN, 2.0), ("a", 1, NAN, 4.0)], "arm"), skip_nan=False)
     assert found["mean"].tolist() == [3]
     grid = band_grid(found, "bound")

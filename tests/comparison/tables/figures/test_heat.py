@@ -49,11 +49,8 @@ def test_bright_is_better_for_every_metric():
         assert (colors[best], colors[worst]) == ("black", "white")
 
 
-def test_the_order_of_the_records_changes_nothing():
+def test_a_missing_metric_is_named_and_the_order_of_records_changes_nothing():
     assert points().equals(points(RUNS[::-1]))
-
-
-def test_a_metric_that_is_missing_is_named():
     with pytest.raises(UserError, match="has no test/nll for the panel NLL"):
         heat_points(RUNS, structs.replace(HEAT, panels={"NLL": "test/nll"}))
 

@@ -54,17 +54,11 @@ def test_a_mean_has_the_worst_group_of_each_run_and_the_deviation_over_runs():
     assert (data["kind"] == "trial").sum() == len(TRIALS)
 
 
-def test_the_front_has_every_private_mean_that_no_other_one_beats():
+def test_the_front_has_every_mean_that_none_beats_whatever_the_order():
     # a is more accurate, b has the better worst group, c is below both, and plain is not private.
     assert front(points()) == [("wine", "a"), ("wine", "b"), ("toys", "c")]
-
-
-def test_equal_means_are_both_on_the_front_and_a_diverged_one_is_not():
     runs = [run("a", 0.8, 0.8), run("b", 0.8, 0.8), run("c", 0.9, 0.9, status="diverged")]
     assert front(points(runs)) == [("wine", "a"), ("wine", "b")]
-
-
-def test_the_order_of_addition_puts_no_mean_on_the_front():
     # The accuracies of a and b are equal, though (0.1 + 0.2) + 0.3 > 0.1 + (0.2 + 0.3).
     values = (0.3, 0.2, 0.1), (0.1, 0.2, 0.3)
     runs = [

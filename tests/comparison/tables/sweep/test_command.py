@@ -53,9 +53,7 @@ def test_terms_are_said_once_where_all_share_them_and_beside_each_epsilon_where_
     assert "| 2.80 |" in said
     assert "**" in said
     assert [(line["delta"], line["unit"]) for line in lines] == [("1e-05", "example")] * 2
-    assert {(line["batches"], line["guarantee"]) for line in lines} == {
-        ("Poisson batches", "proven")
-    }
+    assert {(e["batches"], e["guarantee"]) for e in lines} == {("Poisson batches", "proven")}
     said, _ = made(*[{"adjacency": "zero out one example"}] * 4)
     assert said.endswith(f"All epsilons: delta 1e-05, per example, zero-out adjacency, {others}")
     said, lines = made({}, {}, {"adjacency": "zero out one example"})
@@ -176,8 +174,7 @@ def test_trials_of_a_search_are_left_out_of_a_table_unless_asked_for(results, ma
     trial = record(value=0.1, seed=9)
     trial.config["validation"] = 0.2
     trial.save(results)
-    alone = made("privacy=eps3", "method=dpsgd")["md"]
-    assert "(2)" in alone
+    assert "(2)" in made("privacy=eps3", "method=dpsgd")["md"]
     assert "left out 1 run with a validation split" in capsys.readouterr().err
     assert "(1)" in made("privacy=eps3", "method=dpsgd", "validation=0.2")["md"]
 
@@ -207,16 +204,12 @@ def test_a_suffix_of_out_is_not_written_twice(results, tmp_path):
     assert {path.name for path in tmp_path.glob("mine*")} == {"mine.md", "mine.csv", "mine.tex"}
 
 
-def test_a_diverged_run_is_not_averaged_away_and_never_best():
+def test_a_diverged_run_is_never_best_and_a_run_counts_once():
     runs = [record(seed=0), record(seed=1, value=math.nan)]
-    cells = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",)))
-    (cell,) = cells.values()
+    (cell,) = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",))).values()
     mean = cell.mean("test/accuracy")
     assert math.isnan(mean.value)
     assert mean.n == 2
-
-
-def test_a_run_counts_once():
     runs = [record(seed=0), record(seed=0), record(seed=1)]
     (cell,) = group_runs(runs, SweepLayout(("method",), (), ("test/accuracy",))).values()
     assert len(cell.records) == 2
@@ -312,21 +305,15 @@ def test_a_missing_folder_or_missing_records_are_refused(tmp_path):
         table([str(tmp_path)])
 
 
-def test_a_setting_that_only_some_runs_have_can_be_selected():
+def test_filters_take_several_values_lists_and_settings_of_some_runs():
     runs = [record(), record("bam")]
     runs[1].config["method"]["rho"] = 0.5
     assert filter_records(runs, {"method.rho": "0.5"}) == runs[1:]
     assert filter_records(runs, {"method.rho": "null"}) == runs[:1]
-
-
-def test_a_filter_takes_several_values_and_each_must_be_that_of_a_run():
     runs = [record(), record("bam"), record("dpsat")]
     assert filter_records(runs, {"method": "dpsat,bam"}) == runs[1:]
     with pytest.raises(UserError, match="no record has method=bma: did you mean bam"):
         filter_records(runs, {"method": "dpsgd,bma"})
-
-
-def test_a_list_is_one_value():
     runs = [record(), record()]
     runs[0].config["method"]["sizes"] = [8, 8]
     runs.append(record())
@@ -358,16 +345,13 @@ def test_a_trial_of_a_private_search_has_no_epsilon_and_is_never_best(tmp_path):
     assert "**" not in said
 
 
-def test_what_attacks_achieve_at_most_is_a_column_to_choose(tmp_path):
+def test_what_attacks_achieve_at_most_is_a_column_to_choose_rounded_up(tmp_path):
     made = record()
     attacks = {"membership_advantage": 0.24696, "true_positive_rate": 0.1, "reconstruction": 0.01}
     replace(made, privacy=made.privacy | {"attacks": attacks}).save(tmp_path)
     said = table([str(tmp_path), "metrics=membership_advantage", f"out={tmp_path / 't'}"])
     assert "| method | membership advantage, at most (%) | epsilon (PLD) |" in said
     assert "| DP-SGD | 24.70 (1) | 2.80 |" in said
-
-
-def test_what_attacks_achieve_at_most_is_rounded_up(tmp_path):
     made = record()
     attacks = {
         "membership_advantage": 0.246920001,

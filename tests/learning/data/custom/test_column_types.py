@@ -79,9 +79,7 @@ NOT_IN = {
 }
 """What a source cannot hold; pandas writes it otherwise, or not at all."""
 
-FRAME = pd.DataFrame({name: values for name, (values, _) in TYPES.items()}).assign(
-    y=np.arange(N) // 2 % 2
-)
+FRAME = pd.DataFrame({n: v for n, (v, _) in TYPES.items()}).assign(y=np.arange(N) // 2 % 2)
 
 
 def write(frame, source, folder):

@@ -63,9 +63,7 @@ def test_neither_categories_nor_amounts_nor_unique_identifiers_are_told(name):
 def test_a_run_on_rows_of_people_says_what_epsilon_is_of(people):
     frame = pd.read_csv(people)
     frame.assign(patient=np.arange(60) // 3 + 1000).to_csv(people, index=False)
-    with pytest.warns(
-        UserWarning, match=r"20 values in 60 rows, .* users.column=patient to protec"
-    ):
+    with pytest.warns(UserWarning, match="20 values in 60 rows, .* users.column=patient to protec"):
         compose(settings(people))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -100,8 +98,7 @@ def test_copies_are_counted_unless_they_are_likely_by_chance(people):
 
 
 def test_test_rows_that_are_trained_on_are_counted(people, tmp_path):
-    frame = pd.read_csv(people)
-    frame[:11].to_csv(tmp_path / "test.csv", index=False)
+    pd.read_csv(people)[:11].to_csv(tmp_path / "test.csv", index=False)
     with pytest.warns(
         UserWarning, match=r"^11 of the 11 rows of dataset.test_file=.* are trained on"
     ):

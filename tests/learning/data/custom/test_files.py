@@ -15,11 +15,6 @@ from dpbench.runs.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from tests.learning.data.custom.tables import data_of, settings
 
-
-def frame_of(**columns):
-    return pd.DataFrame(columns)
-
-
 NUMBERS = np.arange(30) / 7
 
 
@@ -44,7 +39,7 @@ NUMBERS = np.arange(30) / 7
     ],
 )
 def test_a_first_line_is_a_row_if_all_its_values_are_like_those_below(names, columns, expected):
-    assert is_row(names, frame_of(**columns)) == expected
+    assert is_row(names, pd.DataFrame(columns)) == expected
 
 
 @pytest.fixture
@@ -70,7 +65,7 @@ def test_a_file_without_names_of_columns_has_all_its_rows(people, nameless):
 
 def test_names_that_would_be_a_row_are_told(people):
     with pytest.raises(
-        UserError, match=r"has 'age' above numbers, .*leave out dataset\.header=none"
+        UserError, match=r"has 'age' above numbers, .*leave out dataset.header=none"
     ):
         compose(settings(people, "dataset.header=none", "dataset.target=5"))
 
@@ -103,7 +98,7 @@ def test_an_encoding_is_named_where_it_is_not_utf_8(people, encoding):
     assert "Zürich" in dataset.preparation(0).categories["town"]
     assert torch.equal(data.train.inputs, expected.train.inputs)
     with pytest.raises(
-        UserError, match=r"dataset\.encoding='klingon' is unknown: write utf-8, utf-"
+        UserError, match=r"dataset.encoding='klingon' is unknown: write utf-8, utf-"
     ):
         compose(settings(people, "dataset.encoding=klingon"))
 

@@ -58,8 +58,12 @@ def test_a_picture_looks_the_same_in_every_mode(image, form, channels):
     assert np.abs(pixels - GREY).max() <= 1
 
 
-def test_two_values_are_black_and_white():
+def test_black_and_white_twelve_bits_and_inverted_modes_are_read_by_their_range():
     assert np.array_equal(read(encoded(grey("1")))[0], 255 * np.array(grey("1")))
+    pixels = read(tiff_of((4095 * SHADES).round().astype("uint16"), bits=12))[0]
+    assert np.abs(pixels - GREY).max() <= 1
+    pixels = read(tiff_of((65535 * SHADES).round().astype("uint16"), 16, white_is_zero=True))[0]
+    assert np.abs(255 - pixels - GREY).max() <= 1
 
 
 @pytest.mark.parametrize(
@@ -94,8 +98,7 @@ def test_a_shape_drawn_in_transparency_is_seen_on_white(ink, form, channels):
 @pytest.mark.parametrize("mode", ["P", "RGB", "L", "I;16"])
 def test_a_transparent_colour_is_white(mode):
     image = deep() if mode == "I;16" else grey(mode)
-    key = image.getpixel((0, 0))
-    pixels = read(encoded(image, transparency=key))[0]
+    pixels = read(encoded(image, transparency=image.getpixel((0, 0))))[0]
     assert pixels[0, 0] == 255
     assert np.abs(pixels - GREY).flatten()[1:].max() <= 1
 
@@ -151,16 +154,6 @@ def tiff_of(values, bits, white_is_zero=False):
     return io.BytesIO(header + data + struct.pack("<H", len(tags)) + entries + b"\0" * 4)
 
 
-def test_twelve_bits_are_scaled_by_their_own_range():
-    pixels = read(tiff_of((4095 * SHADES).round().astype("uint16"), bits=12))[0]
-    assert np.abs(pixels - GREY).max() <= 1
-
-
-def test_inverted_modes_are_read_correctly():
-    pixels = read(tiff_of((65535 * SHADES).round().astype("uint16"), 16, white_is_zero=True))[0]
-    assert np.abs(255 - pixels - GREY).max() <= 1
-
-
 def test_sixteen_bits_that_use_twelve_are_refused_unless_one_image_uses_more():
     dark = ("dark.png", encoded(deep(most=4095)))
     with pytest.raises(UserError, match=r"0.062 of their range.*is dark.png.* values by 16\.$"):
@@ -191,9 +184,7 @@ def tiff16(pixels, _):
     at, start = 8 + len(data), 8 + len(data) + len(bits)
     tags = [(256, 1, width), (257, 1, height), (258, channels, at), (259, 1, 1), (262, 1, 2)]
     tags += [(273, 1, 8), (277, 1, channels), (278, 1, height), (279, 1, len(data))]
-    entries = b"".join(
-        struct.pack("<HHII", tag, 3 if tag == 258 else 4, n, value) for tag, n, value in tags
-    )
+    entries = b"".join(struct.pack("<HHII", t, 3 if t == 258 else 4, n, v) for t, n, v in tags)
     header = b"II*\0" + struct.pack("<I", start)
     return io.BytesIO(header + data + bits + struct.pack("<H", len(tags)) + entries + b"\0" * 4)
 
@@ -244,9 +235,7 @@ def test_a_moving_picture_is_refused_and_a_photograph_with_a_preview_is_not():
     second = Image.fromarray(GREY.T)
     for form in ("GIF", "WEBP", "TIFF", "PNG"):
         file = encoded(grey("L"), form, save_all=True, append_images=[second])
-        with pytest.raises(
-            UserError, match=r"x\.png has several frames: keep the one to learn fro"
-        ):
+        with pytest.raises(UserError, match=r"x.png has several frames: keep the one to learn fro"):
             read(file)
     file = encoded(grey("RGB"), "MPO", save_all=True, append_images=[second.convert("RGB")])
     assert np.abs(read(file)[0] - GREY).max() < 20

@@ -217,8 +217,7 @@ def test_splits_beside_other_folders_are_not_taken_for_classes(pets):
 def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
     run = run_of(run_config(settings(pets)))
     other = run_of(run_config(["dataset=hub_images", f"dataset.path={pets}", "dataset.size=8"]))
-    config = other.config
-    assert config["dataset"]["groups"] == ["cat", "dog"]
+    assert other.config["dataset"]["groups"] == ["cat", "dog"]
     ours, theirs = run.dataset.load(pets, 0), other.dataset.load(pets, 0)
     assert sorted(ours.train.targets.tolist() + ours.test.targets.tolist()) == sorted(
         theirs.train.targets.tolist() + theirs.test.targets.tolist()
@@ -257,9 +256,7 @@ def test_an_image_in_two_classes_or_splits_is_warned_of(pets, tmp_path):
 def test_copies_in_one_class_are_counted(pets):
     for number in range(3):
         (pets / "cat" / f"again{number}.png").write_bytes((pets / "cat" / "0.png").read_bytes())
-    with pytest.warns(
-        UserWarning, match=r"^3 images of dataset\.folder=.* are copies of others in"
-    ):
+    with pytest.warns(UserWarning, match="^3 images of dataset.folder=.* are copies of others in"):
         compose(settings(pets))
 
 

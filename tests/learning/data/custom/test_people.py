@@ -161,9 +161,7 @@ def test_test_rows_of_people_who_train_are_counted(patients, tmp_path):
     frame[40:].to_csv(tmp_path / "last.csv", index=False)
     both = {*frame["patient_id"][:40]} & {*frame["patient_id"][40:]}
     words = settings(tmp_path / "first.csv", f"dataset.test_file={tmp_path / 'last.csv'}", *USERS)
-    with pytest.warns(
-        UserWarning, match=rf"^{len(both)} of the people of users\.column=patient_id "
-    ):
+    with pytest.warns(UserWarning, match=f"^{len(both)} of the people of users.column=patient_id "):
         config = compose(words)
     assert config["dataset"]["people"] == frame["patient_id"][:40].nunique()
 

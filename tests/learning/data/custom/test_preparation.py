@@ -79,9 +79,7 @@ def test_a_regression_has_no_classes(kept):
 
 
 @pytest.mark.parametrize("standardise", ["train", "none", "{wage:[40,20]}"])
-def test_metrics_and_predictions_of_a_regression_have_the_unit_of_its_target(
-    kept, people, standardise
-):
+def test_metrics_and_predictions_of_a_regression_have_its_unit(kept, people, standardise):
     more = ["dataset.target=wage", "dataset.task=regression", "dataset.drop=[rich]", "seed=4"]
     record, path, frame = kept(*more, f"dataset.standardise={standardise}")
     prepare = load_preparation(path)

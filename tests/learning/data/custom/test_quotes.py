@@ -51,16 +51,13 @@ def test_a_closing_quote_in_another_row_is_refused_too(notes):
 
 def test_a_quote_that_nothing_closes_is_told_of_the_setting(notes):
     notes.write_text(notes.read_text().replace('"ouch', "ouch"))
-    with pytest.raises(
-        UserError, match=r"EOF inside string .*; set dataset\.quotes=none if quotes"
-    ):
+    with pytest.raises(UserError, match=r"EOF inside string .*; set dataset.quotes=none if quotes"):
         rows_of(notes, TABS)
     assert rows_of(notes, TABS, NONE) == COUNT
 
 
 def test_rows_of_a_test_file_are_looked_at_too(notes, tmp_path):
-    text = notes.read_text()
-    (tmp_path / "train.tsv").write_text(text.replace('"', ""))
+    (tmp_path / "train.tsv").write_text(notes.read_text().replace('"', ""))
     with pytest.raises(UserError, match=r"^dataset\.test_file=.*notes\.tsv is read as 37 rows"):
         rows_of(tmp_path / "train.tsv", TABS, f"dataset.test_file={notes}")
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from dpbench.runs.config.compose import compose
-from dpbench.runs.execution.prepare import build, run_of
+from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import run_config
 from dpbench.system.errors import UserError
 from tests.learning.data.custom.tables import settings
@@ -154,8 +154,3 @@ def test_too_many_categories_are_refused(tmp_path):
     )
     with pytest.raises(UserError, match=r"1001 different values.*leave it out with dataset.drop"):
         compose(settings(path, "dataset.categorical=[name]"))
-
-
-def test_without_a_file_it_says_what_to_set():
-    with pytest.raises(UserError, match=r"set dataset.file=FILE and dataset.target=COLUMN\.$"):
-        build(compose(["dataset=csv"]))

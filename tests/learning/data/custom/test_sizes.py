@@ -74,15 +74,13 @@ def test_parquet_is_measured_by_its_footer(people, no_cache, monkeypatch):
     monkeypatch.setattr(sizes, "MOST_VALUES", 10**6)
     monkeypatch.setattr(datasets, "load_dataset", None)
     with pytest.raises(
-        UserError, match=r"has 1,000,000 rows or more of 2 columns, .*dataset\.large"
+        UserError, match=r"has 1,000,000 rows or more of 2 columns, .*dataset.large"
     ):
         compose(["dataset=hub", f"dataset.path='{path}'", "dataset.target=rich"])
 
 
 @pytest.mark.slow
-def test_other_tables_of_the_datasets_library_are_measured_before_they_are_in_memory(
-    people, no_cache, monkeypatch
-):
+def test_other_tables_of_the_datasets_library_are_measured_first(people, no_cache, monkeypatch):
     path = people.with_suffix(".jsonl")
     pd.read_csv(people).to_json(path, orient="records", lines=True)
     words = ["dataset=hub", f"dataset.path='{path}'", "dataset.target=rich"]

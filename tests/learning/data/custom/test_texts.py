@@ -100,8 +100,7 @@ def test_two_texts_are_a_pair(reviews, tokenizer):
     tokens, types = data.train.inputs.unbind(1)
     assert torch.equal((tokens == WORDS.index("[SEP]")).sum(1), torch.full((32,), 2))
     assert (types.max(1).values == 1).all()
-    title = tokens[:, :3]
-    assert (title[:, 1] == WORDS.index("the")).all()
+    assert (tokens[:, :3][:, 1] == WORDS.index("the")).all()
 
 
 @pytest.mark.slow
@@ -196,9 +195,7 @@ def test_a_model_without_texts_is_refused(reviews, tokenizer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("option", ["csv", "hub"])
-def test_texts_of_people_are_protected_by_person_from_any_source(
-    option, reviews, tokenizer, no_cache
-):
+def test_texts_of_people_are_protected_from_any_source(option, reviews, tokenizer, no_cache):
     frame = pd.read_csv(reviews)
     path = reviews.with_suffix(".csv" if option == "csv" else ".parquet")
     frame = frame.assign(author=[f"a{n:02}" for n in np.arange(ROWS) // 2])

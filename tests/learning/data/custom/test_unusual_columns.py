@@ -12,16 +12,14 @@ from tests.learning.data.custom.tables import data_of, settings
 
 
 def test_a_target_of_many_numbers_is_told_of_regression(people):
-    frame = pd.read_csv(people).assign(rich=range(60))
-    frame.to_csv(people, index=False)
+    pd.read_csv(people).assign(rich=range(60)).to_csv(people, index=False)
     with pytest.warns(UserWarning, match=r"hardly any rows: .* set dataset\.task=regression\."):
         compose(settings(people))
 
 
 def test_na_and_none_are_categories_where_all_else_is_text_and_missing_among_numbers(people):
     frame = pd.read_csv(people)
-    text = people.read_text().replace("Bonn", "NA").replace("Rome", "None")
-    people.write_text(text)
+    people.write_text(people.read_text().replace("Bonn", "NA").replace("Rome", "None"))
     with pytest.warns(UserWarning, match="column town of .* has 'N.*' in .* rows, .* category"):
         config = compose(settings(people, "dataset.group=town"))
     assert config["dataset"]["groups"] == ["NA", "None", "York"]

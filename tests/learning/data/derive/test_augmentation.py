@@ -70,7 +70,6 @@ def test_every_view_is_its_own_image_shifted_and_flipped(padding, flip):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_shifts_and_flips_have_their_probabilities_and_do_not_depend_on_each_other():
     images = pictures(700, 3, 3)
     views = usual(views=2, flip="horizontal").apply(images, generator())
@@ -103,13 +102,10 @@ def test_nothing_moves_with_probability_0_and_all_are_flipped_with_1():
     assert torch.equal(turned, copies.flip(-2))
 
 
-def test_an_empty_batch_has_no_views():
+def test_an_empty_batch_has_no_views_and_one_view_is_no_axis():
     empty = Batch(torch.zeros(0, 3, 8, 8), *torch.zeros(2, 0, dtype=torch.int64))
     assert usual(views=5).of(empty, generator()).inputs.shape == (0, 5, 3, 8, 8)
     assert usual(views=1).of(empty, generator()).inputs.shape == (0, 3, 8, 8)
-
-
-def test_a_batch_keeps_its_targets_and_one_view_is_no_axis():
     batch = Batch(pictures(4), torch.arange(4), torch.arange(4) % 2)
     several, one = (usual(views=k).of(batch, generator()) for k in (3, 1))
     assert (several.inputs.shape, one.inputs.shape) == ((4, 3, 2, 6, 7), (4, 2, 6, 7))

@@ -60,13 +60,16 @@ def test_coins_fall_with_the_share_as_their_probability(share):
     assert held.std() == pytest.approx(deviation, rel=0.15)
 
 
-def test_the_sizes_are_public_and_expected_not_those_of_the_parts():
+def test_sizes_are_public_and_a_share_lies_between_0_and_1():
     held_out = WithCalibration(Digits(0.2), 0.3)
     assert (held_out.train_size, held_out.calibration_size) == (1438 - 431, 431)
     assert calibration_size_of(Digits(0.2)) == 0
     data = held_out.load(None, 0)
     assert len(data.calibration) != 431
     assert len(data.train) + len(data.calibration) == 1438
+    for share in (0, 1, True):
+        with pytest.raises(UserError, match=r"temperature.share must be a number between 0 and 1"):
+            WithCalibration(Digits(0.2), share)
 
 
 def test_a_validation_split_is_of_the_rest_and_normalization_of_every_part(tmp_path):
@@ -85,9 +88,3 @@ def test_mislabelled_targets_are_not_in_the_part(tmp_path):
     calibrated = replace(run.dataset.base).load(tmp_path, 0)
     assert torch.equal(data.calibration.targets, calibrated.calibration.targets)
     assert len(data.train) == len(calibrated.train) - int((~data.targets.included).sum())
-
-
-def test_no_share_but_one_between_0_and_1():
-    for share in (0, 1, True):
-        with pytest.raises(UserError, match=r"temperature.share must be a number between 0 and 1"):
-            WithCalibration(Digits(0.2), share)

@@ -11,13 +11,10 @@ from dpbench.system.errors import UserError
 DIGITS = Digits(test_share=0.2)
 
 
-def test_the_first_examples_are_left(tmp_path):
+def test_the_first_examples_are_left_and_no_more_than_there_are(tmp_path):
     whole, fewer = DIGITS.load(tmp_path, 3), Fewer(DIGITS, 50, 20).load(tmp_path, 3)
     assert torch.equal(fewer.train.inputs, whole.train.inputs[:50])
     assert torch.equal(fewer.test.targets, whole.test.targets[:20])
-
-
-def test_more_training_examples_than_there_are_are_refused():
     with pytest.raises(UserError, match=r"dataset\.train must be a whole number from 1 to 1438"):
         Fewer(DIGITS, 1439, 20)
 

@@ -63,16 +63,15 @@ def test_coins_are_fair_for_every_run_and_every_target(tmp_path):
     assert abs(np.corrcoef(design)[np.triu_indices(60, 1)]).max() < 0.6
 
 
-def test_the_sampling_rate_and_epsilon_are_those_of_the_run_without_targets():
+def test_epsilon_and_names_are_those_of_the_run_without_targets():
     with_targets = build(compose(["mislabelled=100"]))
     assert plan(with_targets).ledger == plan(build(compose([]))).ledger
     assert "wrong label" in with_targets.notes[-1]
-
-
-def test_runs_without_targets_keep_their_names():
     assert digest(compose([])) == digest(compose(["mislabelled=null"]))
     assert digest(compose([])) != digest(compose(["mislabelled=100"]))
     assert build(compose(["mislabelled=null"])).dataset == DIGITS
+    with pytest.raises(UserError, match="no classes to mislabel"):
+        Mislabelled(California(test_size=2064), 100)
 
 
 @pytest.mark.slow
@@ -94,8 +93,7 @@ def test_the_record_has_the_losses_of_the_targets_and_publishing_leaves_them_out
 
 
 def test_targets_are_held_out_of_a_validation_split(tmp_path):
-    run = build(compose(["mislabelled=50", "validation=0.25"]))
-    data = run.load(tmp_path)
+    data = build(compose(["mislabelled=50", "validation=0.25"])).load(tmp_path)
     assert data.tested_on == "validation"
     held_out = {row[:-1] for row in rows(data.test)}
     assert not held_out & {row[:-1] for row in rows(data.targets.examples)}
@@ -111,8 +109,3 @@ def test_targets_are_normalised_like_all_images(tmp_path):
 def test_a_number_of_targets_out_of_range_is_refused(number):
     with pytest.raises(UserError, match="mislabelled"):
         Mislabelled(DIGITS, number)
-
-
-def test_a_regression_has_no_labels_to_get_wrong():
-    with pytest.raises(UserError, match="no classes to mislabel"):
-        Mislabelled(California(test_size=2064), 100)

@@ -53,19 +53,15 @@ def test_every_mixture_is_of_two_plain_views_of_its_own_example():
     own = [distance_to_mixtures(m, p) for p, ms in zip(plain, mixed, strict=True) for m in ms]
     assert max(own) < 1e-12
     neighbours = zip(plain.roll(1, 0), mixed, strict=True)
-    others = [distance_to_mixtures(m, p) for p, ms in neighbours for m in ms]
-    assert min(others) > 1e-3
+    assert min([distance_to_mixtures(m, p) for p, ms in neighbours for m in ms]) > 1e-3
 
 
-def test_no_view_depends_on_the_pixels_of_another_example():
+def test_plain_views_are_shifts_and_flips_and_none_depends_on_other_examples():
     images = pictures(5)
     before = mixup().apply(images, generator())
     images[2] = pictures(1, seed=1)[0]
     changed = (mixup().apply(images, generator()) != before).flatten(1).any(1)
     assert changed.tolist() == [False, False, True, False, False]
-
-
-def test_plain_views_are_those_of_shifts_and_flips():
     images = pictures(6)
     usual = ShiftsFlips(views=3, **SHIFTS).apply(images, generator())
     assert torch.equal(mixup(views=3, mixed=0).apply(images, generator()), usual)
@@ -124,8 +120,7 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(seed, mixed, alp
     batch = Batch(images, targets, torch.zeros_like(targets))
     batch = augmentation.of(batch, generator(seed))
     without = batch.each(lambda part: part[1:])
-    reference = network()
-    expected = reference_sum(reference, batch)
+    expected = reference_sum(network(), batch)
     for name in ("ghost", "loop"):
         ours, less = (
             clipped_sum(name, network(), part, augmentation.views, batch)
@@ -135,17 +130,16 @@ def test_one_example_moves_the_clipped_sum_by_at_most_the_bound(seed, mixed, alp
         assert (ours - less).norm() <= BOUND * (1 + 1e-5)
 
 
-def test_the_account_is_that_of_the_run_without_mixtures():
+def test_the_option_has_plain_and_mixed_views_at_the_account_of_none():
     asked = ["dataset=mnist", "model=cnn_tanh", "augmentation.views=3", "privacy.epsilon=3"]
     plain = prepare(run_config([*asked, "augmentation=shifts_flips"]))
     mixed = prepare(run_config([*asked, "augmentation=dp_mix_self", "augmentation.mixed=2"]))
     assert plain[1].noise_multiplier == mixed[1].noise_multiplier
     assert digest(plain[0].config) != digest(mixed[0].config)
-
-
-def test_the_option_has_sixteen_plain_and_eighteen_mixed_views():
     part = compose(["augmentation=dp_mix_self"])["augmentation"]
     assert (part["views"] - part["mixed"], part["mixed"]) == (16, 18)
+    with pytest.raises(UserError, match=r"augmentation.mixed must be a whole number of at least 0"):
+        mixup(mixed=-1)
 
 
 @pytest.mark.parametrize("mixed", [5, 6])
@@ -158,8 +152,3 @@ def test_mixtures_of_nothing_are_refused(mixed):
 def test_a_share_that_cannot_be_drawn_is_refused(alpha):
     with pytest.raises(UserError, match=r"augmentation.alpha=.* must be a number from 0.01 to"):
         mixup(alpha=alpha)
-
-
-def test_a_negative_number_of_mixtures_is_refused():
-    with pytest.raises(UserError, match=r"augmentation.mixed must be a whole number of at least 0"):
-        mixup(mixed=-1)

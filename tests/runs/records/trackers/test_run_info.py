@@ -7,7 +7,7 @@ from dpbench.runs.config.compose import compose
 from dpbench.runs.records.trackers.tracker import run_info
 
 
-def test_an_epsilon_that_was_aimed_at_is_named_as_such_and_a_variant_too():
+def test_an_epsilon_aimed_at_a_variant_and_settings_of_one_s_own_are_in_the_name():
     plain = run_info(compose(["privacy=eps1", "seed=3"]), Path("x"))
     paper = run_info(compose(["privacy=eps1", "method.variant=paper"]), Path("x"))
     noise = run_info(compose(["privacy=noise1", "privacy.noise_multiplier=2"]), Path("x"))
@@ -17,25 +17,19 @@ def test_an_epsilon_that_was_aimed_at_is_named_as_such_and_a_variant_too():
     assert paper.name == "dpsgd (paper) digits target_epsilon=1.0 seed=0"
     assert paper.group.startswith("digits/dpsgd (paper)/target_epsilon=1.0/")
     assert noise.name == "dpsgd digits noise_multiplier=2 seed=0"
-
-
-def test_a_group_has_seeds_and_nothing_else():
-    def group(*overrides):
-        return run_info(compose(list(overrides)), Path("x")).group
-
-    assert group("seed=0") == group("seed=1")
-    assert group("optimizer.lr=0.1") != group("optimizer.lr=0.2")
-    assert group("batch_size=32") != group("batch_size=64")
-
-
-def test_settings_of_one_s_own_are_in_the_name_and_sweeps_are_tags():
     config = compose(["optimizer.lr=0.1", "epochs=3"])
     info = run_info(config, Path("x"), sweeps=["run-0a1b2c3d"])
     assert info.name == "dpsgd digits target_epsilon=3.0 seed=0 epochs=3 lr=0.1"
     assert info.tags[-1] == "run-0a1b2c3d"
 
 
-def test_names_from_a_record_are_single_components_of_a_path():
+def test_a_group_has_seeds_alone_and_names_are_single_components_of_a_path():
+    def group(*overrides):
+        return run_info(compose(list(overrides)), Path("x")).group
+
+    assert group("seed=0") == group("seed=1")
+    assert group("optimizer.lr=0.1") != group("optimizer.lr=0.2")
+    assert group("batch_size=32") != group("batch_size=64")
     config = compose([])
     config["choices"] |= {"dataset": "..", "method": "../a"}
     config["method"]["variant"] = "b/../../c"

@@ -34,15 +34,12 @@ def test_a_run_is_in_the_folder_of_its_method(tracked, tmp_path):
     assert "config/text_summary" in kept.Tags()["tensors"]
 
 
-def test_a_run_that_goes_on_has_each_step_once(interrupted, tmp_path):
+def test_a_run_that_goes_on_has_each_step_once_and_a_table_is_a_text(interrupted, tmp_path):
     interrupted(TensorboardTracker())
     kept = events(tmp_path / "tensorboard" / "table" / "dpsgd" / "abc")
     assert [event.step for event in kept.Scalars("train/loss")] == [10, 20, 30]
     assert math.isnan(kept.Scalars("train/loss")[0].value)
     assert [event.step for event in kept.Scalars("step/bias")] == [0]
-
-
-def test_a_table_is_a_text(tmp_path):
     TensorboardTracker().table("some", {"md": b"# Some", "csv": b""}, tmp_path)
     kept = events(tmp_path / "tensorboard" / "tables" / "some")
     assert kept.Tags()["tensors"] == ["some/text_summary"]

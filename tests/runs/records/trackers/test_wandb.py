@@ -216,8 +216,7 @@ def test_nothing_is_tracked_where_wandb_is_disabled(setting, tmp_path, monkeypat
     else:
         monkeypatch.setenv(setting, "disabled")
     words = ["tracker=[csv,wandb]", *[f"{setting}=disabled"] * own, f"results_dir={tmp_path}"]
-    config = run_config(words)
-    assert [*config.trackers] == ["csv"]
+    assert [*run_config(words).trackers] == ["csv"]
     with pytest.raises(UserError, match="in another mode than disabled, or another of `dpb"):
         track(["tracker=wandb", *words[1:]])
 
@@ -250,7 +249,6 @@ def test_a_table_is_an_artifact(tmp_path):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_an_agent_of_a_sweep_finds_its_run_and_its_metric(tmp_path):
     """The guide's sweep, by W&B's own function from parameters to the command of an agent."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
