@@ -1,6 +1,8 @@
 """Selects and checks the runs of a table, pairs them with their baselines and forms rows."""
 
 import functools
+import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,6 +24,7 @@ from dpbench.runs.config.search_path import with_variant
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.epsilon import largest_epsilon
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 
 IDENTITY = ["dataset", "model", "method", "variant", "seed"]
 PRIVACY = [*ACCOUNTANTS, "guarantee", "why", "claimed", "delta", "arithmetic"]
@@ -32,12 +35,17 @@ OPTIONAL_METRICS = ("train_set/", "test/mce_min20", "test/mce_last10")
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a table: a method in one of its variants, under a condition, and its runs."""
+    """One row of a table: a method in one of its variants, under a condition, and its runs.
+
+    search_number: of a seed, that of the search whose choice its run takes; None where all runs
+    have one setting.
+    """
 
     condition: str
     method: str
     variant: str
     runs: pd.DataFrame
+    search_number: Callable[[int], int] | None = None
 
     @property
     def name(self) -> str:
@@ -77,6 +85,15 @@ class Row:
         if metric not in self._cache:
             self._cache[metric] = self._selected(metric)
         return dict(self._cache[metric])
+
+    def compared(self, metric: str) -> dict[int, float]:
+        """What comparisons pair: a metric by seed, or by search its mean over the seeds, since the
+        search is the random unit where there are several."""
+        values = self.values(metric)
+        if self.search_number is None:
+            return values
+        by_search = grouped((self.search_number(seed), value) for seed, value in values.items())
+        return {number: statistics.fmean(means) for number, means in by_search.items()}
 
     @functools.cached_property
     def _cache(self) -> dict[str, dict[int, float]]:
@@ -127,7 +144,10 @@ def _rows_under(edition: Edition, condition: str, runs: pd.DataFrame) -> list[Ro
     if selected.empty:
         selected = selected.reindex(columns=[*REQUIRED, *metrics])
     _require(selected, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
-    return [row for m in edition.file.methods for row in _variants(condition, m, selected)]
+    numbered = edition.file.search_number if edition.file.searches > 1 else None
+    return [
+        row for m in edition.file.methods for row in _variants(condition, m, selected, numbered)
+    ]
 
 
 def _selected(edition: Edition, runs: pd.DataFrame) -> pd.DataFrame:
@@ -153,11 +173,14 @@ def _without_diverged_metrics(runs: pd.DataFrame) -> pd.DataFrame:
     return runs.assign(**{name: metrics[name] for name in names})
 
 
-def _variants(condition: str, method: str, runs: pd.DataFrame) -> list[Row]:
+def _variants(
+    condition: str, method: str, runs: pd.DataFrame, numbered: Callable[[int], int] | None
+) -> list[Row]:
     runs = runs[runs["method"] == method]
     names = sorted(runs["variant"].unique(), key=lambda name: (name != CORRECTED, name))
     return [
-        Row(condition, method, name, runs[runs["variant"] == name]) for name in names or [CORRECTED]
+        Row(condition, method, name, runs[runs["variant"] == name], numbered)
+        for name in names or [CORRECTED]
     ]
 
 
