@@ -9,17 +9,17 @@ from collections.abc import Iterable
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpbench.comparison.reproduce.figure_claims import claims_blocks
+from dpbench.comparison.reproduce.data import claims_file
+from dpbench.comparison.reproduce.figure import claims_blocks
 from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, own_scale, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import quantity
-from dpbench.comparison.tables.columns import Column
 from dpbench.comparison.tables.conditions import setting
+from dpbench.comparison.tables.edition import Column
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.tidy import claims_file
 from dpbench.learning.metrics.metric import OTHER_MARGIN
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.figures.formats import images, legend_below, paper_figure, symbol, titled
@@ -91,7 +91,9 @@ def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedC
 
     gaps: from `distances`. Raises UserError for a claim about anything else.
     """
-    rows = [Row("", f"lr {lr:g}", CORRECTED, part) for lr, part in gaps.groupby("lr")]
+    rows = [
+        Row("", f"lr {lr:g}", CORRECTED, part.to_dict("records")) for lr, part in gaps.groupby("lr")
+    ]
     columns = [Column("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
     judge = evidence([""], rows, {}).judge
     return [judge(c, [quantity(name, columns) for name in c.quantities]) for c in claims]

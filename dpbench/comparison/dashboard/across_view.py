@@ -18,7 +18,7 @@ from dpbench.comparison.dashboard.board_view import (
 )
 from dpbench.comparison.dashboard.values import DASH, delta_text, gap_text, with_unit
 from dpbench.comparison.tables.grid import Grid, counted, csv_text, number
-from dpbench.comparison.tables.latex import tabular
+from dpbench.comparison.tables.page import tabular
 
 
 def across_view(board: dict, names: Mapping[str, str]) -> dict:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from dpbench.comparison.dashboard.values import delta_text, epsilon_text, gap_text, value_text
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text
-from dpbench.comparison.tables.latex import tabular
+from dpbench.comparison.tables.page import tabular
 
 ENDS = ("mean", "low", "high")
 GAP = ("difference", "difference_half", "difference_n")

@@ -15,7 +15,7 @@ from dpbench.comparison.dashboard.across_view import across_view
 from dpbench.comparison.dashboard.board_view import board_view
 from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import Contest, contests
-from dpbench.comparison.dashboard.differing_settings import differences
+from dpbench.comparison.dashboard.controls import all_settings, differences, swept_settings
 from dpbench.comparison.dashboard.documents import NOTHING, PublishedPages
 from dpbench.comparison.dashboard.run_row import (
     ReportedRun,
@@ -25,12 +25,11 @@ from dpbench.comparison.dashboard.run_row import (
     reported_run,
     seven_digits,
 )
-from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
 from dpbench.comparison.dashboard.tables import reproduced, table_view
 from dpbench.comparison.dashboard.values import metric_entry, sorted_names
 from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.grid import counted
-from dpbench.comparison.tables.latex import ESCAPES
+from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import quantiles
 from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.digest import group_of, protocol_of, series_of, setting_of

@@ -7,18 +7,20 @@ Differentially Private Machine Learning, ACSAC 2024.
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from dpbench.comparison.reproduce.evidence import (
+from dpbench.comparison.reproduce.review import (
+    FEW_SEEDS,
     Evidence,
+    Review,
     SearchSize,
+    compared,
     evidence_of_folder,
     evidence_of_records,
     evidence_of_table,
+    has_metric,
 )
-from dpbench.comparison.reproduce.review import FEW_SEEDS, Review, compared, has_metric
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.latex import tabular
-from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.sweep.page import metric_label
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import parse_name

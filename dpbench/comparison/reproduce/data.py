@@ -1,4 +1,4 @@
-"""Writes a table or figure as data: the values of `tables.data`, from runs and verdicts."""
+"""Writes a table or figure as data: the values of `tables.data`, and cells and claims as CSV."""
 
 import math
 import statistics
@@ -12,7 +12,6 @@ from dpbench.comparison.compare.verdict import UNDECIDED
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
-from dpbench.comparison.tables.constants import Reproduced
 from dpbench.comparison.tables.data import (
     CellData,
     ClaimData,
@@ -21,8 +20,11 @@ from dpbench.comparison.tables.data import (
     RowData,
     json_file,
 )
+from dpbench.comparison.tables.grid import csv_text
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.runs import Row
+from dpbench.comparison.tables.summary import Reproduced
+from dpbench.comparison.tables.table import Table
 from dpbench.learning.metrics.paired_t import POWER, PairedTest
 from dpbench.runs.records.record import Record
 
@@ -44,7 +46,7 @@ def table_json(
         name=target.name,
         scale=target.scale_label,
         printed=printed,
-        rows=[_row(target, row, seconds) for row in rows if len(row.runs)],
+        rows=[_row(target, row, seconds) for row in rows if row.runs],
         claims=[_claim(one) for one in judged],
         cells=[_cell(cell) for cell in cells],
         not_run={**not_run},
@@ -53,7 +55,7 @@ def table_json(
 
 
 def _row(target: Target, row: Row, seconds: Mapping[str, float | None]) -> RowData:
-    digests = sorted(row.runs["digest"])
+    digests = sorted(run["digest"] for run in row.runs)
     taken = [found for digest in digests if (found := seconds[digest]) is not None]
     again = {second: first for first, second in target.table.again.items()}
     tuning = target.tuning.get(row.name, GIVEN)
@@ -110,3 +112,78 @@ def _interval(test: PairedTest) -> MeanInterval:
 def _number(value: float) -> float | None:
     """Six significant digits, as sums depend on the order of records; None if it is not finite."""
     return float(f"{round(value, 9) + 0.0:.6g}") if math.isfinite(value) else None
+
+
+HEAD = (
+    *("method", "column", "ours", "spread", "n"),
+    *("published", "published_spread", "difference", "verdict"),
+)
+
+
+def to_csv(table: Table) -> str:
+    """One line per cell, in the unit of its column and to six digits; NaN is `nan`.
+
+    Where the table has conditions, the first column says which.
+    """
+    varied = any(cell.condition for cell in table.cells)
+    if not varied:
+        return csv_text(HEAD, map(_line, table.cells))
+    return csv_text(("condition", *HEAD), ((cell.condition, *_line(cell)) for cell in table.cells))
+
+
+CLAIMS_HEAD = (
+    *("claim", "statement", "source", "claim_verdict", "claim_reason"),
+    *("condition", "row", "than", "in"),
+    *("gap", "low", "high", "n", "margin", "printed_gap", "verdict", "reason"),
+)
+
+
+def claims_csv(judged: Sequence[JudgedClaim]) -> str:
+    """One line for each comparison of each claim, or one line for a claim without comparisons."""
+    lines = (
+        (j.claim.name, j.claim.statement, j.claim.source, j.verdict, j.ruling.reason, *numbers)
+        for j in judged
+        for numbers in [_numbers(c) for c in j.comparisons] or [(*[""] * 10, j.verdict, "")]
+    )
+    return csv_text(CLAIMS_HEAD, lines)
+
+
+def claims_file(judged: Sequence[JudgedClaim]) -> dict[str, bytes]:
+    """The file of `claims_csv` by suffix; none without claims."""
+    return {"claims.csv": claims_csv(judged).encode()} if judged else {}
+
+
+def _numbers(c: RowComparison) -> tuple[str, ...]:
+    mean, low, high = (c.test.mean, *c.test.interval()) if c.gaps else (math.nan,) * 3
+    return (
+        c.condition,
+        c.row,
+        str(c.than),
+        c.quantity.name,
+        *(_text(value) for value in (mean, low, high)),
+        str(len(c.gaps)),
+        _text(c.margin),
+        _text(c.printed.value) if c.printed else "",
+        c.verdict,
+        c.reason,
+    )
+
+
+def _line(cell: Cell) -> tuple[str, ...]:
+    printed = cell.published
+    return (
+        cell.row.removeprefix(f"{cell.condition}, "),
+        cell.column.name,
+        _text(cell.ours),
+        _text(cell.spread),
+        str(cell.n),
+        printed.value if printed else "",
+        (printed.spread or "") if printed else "",
+        _text(cell.difference),
+        cell.verdict,
+    )
+
+
+def _text(value: float) -> str:
+    """Six significant digits, after rounding errors around 0 are removed."""
+    return f"{round(value, 9) + 0.0:.6g}"

@@ -1,17 +1,22 @@
 """Renders the files of a target from its records: table or figure, numbers, records."""
 
+import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-import pandas as pd
 from msgspec import UNSET
 
 from dpbench.comparison.reproduce.checklist import table_checklist
-from dpbench.comparison.reproduce.data import table_json
-from dpbench.comparison.reproduce.figure import Picture, picture, remarks
-from dpbench.comparison.reproduce.figure_claims import claims_blocks, judge_figure
+from dpbench.comparison.reproduce.data import claims_file, table_json, to_csv
+from dpbench.comparison.reproduce.figure import (
+    Picture,
+    claims_blocks,
+    judge_figure,
+    picture,
+    remarks,
+)
 from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.comparison.reproduce.target import BUDGET, Target
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim
@@ -20,9 +25,8 @@ from dpbench.comparison.tables.page import Block
 from dpbench.comparison.tables.paper_layout import paper_files
 from dpbench.comparison.tables.privacy import EVERYTHING_WAS_RUN, NotRun, privacy_grid, privacy_of
 from dpbench.comparison.tables.published import PublishedTable, read_epsilon, read_published
-from dpbench.comparison.tables.runs import Row
+from dpbench.comparison.tables.runs import FlatRun, Row
 from dpbench.comparison.tables.table import Table, build_table
-from dpbench.comparison.tables.tidy import claims_file, to_csv
 from dpbench.learning.metrics.calibration import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.guarantee import CORRECTED
@@ -35,7 +39,7 @@ from dpbench.runs.figures.formats import images
 from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.divergence import nonfinite_gradients
 from dpbench.runs.records.epsilon import legend
-from dpbench.runs.records.frames import frame
+from dpbench.runs.records.frames import flat
 from dpbench.runs.records.record import Record
 from dpbench.system.grouping import grouped
 
@@ -113,16 +117,19 @@ def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
     return replace(table, introduction=introduction, command=target.command, foot=foot)
 
 
-def _runs(target: Target, records: list[Record]) -> pd.DataFrame:
-    """A row for each record, with its condition, its method or arm, and its variant."""
-    accountant = target.table.claimed_by
-    return frame(records, settings=()).assign(
-        condition=[target.condition_of(record.config) for record in records],
-        method=[target.method_of(record.config) for record in records],
-        nonfinite=[nonfinite_gradients(record) for record in records],
-        variant=[target.variant_of(record.config) for record in records],
-        **{"privacy/claimed": [_claimed(record.statement, accountant) for record in records]},
-    )
+def _runs(target: Target, records: Iterable[Record]) -> list[FlatRun]:
+    """The runs of records, with their condition, their method or arm, and their variant."""
+    return [
+        {
+            **flat(record),
+            "condition": target.condition_of(record.config),
+            "method": target.method_of(record.config),
+            "variant": target.variant_of(record.config),
+            "nonfinite": nonfinite_gradients(record),
+            "privacy/claimed": _claimed(record.statement, target.table.claimed_by),
+        }
+        for record in records
+    ]
 
 
 def _claimed(privacy: Statement, accountant: str) -> float | None:
@@ -164,12 +171,10 @@ def _figure(
     return {**text.files, "csv": numbers.encode(), **claims_file(judged), "json": data}
 
 
-def _figure_rows(target: Target, runs: pd.DataFrame) -> list[Row]:
-    return [
-        Row(label, arm, CORRECTED, runs[(runs["condition"] == label) & (runs["method"] == arm)])
-        for label in target.labels
-        for arm in target.table.methods
-    ]
+def _figure_rows(target: Target, runs: Iterable[FlatRun]) -> list[Row]:
+    of_rows = grouped(((run["condition"], run["method"]), run) for run in runs)
+    cells = itertools.product(target.labels, target.table.methods)
+    return [Row(*cell, CORRECTED, of_rows.get(cell, [])) for cell in cells]
 
 
 def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[str]:

@@ -5,8 +5,7 @@ import statistics
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.columns import Column
-from dpbench.comparison.tables.edition import STANDARD_ERROR, Edition
+from dpbench.comparison.tables.edition import STANDARD_ERROR, Column, Edition
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.verdict import IMPOSSIBLE, MISSING, Distance, reproduces

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec import DecodeError, Struct, ValidationError, json
 
 from dpbench.comparison.compare.side import Tuning
-from dpbench.comparison.tables.constants import Reproduced
+from dpbench.comparison.tables.summary import Reproduced
 from dpbench.runs.records.reading import Unreadable, text_of
 
 T = TypeVar("T", bound=Struct)

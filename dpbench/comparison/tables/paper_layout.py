@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from dpbench.comparison.tables.cells import Cell
-from dpbench.comparison.tables.columns import Column
-from dpbench.comparison.tables.edition import Edition
+from dpbench.comparison.tables.edition import Column, Edition
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
-from dpbench.comparison.tables.latex import tabular
-from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.privacy import RowPrivacy
 from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row

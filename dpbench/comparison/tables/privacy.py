@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-import pandas as pd
+import numpy as np
 
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, number
 from dpbench.comparison.tables.runs import PRIVACY, Row
@@ -71,11 +71,11 @@ def privacy_of(
     so, and only the paper's shows a number. For several runs the largest epsilon, the weakest
     guarantee and all reasons are shown.
     """
-    completed = [row if len(row.runs) else _as_planned(row, planned.get(row.name)) for row in rows]
+    completed = [row if row.runs else _as_planned(row, planned.get(row.name)) for row in rows]
     return [
         _privacy(row, "" if row.method == baseline else printed.get(row.condition, ""))
         for row in completed
-        if len(row.runs)
+        if row.runs
     ]
 
 
@@ -100,11 +100,11 @@ def _as_planned(row: Row, statement: Statement | None) -> Row:
         return row
     stated = statement | {"why": f"{statement['why']} {AS_PLANNED}"}
     plan = {f"privacy/{name}": value for name, value in stated.items() if name in PRIVACY}
-    return replace(row, runs=pd.DataFrame([plan]))
+    return replace(row, runs=[plan])
 
 
 def _privacy(row: Row, printed: str) -> RowPrivacy:
-    guarantee = weakest(row.runs["privacy/guarantee"])
+    guarantee = weakest(run["privacy/guarantee"] for run in row.runs)
     claimed, delta = _largest(row, "claimed"), _largest(row, "delta")
     return RowPrivacy(
         row.label,
@@ -115,9 +115,9 @@ def _privacy(row: Row, printed: str) -> RowPrivacy:
             for name, write in WRITTEN.items()
         },
         NO_VALUE if math.isnan(delta) else delta_text(delta),
-        " and ".join(sorted(set(row.runs["privacy/arithmetic"].fillna(NO_VALUE)))),
+        " and ".join(sorted({run["privacy/arithmetic"] or NO_VALUE for run in row.runs})),
         guarantee,
-        " ".join(sorted(set(row.runs["privacy/why"]))),
+        " ".join(sorted({run["privacy/why"] for run in row.runs})),
     )
 
 
@@ -138,4 +138,4 @@ def _epsilon(epsilon: float, guarantee: str, claimed: float, write: Callable[[fl
 
 def _largest(row: Row, name: str) -> float:
     """The largest of the runs' values; NaN if one is missing."""
-    return float(row.runs[f"privacy/{name}"].astype(float).max(skipna=False))
+    return float(np.array([run[f"privacy/{name}"] for run in row.runs], dtype=float).max())

@@ -1,23 +1,183 @@
-"""The summary of a table's verdicts, as the sentences that its page begins with."""
+"""The summary of a table's verdicts: its first sentences, what constants would pass, and the order
+of its rows."""
 
+import itertools
+import math
+import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from dpbench.comparison.tables.cells import Cell
-from dpbench.comparison.tables.claims.comparisons import JudgedClaim
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim
 from dpbench.comparison.tables.claims.grids import count_verdicts
-from dpbench.comparison.tables.constants import ConstantBaseline
-from dpbench.comparison.tables.grid import counted
+from dpbench.comparison.tables.claims.quantities import PrintedNumber, quantity
+from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.edition import Column, Edition
+from dpbench.comparison.tables.grid import Grid, counted
+from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.verdict import (
     DIFFERS,
     FAILS,
     HOLDS,
+    MARGINS,
     NOT_JUDGED,
     OTHER_SCALE,
     REPRODUCED,
     UNDECIDED,
     counted_verdict,
+    reproduces,
 )
+from dpbench.learning.metrics.derived import is_paired
+from dpbench.learning.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
+
+CONSTANTS_RULE = (
+    "Constants: how many of a column's cells would be reproduced if every row had 0, or the mean "
+    "of the column's printed numbers, over as many runs and without an error of its own."
+)
+
+
+class ConstantBaseline(NamedTuple):
+    """How many printed numbers of a column under a condition 0 and their mean would pass."""
+
+    condition: str
+    column: Column
+    printed: int
+    zeros: int
+    means: int
+
+
+def constants(edition: Edition, published: PublishedTable) -> list[ConstantBaseline]:
+    """One for each column with printed numbers, under each condition."""
+    return [
+        _baseline(edition, condition, column, numbers)
+        for condition in edition.conditions
+        for column in edition.columns
+        if column.judged and (numbers := list(_printed(edition, published, condition, column)))
+    ]
+
+
+def constants_grid(baselines: list[ConstantBaseline]) -> Grid:
+    """One line for each column and condition."""
+    lines = [
+        (
+            row_name(b.condition, b.column.name),
+            f"{MARGINS} x {b.column.margin}",
+            str(b.printed),
+            *(f"{n} (all)" if n == b.printed else str(n) for n in (b.zeros, b.means)),
+        )
+        for b in baselines
+    ]
+    head = ("column", "within", "printed", "zeros that pass", "means that pass")
+    return Grid("What a constant would pass", head, tuple(lines))
+
+
+def _printed(
+    edition: Edition, published: PublishedTable, condition: str, column: Column
+) -> Iterator[Published]:
+    for method in edition.file.methods:
+        if number := published.get((row_name(condition, method), column.printed)):
+            yield number
+
+
+def _baseline(
+    edition: Edition, condition: str, column: Column, numbers: list[Published]
+) -> ConstantBaseline:
+    passed = _passed(edition, column, numbers)
+    return ConstantBaseline(condition, column, len(numbers), *map(len, passed))
+
+
+def _passed(
+    edition: Edition, column: Column, numbers: list[Published]
+) -> tuple[list[Published], list[Published]]:
+    """The printed numbers of a column that 0, and that their mean would reproduce."""
+    mean = statistics.fmean(float(number.value) for number in numbers)
+    runs = max(2, edition.published_runs)
+    zeros, means = (
+        [n for n in numbers if reproduces(edition, column, [constant] * runs, n)[0] == REPRODUCED]
+        for constant in (0.0, mean)
+    )
+    return zeros, means
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """How many different numbers are printed and judged, how many of them are reproduced, and how
+    many of these no constant would reproduce."""
+
+    printed: int
+    reproduced: int
+    beyond_constants: int
+
+
+def reproduced(edition: Edition, published: PublishedTable, cells: Iterable[Cell]) -> Reproduced:
+    """The counts of a table; of several rows beside one printed number, the first counts."""
+    by_constant = {
+        id(number)
+        for condition in edition.conditions
+        for column in edition.columns
+        if column.judged and (numbers := list(_printed(edition, published, condition, column)))
+        for passed in _passed(edition, column, numbers)
+        for number in passed
+    }
+    first: dict[int, str] = {}
+    for cell in cells:
+        if cell.published and cell.n and cell.column.judged:
+            first.setdefault(id(cell.published), cell.verdict)
+    found = [number for number, verdict in first.items() if verdict == REPRODUCED]
+    return Reproduced(len(first), len(found), sum(n not in by_constant for n in found))
+
+
+HEAD = ("column", "pairs apart in print", "as printed", "reversed", "undecided")
+ORDER_RULE = (
+    "Order: pairs of rows under one condition whose printed numbers are more than twice their "
+    "standard errors and rounding apart; as printed or reversed where our gap, paired by seed, "
+    "lies on one side of 0 (two-sided t-test at 5%, Holm's correction within the column)."
+)
+
+
+def order_of(edition: Edition, evidence: ClaimEvidence) -> dict[str, Counter]:
+    """By column, the verdicts on the pairs of rows whose printed numbers differ, with counts."""
+    counts = {c.name: Counter(_verdicts(edition, evidence, c)) for c in edition.columns}
+    return {column: count for column, count in counts.items() if count.total()}
+
+
+def order_grid(counts: dict[str, Counter]) -> Grid:
+    """One line for each column."""
+    lines = [
+        (column, *map(str, (n.total(), n[HOLDS], n[FAILS], n.total() - n[HOLDS] - n[FAILS])))
+        for column, n in counts.items()
+    ]
+    return Grid("Order of the rows", HEAD, tuple(lines))
+
+
+def _verdicts(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterator[str]:
+    tests = list(_tests(edition, evidence, column))
+    for test, p in zip(tests, holm([test.p_difference for test in tests]), strict=True):
+        yield UNDECIDED if p > LEVEL else HOLDS if test.mean > 0 else FAILS
+
+
+def _tests(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterator[PairedTest]:
+    """The tests of our gaps, of which those with print's sign are positive; NaN without runs."""
+    value = quantity(column.name, [column])
+    without = edition.file.baseline if is_paired(column.metric) else None
+    methods = [method for method in edition.file.methods if method != without]
+    for condition in evidence.conditions:
+        for row, other in itertools.combinations(methods, 2):
+            printed = evidence.printed_gap(condition, row, other, value)
+            if printed and _apart(printed):
+                gaps = evidence.gaps(condition, row, other, value)
+                yield _in_order(gaps, printed)
+
+
+def _apart(gap: PrintedNumber) -> bool:
+    return abs(gap.value) > 2 * gap.error + 2 * gap.rounding
+
+
+def _in_order(gaps: Mapping[int, float], printed: PrintedNumber) -> PairedTest:
+    sign = 1 if printed.value > 0 else -1
+    return paired_test([sign * gap for gap in gaps.values()] or [math.nan], 0.0)
 
 
 def claims_line(judged: Sequence[JudgedClaim]) -> str:

@@ -3,10 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-import pandas as pd
-
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables import constants, grid, ordering
+from dpbench.comparison.tables import grid
 from dpbench.comparison.tables.cells import Cell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
@@ -24,8 +22,21 @@ from dpbench.comparison.tables.privacy import (
     privacy_of,
 )
 from dpbench.comparison.tables.published import PublishedTable, check_covered
-from dpbench.comparison.tables.runs import Row, rows_of
-from dpbench.comparison.tables.summary import claims_line, constants_line, opening, order_line
+from dpbench.comparison.tables.runs import FlatRun, Row, rows_of
+from dpbench.comparison.tables.summary import (
+    CONSTANTS_RULE,
+    ORDER_RULE,
+    Reproduced,
+    claims_line,
+    constants,
+    constants_grid,
+    constants_line,
+    opening,
+    order_grid,
+    order_line,
+    order_of,
+    reproduced,
+)
 from dpbench.comparison.tables.verdict import rule, scores_line
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
@@ -54,7 +65,7 @@ class Table:
     claims: tuple[JudgedClaim, ...] = ()
     rows: tuple[Row, ...] = field(default=(), compare=False)
     privacy: tuple[RowPrivacy, ...] = ()
-    printed: constants.Reproduced | None = None
+    printed: Reproduced | None = None
     command: str = ""
     foot: tuple[Grid, ...] = ()
 
@@ -87,7 +98,7 @@ COMPARED: dict[str, Callable[[Cell], str]] = {
 
 def build_table(
     edition: Edition,
-    runs: pd.DataFrame,
+    runs: Sequence[FlatRun],
     published: PublishedTable,
     *,
     epsilon: Mapping[str, str],
@@ -97,12 +108,11 @@ def build_table(
 ) -> Table:
     """The table of an edition, from runs and the paper's printed numbers.
 
-    runs: one row per run, with the columns dataset, model, method, variant, seed, status
-    (`complete` or `diverged`), `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics
-    `test/...` in the units of the records, `condition` where the table has conditions, and
-    `nonfinite`, the number of non-finite gradients, where they were counted. epsilon: as printed
-    for the private methods, by condition; notes: sentences to add to those of the specification;
-    paper_accountant: the paper's accountant.
+    runs: by dataset, model, method, variant, seed, status (`complete` or `diverged`),
+    `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics `test/...` in the units of the
+    records, `condition` where the table has conditions, and `nonfinite`, the number of non-finite
+    gradients, where they were counted. epsilon: as printed for the private methods, by condition;
+    notes: sentences to add to those of the specification; paper_accountant: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
     check_covered(edition, published)
@@ -114,15 +124,15 @@ def build_table(
     found = evidence(edition.conditions, rows, printed_table(edition, published))
     data = replace(found, tuning=edition.tuning, second_search=edition.second_search)
     judged = judged_claims(edition, data)
-    order, baselines = ordering.order_of(edition, data), constants.constants(edition, published)
+    order, baselines = order_of(edition, data), constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
     lines = (*_lines_on_claims(judged, cells), constants_line(judged_constants), order_line(order))
     grids = [
         claim_grids.claims_grid(judged),
         _main(edition, rows, cells, reasons, privacy),
         grid.grid_of("Ours and published", COMPARED, cells if published else []),
-        ordering.order_grid(order),
-        constants.constants_grid(judged_constants),
+        order_grid(order),
+        constants_grid(judged_constants),
         claim_grids.comparisons_grid(judged),
         privacy_grid(privacy, paper_accountant),
     ]
@@ -138,7 +148,7 @@ def build_table(
         claims=tuple(judged),
         rows=tuple(rows),
         privacy=tuple(privacy),
-        printed=constants.reproduced(edition, published, cells) if at_paper_scale else None,
+        printed=reproduced(edition, published, cells) if at_paper_scale else None,
     )
 
 
@@ -162,9 +172,9 @@ def _rules(edition: Edition, published: bool) -> Iterable[str]:
         yield from claim_grids.rules_of(edition.claims)
     if published:
         yield rule(edition)
-        yield ordering.RULE
+        yield ORDER_RULE
         if edition.scale_label == PAPER_SCALE:
-            yield constants.RULE
+            yield CONSTANTS_RULE
 
 
 def _introduction(edition: Edition) -> Iterable[str]:
@@ -197,7 +207,7 @@ def _main(
     names = [column.name for column in edition.columns]
     lines = [
         (row.label, reasons[row.name])
-        if row.name in reasons and row.runs.empty
+        if row.name in reasons and not row.runs
         else (
             row.label,
             *(texts.get((row.label, name), NO_VALUE) for name in names),
@@ -274,14 +284,15 @@ def _notes_on_runs(
     """Notes on runs that are missing, diverged, or had non-finite gradients."""
     baseline = edition.file.baseline
     seeds_of_baseline = {
-        (row.condition, seed) for row in rows if row.method == baseline for seed in row.runs["seed"]
+        (row.condition, run["seed"]) for row in rows if row.method == baseline for run in row.runs
     }
     paired = any(is_paired(column.metric) for column in edition.columns)
     for row in rows:
-        seeds = set(row.runs["seed"])
+        seeds = {run["seed"] for run in row.runs}
+        nonfinite = [(run["seed"], run["nonfinite"]) for run in row.runs if "nonfinite" in run]
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if sentence := note(row.label, row.nonfinite):
+        if sentence := note(row.label, nonfinite):
             yield sentence
         if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."

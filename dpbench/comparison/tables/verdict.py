@@ -15,8 +15,7 @@ from dpbench.comparison.compare.claims import (
     WITHIN,
 )
 from dpbench.comparison.compare.verdict import UNDECIDED
-from dpbench.comparison.tables.columns import Column
-from dpbench.comparison.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Edition
+from dpbench.comparison.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Column, Edition
 from dpbench.comparison.tables.published import Published
 from dpbench.learning.metrics.paired_t import LEVEL
 from dpbench.system.grouping import grouped

@@ -7,21 +7,18 @@ non-private run of the same seed.
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dpbench.learning.metrics.registry import WORST
 from dpbench.system.errors import UserError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 WORST_GROUP = f"test/{WORST}"
 """Computed per run from `test/accuracy/<group>`."""
 
 LAST_EPOCHS = 10
 
-SAME = ["dataset", "model", "seed"]
+SAME = ("dataset", "model", "seed")
 TRAINING = "train_set/"
 PER_GROUP = ("privacy_cost/", "excessive_risk/")
 GAPS = ("privacy_cost_gap", "excessive_risk_gap")
@@ -34,17 +31,6 @@ def value_of(metrics: Mapping[str, float], name: str) -> float:
         return metrics.get(name, math.nan)
     groups = (value for key, value in metrics.items() if key.startswith(f"{split}/accuracy/"))
     return min((value for value in groups if not math.isnan(value)), default=math.nan)
-
-
-def with_worst_group(runs: "pd.DataFrame") -> "pd.DataFrame":
-    """The runs with WORST_GROUP, the lowest of each run's `test/accuracy/<group>` (fractions).
-
-    A run without groups gets NaN; runs that have the metric already stay as they are.
-    """
-    if WORST_GROUP in runs.columns:
-        return runs
-    groups = [name for name in runs.columns if name.startswith("test/accuracy/")]
-    return runs.join(runs[groups].astype(float).min(axis=1).rename(WORST_GROUP))
 
 
 def last_epochs_metrics(
@@ -86,56 +72,65 @@ def is_paired(metric: str) -> bool:
 
 
 def pair_with_baseline(
-    runs: "pd.DataFrame", groups: tuple[str, str], baseline: str
-) -> "pd.DataFrame":
+    runs: Sequence[Mapping[str, Any]], groups: tuple[str, str], baseline: str
+) -> list[Mapping[str, Any]]:
     """The runs with their costs relative to the `baseline` run of the same data, model and seed.
 
-    runs: one row per run, with columns dataset, model, method, seed and, for both groups k,
-    `test/accuracy/<k>` (fraction) and `test/loss/<k>` (nats). Columns added for every group k:
-    `privacy_cost/<k>` = accuracy_k(baseline) - accuracy_k(run) (Esipova et al. 2023, eq. 1) and
-    `excessive_risk/<k>` = loss_k(run) - loss_k(baseline) (eq. 2); then `privacy_cost_gap` and
-    `excessive_risk_gap`, the absolute differences between the two named groups, per run. Where the
-    runs have `train_set/loss/<k>`, also the excessive risk and its gap on the training examples,
-    as `train_set/excessive_risk/<k>` and `train_set/excessive_risk_gap`.
+    runs: each with dataset, model, method, seed and, for both groups k, `test/accuracy/<k>`
+    (fraction) and `test/loss/<k>` (nats). Added for every group k: `privacy_cost/<k>` =
+    accuracy_k(baseline) - accuracy_k(run) (Esipova et al. 2023, eq. 1) and `excessive_risk/<k>` =
+    loss_k(run) - loss_k(baseline) (eq. 2); then `privacy_cost_gap` and `excessive_risk_gap`, the
+    absolute differences between the two named groups, per run. Where the runs have
+    `train_set/loss/<k>`, also the excessive risk and its gap on the training examples, as
+    `train_set/excessive_risk/<k>` and `train_set/excessive_risk_gap`.
 
     A run without its baseline gets NaN. Raises UserError if a baseline run is duplicated, or a
     group is not in the runs.
     """
-    costs: dict[str, pd.Series] = {}
-    base, known = _baseline_of_each(runs, baseline), _groups(runs, groups)
-    kinds = {
-        "privacy_cost": ("test/accuracy", -1),
-        "excessive_risk": ("test/loss", 1),
-        f"{TRAINING}excessive_risk": (f"{TRAINING}loss", 1),
-    }
-    a, b = groups
-    for kind, (measure, sign) in kinds.items():
-        if f"{measure}/{a}" not in runs:
-            continue
-        for group in known:
-            column = f"{measure}/{group}"
-            costs[f"{kind}/{group}"] = sign * (runs[column] - base[column])
-        costs[f"{kind}_gap"] = (costs[f"{kind}/{a}"] - costs[f"{kind}/{b}"]).abs()
-    return runs.assign(**costs)
+    base = _by_place(run for run in runs if run["method"] == baseline)
+    known = _groups(runs, groups)
+    return [{**run, **dict(_costs(run, base.get(_place(run), {}), known, groups))} for run in runs]
 
 
-def _groups(runs: "pd.DataFrame", named: tuple[str, str]) -> list[str]:
+KINDS = {
+    "privacy_cost": ("test/accuracy", -1),
+    "excessive_risk": ("test/loss", 1),
+    f"{TRAINING}excessive_risk": (f"{TRAINING}loss", 1),
+}
+"""The costs of privacy: the metric that each is a difference of, and its sign."""
+
+
+def _costs(
+    run: Mapping[str, Any], base: Mapping[str, Any], known: Iterable[str], named: tuple[str, str]
+) -> Iterator[tuple[str, float]]:
+    for kind, (measure, sign) in KINDS.items():
+        if f"{measure}/{named[0]}" in run:
+            names = {group: f"{measure}/{group}" for group in known}
+            costs = {g: sign * (run[n] - base.get(n, math.nan)) for g, n in names.items()}
+            yield from ((f"{kind}/{group}", cost) for group, cost in costs.items())
+            yield f"{kind}_gap", abs(costs[named[0]] - costs[named[1]])
+
+
+def _groups(runs: Iterable[Mapping[str, Any]], named: tuple[str, str]) -> list[str]:
     """All groups of the runs; UserError if one of the two named groups is not among them."""
     prefix = "test/accuracy/"
-    known = [name.removeprefix(prefix) for name in runs.columns if name.startswith(prefix)]
+    names = dict.fromkeys(name for run in runs for name in run if name.startswith(prefix))
+    known = [name.removeprefix(prefix) for name in names]
     for group in named:
         if group not in known:
             raise UserError(f"The runs have no group {group!r}; they have {', '.join(known)}.")
     return known
 
 
-def _baseline_of_each(runs: "pd.DataFrame", baseline: str) -> "pd.DataFrame":
-    """For each run, in the same order, the row of its baseline run, or NaN."""
-    measured = [name for name in runs.columns if name.startswith(("test/", TRAINING))]
-    base = runs.loc[runs["method"] == baseline, SAME + measured]
-    duplicates = base[base.duplicated(SAME)]
-    if len(duplicates):
-        raise UserError(
-            f"There are two {baseline} runs of {dict(duplicates[SAME].iloc[0])}; keep one of them."
-        )
-    return runs[SAME].merge(base, on=SAME, how="left").set_axis(runs.index)
+def _place(run: Mapping[str, Any]) -> tuple:
+    return tuple(run[name] for name in SAME)
+
+
+def _by_place(runs: Iterable[Mapping[str, Any]]) -> dict[tuple, Mapping[str, Any]]:
+    """The baseline runs by data, model and seed; UserError for two of one place."""
+    found: dict[tuple, Mapping[str, Any]] = {}
+    for run in runs:
+        if found.setdefault(_place(run), run) is not run:
+            place = dict(zip(SAME, _place(run), strict=True))
+            raise UserError(f"There are two {run['method']} runs of {place}; keep one of them.")
+    return found

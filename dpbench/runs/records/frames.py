@@ -56,7 +56,7 @@ def frame(
     if settings is None:
         settings = [key for key in varying_keys(configs) if key not in (*ALREADY, *OF_EXECUTION)]
     chosen = [{key: _plain(config.get(key)) for key in settings} for config in configs]
-    rows = [_row(record) | own for record, own in zip(records, chosen, strict=True)]
+    rows = [flat(record) | own for record, own in zip(records, chosen, strict=True)]
     return pd.DataFrame(rows)
 
 
@@ -85,7 +85,7 @@ def _no_source() -> UserError:
     )
 
 
-def _row(record: Record) -> dict:
+def flat(record: Record) -> dict[str, Any]:
     """A record as one flat row; privacy under `privacy/`, metrics under their own names."""
     config, statement = record.config, released(record, record.statement)
     return {

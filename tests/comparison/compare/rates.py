@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pandas as pd
 
 from dpbench.comparison.compare.claims import Gap, judge_claim, judge_gaps
 from dpbench.comparison.compare.pairs import gaps_of
@@ -50,7 +49,7 @@ def coverage(searches, seeds, luck, repetitions, by_search=True):
     several searches are judged; otherwise as if all seeds were independent.
     """
     generator = np.random.default_rng([searches, seeds])
-    number = (lambda seed: seed % searches + 1) if by_search else None
+    unit = (lambda seed: {"search": seed % searches}) if by_search else lambda seed: {}
     inside, width = 0, 0.0
     for _ in range(repetitions):
         split = generator.normal(0, 0.5**0.5, searches * seeds)
@@ -58,8 +57,11 @@ def coverage(searches, seeds, luck, repetitions, by_search=True):
         for name in "ab":
             lucky = np.tile(generator.normal(0, luck, searches), seeds)
             values = lucky + split + generator.normal(0, 0.5**0.5, searches * seeds)
-            runs = pd.DataFrame({"seed": range(searches * seeds), "test/accuracy": values})
-            sides.append(Side(name, Row("", name, "", runs, number).compared("test/accuracy")))
+            runs = [
+                {"seed": seed, "status": "complete", "test/accuracy": value, **unit(seed)}
+                for seed, value in enumerate(values)
+            ]
+            sides.append(Side(name, Row("", name, "", runs).compared("test/accuracy")))
         low, high = paired_test([*gaps_of(*sides).values()], 1).interval()
         inside += low <= 0 <= high
         width += (high - low) / repetitions

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from dpbench.comparison.dashboard.differing_settings import differences
+from dpbench.comparison.dashboard.controls import differences
 from dpbench.runs.records.digest import scientific
 
 

@@ -6,8 +6,14 @@ from pathlib import Path
 import pytest
 
 from dpbench.comparison.dashboard.command import published
-from dpbench.comparison.dashboard.documents import OTHERS, audited, citation, documents, pictures
-from dpbench.comparison.dashboard.searches import searches
+from dpbench.comparison.dashboard.documents import (
+    OTHERS,
+    audited,
+    citation,
+    documents,
+    pictures,
+    searches,
+)
 from dpbench.comparison.dashboard.tables import pages
 from dpbench.comparison.tables.data import SearchData, json_file
 from dpbench.comparison.tables.grid import Grid

@@ -6,7 +6,6 @@ from msgspec import json
 
 from dpbench.comparison.compare.side import AT_EDGE, Tuning
 from dpbench.comparison.dashboard.findings import findings, page
-from dpbench.comparison.tables.constants import Reproduced
 from dpbench.comparison.tables.data import (
     ClaimData,
     ComparisonData,
@@ -15,6 +14,7 @@ from dpbench.comparison.tables.data import (
     TableData,
     read_json,
 )
+from dpbench.comparison.tables.summary import Reproduced
 
 TERMS = ("dpsgd", "acc")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dpbench.comparison.dashboard.page import SCRIPTS, script
+from dpbench.comparison.dashboard.command import SCRIPTS, script
 
 ROOT = Path(__file__).resolve().parents[3]
 ASSETS = ROOT / "dpbench/comparison/dashboard/assets"

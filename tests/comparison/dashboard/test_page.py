@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from dpbench.comparison.dashboard.page import packed, page
+from dpbench.comparison.dashboard.command import packed, page
 
 NASTY = "</script><!--<script>\u2028 & {{library}} {{data}} \\1 \\g<0>"
 DATA = {"rows": [NASTY]}

@@ -2,7 +2,7 @@
 
 import copy
 
-from dpbench.comparison.dashboard.sweeps import all_settings, swept_settings
+from dpbench.comparison.dashboard.controls import all_settings, swept_settings
 
 
 def series(composed, *changes):

@@ -5,12 +5,11 @@ from types import SimpleNamespace
 from typing import get_args
 
 import numpy as np
-import pandas as pd
 import pytest
 from msgspec import convert
 
 from dpbench.comparison.compare.pairs import NOT_MEASURED, NOTHING_TO_WIN
-from dpbench.comparison.reproduce.figure_claims import STATISTICS, claims_blocks, judge_figure
+from dpbench.comparison.reproduce.figure import STATISTICS, claims_blocks, judge_figure
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.claims.claim import claims_of
 from dpbench.comparison.tables.conditions import Condition, row_name
@@ -36,9 +35,14 @@ def run(method, seed, status="complete", metrics=None, calibration=None, under="
 
 def judged(wanted, records):
     """The claims of a target on made-up records."""
-    rows = [(r.config["choices"]["method"], r.config["seed"], r.config["under"]) for r in records]
-    runs = pd.DataFrame(rows, columns=["method", "seed", "condition"])
-    return judge_figure(wanted, runs.assign(status="complete"), records)
+    runs = [
+        {
+            **{"method": r.config["choices"]["method"], "seed": r.config["seed"]},
+            **{"condition": r.config["under"], "status": "complete"},
+        }
+        for r in records
+    ]
+    return judge_figure(wanted, runs, records)
 
 
 def toy(*claims, groups=(), labels=("",)):

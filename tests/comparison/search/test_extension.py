@@ -2,8 +2,7 @@
 
 import pytest
 
-from dpbench.comparison.search.command import run_trials
-from dpbench.comparison.search.extension import MOST, beyond
+from dpbench.comparison.search.command import MOST, beyond, run_trials
 from dpbench.comparison.search.report import render
 from dpbench.comparison.search.request import parse
 from dpbench.comparison.search.selection import Trial

@@ -8,8 +8,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from dpbench.comparison.search.command import run_trials, search
-from dpbench.comparison.search.extension import beyond
+from dpbench.comparison.search.command import beyond, run_trials, search
 from dpbench.comparison.search.report import at_edge, render
 from dpbench.comparison.search.request import parse
 from dpbench.runs.config import table_rules

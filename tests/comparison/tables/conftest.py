@@ -1,6 +1,5 @@
 """A toy table that every test of this folder can bend."""
 
-import pandas as pd
 import pytest
 
 from dpbench.comparison.compare.side import AT_EDGE, Tuning
@@ -58,7 +57,7 @@ def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
 
 
 def toy_run(method, seed, accuracy, **changes):
-    """One row of the tidy frame of runs; accuracy: of group m, group f has 0.9."""
+    """One flat run; accuracy: of group m, group f has 0.9."""
     private = method != "sgd"
     row = {
         **{"dataset": "toy", "model": "mlp", "method": method, "variant": "corrected"},
@@ -103,7 +102,7 @@ def toy():
 
 @pytest.fixture
 def run():
-    """Makes one row of the frame of runs."""
+    """Makes one flat run."""
     return toy_run
 
 
@@ -121,7 +120,7 @@ def build():
         edition = toy_edition(**changes)
         return build_table(
             edition,
-            pd.DataFrame(runs),
+            runs,
             published or {},
             epsilon=dict.fromkeys(edition.conditions, epsilon),
             notes=notes,

@@ -5,15 +5,14 @@ import re
 from dataclasses import replace
 
 import msgspec
-import pandas as pd
 import pytest
 
 from dpbench.comparison.compare.claims import GAIN
 from dpbench.comparison.reproduce.render import printed_numbers
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.constants import constants
 from dpbench.comparison.tables.grid import counted
+from dpbench.comparison.tables.summary import constants
 from dpbench.comparison.tables.table import build_table
 from dpbench.comparison.tables.verdict import FAILS
 from dpbench.learning.metrics.derived import is_paired
@@ -55,18 +54,16 @@ def known(name):
 def made_up(edition, value):
     """The table of runs in which every seed has value(condition, method, column), in its unit."""
     base = [column for column in edition.columns if not is_paired(column.metric)]
-    return pd.DataFrame(
-        [
-            {
-                **{"dataset": "any", "model": "any", "method": method, "variant": "corrected"},
-                **{"seed": seed, "status": "complete", "condition": condition, **PRIVACY},
-                **{c.metric: value(condition, method, c) / c.factor for c in base},
-            }
-            for condition in edition.conditions
-            for method in {*edition.file.methods, edition.file.baseline}
-            for seed in edition.file.seeds
-        ]
-    )
+    return [
+        {
+            **{"dataset": "any", "model": "any", "method": method, "variant": "corrected"},
+            **{"seed": seed, "status": "complete", "condition": condition, **PRIVACY},
+            **{c.metric: value(condition, method, c) / c.factor for c in base},
+        }
+        for condition in edition.conditions
+        for method in {*edition.file.methods, edition.file.baseline}
+        for seed in edition.file.seeds
+    ]
 
 
 def judged(name, value, *claims):

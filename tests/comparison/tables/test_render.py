@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dpbench.comparison.reproduce.data import claims_csv, to_csv
 from dpbench.comparison.tables.grid import Grid, csv_text, number
-from dpbench.comparison.tables.latex import ESCAPES, escape, tabular
-from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.page import ESCAPES, Page, escape, tabular
 from dpbench.comparison.tables.published import Published
-from dpbench.comparison.tables.tidy import claims_csv, to_csv
 from tests.latex import assert_compiles
 
 COMMITTED = Path(__file__).parents[3] / "results/tables"

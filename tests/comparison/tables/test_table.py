@@ -4,9 +4,9 @@ import random
 import numpy as np
 import pytest
 
+from dpbench.comparison.reproduce.data import to_csv
 from dpbench.comparison.tables.privacy import NO_PROOF
 from dpbench.comparison.tables.published import Published
-from dpbench.comparison.tables.tidy import to_csv
 from dpbench.system.errors import UserError
 
 PRINTED = {

@@ -8,7 +8,6 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.comparison.verify.command import verify
-from dpbench.comparison.verify.metrics import wrong_metrics
 from dpbench.comparison.verify.records import (
     _epsilons_of_ledger,
     _planned,
@@ -16,6 +15,7 @@ from dpbench.comparison.verify.records import (
     contradictions,
     differences_of_rerun,
     equal,
+    wrong_metrics,
 )
 from dpbench.runs.execution.launcher import Failure
 from dpbench.runs.execution.load_or_run import load_or_run

@@ -192,7 +192,7 @@ class ClaimEvidence:
         is_row = isinstance(than, str) and self._shares_condition(compared)
         if compared.by < 0 or not is_gain or not is_row:
             return ""
-        rows = [row for row in self.rows.values() if row.condition == condition and len(row.runs)]
+        rows = [row for row in self.rows.values() if row.condition == condition and row.runs]
         free = {row.method for row in rows if any(not b.is_private for b in row.budgets)}
         if {compared.row, than} & free:
             return ""
@@ -218,7 +218,7 @@ class ClaimEvidence:
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
         row = self.rows.get(self._full_name(condition, name))
-        return quantity.values(row) if row and len(row.runs) else {}
+        return quantity.values(row) if row else {}
 
     def _full_name(self, condition: str, name: str) -> str:
         """The name of a row under the condition, unless it is that of one under another."""

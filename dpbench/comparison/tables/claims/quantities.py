@@ -5,8 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.columns import Column, metric_column
-from dpbench.comparison.tables.edition import Edition
+from dpbench.comparison.tables.edition import Column, Edition, metric_column
 from dpbench.comparison.tables.published import PublishedTable
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.verdict import published_standard_error

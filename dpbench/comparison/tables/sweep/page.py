@@ -8,8 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
-from dpbench.comparison.tables.latex import tabular
-from dpbench.comparison.tables.page import Page
+from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.sweep.cells import CellKey, Key, Mean, Runs, SweepLayout, value_of
 from dpbench.comparison.tables.sweep.differences import Differences, untuned
 from dpbench.learning.metrics.metric import Metric

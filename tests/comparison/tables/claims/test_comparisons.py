@@ -1,6 +1,5 @@
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
 from dpbench.comparison.compare.side import GIVEN, Tuning
@@ -14,7 +13,7 @@ from dpbench.comparison.tables.claims.grids import (
     rules_of,
 )
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, Quantity
-from dpbench.comparison.tables.columns import Column
+from dpbench.comparison.tables.edition import Column
 from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import _notes_on_trials, build_table
@@ -85,8 +84,8 @@ def test_print_has_no_part_in_the_verdict_on_our_runs(judged):
 
 def test_a_row_under_another_condition_is_found_by_its_full_name_in_runs_and_in_print():
     def row(condition, gain):
-        values = {"seed": [0, 1], "acc": [0.5 + gain, 0.6 + gain]}
-        return Row(condition, "fair", "corrected", pd.DataFrame(values))
+        values = [{"seed": seed, "acc": 0.5 + 0.1 * seed + gain} for seed in (0, 1)]
+        return Row(condition, "fair", "corrected", values)
 
     printed = {(f"{x}, fair", "acc"): PrintedNumber(n, 0, 0) for x, n in (("x", 70), ("y", 73))}
     data = evidence(["x", "y"], [row("x", 0), row("y", 0.02)], printed)
@@ -165,7 +164,7 @@ def under_both(run, plain, edition):
         claims = {k: {**plain["claims"]["fair"], **v} for k, v in {"both": {}, **claims}.items()}
         changes = {"claims": claims, "columns": {"acc_a": plain["columns"]["acc_a"]}}
         asked = edition(conditions=["x", "y"], at_edge=at_edge, **changes)
-        table = build_table(asked, pd.DataFrame(rows), {}, epsilon={}, notes=())
+        table = build_table(asked, rows, {}, epsilon={}, notes=())
         return {one.claim.name: one for one in table.claims}
 
     return _judged
@@ -247,7 +246,7 @@ def test_nobody_fails_where_nobody_can_win(run, edition, plain, free, reason):
             for seed in (0, 1)
         ]
         asked = edition(columns={"acc_a": plain["columns"]["acc_a"]})
-        (found,) = build_table(asked, pd.DataFrame(rows), {}, epsilon={}, notes=()).claims
+        (found,) = build_table(asked, rows, {}, epsilon={}, notes=()).claims
         return found.verdict, found.ruling.reason
 
     assert judged(-0.1) == judged(0) == ("undecided", reason)
@@ -306,7 +305,7 @@ def test_a_gap_counts_if_it_is_shown_beside_the_same_method_after_another_search
     ]
     file = {"methods": [*gains], "again": {"dpsgd": "mean"}}
     asked = edition(**file, columns={"acc_a": plain["columns"]["acc_a"]})
-    table = build_table(asked, pd.DataFrame(rows), {}, epsilon={}, notes=())
+    table = build_table(asked, rows, {}, epsilon={}, notes=())
     (line,) = comparisons_grid(table.claims).rows
     assert line[-1] == verdict
     assert any("is decided only if it is shown beside mean" in note for note in table.notes)
