@@ -73,7 +73,8 @@ def _points(tuned: Target, setup: TuningBudgetSettings) -> Iterator[dict]:
     """For each row, metric and number of trials, the expected best with its interval."""
     for condition in tuned.conditions:
         for arm in tuned.table.ready:
-            found = trials_of(tuned.searches[condition.label, arm])
+            (search,) = tuned.searches[condition.label, arm]
+            found = trials_of(search)
             trials = [trial for trial in found if NUMBER < int(trial["trial"]) <= setup.trials]
             for metric in setup.metrics:
                 values, scores = _values(trials, metric, setup.metrics[0])

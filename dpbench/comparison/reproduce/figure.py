@@ -149,7 +149,8 @@ def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
     names = [f"validation/{metric.partition('/')[2]}" for metric in (figure.x, figure.y)]
     points = [
         (*cell, *(float(trial[name]) for name in names))
-        for cell, search in target.searches.items()
+        for cell, searches in target.searches.items()
+        for search in searches
         for trial in trials_of(search)
         if not trial.get("failed") and all(trial.get(name) for name in names)
     ]

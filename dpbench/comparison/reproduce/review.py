@@ -86,7 +86,8 @@ def evidence_of_records(target: Target, records: Iterable[Record], folder: Path)
     order = {method: place for place, method in enumerate(target.table.methods)}
     entries.sort(key=lambda entry: order.get(entry.method, len(order)))
     trials: Counter[str] = Counter()
-    for arm, name in {(arm, name) for (_, arm), name in target.searches.items()}:
+    named = {(arm, name) for (_, arm), names in target.searches.items() for name in names}
+    for arm, name in named:
         trials[arm] += len(trials_of(name))
     for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
         trials[file.stem.rpartition("-")[2]] += len(_text_of(file).splitlines()) - 1

@@ -157,7 +157,7 @@ class Target:
         """Notes on the data of the runs, such as on statistics that no epsilon covers."""
         methods = self.table.ready if self.table.has_arms else self.table.methods[:1]
         cells = itertools.product(self.labels, methods)
-        runs = [run_of(self._first[cell]) for cell in cells]
+        runs = [run_of(self._first[cell][0]) for cell in cells]
         notes = (f"{run.dataset.name}: {note}" for run in runs for note in run.notes)
         return list(dict.fromkeys(notes))
 
@@ -186,22 +186,26 @@ class Target:
     @cached_property
     def tuning(self) -> dict[str, Tuning]:
         """How the settings of rows that a search chose were chosen, by name."""
-        return {row_name(*cell): self._tuning(cell, name) for cell, name in self.searches.items()}
+        return {row_name(*cell): self._tuning(cell, names) for cell, names in self.searches.items()}
 
-    def _tuning(self, cell: RowKey, search: str) -> Tuning:
-        """Another setting may serve a row better whose search chose an end of the values it tried,
-        or was made under another condition, or did not try the special case of its method."""
-        flaw = AT_EDGE if chose_an_edge(search) else "" if self._is_searched(cell) else ELSEWHERE
-        method = self._first[cell]["choices"]["method"]
+    def _tuning(self, cell: RowKey, searches: Sequence[str]) -> Tuning:
+        """Another setting may serve a row better of whose searches one chose an end of the values
+        it tried, or was made under another condition, or did not try the special case of its
+        method."""
+        at_edge = any(map(chose_an_edge, searches))
+        flaw = AT_EDGE if at_edge else "" if self._is_searched(cell) else ELSEWHERE
+        method = self._first[cell][0]["choices"]["method"]
         case = special_case(method)
-        found = Tuning(len(trials_of(search)), flaw)
+        found = Tuning(min(len(trials_of(search)) for search in searches), flaw)
         if case is None:
             return found
-        chosen = chosen_text(search, Path(self.config["results_dir"]) / SEARCH)
+        folder = Path(self.config["results_dir"]) / SEARCH
+        tried = all(has_special_case(search, method) for search in searches)
+        equal = all(case.is_that_of(chosen_text(search, folder)) for search in searches)
         return replace(
             found,
-            unsearched="" if has_special_case(search, method) else case.special_case,
-            equals=case.special_case if case.is_that_of(chosen) else "",
+            unsearched="" if tried else case.special_case,
+            equals=case.special_case if equal else "",
         )
 
     def _is_searched(self, cell: RowKey) -> bool:
@@ -211,29 +215,38 @@ class Target:
         settings = self.table.tuned_at.items()
         needed = ((k, v) for k, v in settings if is_private or not k.startswith("privacy"))
         try:
-            return Condition(tuple(needed)).is_met_by(self._first[cell].plain)
+            return Condition(tuple(needed)).is_met_by(self._first[cell][0].plain)
         except KeyError as error:
             raise UserError(f"table.tuned_at: its runs have no setting {error}.") from error
 
     @cached_property
-    def searches(self) -> dict[RowKey, str]:
+    def searches(self) -> dict[RowKey, list[str]]:
         """The searches whose choices rows take, by the row's cell."""
         rules = self.table.settings
         if not self.table.seeds or not (self.table.tuned or any(rule.tuned for rule in rules)):
             return {}
         named = {
-            cell: search_of(table_of(config["table"]), config["choices"])
-            for cell, config in self._first.items()
+            cell: [search_of(table_of(c["table"]), c["choices"], c["seed"]) for c in configs]
+            for cell, configs in self._first.items()
         }
-        return {cell: search for cell, search in named.items() if search}
+        return {cell: [*dict.fromkeys(names)] for cell, names in named.items() if names[0]}
 
     @cached_property
-    def _first(self) -> dict[RowKey, RunConfig]:
-        """The first run of each row, by the row's cell."""
+    def _first(self) -> dict[RowKey, list[RunConfig]]:
+        """The first run of each row, after each of its searches, by the row's cell."""
         return {
-            (condition.label, arm): run_config(next(self.cells_of(condition, arm)))
+            (condition.label, arm): [
+                run_config(next(self.cells_of(condition, arm, seed)))
+                for seed in self._first_seeds.values()
+            ]
             for arm, condition in itertools.product(self.table.ready, self.conditions)
         }
+
+    @cached_property
+    def _first_seeds(self) -> dict[int, int]:
+        """The first seed after each search, by the number of the search."""
+        seeds = reversed(self.table.seeds)
+        return dict(sorted((self.table.search_number(seed), seed) for seed in seeds))
 
     def cells(self) -> Iterator[list[str]]:
         """The overrides of every run of the table."""
@@ -241,11 +254,13 @@ class Target:
             for method in self.table.ready:
                 yield from self.cells_of(condition, method)
 
-    def cells_of(self, condition: Condition, method: str) -> Iterator[list[str]]:
-        """The overrides of every run of one method, or arm, under one condition."""
+    def cells_of(self, condition: Condition, method: str, *seeds: int) -> Iterator[list[str]]:
+        """The overrides of every run of one method, or arm, under one condition. seeds: by default
+        those of the table."""
         common = [*self.scale.overrides, *self.overrides, *condition.overrides()]
         row = f"{ARM}={method}" if self.table.has_arms else f"method={method}"
-        for seed, variant in itertools.product(self.table.seeds, self._variants(method)):
+        seeds = seeds or tuple(self.table.seeds)
+        for seed, variant in itertools.product(seeds, self._variants(method)):
             yield [f"+table={self.name}", row, f"seed={seed}", *common, *variant.overrides()]
 
     def variant_of(self, config: Mapping[str, Any]) -> str:
@@ -282,12 +297,13 @@ class Target:
         """The method of a run, or its arm where the table has arms."""
         if not self.table.has_arms:
             return config["choices"]["method"]
-        return self._arms[digest({**config, "seed": self.table.seeds[0]})]
+        seed = self._first_seeds[self.table.search_number(config["seed"])]
+        return self._arms[digest({**config, "seed": seed})]
 
     @cached_property
     def _arms(self) -> dict[str, str]:
-        """The arms by the digests of the runs with the first seed, which stand for all seeds."""
-        return {config.digest: arm for (_, arm), config in self._first.items()}
+        """The arms by the digests of their first runs, which stand for all seeds."""
+        return {run.digest: arm for (_, arm), runs in self._first.items() for run in runs}
 
 
 def target_of(name: str, arguments: list[str]) -> Target:
@@ -340,7 +356,8 @@ def _check_names(table: TableFile) -> None:
 
 def _check_searches(target: Target) -> None:
     """UserError where a row would be trained with default settings, since its search is missing."""
-    for cell, search in target.searches.items():
+    named = ((cell, search) for cell, names in target.searches.items() for search in names)
+    for cell, search in named:
         if settings_of_search(search) is None:
             raise UserError(
                 f"{target.name} takes the settings of {row_name(*cell)} from the search {search}, "

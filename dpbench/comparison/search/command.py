@@ -4,9 +4,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from dpbench.comparison.search import repeats
 from dpbench.comparison.search.private import how_to_publish, released_files, select
+from dpbench.comparison.search.repeats import Searched
 from dpbench.comparison.search.report import render
-from dpbench.comparison.search.request import PIECE, SearchRequest, parse
+from dpbench.comparison.search.request import PIECE, SearchRequest, repeated
 from dpbench.comparison.search.samplers import SAMPLERS
 from dpbench.comparison.search.selection import RULES, Trial, check_any, failures_of, ranked
 from dpbench.comparison.search.start import NUMBER
@@ -81,25 +83,35 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda tex
 
     on_failures: called with a sentence if runs have no record.
     """
-    request = parse(arguments)
-    folder = request.config.results / SEARCH
+    requests = repeated(arguments)
+    folder = requests[0].config.results / SEARCH
     check_writable(folder)
-    hint = failures = ""
-    if request.repetitions:  # only the best trial is released
-        selected = select(request)
-        files = released_files(selected)
-        hint = how_to_publish(selected)
-    else:
-        trials = run_trials(request)
-        check_any(trials)
-        finals = run_finals(request, trials) if request.finalists else []
-        failures = failures_of([*trials, *finals])
-        files = render(request, trials, finals)
-    for suffix, content in files.items():
-        write_atomically(folder / f"{request.name}.{suffix}", content)
-    if failures:
+    if requests[0].repetitions:  # only the best trial is released
+        selected = select(requests[0])
+        return _write(requests[0], released_files(selected)) + how_to_publish(selected)
+    made = [_search(request, on_failures) for request in requests]
+    if len(made) == 1:
+        return made[0].text
+    text = repeats.page(made).markdown
+    write_atomically(folder / f"{requests[0].repeated}.md", text.encode())
+    return text
+
+
+def _search(request: SearchRequest, on_failures: Callable[[str], None]) -> Searched:
+    trials = run_trials(request)
+    check_any(trials)
+    finals = run_finals(request, trials) if request.finalists else []
+    text = _write(request, render(request, trials, finals))
+    if failures := failures_of([*trials, *finals]):
         on_failures(failures)
-    return files["md"].decode() + hint
+    return Searched(request, trials, finals, text)
+
+
+def _write(request: SearchRequest, files: Mapping[str, bytes]) -> str:
+    """Write the files of a search, given by suffix, and return its page."""
+    for suffix, content in files.items():
+        write_atomically(request.config.results / SEARCH / f"{request.name}.{suffix}", content)
+    return files["md"].decode()
 
 
 def run_trials(request: SearchRequest) -> list[Trial]:

@@ -47,6 +47,8 @@ EPSILONS = {name: f"epsilon ({ACCOUNTANTS[name].label})" for name in UPPER_BOUND
 FINAL = {"stage": "final"}
 """The mark of a finalist's line in the CSV file."""
 
+OF_FEWER = "The mean over all ways to draw so many of these trials (Dodge et al. 2019)"
+
 FEWEST = 8
 """The fewest trials from which the best of fewer is estimated."""
 
@@ -147,19 +149,32 @@ def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[Block]:
 
 
 def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
-    """What fewer trials would have found, where trials are independent and have an accuracy."""
-    metric = WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
-    drawn = [trial for trial in trials if NUMBER < trial.number <= request.count]  # at random
-    values = [trial.mean(metric) for trial in drawn if not trial.failures]
-    if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
+    if not (best := best_of_fewer(request, trials)):
         return []
-    cells = [(str(k), f"{100 * expected_best(values, k):.2f}") for k in budgets(len(values))]
-    name = "accuracy of the worst group" if metric == WORST_GROUP else "accuracy"
-    return [
-        Grid("Fewer trials", ("trials", f"expected best validation {name} (%)"), tuple(cells)),
-        "The mean over all ways to draw so many of these trials (Dodge et al. 2019): compare "
-        "methods at equal numbers.",
-    ]
+    cells = [(str(k), f"{value:.2f}") for k, value in best.items()]
+    return [fewer_trials(request, cells), f"{OF_FEWER}: compare methods at equal numbers."]
+
+
+def best_of_fewer(request: SearchRequest, trials: Sequence[Trial]) -> dict[int, float]:
+    """The best value, in points, that fewer trials would have found, by their number; empty where
+    trials are not independent or have no accuracy."""
+    drawn = [trial for trial in trials if NUMBER < trial.number <= request.count]  # at random
+    values = [100 * trial.mean(scored(request)) for trial in drawn if not trial.failures]
+    if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
+        return {}
+    return {k: expected_best(values, k) for k in budgets(len(values))}
+
+
+def scored(request: SearchRequest) -> str:
+    """The accuracy, of all or of the worst group, that a search is about."""
+    return WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
+
+
+def fewer_trials(request: SearchRequest, cells: Sequence[tuple[str, str]]) -> Grid:
+    """The grid of what fewer trials would have found."""
+    name = "accuracy of the worst group" if scored(request) == WORST_GROUP else "accuracy"
+    head = ("trials", f"expected best validation {name} (%)")
+    return Grid("Fewer trials", head, tuple(cells))
 
 
 def _choice(request: SearchRequest, trial: Trial) -> str:

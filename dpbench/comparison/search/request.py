@@ -40,7 +40,7 @@ from dpbench.system.validate import one_of, quoted
 PRIVATE = ("epsilon", "law", "trials", "shape")
 """The settings that only a private search has, for its epsilon and the number of its trials."""
 
-OPEN = {"by", "rule", "start", "extend", "finalists", "final_seeds"}
+OPEN = {"by", "rule", "start", "extend", "finalists", "final_seeds", "repeat"}
 """The settings that only a search without privacy has."""
 
 PIECE = 0.25
@@ -73,7 +73,7 @@ class SearchRequest:
     target of a whole private search, to which its trials are calibrated. start: the trial before
     the others, if there is one. extend: the number of trials in each piece that is added to a range
     (see `extension`). finalists: the number of trials, the best ones, that are run again with
-    final_seeds and chosen from.
+    final_seeds and chosen from. repeated: the name of the searches that it is one of.
     """
 
     space: Space
@@ -92,6 +92,7 @@ class SearchRequest:
     extend: int = 0
     finalists: int = 0
     final_seeds: tuple[str, ...] = ()
+    repeated: str = ""
 
     @property
     def settings(self) -> list[str]:
@@ -182,6 +183,23 @@ def parse(arguments: list[str]) -> SearchRequest:
         finalists=settings.finalists,
         final_seeds=_next_seeds(seeds, settings.final_seeds),
     )
+
+
+def repeated(arguments: list[str]) -> list[SearchRequest]:
+    """The independent searches of a command line: one, or NAME-1, NAME-2, ..., each with the draws
+    and the seeds that follow those of the one before. Raises UserError as `parse` does."""
+    settings, _ = split_settings("search", Search, arguments)
+    first = parse(arguments)
+    if settings.repeat == 1:
+        return [first]
+    own = [argument for argument in arguments if key_of(argument) not in ("name", "draw", "seed")]
+    span = int(first.final_seeds[-1]) + 1 - int(first.seeds[0])
+    requests = []
+    for number in range(settings.repeat):
+        seeds = ",".join(str(int(seed) + number * span) for seed in first.seeds)
+        drawn = [f"name={first.name}-{number + 1}", f"draw={first.draw + number}", f"seed={seeds}"]
+        requests.append(replace(parse([*own, *drawn]), repeated=first.name))
+    return requests
 
 
 def _special_case(settings: Search, method: str, given: Sequence[str]) -> SpecialCase | None:

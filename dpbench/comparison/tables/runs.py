@@ -1,6 +1,7 @@
 """Selects and checks the runs of a table, pairs them with their baselines and forms rows."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -82,6 +83,14 @@ class Row:
             and (always or run["status"] == DIVERGED or not math.isnan(run[metric]))
         }
 
+    def compared(self, metric: str) -> dict[int, float]:
+        """What comparisons pair: a metric by seed, or where a row has several searches, which are
+        then the random unit, by search its mean over the seeds."""
+        values = self.values(metric)
+        searches = {run["seed"]: run["search"] for run in self.runs if "search" in run}
+        by_unit = grouped((searches.get(seed, seed), value) for seed, value in values.items())
+        return {unit: statistics.fmean(of_unit) for unit, of_unit in by_unit.items()}
+
 
 def rows_of(edition: Edition, runs: Sequence[FlatRun]) -> list[Row]:
     """The rows of the table in the specification's order, corrected variants first.
@@ -112,6 +121,9 @@ def _rows_under(edition: Edition, condition: str, runs: Sequence[FlatRun]) -> li
     if WORST_GROUP in metrics:
         selected = [{WORST_GROUP: value_of(run, WORST_GROUP), **run} for run in selected]
     _require(selected, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
+    if edition.file.searches > 1:
+        number = edition.file.search_number
+        selected = [{**run, "search": number(run["seed"])} for run in selected]
     return [row for m in edition.file.methods for row in _variants(condition, m, selected)]
 
 

@@ -234,6 +234,12 @@ def _notes_on_tuning(edition: Edition) -> Iterable[str]:
             f"The searches were made at {searched}. Other settings might serve a row better under "
             "other conditions, so no verdict counts against it there."
         )
+    if edition.file.searches > 1:
+        yield (
+            f"A row has {edition.file.searches} searches. Comparisons pair the means over the "
+            "seeds after each search, which they count in place of seeds, so that an interval "
+            "covers the search and the seed."
+        )
     for method, again in edition.second_search.items():
         yield (
             f"A verdict on {method} is decided only if it is shown beside {again}, too: what "

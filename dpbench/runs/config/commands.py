@@ -62,6 +62,7 @@ class Search(Struct, frozen=True):
     extend: so many trials more, by default N/4, beyond an end of a range at which the best one lies
     finalists: so many of the best trials are run again, with other seeds, and chosen from
     final_seeds: the other seeds of each finalist
+    repeat: so many independent searches, NAME-1, NAME-2, ..., with other draws and seeds
     private: a search within one epsilon: a random number of trials, chosen by noisy accuracy
     epsilon: that of a whole private search, to which its trials are calibrated
     law: of the number of trials of a private search: negative_binomial, poisson or binomial
@@ -81,6 +82,7 @@ class Search(Struct, frozen=True):
     extend: Trials | None = None
     finalists: Trials = 0
     final_seeds: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] = 5
+    repeat: Annotated[int, Meta(ge=1, le=MAX_TRIALS)] = 1
     private: bool = False
     epsilon: Positive | None = None
     law: str = "negative_binomial"

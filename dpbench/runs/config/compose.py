@@ -24,7 +24,7 @@ from dpbench.runs.config.overrides import grammar, parse, sentence
 from dpbench.runs.config.plugins import plugin_of
 from dpbench.runs.config.search_path import Folders, groups, options
 from dpbench.runs.config.settings import PATHS, SETTINGS
-from dpbench.runs.config.table_rules import chosen_by_table, table_of, values
+from dpbench.runs.config.table_rules import chosen_by_table, of_seed, table_of, values
 from dpbench.runs.config.yaml_files import check_expansion
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, quoted, shown
@@ -113,6 +113,10 @@ def _plain(folders: Folders, parsed: list[Override]) -> dict:
     replaced = _replaced(own)
     for group, target in replaced.items():
         config[group] = {buildable.TARGET: target}
+    if table is not None and table.get("searches", 1) > 1:
+        given = [o.value() for o in own if o.key_or_group == "seed"]
+        seeds = [seed for seed in (config.seed, *given) if isinstance(seed, int)]
+        config.merge_with(of_seed(table_of(table), choices, seeds[-1]))
     _set_values(config, own)
     if any("${" in str(override.input_line) for override in own):
         check_expansion(config)

@@ -273,6 +273,10 @@ class TableFile(FilePart, frozen=True, kw_only=True):
     tuned_at: dict[str, Value] = {}
     """the settings that these searches were made at, if not at those of each condition. No
     verdict counts against a row under a condition with others"""
+    searches: Count = 1
+    """how many searches there are of each row, `{search}` in `tuned`: a run takes the choice of the
+    one whose number, from 1, is the seed modulo so many, plus 1. Verdicts compare the means of the
+    searches, so that their intervals cover search and seed"""
     chosen_by: str = "accuracy"
     """the metric on validation splits by which these searches chose"""
     again: dict[str, str] = {}
@@ -315,6 +319,10 @@ class TableFile(FilePart, frozen=True, kw_only=True):
     def numbers_of_groups(self) -> dict[str, int]:
         """The groups' indices by name; empty where the file has none."""
         return dict(zip(map(str, self.groups), self.group_numbers, strict=False))
+
+    def search_number(self, seed: int) -> int:
+        """The number of the search whose choice a run with this seed takes."""
+        return seed % self.searches + 1
 
     def label(self, arm: str) -> str:
         """An arm's label in the figure, by default its name."""

@@ -50,39 +50,53 @@ def rules(table: TableFile, choices: Mapping[str, str]) -> Iterator[Rule]:
 
 def values(table: TableFile, choices: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
     """The values that the table's rules and their searches set, in order, and then those of the
-    table's own search, unless a rule names another.
+    table's own search, unless a rule names another or there are several by seed (`of_seed`).
 
     A search that has not been made sets nothing: it may be the one that is about to run.
     """
-    by_rule = False
     for rule in rules(table, choices):
         yield rule.set
-        yield _choice(rule.tuned, choices, table.arm)
-        by_rule |= bool(rule.tuned)
-    if not by_rule:
-        yield _choice(table.tuned, choices, table.arm)
+        yield _choice(rule.tuned, table, choices)
+    if table.searches == 1 and not _tuned_by_rules(table, choices):
+        yield _choice(table.tuned, table, choices)
 
 
-def _choice(tuned: str, choices: Mapping[str, str], arm: object) -> Mapping[str, Any]:
-    chosen = settings_of_search(search_name(tuned, choices, arm)) if tuned else None
+def of_seed(table: TableFile, choices: Mapping[str, str], seed: int) -> Mapping[str, Any]:
+    """The values chosen by that of a row's several searches which a seed stands for."""
+    if table.searches == 1 or _tuned_by_rules(table, choices):
+        return {}
+    return _choice(table.tuned, table, choices, seed)
+
+
+def _tuned_by_rules(table: TableFile, choices: Mapping[str, str]) -> list[str]:
+    return [rule.tuned for rule in rules(table, choices) if rule.tuned]
+
+
+def _choice(
+    tuned: str, table: TableFile, choices: Mapping[str, str], seed: int = 0
+) -> Mapping[str, Any]:
+    chosen = settings_of_search(_search_name(tuned, table, choices, seed)) if tuned else None
     return chosen or {}
 
 
-def search_of(table: TableFile, choices: Mapping[str, str]) -> str:
-    """The name of the search whose choice has the last word on these choices, or ""."""
-    by_rules = [rule.tuned for rule in rules(table, choices) if rule.tuned]
-    tuned = by_rules[-1] if by_rules else table.tuned
-    return search_name(tuned, choices, table.arm) if tuned else ""
+def search_of(table: TableFile, choices: Mapping[str, str], seed: int) -> str:
+    """The name of the search whose choice has the last word on these choices and this seed, or
+    ""."""
+    *_, tuned = table.tuned, *_tuned_by_rules(table, choices)
+    return _search_name(tuned, table, choices, seed) if tuned else ""
 
 
-def search_name(tuned: str, choices: Mapping[str, object], arm: object) -> str:
-    """The name of a search, with options for `{GROUP}` and the arm for `{arm}`."""
+def _search_name(tuned: str, table: TableFile, choices: Mapping[str, str], seed: int) -> str:
+    """The name of a search, with options for `{GROUP}`, the arm for `{arm}`, and for `{search}` the
+    number of the seed's search."""
+    number = {"search": table.search_number(seed)} if table.searches > 1 else {}
     try:
-        return tuned.format_map({**choices, "arm": arm})
+        return tuned.format_map({**choices, **number, "arm": table.arm})
     except (KeyError, ValueError, IndexError) as error:
         raise UserError(
-            "table.tuned must be the name of a search, in which {GROUP} stands for an option and "
-            f"{{arm}} for the row, got {tuned!r}."
+            "table.tuned must be the name of a search, in which {GROUP} stands for an option, "
+            "{arm} for the row and, if table.searches says how many there are, {search} for the "
+            f"number of one, got {tuned!r}."
         ) from error
 
 

@@ -5,8 +5,10 @@ from collections import Counter
 import numpy as np
 
 from dpbench.comparison.compare.claims import Gap, judge_claim, judge_gaps
-from dpbench.comparison.compare.side import AT_EDGE
+from dpbench.comparison.compare.pairs import gaps_of
+from dpbench.comparison.compare.side import AT_EDGE, Side
 from dpbench.comparison.compare.verdict import NO_DOUBTS, Doubts, judge
+from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.paired_t import paired_test
 
 PAIRS = ("better", "worse", "equivalent", "undecided")
@@ -37,6 +39,33 @@ def claims_of(differences, at_edge=0):
     not. at_edge: the number of comparisons whose row was tuned at the edge of its range."""
     counts = Counter(_word(rep, at_edge) for rep in differences)
     return {word: counts[word] / len(differences) for word in CLAIMS}
+
+
+def coverage(searches, seeds, luck, repetitions, by_search=True):
+    """How often the 95% interval of the gap of two equal methods contains 0, and its mean width.
+
+    luck: the standard deviation of a method's value between searches; that over seeds is one, half
+    of its variance from the split that both methods share. by_search: as tables whose rows have
+    several searches are judged; otherwise as if all seeds were independent.
+    """
+    generator = np.random.default_rng([searches, seeds])
+    unit = (lambda seed: {"search": seed % searches}) if by_search else lambda seed: {}
+    inside, width = 0, 0.0
+    for _ in range(repetitions):
+        split = generator.normal(0, 0.5**0.5, searches * seeds)
+        sides = []
+        for name in "ab":
+            lucky = np.tile(generator.normal(0, luck, searches), seeds)
+            values = lucky + split + generator.normal(0, 0.5**0.5, searches * seeds)
+            runs = [
+                {"seed": seed, "status": "complete", "test/accuracy": value, **unit(seed)}
+                for seed, value in enumerate(values)
+            ]
+            sides.append(Side(name, Row("", name, "", runs).compared("test/accuracy")))
+        low, high = paired_test([*gaps_of(*sides).values()], 1).interval()
+        inside += low <= 0 <= high
+        width += (high - low) / repetitions
+    return inside / repetitions, width
 
 
 def _word(repetition, at_edge):

@@ -8,7 +8,7 @@ import pytest
 from dpbench.comparison.compare.verdict import judge
 from dpbench.learning.metrics.paired_t import paired_test
 from dpbench.system.paths import conf_folder
-from tests.comparison.compare.rates import CLAIMS, PAIRS, claims_of, drawn, pairs_of
+from tests.comparison.compare.rates import CLAIMS, PAIRS, claims_of, coverage, drawn, pairs_of
 
 PAGE = conf_folder().parent / "results" / "verdict_rates.md"
 NAMES = {"-½": -0.5, "0": 0.0, "½": 0.5, "2": 2.0}
@@ -96,3 +96,14 @@ def test_a_claim_of_two_margins_never_fails_for_one_noisy_cell():
         rates = claims_of(drawn(2, 12, seeds, 1000))
         assert rates["fails"] == 0
         assert rates["holds"] > 0.95
+
+
+@pytest.mark.slow
+def test_intervals_over_searches_cover_search_and_seed_and_those_over_seeds_do_not():
+    rates = [coverage(5, 4, 1.0, 300, by_search=by)[0] for by in (True, False)]
+    assert rates[0] > 0.95 - 3 * np.sqrt(0.05 * 0.95 / 300)
+    assert rates[1] < 0.85
+    for about, (rate, _, by_seed, _) in printed(4).items():
+        if about[0] in "35":
+            assert float(rate.rstrip("%")) > 100 * (0.95 - 3 * np.sqrt(0.05 * 0.95 / 1000))
+            assert float(by_seed.rstrip("%")) < 95 or about[2] == "0"

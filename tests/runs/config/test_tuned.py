@@ -52,6 +52,35 @@ def test_a_run_of_a_table_has_what_its_row_s_search_chose(made):
     assert compose([*run, "seed=3", "method.bound=7"])["method"]["bound"] == 7
 
 
+SEVERAL = [
+    *("+table.searches=2", 'table.tuned="s-{arm}-{search}"', "table.claims={}"),
+    *("table.methods=[bam,dpsgd]", "table.seeds=[4,5,6,7]", "table.conditions=[{dataset:[adult]}]"),
+]
+
+
+def test_a_run_takes_the_choice_of_the_search_that_its_seed_stands_for(made, tmp_path):
+    def choose(name, bound):
+        lines = [f"1,{bound},5", "2,0.1,1", "3,10,1"]
+        (tmp_path / f"s-{name}.csv").write_text("\n".join(["trial,method.bound,n", *lines]))
+
+    for name, bound in {"bam-1": 0.3, "bam-2": 3.0, "dpsgd-1": 0.3, "dpsgd-2": 5.0}.items():
+        choose(name, bound)
+    target = target_of("frontier_table1", SEVERAL)
+    assert target.searches["adult", "bam"] == ["s-bam-1", "s-bam-2"]
+    assert target.tuning["adult, bam"].flaw == ""
+    runs = [compose(overrides) for overrides in target.cells()]
+    found = [(target.method_of(r), r["seed"], r["method"]["bound"]) for r in runs]
+    assert found == [
+        *(("bam", seed, 3.0 if seed % 2 else 0.3) for seed in (4, 5, 6, 7)),
+        *(("dpsgd", seed, 5.0 if seed % 2 else 0.3) for seed in (4, 5, 6, 7)),
+    ]
+    assert compose([*next(target.cells()), "method.bound=9"])["method"]["bound"] == 9
+
+    choose("bam-2", 9.9)  # at the edge
+    table_rules._lines.cache_clear()
+    assert target_of("frontier_table1", SEVERAL).tuning["adult, bam"].flaw == AT_EDGE
+
+
 def test_a_table_without_its_search_is_refused_and_a_search_of_it_is_not(made):
     with pytest.raises(UserError, match="of dutch, epsilon 1, sgd from the search frontier_table1"):
         target_of("frontier_table1", [])

@@ -62,11 +62,11 @@ class Quantity:
         return self.columns[0].digits
 
     def values(self, row: Row) -> dict[int, float]:
-        """The values of a row's runs by seed, in the column's unit."""
+        """What comparisons pair of a row's runs, in the column's unit."""
         terms = [
             {
                 seed: factor * column.factor * value
-                for seed, value in row.values(column.metric).items()
+                for seed, value in row.compared(column.metric).items()
             }
             for column, factor in zip(self.columns, self.factors, strict=True)
         ]
