@@ -16,6 +16,7 @@ from dpbench.learning.data.custom.column_types import plain, structure
 from dpbench.learning.data.custom.columns import (
     IMPUTE,
     INDICATOR,
+    MAX_CATEGORIES,
     NONE,
     REGRESSION,
     TRAIN,
@@ -28,7 +29,7 @@ from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import FOLDER, Table
-from dpbench.learning.data.custom.table import MAX_CATEGORIES, amounts_in, check_values
+from dpbench.learning.data.custom.table import amounts_in, check_values
 from dpbench.learning.data.custom.texts import has_texts, text_columns
 from dpbench.system.errors import UserError
 from dpbench.system.validate import quoted
@@ -219,7 +220,12 @@ def _fate(
         return f"{role}classes", "classes from all rows"
     if table.images:
         return role.removesuffix(", and ") or "not used", ""
-    if columns.is_categorical(column):
+    if most := columns.selected.get(name):
+        becomes = f"{most + 1} features: {most} values at most, and others"
+        cost = "frequent values, with noise: normalization=private_columns"
+    elif listed := columns.listed.get(name):
+        becomes, cost = f"{len(listed)} features, one for each listed value", "public categories"
+    elif columns.is_categorical(column):
         rarest = int(column.value_counts().min()) if column.notna().any() else 0
         becomes = f"{column.nunique()} features, one for each value"
         cost = f"values from all rows (the rarest is in {rarest:,})"

@@ -11,6 +11,7 @@ from pandas.api.types import is_float_dtype, is_string_dtype
 from dpbench.learning.data.custom.column_types import FEW, plain, structure
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
+    MAX_CATEGORIES,
     REFUSE,
     REGRESSION,
     Columns,
@@ -28,9 +29,6 @@ from dpbench.learning.data.custom.source import FOLDER, Table, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
-
-MAX_CATEGORIES = 1_000
-"""The most categories of a column: a column with more is one of names or free text."""
 
 CONTROL = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]"
 """What a text cannot have that becomes a name of a group or of a class."""
@@ -57,12 +55,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             "dataset.task=regression."
         )
     _check_groups(frame, columns, name, test)
-    features = [
-        len(categories_of(frame[column], columns, name))
-        if columns.is_categorical(frame[column])
-        else 1
-        for column in columns.features(frame)
-    ]
+    features = [_width(frame[column], columns, name) for column in columns.features(frame)]
     if columns.missing == INDICATOR:
         features.append(len(columns.incomplete(frame)))
     groups, _ = groups_of(frame, columns, name)
@@ -78,6 +71,13 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
     warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": groups}
+
+
+def _width(column: pd.Series, columns: Columns, name: str) -> int:
+    """The number of features that a column becomes."""
+    if most := columns.selected.get(str(column.name)):
+        return most + 1
+    return len(categories_of(column, columns, name)) if columns.is_categorical(column) else 1
 
 
 def image_columns(settings: Mapping[str, Any], rows: Table) -> Columns:
@@ -155,7 +155,7 @@ def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = Tru
     """UserError for classes or groups that test rows have in another spelling than training rows,
     and for classes in other numbers or words."""
     place = len(column) - test.number
-    trained, tested = (_distinct(part) for part in (column[:place], column[place:]))
+    trained, tested = (all_distinct(part) for part in (column[:place], column[place:]))
     unseen = [value for value in tested if value not in trained]
     spellings = {*map(spelling, unseen)}
     others = [value for value in trained if spelling(value) in spellings]
@@ -291,7 +291,7 @@ def _has_fractions(column: pd.Series) -> bool:
 
 def distinct(column: pd.Series, name: str) -> list:
     """The distinct values of a column, sorted, without that of no value; UserError for too many."""
-    values = _distinct(column)
+    values = all_distinct(column)
     if len(values) > MAX_CATEGORIES:
         raise UserError(
             f"column {column.name} of {name} has {len(values)} different values, and a column may "
@@ -306,7 +306,8 @@ def categories_of(column: pd.Series, columns: Columns, name: str) -> list:
     return [*columns.listed.get(str(column.name), ())] or distinct(column, name)
 
 
-def _distinct(column: pd.Series) -> list:
+def all_distinct(column: pd.Series) -> list:
+    """The distinct values of a column, sorted, without that of no value."""
     values = column.dropna().unique().tolist()
     return sorted(values, key=lambda value: (isinstance(value, str), value))
 
