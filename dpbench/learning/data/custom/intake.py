@@ -12,7 +12,7 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is_string_dtype
 
 from dpbench.learning.data.custom import copies, identifiers
-from dpbench.learning.data.custom.column_types import plain, structure
+from dpbench.learning.data.custom.column_types import amounts_in, plain, structure
 from dpbench.learning.data.custom.columns import (
     IMPUTE,
     INDICATOR,
@@ -29,7 +29,7 @@ from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import FOLDER, Table
-from dpbench.learning.data.custom.table import amounts_in, check_values
+from dpbench.learning.data.custom.table import check_values
 from dpbench.learning.data.custom.texts import has_texts, text_columns
 from dpbench.system.errors import UserError
 from dpbench.system.validate import quoted

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import FEW
+from dpbench.learning.data.custom.column_types import FEW, amounts_like
 from dpbench.learning.data.custom.columns import NONE, REGRESSION, Columns
 from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.system.errors import MAX_LISTED
@@ -73,10 +73,20 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 "value.",
                 stacklevel=2,
             )
+        if _are_days(values):
+            warnings.warn(
+                f"column {column} of {name} is taken as a number, and its values are like days, "
+                f"such as {np.nanmin(values):.0f}: leave it out with "
+                f"dataset.drop=[{column}], or turn them into numbers of days.",
+                stacklevel=2,
+            )
     for column in frame:
         if not is_string_dtype(frame[column]):
             continue
-        counts = frame[column][frame[column].isin(LIKE_MISSING)].value_counts()
+        counts = frame[column].value_counts()
+        if column in columns.features(frame) and column not in columns.categorical:
+            _warn_of_amounts(counts.index.to_series(name=column), name)
+        counts = counts[counts.index.isin(LIKE_MISSING)]
         if len(counts) and column not in columns.categorical:
             warnings.warn(
                 f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
@@ -86,7 +96,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 stacklevel=2,
             )
         if column not in columns.group:
-            warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
+            warn_of_spellings(f"column {column} of {name}", counts.index)
     if columns.task == REGRESSION:
         return
     sizes = frame[columns.target].value_counts()
@@ -167,6 +177,30 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
             "spell them alike if they are one.",
             stacklevel=2,
         )
+
+
+def _warn_of_amounts(column: pd.Series, name: str) -> None:
+    """Warn of a few texts that are numbers with signs, and would be categories. column: its
+    distinct values."""
+    signs = column[: FEW + 1].str.contains(r"[,'%€$£¥]")
+    if len(column) <= FEW and signs.any() and amounts_like(column) == "numbers as texts":
+        warnings.warn(
+            f"column {column.name} of {name} has numbers as texts, such as "
+            f"{quoted(column[signs].iloc[0])}, which are categories: set dataset.decimal=',' or "
+            "dataset.thousands if these are written so, or dataset.categorical="
+            f"[{column.name}].",
+            stacklevel=2,
+        )
+
+
+def _are_days(values: np.ndarray) -> bool:
+    """Whether numbers are like 20240131."""
+    if not 19_000_101 <= np.nanmin(values, initial=np.inf) <= np.nanmax(values) <= 21_001_231:
+        return False
+    values = values[~np.isnan(values)]
+    months, days = values // 100 % 100, values % 100
+    calendar = (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)
+    return bool((calendar & (values % 1 == 0)).all())
 
 
 def _mark(values: np.ndarray) -> float | None:

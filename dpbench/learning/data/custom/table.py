@@ -1,6 +1,5 @@
 """The user's own tables: what of them is public, and what is refused."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import FEW, plain, structure
+from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     MAX_CATEGORIES,
@@ -30,16 +29,11 @@ from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
 
+SENTENCE = 3
+"""The spaces in texts, on average, from which on they are no names."""
+
 CONTROL = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]"
 """What a text cannot have that becomes a name of a group or of a class."""
-
-AMOUNTS = {
-    "dates": re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?!\d)"),
-    "times of day": re.compile(r"\d\d?:\d\d"),
-    "durations": re.compile(r"-?\d+ days?\b"),
-    "numbers as texts": re.compile(r"[-+]?[($€£¥]?[-+]?\d[\d.,' ]*[%€$£¥)]*$"),
-}
-"""How texts begin of which each would be a category, although they are a kind of number."""
 
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
@@ -60,8 +54,10 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
         features.append(len(columns.incomplete(frame)))
     groups, _ = groups_of(frame, columns, name)
     classes = 1 if regression else len(distinct(frame[columns.target], name))
-    if not features or classes < 2 - regression:
-        raise UserError(f"{name} has no features, or only one class in column {columns.target}.")
+    if not features:
+        raise UserError(f"{name} has no features beside dataset.target={columns.target}.")
+    if classes < 2 - regression:
+        raise UserError(f"{name} has only one class in column {columns.target}: choose another.")
     if regression and frame[columns.target].nunique() < 2:
         raise UserError(
             f"dataset.target={columns.target} is the same number in all rows of {name}."
@@ -262,27 +258,23 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         row = test.row(column.index.get_loc(words.index[0]), len(column))
         raise UserError(
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in {row}: "
-            f"replace it, set {missing_mark(words.iloc[0])} if it stands for no value, {ways}"
+            f"replace it or remove the row, set {missing_mark(words.iloc[0])} if it stands for no "
+            f"value, {ways}"
         )
     example = next(iter(column.dropna()), None)
     if amounts := amounts_in(column):
         raise UserError(
             f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, and each "
-            f"would be a category: turn them into numbers, {ways}"
+            f"would be a category: turn them into numbers (dataset.decimal=',' and "
+            f"dataset.thousands say how a file has them), {ways}"
         )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
+        if column.str.count(" ").mean() >= SENTENCE:
+            ways = f"to learn from texts set dataset.text={column.name} model=text; {ways}"
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
             f"rows, such as {quoted(example)}, like a column of names: {ways}"
         )
-
-
-def amounts_in(column: pd.Series) -> str | None:
-    """The name of a kind of number that all texts of a column begin with, if there are many."""
-    if column.nunique() <= FEW:
-        return None
-    found = (name for name, form in AMOUNTS.items() if all(map(form.match, column.dropna())))
-    return next(found, None)
 
 
 def _has_fractions(column: pd.Series) -> bool:

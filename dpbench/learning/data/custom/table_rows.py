@@ -41,9 +41,10 @@ class TableRows(Rows):
     more than a hundred million values is read (`dpbench.data.custom.sizes`). missing_values: what
     stands for no value.
 
-    Of a file: separator, by default that of its ending; quotes: `double` if values may be in such
-    quotes; `none`, and a quote is a character; header: `first` if the first line has the names of
-    the columns; `none`, and these are 1, 2, ...; encoding: that of its text.
+    Of a file: separator, by default that of its ending; quotes: `double` or `single` if values may
+    be in such quotes; `none`, and a quote is a character; header: `first` if the first line has the
+    names of the columns; `none`, and these are 1, 2, ...; encoding: that of its text; skip: lines
+    before the first; decimal: the sign before decimals; thousands: that between thousands.
 
     text: one or two columns of text, which are then the only features; tokenizer: the folder of
     theirs, with its checksum, its number of tokens and that of padding; length: T, the most tokens
@@ -63,6 +64,9 @@ class TableRows(Rows):
     quotes: str = csv_files.DOUBLE
     header: str = csv_files.FIRST
     encoding: str = csv_files.UTF_8
+    skip: int = 0
+    decimal: str = "."
+    thousands: str | None = None
     missing_values: list[str | float] = field(default_factory=list, hash=False)
     bounds: dict[str, list[float]] | None = field(default=None, hash=False)
     categories: dict[str, list[str | float] | int] | None = field(default=None, hash=False)
