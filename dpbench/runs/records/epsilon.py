@@ -122,8 +122,7 @@ def epsilon_in_words(record: Record) -> str:
     details.append(terms.text([name for name in Terms._fields if name != "delta"]))
     if statement["notes"]:
         details.append("notes on the data in privacy.notes of the record")
-    facts = "".join(f"; {part}" for part in facts_in_words(statement))
-    return f"epsilon {rounded_up(value)} ({', '.join(details)}){facts}"
+    return f"epsilon {rounded_up(value)} ({', '.join(details)})"
 
 
 def facts_in_words(statement: Statement) -> list[str]:

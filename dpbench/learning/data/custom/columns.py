@@ -138,19 +138,23 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         listed={name: given for name, given in listed.items() if not is_integer(given)},
         selected={name: listed[name] for name in sorted(listed) if is_integer(listed[name])},
     )
-    plain_frame = columns.plain(frame) if bounds or listed else None
-    if bounds and plain_frame is not None:
-        _check_bounds(columns, columns.scalable(plain_frame), settings["standardise"])
-    if listed and plain_frame is not None:
-        known = [n for n in columns.features(frame) if columns.is_categorical(plain_frame[n])]
-        for name in listed:
-            one_of("dataset.categories", name, known)
-        for name, most in columns.selected.items():
-            integer(f"dataset.categories.{name}", most, most=MAX_CATEGORIES)
-    if isinstance(settings["standardise"], Mapping):
-        for name in settings["standardise"]:
-            one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
+    if bounds or listed or isinstance(settings["standardise"], Mapping):
+        _check_constants(columns, columns.plain(frame), settings["standardise"])
     return columns
+
+
+def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object) -> None:
+    """UserError for ranges, categories and constants of other columns than have such."""
+    numbers = columns.scalable(frame)
+    if columns.bounds:
+        _check_bounds(columns, numbers, standardise)
+    categorical = [n for n in columns.features(frame) if columns.is_categorical(frame[n])]
+    for name in (*columns.listed, *columns.selected):
+        one_of("dataset.categories", name, categorical)
+    for name, most in columns.selected.items():
+        integer(f"dataset.categories.{name}", most, most=MAX_CATEGORIES)
+    for name in standardise if isinstance(standardise, Mapping) else ():
+        one_of("dataset.standardise", name, numbers)
 
 
 def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object) -> None:

@@ -27,7 +27,7 @@ from dpbench.learning.data.custom.quotes import (
     swallowed,
 )
 from dpbench.learning.data.custom.sizes import size_by_footers, size_of, unpacked
-from dpbench.system.errors import UserError, first_line
+from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.validate import boolean, integer, one_of, quoted, shown
 
 SPELLED_TAB = r"\t"
@@ -77,19 +77,17 @@ def read_file(
     status = path.stat()
     read = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
     if len(read.frame.columns) == 1:
-        other = _other_separator(file) or ";"
-        raise UserError(
-            f"{path.name} has a single column, {quoted(read.frame.columns[0])}: set the separator "
-            f"of its values, for instance {_setting_of(other)}."
-        )
+        way = f"set the separator of its values, for instance {_setting_of(_other_separator(file))}"
+        if "separator" not in settings:
+            way = "save it with commas between its values"
+        raise UserError(f"{path.name} has a single column, {quoted(read.frame.columns[0])}: {way}.")
     if settings.get("rows") is None:
         if read.joined:
             raise swallowed(file.what, len(read.frame), read.joined)
         if read.first:
-            warnings.warn(
+            warn(
                 f"the first line of {file.what} is taken as the names of columns, and looks like a "
-                f"row: {shown(read.first)}; set dataset.header=none if it is one.",
-                stacklevel=2,
+                f"row: {shown(read.first)}; set dataset.header=none if it is one."
             )
     return read.frame
 
@@ -160,8 +158,8 @@ def _other_separator(file: _File) -> str:
 
 
 def _setting_of(separator: str) -> str:
-    """The setting as it is typed in a shell."""
-    return f"'dataset.separator=\"{SPELLED_TAB if separator == TAB else separator}\"'"
+    """The setting as it is typed in a shell; a semicolon where none is known."""
+    return f"'dataset.separator=\"{SPELLED_TAB if separator == TAB else separator or ';'}\"'"
 
 
 @functools.lru_cache(maxsize=2)

@@ -28,8 +28,8 @@ from dpbench.learning.data.custom.oddities import warn_of_spellings
 from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
-from dpbench.learning.data.custom.source import FOLDER, Table
-from dpbench.learning.data.custom.table import check_values
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.table import check_values, image_columns
 from dpbench.learning.data.custom.texts import has_texts, text_columns
 from dpbench.system.errors import UserError
 from dpbench.system.validate import quoted
@@ -138,12 +138,9 @@ def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
 
 def _columns(settings: Mapping[str, Any], table: Table) -> Columns:
     """The columns, as far as settings name those that there are."""
-    none: dict[str, Any] = {"categorical": [], "drop": [], "task": CLASSIFICATION}
-    if table.images and settings.get("target") is None:
-        settings = {**settings, "target": FOLDER}
     try:
-        return columns_of({"group": None, "standardise": None, **none, **settings}, table.frame)
-    except UserError:
+        return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
+    except (UserError, KeyError):  # a file of one's own may lack settings
         return Columns("", (), (), (), CLASSIFICATION, user=settings["user"])
 
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +24,7 @@ from dpbench.learning.data.custom.columns import (
 from dpbench.learning.data.custom.source import NO_TEST, TestRows
 from dpbench.learning.data.custom.table import categories_of, distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, warn
 from dpbench.system.validate import LARGEST, path_of, quoted
 
 UNSCALED = (0.0, 1.0)
@@ -110,15 +109,16 @@ class TablePreparation(msgspec.Struct, frozen=True):
 
     def _near(self, values: np.ndarray, column: pd.Series, test: TestRows) -> np.ndarray:
         """The values, or the nearest ones to which training rows can have come."""
+        if self.farthest is None and not self.ranges:
+            return values
         limits, where = self._limits(str(column.name))
         near = np.clip(values, *limits)
         if len(far := np.flatnonzero(near != values)):
             others = f" and {len(far) - 1} others" if len(far) > 1 else ""
             row = test.row(int(far[0]), len(values))
-            warnings.warn(
+            warn(
                 f"column {column.name} has {values[far[0]]:g} in {row}{others}, {where}: taken as "
-                f"{near[far[0]]:g}.",
-                stacklevel=2,
+                f"{near[far[0]]:g}."
             )
         return near
 
@@ -135,11 +135,12 @@ class TablePreparation(msgspec.Struct, frozen=True):
 
     def _one_hot(self, column: pd.Series) -> np.ndarray:
         name = str(column.name)
-        categories = self.categories.get(name) or (*self.selected[name], None)
+        selected = name in self.selected
+        categories = (*self.selected[name], None) if selected else self.categories[name]
         values = plain(column, as_text=True)
         found = values.map({v: place for place, v in enumerate(categories) if v is not None})
         none = found.isna() if name in self.listed else self._absent(column)
-        if name in self.selected:
+        if selected:
             found = found.fillna(len(categories) - 1)
         found = found.mask(none, len(categories))
         _check(found.notna().to_numpy(), column, "not a category of the run's table")

@@ -37,8 +37,10 @@ CONTROL = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]"
 
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
-    """What has to be public: the numbers of rows, features and classes, and the names of groups."""
-    frame = columns.plain(frame)
+    """What has to be public: the numbers of rows, features and classes, and the names of groups.
+
+    frame: plain.
+    """
     check_values(frame, columns, name, test)
     regression = columns.task == REGRESSION
     if regression and columns.is_categorical(frame[columns.target]):
