@@ -4,6 +4,8 @@ private temperature, and the choice of a private search.
 Each trial calls the code that runs call, with the canary or without it."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,27 +54,31 @@ def play_normalization(run: Run, trials: int) -> Game:
         alone = [float(answer[-1]) for pair in answers for answer in pair]
         return [alone[1] + alone[3], *alone]
 
-    step = normalization.step
+    step = normalization.step(run.dataset, run.privacy.delta)
     return _played("normalization", run, trials, Ledger().after(step), scores, step)
 
 
 def play_columns(run: Run, trials: int) -> Game:
-    """Measure mean and mean square of a table's number `trials` times, with the noise multiplier of
-    a run.
+    """Measure a table's number and its categories `trials` times, with the noise multiplier of a
+    run.
 
-    The canary is at the end of the public range, where value and square are 1: the norm by which
-    the noise is scaled.
+    The canary is at the end of the public range, where value and square are 1, and has a category
+    of its own: the norm by which the noise is scaled. The attacker knows that it is a candidate.
     """
     columns = PrivateColumns(_multiplier(run))
-    values = torch.zeros(COMPANIONS + 1, 1)
-    values[-1] = 1.0
-    labels = torch.zeros(len(values), dtype=torch.long)
-    data = {True: Split(values, labels, labels), False: Split(values[:-1], labels[1:], labels[1:])}
+    table: Any = SimpleNamespace(bounded=1, selected=(1,))
+    rows = torch.zeros(COMPANIONS + 1, 3)
+    rows[-1, :2] = 1.0
+    labels = torch.zeros(len(rows), dtype=torch.long)
+    rows[0, 1] = 1.0
+    data = {True: Split(rows, labels, labels), False: Split(rows[:-1], labels[1:], labels[1:])}
 
     def scores(canary: bool, stream: Stream) -> list[float]:
-        return [float(columns.answer(data[canary], 1, stream).sum())]
+        sums, counts = columns.answers(data[canary], table, stream)
+        return [float(sums.sum() + counts[1])]
 
-    return _played("columns", run, trials, Ledger().after(columns.step), scores)
+    step = columns.step(table, run.privacy.delta)
+    return _played("columns", run, trials, Ledger().after(step), scores)
 
 
 def play_temperature(run: Run, trials: int) -> Game:

@@ -103,6 +103,7 @@ class Statement(Epsilons):
     adjacency: NotRequired[str]
     ledger: list[dict]
     notes: NotRequired[list[str]]
+    covered: NotRequired[dict[str, str]]
     attacks: NotRequired[AttackBounds | None]
     audit: NotRequired[dict]
 

@@ -33,6 +33,11 @@ class Unavailable(UserError):
     """Data or pre-trained weights are missing on this machine and cannot be downloaded."""
 
 
+def warn(sentence: str) -> None:
+    """Warn of what a user may not have meant, on behalf of the function that calls the caller."""
+    warnings.warn(sentence, stacklevel=3)
+
+
 OF_FILES = {
     **dict.fromkeys(("EACCES", "EPERM"), "change its permissions, or give another path"),
     **dict.fromkeys(("ENOSPC", "EDQUOT"), "make room, or give a path on another disk"),

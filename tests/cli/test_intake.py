@@ -86,6 +86,21 @@ def test_people_and_what_becomes_of_columns_are_on_the_page(table, monkeypatch, 
     assert "Why there is no run yet" not in page
 
 
+def test_what_a_column_costs_and_what_it_would_cost_with_noise_are_on_the_page(
+    table, monkeypatch, capsys
+):
+    path, _ = table
+    words = ["dataset=csv", f"dataset.file={path}", "dataset.target=label", "dataset.drop=[day]"]
+    words += ["dataset.missing=impute"]
+    plain = page_of(monkeypatch, capsys, *words)
+    assert "with noise: dataset.bounds={patient: [LOWEST, HIGHEST]}" in plain
+    assert "with noise: dataset.categories={town: 20}" in plain
+    ranges = "dataset.bounds={age: [0, 99], one: [0, 2], patient: [0, 2000]}"
+    given = page_of(monkeypatch, capsys, *words, ranges, "dataset.categories={town: 3}")
+    assert "| 0 to 2 scaled to -1 to 1 | public range; mean and deviation with noise" in given
+    assert "| 4 features: 3 values at most, and others | frequent values, with noise" in given
+
+
 def test_test_rows_in_training_are_counted(table, tmp_path, monkeypatch, capsys):
     path, frame = table
     frame[:11].to_csv(tmp_path / "test.csv", index=False)

@@ -91,7 +91,7 @@ def _near(one: float, other: float) -> bool:
 EPSILONS = (*ACCOUNTANTS, "claimed")
 
 TERMS = ("delta", "guarantee", "adjacency", "noise_multiplier", "sample_rate", "steps")
-ADDED_TERMS = ("arithmetic", "unit", "claimed_by")
+ADDED_TERMS = ("arithmetic", "unit", "claimed_by", "covered")
 """What a statement says besides its epsilons, and what the first records do not say. Its `why` is
 left out, as versions word it differently."""
 

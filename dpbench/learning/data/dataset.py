@@ -13,6 +13,12 @@ from dpbench.learning.data.lengths import Lengths
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, quoted, typed
 
+Fact = Literal["epsilon", "public", "exact"]
+"""How a run comes by a fact of its data: measured with noise, so that epsilon covers it; given by
+the user, as public; or read from the data, and no epsilon covers it."""
+
+MOMENTS = "means and deviations"
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -295,6 +301,17 @@ def bounded_of(dataset: Dataset) -> int:
     return getattr(dataset, "bounded", 0)
 
 
+def selected_of(dataset: Dataset) -> tuple[int, ...]:
+    """For each column whose categories are selected with noise, which are the last of the inputs,
+    the most that are."""
+    return getattr(dataset, "selected", ())
+
+
+def facts_of(dataset: Dataset) -> dict[str, Fact]:
+    """The facts of the data that a run depends on, as far as a data set names them."""
+    return getattr(dataset, "facts", {})
+
+
 def people_of(dataset: Dataset) -> int | None:
     """The public number of people that the training examples are of; None if it is not known."""
     return getattr(dataset, "train_people", None)
@@ -325,6 +342,14 @@ class DerivedDataset:
     @property
     def bounded(self) -> int:
         return bounded_of(self.base)
+
+    @property
+    def selected(self) -> tuple[int, ...]:
+        return selected_of(self.base)
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        return facts_of(self.base)
 
     @property
     def padding(self) -> int:

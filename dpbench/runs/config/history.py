@@ -24,6 +24,9 @@ _TO_TABLES = {
     "quotes": "double",
     "header": "first",
     "encoding": "utf-8",
+    "skip": 0,
+    "decimal": ".",
+    "thousands": None,
     "padding": 0,
 }
 

@@ -6,12 +6,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from dpbench.learning.data.custom.preparation import TablePreparation, Values
 from dpbench.learning.data.dataset import vocabulary_of
 from dpbench.learning.data.probe import probe
 from dpbench.learning.data.tokens import TextPreparation
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import RunConfig
-from dpbench.runs.records.epsilon import epsilon_in_words
+from dpbench.runs.records.epsilon import epsilon_in_words, facts_in_words
 from dpbench.runs.records.reading import load, set_aside_invalid
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import sweeps_of
@@ -21,6 +22,7 @@ from dpbench.runs.training.checkpoints import Checkpoints, locked_checkpoints
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import pick_device
+from dpbench.runs.training.statistics import ChannelNormalization, ColumnNormalization
 from dpbench.runs.training.tracking import Tracking
 from dpbench.runs.training.trainer import fit
 from dpbench.system.errors import os_errors_reported
@@ -71,17 +73,18 @@ def _fit_and_save(
     preparation = _preparation(run) if config["save_model"] else None
     texts = _text_preparation(run) if config["save_model"] else None
 
-    def save(model: nn.Module, record: Record) -> None:
+    def save(model: nn.Module, record: Record, measured: ChannelNormalization | None) -> None:
         """What cannot be made again first; the record last, as with it the run is finished."""
         if config["save_model"]:
             inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
-            classes, privacy = run.dataset.classes, epsilon_in_words(record)
+            classes = run.dataset.classes
+            privacy = "; ".join([epsilon_in_words(record), *facts_in_words(record.statement)])
             content = serialised(model, config["model"], inputs, classes, privacy, texts)
             write_atomically(file, content)
         else:
             file.unlink(missing_ok=True)  # of another training than the one of this record
         if preparation:
-            write_atomically(prepared, preparation)
+            write_atomically(prepared, _prepared(*preparation, measured, record))
         else:
             prepared.unlink(missing_ok=True)
         record.save(config.results)
@@ -92,10 +95,22 @@ def _fit_and_save(
     return fit(run, config.data_folder, quiet, checkpoints, tracking, save)
 
 
-def _preparation(run: Run) -> bytes | None:
-    """How the rows of a table of the user's own are prepared, as a file; None for other data."""
-    kept = getattr(_read(run.dataset), "preparation", lambda _: None)(run.seed)
-    return kept.json().encode() if kept else None
+def _preparation(run: Run) -> tuple[TablePreparation, Values] | None:
+    """How the rows of a table of the user's own are prepared, but for what the run measures, and
+    the values that it selects from; None for other data."""
+    table = _read(run.dataset)
+    exact = getattr(table, "preparation", lambda _: None)(run.seed)
+    return None if exact is None else (exact, table.candidates())
+
+
+def _prepared(
+    exact: TablePreparation, values: Values, measured: ChannelNormalization | None, record: Record
+) -> bytes:
+    """The file of a preparation."""
+    if isinstance(measured, ColumnNormalization):
+        exact = measured.prepared(exact, values)
+    facts = "; ".join(facts_in_words(record.statement))
+    return exact.json(f"What this file says of the data: {facts}.").encode()
 
 
 def _text_preparation(run: Run) -> TextPreparation | None:

@@ -15,9 +15,12 @@ from dpbench.runs.config.search_path import groups
 from dpbench.runs.config.settings import SETTINGS, check_optimizer
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.records.code import built_by_plugins
+from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.plan import Plan, plan
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
+
+COUNTED = "class_count_noise_multiplier"
 
 WITHOUT_EFFECT = ("optimizer",)
 """Groups on which no epsilon depends, as their parts only see what is released; diagnostics see the
@@ -42,7 +45,7 @@ def run_of(config: RunConfig, frozen: bool = False) -> Run:
 
 def build(config: dict) -> Run:
     """The run that a plain configuration describes; UserError for unsuitable values."""
-    parts: dict[str, Any] = {key: config.get(key) for key in SETTINGS}
+    parts: dict[str, Any] = _with_numbers({key: config.get(key) for key in SETTINGS})
     for group in parts.keys() & {*groups()}:
         parts[group] = buildable.build_as(_types_of_groups()[group], group, parts[group])
     parts["engine"] = parts["engine"].get("name")
@@ -62,6 +65,19 @@ def build(config: dict) -> Run:
         parts["method"] = replace(method, basis=method.basis.vouched_by(authors))
     paper_accountant = config.get("table", {}).get("claimed_by", DEFAULT_PAPER_ACCOUNTANT)
     return Run(**parts, paper_accountant=paper_accountant, config=config)
+
+
+def _with_numbers(parts: dict[str, Any]) -> dict[str, Any]:
+    """The settings with a number for noise that is given as a share of the budget."""
+    budget = buildable.build_as(Privacy, "privacy", parts["privacy"])
+    normalization = parts["normalization"]
+    if isinstance(normalization, dict):
+        normalization = {
+            key: budget.noise_of_share(f"normalization.{key}", value)
+            for key, value in normalization.items()
+        }
+    counted = budget.noise_of_share(COUNTED, parts[COUNTED])
+    return {**parts, "normalization": normalization, COUNTED: counted}
 
 
 def _authors(config: dict) -> str:

@@ -193,7 +193,8 @@ def check_execution(config: RunConfig) -> None:
         boolean("tracker_curves", config["tracker_curves"])
     if boolean("save_model", config["save_model"]):
         for group in ("temperature", "normalization"):  # what they measure is not in the model
-            if (choice := str(config["choices"][group])).startswith("private"):
+            choice = str(config["choices"][group])
+            if choice.startswith("private") and choice != "private_columns":
                 raise UserError(
                     f"save_model=true keeps a model without its {group}, which is measured on "
                     f"private data: give another {group} than {choice}."

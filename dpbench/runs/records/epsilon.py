@@ -8,6 +8,7 @@ from typing import NamedTuple, Self, TypeGuard
 from dpbench.privacy.guarantee import VOUCHED, WITH_EPSILON, Level
 from dpbench.privacy.statement import UPPER_BOUNDS, Statement, alike, batches_of
 from dpbench.runs.records.record import Record
+from dpbench.system.grouping import grouped
 
 REFUTED = "refuted"
 """The verdict of an audit on a claim that its scores contradict."""
@@ -122,6 +123,14 @@ def epsilon_in_words(record: Record) -> str:
     if statement["notes"]:
         details.append("notes on the data in privacy.notes of the record")
     return f"epsilon {rounded_up(value)} ({', '.join(details)})"
+
+
+def facts_in_words(statement: Statement) -> list[str]:
+    """Which facts of the data an epsilon covers, and which it does not, as far as they have
+    names."""
+    ways = {"epsilon": "covered by epsilon", "public": "given as public", "exact": EXACT}
+    by = grouped((way, name) for name, way in statement.get("covered", {}).items())
+    return [f"{told}: {', '.join(by[way])}" for way, told in ways.items() if way in by]
 
 
 def legend(statements: Iterable[Statement]) -> str:

@@ -25,7 +25,7 @@ ALREADY = (
 OF_EXECUTION = ("choices.tracker", "choices.launcher")
 """What a run's numbers do not depend on."""
 
-NESTED = ("ledger", "notes", "audit", "refused", "attacks")
+NESTED = ("ledger", "notes", "audit", "refused", "attacks", "covered")
 """Parts of a privacy statement that are no single value."""
 
 RecordSource = Record | StoredRecord | Unreadable | Path | str

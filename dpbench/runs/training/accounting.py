@@ -1,7 +1,7 @@
 """Makes the privacy statement of a run from its ledger and its method."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dpbench.privacy.accountants import SPENT, claimed, noise_is_too_small
 from dpbench.privacy.entries import Unaccountable
@@ -36,6 +36,7 @@ def statement(
     paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
     zero_out: bool = False,
     notes: Iterable[str] = (),
+    covered: Mapping[str, str] | None = None,
 ) -> Statement:
     """The privacy statement of a ledger.
 
@@ -45,7 +46,8 @@ def statement(
     release on a separate batch, by the accountant of the method's paper, if that has its own, and
     else by `paper_accountant`, that of the table's paper. `arithmetic`: see ARITHMETIC. zero_out:
     whether a removed unit leaves its place empty. notes: what the run reads from the data without
-    accounting. Raises Unaccountable if no accountant has a bound.
+    accounting. covered: how the run comes by facts of the data, see `Fact`. Raises Unaccountable if
+    no accountant has a bound.
     """
     law = ledger.entries[0][0].sampling if ledger.entries else None
     accountant = method.own_accountant or paper_accountant
@@ -81,6 +83,7 @@ def statement(
         "adjacency": f"{'zero out' if zero_out else 'add or remove'} one {unit}",
         "ledger": to_plain(ledger),
         "notes": [*notes],
+        "covered": {**(covered or {})},
     }
 
 

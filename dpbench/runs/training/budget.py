@@ -7,11 +7,18 @@ from typing import Literal
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.calibrate import calibrate, check_target
-from dpbench.privacy.ledger import Ledger, Sampling, Step
+from dpbench.privacy.ledger import (
+    GaussianMechanism,
+    Ledger,
+    Poisson,
+    Release,
+    Sampling,
+    Step,
+)
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.schedules import UNCHANGED, Schedules, run_lengths
 from dpbench.system.errors import UserError
-from dpbench.system.validate import fraction, positive
+from dpbench.system.validate import fraction, positive, quoted, spelled_number
 
 MAX_ENTRIES = 100
 """Entries of a ledger, one per change of the noise: an accountant takes about a second for each."""
@@ -99,6 +106,26 @@ class Privacy:
         assert self.epsilon is not None
         return calibrate(steps.ledger, self.epsilon, self.delta, self.accountant)
 
+    def noise_of_share(self, what: str, noise: object) -> object:
+        """The noise multiplier of a query of all examples that costs a share of the budget, such as
+        5%; other values are unchanged. what: the setting.
+
+        Such queries compose as their multiplier^-2 add up (Dong et al. 2022), of which the one that
+        spends all of privacy.epsilon has 100%. UserError without that epsilon.
+        """
+        if not (isinstance(noise, str) and noise.endswith("%")):
+            return noise
+        share = spelled_number(noise.removesuffix("%"))
+        if isinstance(share, str) or not 0 < share < 100:
+            raise UserError(f"{what}={quoted(noise)} must be above 0% and below 100%.")
+        if self.epsilon is None:
+            raise UserError(
+                f"{what}={noise} is a share of privacy.epsilon, which is not set: choose "
+                "privacy=eps3, or give a noise multiplier."
+            )
+        whole = calibrate(_query, self.epsilon, self.delta, self.accountant)
+        return whole / math.sqrt(share / 100)
+
     def confirmed_multiplier(self, implied: float, steps: PlannedSteps) -> float:
         """The noise multiplier implied by a method's other settings; UserError if the configured
         one differs."""
@@ -121,3 +148,8 @@ class Privacy:
                 f"one {units.name} in the clear would satisfy it; choose a smaller delta.",
                 stacklevel=2,
             )
+
+
+def _query(multiplier: float) -> Ledger:
+    """A single query of all examples."""
+    return Ledger().after(Step(Poisson(1.0), (Release("a query", GaussianMechanism(multiplier)),)))

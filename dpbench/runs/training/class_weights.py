@@ -9,6 +9,7 @@ from dpbench.learning.data.dataset import Dataset, Split, people_of
 from dpbench.learning.data.derive.users import Users
 from dpbench.learning.models.architecture import ClassWeighted
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
+from dpbench.runs.training.statistics import counts_of
 from dpbench.step.mechanism.noise import Gaussian
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
@@ -66,14 +67,8 @@ def count_steps(multiplier: float | None) -> tuple[Step, ...]:
 
 def noisy_counts(train: Split, classes: int, multiplier: float, stream: Stream) -> Tensor:
     """The noisy number of examples of each class [K]; with people, the sum of their shares."""
-    targets = train.targets.cpu()
-    if train.people is None:
-        counts = torch.bincount(targets, minlength=classes).double()
-    else:
-        _, people = train.people.cpu().unique(return_inverse=True)
-        shares = torch.zeros(int(people.max()) + 1, classes, dtype=torch.float64)
-        shares.index_put_((people, targets), torch.ones(1, dtype=torch.float64), accumulate=True)
-        counts = (shares / shares.sum(1, keepdim=True)).sum(0)
+    people = None if train.people is None else train.people.cpu()
+    counts = counts_of(train.targets.cpu(), classes, people)
     return Gaussian().add(counts, 1.0, multiplier, stream)
 
 

@@ -144,7 +144,7 @@ class Training:
     ):
         self.plan, self.step, self._batches = plan, step, batches
         self.observer, self.average, self.usage = observer, average, usage
-        self._statistics, self._weighted = statistics, weighted
+        self.statistics, self._weighted = statistics, weighted
         self.history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
         self._reports: list[StepReport] = []  # of the current epoch
         self._noise_runs: list[list] = []  # run-length encoding: [noise multiplier, steps]
@@ -250,7 +250,7 @@ class Training:
             "has_finite_gradients": self._has_finite_gradients,
             "torch": torch.get_rng_state(),
             "cuda": torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None,
-            **({"statistics": self._statistics.state_dict()} if self._statistics else {}),
+            **({"statistics": self.statistics.state_dict()} if self.statistics else {}),
         }
 
     def load_state_dict(self, state: dict) -> None:
@@ -270,8 +270,8 @@ class Training:
         if state["cuda"] is not None:
             torch.cuda.set_rng_state(state["cuda"], self._device)
         self._check_steps()
-        if self._statistics:  # last, since another training shares them if this one is refused
-            self._statistics.load_state_dict(state["statistics"])
+        if self.statistics:  # last, since another training shares them if this one is refused
+            self.statistics.load_state_dict(state["statistics"])
 
     def _check_structure(self, state: dict) -> None:
         check_state(state, self.state_dict())

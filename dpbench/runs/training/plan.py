@@ -98,7 +98,7 @@ def _released_once(run: Run) -> Ledger:
     """The ledger of what a run releases once, besides its steps."""
     ledger = Ledger()
     for step in (
-        *statistics_steps(run.normalization, run.dataset, run.users),
+        *statistics_steps(run.normalization, run.dataset, run.users, run.privacy.delta),
         *count_steps(run.class_count_noise_multiplier),
         *score_steps(run.score_noise_multiplier, run.dataset, run.users, run.method),
         *temperature_steps(run.temperature, run.dataset, run.users, run.method),
@@ -158,6 +158,7 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
         run.paper_accountant,
         run.zero_out,
         run.notes,
+        run.facts,
     )
 
 

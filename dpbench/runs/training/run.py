@@ -8,7 +8,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import Data, Dataset, check_declared, check_loaded
+from dpbench.learning.data.dataset import (
+    Data,
+    Dataset,
+    Fact,
+    check_declared,
+    check_loaded,
+    facts_of,
+)
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.normalization import Normalization, with_transform
 from dpbench.learning.data.derive.users import Users
@@ -107,6 +114,17 @@ class Run:
         return (*self.dataset.notes, *people, *scored, *counted, *constants, *weights)
 
     @property
+    def facts(self) -> dict[str, Fact]:
+        """How the run comes by the facts of the data that it depends on, as far as these have
+        names."""
+        facts = {**facts_of(self.dataset)}
+        if isinstance(self.normalization, PrivateStatistics):
+            facts |= self.normalization.facts(self.dataset)
+        if self.class_weights or self.class_count_noise_multiplier:
+            facts["weights of the classes"] = "public" if self.class_weights else "epsilon"
+        return facts
+
+    @property
     def zero_out(self) -> bool:
         """Whether adjacency leaves the place of a removed example empty.
 
@@ -123,7 +141,8 @@ class Run:
                 return data
             case PrivateStatistics() as statistics:
                 noise = self.stream("statistics", torch.device("cpu"))
-                measured = statistics.measured(data.train, self.dataset, noise)
+                delta = self.privacy.delta
+                measured = statistics.measured(data.train, self.dataset, delta, noise)
                 return with_transform(data, measured)
             case public:
                 return with_transform(data, public)

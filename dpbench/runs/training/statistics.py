@@ -2,17 +2,29 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 import torch
+from scipy.special import ndtri
 from torch import Tensor
+from torch.nn.functional import pad
 
-from dpbench.learning.data.dataset import Dataset, Split, bounded_of, people_of
+from dpbench.learning.data.custom.preparation import TablePreparation, Values
+from dpbench.learning.data.dataset import (
+    MOMENTS,
+    Dataset,
+    Fact,
+    Split,
+    bounded_of,
+    people_of,
+    selected_of,
+)
 from dpbench.learning.data.derive.users import Users
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
-from dpbench.step.mechanism.noise import Gaussian
+from dpbench.step.mechanism.noise import GRID, Gaussian
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Positive
@@ -25,23 +37,37 @@ STEPS_PER_OCTAVE, OCTAVES = 4, 20
 
 SMALLEST_VARIANCE = 1e-5
 
+FAILURE_SHARE = 0.01
+"""The share of delta for a category that is selected although only one example or person has it."""
+
+UNUSED = -2
+"""In place of the code of a category that may be selected, and is not."""
+
+MOST_SHARES = 10
+"""A person counts for categories that at least a tenth of their rows have, so for at most ten."""
+
 
 class PrivateStatistics(ABC):
     """Statistics of the training examples that are released with noise before the first step."""
 
     note: ClassVar[str]
 
+    def facts(self, dataset: Dataset) -> dict[str, Fact]:
+        """The facts of the data that it measures."""
+        return {MOMENTS: "epsilon"}
+
     @abstractmethod
     def check(self, dataset: Dataset, users: Users | None) -> None:
         """UserError for inputs that have no such statistics."""
 
-    @property
     @abstractmethod
-    def step(self) -> Step:
+    def step(self, dataset: Dataset, delta: float) -> Step:
         """The releases, for the ledger."""
 
     @abstractmethod
-    def measured(self, train: Split, dataset: Dataset, stream: Stream) -> "ChannelNormalization":
+    def measured(
+        self, train: Split, dataset: Dataset, delta: float, stream: Stream
+    ) -> "ChannelNormalization":
         """The constants, measured on the training split with noise from the stream."""
 
 
@@ -77,8 +103,7 @@ class PrivateNormalization(PrivateStatistics):
                 f"{dataset.name} are {dataset.shape}: use normalization=none."
             )
 
-    @property
-    def step(self) -> Step:
+    def step(self, dataset: Dataset, delta: float) -> Step:
         both = (("norms", self.median_noise_multiplier), ("sum", self.noise_multiplier))
         releases = (
             Release(f"{what} of the channels' mean {power}", GaussianMechanism(multiplier))
@@ -87,7 +112,9 @@ class PrivateNormalization(PrivateStatistics):
         )
         return Step(Poisson(1.0), tuple(releases))
 
-    def measured(self, train: Split, dataset: Dataset, stream: Stream) -> "ChannelNormalization":
+    def measured(
+        self, train: Split, dataset: Dataset, delta: float, stream: Stream
+    ) -> "ChannelNormalization":
         answers = self.answers(train, stream)
         means, squares = (total / dataset.train_size for _, total in answers)
         return ChannelNormalization(means, (squares - means.square()).clamp(min=0))
@@ -106,13 +133,17 @@ class PrivateNormalization(PrivateStatistics):
 
 @dataclass(frozen=True)
 class PrivateColumns(PrivateStatistics):
-    """Standardises the numbers of a table by their means and deviations, both measured with noise.
+    """Standardises the numbers of a table, and selects categories, by sums measured with noise.
 
-    noise_multiplier: of the sum over examples of the vector of all numbers and their squares. With
-    public bounds, `dataset.bounds`, each is between -1 and 1, so the vector of k numbers and k
-    squares has a norm of at most sqrt(2k), by which the noise is scaled. With `users=column` the
-    sum is over people, of the mean of their rows' vectors, which has the same bound. Made once,
-    before the first step.
+    noise_multiplier: of the sum over examples of one vector: all numbers with public bounds,
+    between -1 and 1, and their squares; and for each column whose categories are selected a 1 at
+    that of the example. With k numbers and c such columns its norm is at most sqrt(2k + c), by
+    which the noise is scaled. With `users=column` the sum is over people, of the mean of their
+    rows' vectors, which has the same bound. Made once, before the first step.
+
+    A category is selected if its noisy count is above a threshold that one of a single example or
+    person exceeds with probability FAILURE_SHARE * delta in any column (Gaussian thresholding, as
+    in Gopi et al. 2020); of more than `dataset.categories` permits, the most frequent.
     """
 
     noise_multiplier: Positive
@@ -122,12 +153,16 @@ class PrivateColumns(PrivateStatistics):
         "within public bounds, and epsilon pays for them."
     )
 
+    def facts(self, dataset: Dataset) -> dict[str, Fact]:
+        return super().facts(dataset) if bounded_of(dataset) else {}
+
     def check(self, dataset: Dataset, users: Users | None) -> None:
-        """UserError for data without bounded numbers, and for users that are made up."""
-        if not bounded_of(dataset):
+        """UserError for data with nothing to measure, and for users that are made up."""
+        if not (bounded_of(dataset) or selected_of(dataset)):
             raise UserError(
                 f"normalization=private_columns needs dataset.bounds, and {dataset.name} has none: "
-                "give each number its public range, as in dataset.bounds={age: [0, 120]}."
+                "give each number its public range, as in dataset.bounds={age: [0, 120]}, or a "
+                "column the number of its categories, as in dataset.categories={town: 20}."
             )
         if users and people_of(dataset) is None:
             raise UserError(
@@ -135,28 +170,88 @@ class PrivateColumns(PrivateStatistics):
                 "users=none or users=column."
             )
 
-    @property
-    def step(self) -> Step:
-        mechanism = GaussianMechanism(self.noise_multiplier)
-        return Step(Poisson(1.0), (Release("sum of the columns' values and squares", mechanism),))
+    def step(self, dataset: Dataset, delta: float) -> Step:
+        failure = FAILURE_SHARE * delta if selected_of(dataset) else 0.0
+        mechanism = GaussianMechanism(self.noise_multiplier, failure)
+        what = "sum of the columns' values and squares"
+        if failure:
+            what += ", and of their categories"
+        return Step(Poisson(1.0), (Release(what, mechanism),))
 
-    def measured(self, train: Split, dataset: Dataset, stream: Stream) -> "ColumnNormalization":
+    def measured(
+        self, train: Split, dataset: Dataset, delta: float, stream: Stream
+    ) -> "ColumnNormalization":
         """The constants; variances are at least the deviation of their noise."""
-        columns = bounded_of(dataset)
+        most = selected_of(dataset)
         number = people_of(dataset) or dataset.train_size
-        answer = self.answer(train, columns, stream) / number
-        means, squares = answer[:columns], answer[columns:]
-        least = self.noise_multiplier * math.sqrt(2 * columns) / number
-        return ColumnNormalization(means, (squares - means.square()).clamp(min=least))
+        answer, *counts = self.answers(train, dataset, stream)
+        means, squares = (answer / number).chunk(2)
+        scale = self.noise_multiplier * self._bound(dataset)
+        variance = (squares - means.square()).clamp(min=scale / number)
+        least = threshold(scale, FAILURE_SHARE * delta, len(most))
+        kept = [_largest(count, size, least) for count, size in zip(counts, most, strict=True)]
+        return ColumnNormalization(means, variance, kept)
 
-    def answer(self, train: Split, columns: int, stream: Stream) -> Tensor:
-        """The noisy sum [2 columns] of the first columns of the inputs, and of their squares."""
-        values = train.inputs[:, :columns].cpu().double().clamp(-1, 1)
+    def answers(self, train: Split, dataset: Dataset, stream: Stream) -> tuple[Tensor, ...]:
+        """The noisy sum [2k] of the first columns of the inputs, and of their squares; and for each
+        column of categories their noisy counts [K], -inf for those that nobody has."""
+        values = train.inputs[:, : bounded_of(dataset)].cpu().double().clamp(-1, 1)
         vectors = torch.cat([values, values.square()], dim=1).nan_to_num(0)
-        if train.people is not None:
-            vectors = _means_by(train.people.cpu(), vectors)
-        bound = math.sqrt(2 * columns)
-        return Gaussian().add(vectors.sum(0), bound, self.noise_multiplier, stream)
+        people = None if train.people is None else train.people.cpu()
+        if people is not None:
+            vectors = _means_by(people, vectors)
+        _, *blocks = _blocks(train.inputs, selected_of(dataset))
+        codes = [block[:, 0].cpu().long() for block in blocks]
+        counts = [counts_of(c, int(c.max()) + 1, people, 1 / MOST_SHARES) for c in codes]
+        total = torch.cat([vectors.sum(0), *counts])
+        noisy = Gaussian().add(total, self._bound(dataset), self.noise_multiplier, stream)
+        sums, *found = noisy.split([vectors.shape[1], *map(len, counts)])
+        nobody = [count == 0 for count in counts]
+        return sums, *(n.masked_fill(no, -math.inf) for n, no in zip(found, nobody, strict=True))
+
+    def _bound(self, dataset: Dataset) -> float:
+        return math.sqrt(2 * bounded_of(dataset) + len(selected_of(dataset)))
+
+
+def threshold(scale: float, failure: float, columns: int) -> float:
+    """The noisy count above which a category is not that of one example or person alone.
+
+    Of these one adds at most 1 to each of MOST_SHARES counts of each column, of which any exceeds
+    it with probability f at most, where f/(1 - f) is `failure`: so much it moves a privacy profile,
+    in either direction.
+    """
+    likely = failure / (1 + failure) / (max(columns, 1) * MOST_SHARES)
+    return 1 + scale * (GRID - float(ndtri(likely)))
+
+
+def _largest(counts: Tensor, most: int, least: float) -> Tensor:
+    """The places of the largest counts above `least` in their order, and UNUSED, [most] in all."""
+    places = counts.argsort(descending=True)[:most]
+    kept = places[counts[places] > least].sort().values
+    return pad(kept, (0, most - len(kept)), value=UNUSED)
+
+
+def counts_of(codes: Tensor, number: int, people: Tensor | None, least: float = 0.0) -> Tensor:
+    """How many examples have each code [K]; with people, the sum of the shares of their examples.
+
+    codes: -1 for none [n]. people: the number of each example's person [n]. least: of the shares
+    that count.
+    """
+    codes = codes % (number + 1)
+    if people is None:
+        return torch.bincount(codes, minlength=number + 1)[:number].double()
+    _, people, rows = people.unique(return_inverse=True, return_counts=True)
+    pairs, sizes = (people * (number + 1) + codes).unique(return_counts=True)
+    shares = sizes.double() / rows[pairs // (number + 1)]
+    counted = shares.where(shares >= least, 0.0)
+    return torch.bincount(pairs % (number + 1), counted, minlength=number + 1)[:number]
+
+
+def _blocks(inputs: Tensor, most: Sequence[int]) -> Sequence[Tensor]:
+    """The inputs [B, d] without the columns of selected categories, and these, by column: one for
+    each category that may be selected, and one for others; before, the first has a code."""
+    widths = [number + 1 for number in most]
+    return inputs.split([inputs.shape[1] - sum(widths), *widths], dim=1)
 
 
 def _means_by(people: Tensor, vectors: Tensor) -> Tensor:
@@ -192,13 +287,53 @@ class ChannelNormalization:
 
 
 class ColumnNormalization(ChannelNormalization):
-    """Standardises the first columns of inputs by `mean` [k] and `variance` [k]."""
+    """Standardises the first columns of inputs by `mean` [k] and `variance` [k], and turns the
+    codes of categories into features: one for each of those that are `kept` [most], by column, and
+    one for others."""
+
+    def __init__(self, mean: Tensor, variance: Tensor, kept: list[Tensor]):
+        super().__init__(mean, variance)
+        self.kept = kept
 
     def __call__(self, inputs: Tensor) -> Tensor:
         """The inputs [B, d], their first k columns normalised."""
         mean, variance = (t.to(inputs.device, inputs.dtype) for t in (self.mean, self.variance))
-        numbers, others = inputs.split([len(mean), inputs.shape[1] - len(mean)], dim=1)
-        return torch.cat([(numbers - mean) / variance.sqrt(), others], dim=1)
+        plain, *blocks = _blocks(inputs, [*map(len, self.kept)])
+        numbers, others = plain.split([len(mean), plain.shape[1] - len(mean)], dim=1)
+        features = map(self._features, blocks, self.kept)
+        return torch.cat([(numbers - mean) / variance.sqrt(), others, *features], dim=1)
+
+    def _features(self, block: Tensor, kept: Tensor) -> Tensor:
+        """One feature for each category that is kept, and one for others [B, most + 1]."""
+        codes = block[:, :1]
+        known = codes == kept.to(codes)
+        other = (codes >= 0) & ~known.any(1, keepdim=True)
+        return torch.cat([known, other], dim=1).to(block.dtype)
+
+    def prepared(self, exact: TablePreparation, values: Values) -> TablePreparation:
+        """The preparation of new rows, from one without these constants. values: all categories of
+        the columns of which some are kept."""
+        scales = zip(self.mean.tolist(), self.variance.sqrt().tolist(), strict=True)
+        numbers = {
+            name: (middle + half * mean, half * deviation)
+            for (name, (middle, half)), (mean, deviation) in zip(
+                exact.numbers.items(), scales, strict=False
+            )
+        }
+        selected = {
+            name: tuple(None if place == UNUSED else values[name][place] for place in kept.tolist())
+            for name, kept in zip(values, self.kept, strict=True)
+        }
+        return msgspec.structs.replace(
+            exact, numbers={**exact.numbers, **numbers}, selected=selected
+        )
+
+    def state_dict(self) -> dict:
+        return {**super().state_dict(), "kept": self.kept}
+
+    def load_state_dict(self, state: dict) -> None:
+        super().load_state_dict(state)
+        self.kept = state["kept"]
 
 
 def _per_example(train: Split, power: int) -> Tensor:
@@ -235,11 +370,16 @@ def median_of(histogram: Tensor) -> float:
 
 
 def statistics_steps(
-    normalization: object, dataset: Dataset, users: Users | None
+    normalization: object, dataset: Dataset, users: Users | None, delta: float
 ) -> tuple[Step, ...]:
     """The releases of a run's normalization, if it makes any; UserError for data or users that have
-    no such statistics."""
+    no such statistics, and for categories that nothing selects."""
+    if selected_of(dataset) and not isinstance(normalization, PrivateColumns):
+        raise UserError(
+            "dataset.categories has the number of categories of a column, which are then selected "
+            "with noise: set normalization=private_columns, or list them."
+        )
     if not isinstance(normalization, PrivateStatistics):
         return ()
     normalization.check(dataset, users)
-    return (normalization.step,)
+    return (normalization.step(dataset, delta),)

@@ -42,6 +42,7 @@ from dpbench.runs.training.progress import Progress
 from dpbench.runs.training.provenance import ResourceUsage, code, conditions, provenance
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import pick_device, start_training
+from dpbench.runs.training.statistics import ChannelNormalization
 from dpbench.runs.training.tracking import Spending, Tracking, planned_spending, tenths
 from dpbench.step.gradients.precision import in_full_precision
 from dpbench.system.errors import print_message
@@ -56,7 +57,7 @@ def fit(
     quiet: bool = False,
     checkpoints: Checkpoints | None = None,
     tracking: Tracking | None = None,
-    save: Callable[[nn.Module, Record], None] | None = None,
+    save: Callable[[nn.Module, Record, ChannelNormalization | None], None] | None = None,
 ) -> Record:
     """Train and evaluate one run, and return its record.
 
@@ -65,7 +66,8 @@ def fit(
     and its ledger has all planned steps, which covers when it ended. quiet: no progress bar.
     checkpoints: where to resume from and to save to, if anywhere; the record does not depend on
     interruptions. tracking: logs every epoch and, with curves, every tenth of the run. save: called
-    with the trained model, at the parameters it is evaluated at, and the record; if it fails or is
+    with the trained model, at the parameters it is evaluated at, the record, and the constants that
+    the run has measured, if any; if it fails or is
     interrupted, as the evaluation may be, there is a checkpoint to go on from.
     """
     planned = plan(run)
@@ -83,7 +85,7 @@ def fit(
     with _kept(run, training, checkpoints), training.evaluated():
         record = _record(run, planned, training, data, device, code)
         if save:
-            save(training.step.engine.model, record)
+            save(training.step.engine.model, record, training.statistics)
     return record
 
 

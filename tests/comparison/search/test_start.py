@@ -48,7 +48,7 @@ def trained(*overrides):
     small = ["model=logistic", "epochs=2", "threads=1", "device=cpu"]
     run, kept = run_of(run_config([*small, *overrides])), []
     run = replace(run, config={})  # whose digest would give every method draws of its own
-    record = fit(run, NOWHERE, quiet=True, save=lambda model, _: kept.extend(model.parameters()))
+    record = fit(run, NOWHERE, quiet=True, save=lambda model, *_: kept.extend(model.parameters()))
     return torch.cat([one.detach().flatten() for one in kept]), record.privacy["noise_multiplier"]
 
 

@@ -22,7 +22,7 @@ from dpbench.runs.diagnostics.bias import BiasDiagnostics
 from dpbench.runs.diagnostics.curves import CurveDiagnostics
 from dpbench.runs.diagnostics.misalignment import MisalignmentDiagnostics
 from dpbench.runs.execution.prepare import build
-from dpbench.runs.training import plan
+from dpbench.runs.training import plan, start
 from dpbench.runs.training.checkpoints import Checkpoints
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.run import Run
@@ -252,6 +252,30 @@ def test_without_any_part_of_its_state_a_run_would_not_go_on_as_it_was(method, p
     run = replace(run, augmentation=VIEWS, diagnostics=MISALIGNMENT, schedule=FALLING)
     with pytest.raises((AssertionError, UserWarning)):
         check_resumed(run, at=6, lost=1)
+
+
+def test_a_run_keeps_the_sizes_of_classes_that_it_began_with(tmp_path, monkeypatch):
+    """They are released once: what a resumed process measures, of other noise, is thrown away."""
+    run = replace(run_of(), class_count_noise_multiplier=2.0)
+    check_resumed(run, at=6, lost=1)
+    measure, processes = start.noisy_counts, count()
+
+    def otherwise(*arguments):
+        counts = measure(*arguments)
+        return counts + 50 * next(processes) * torch.arange(len(counts))
+
+    monkeypatch.setattr(start, "noisy_counts", otherwise)
+    kept = Kept(tmp_path, 6, ends=7)
+    with pytest.raises(Interrupted):
+        fit(run, NOWHERE, True, kept)
+    again = Kept(tmp_path, STEPS - 6)
+    fit(run, NOWHERE, True, again)
+    assert next(processes) == 2
+    first, last = (
+        {path: of for path, of in leaves(k.state).items() if "weighted" in path}
+        for k in (kept, again)
+    )
+    assert first == last != {}
 
 
 @pytest.mark.parametrize(

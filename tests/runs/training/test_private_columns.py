@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.learning.data.dataset import Split
-from dpbench.privacy.accountants import rdp
-from dpbench.privacy.ledger import GaussianMechanism
+from dpbench.privacy.accountants import pld, rdp
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import prepare, run_of
 from dpbench.runs.execution.run_config import run_config
@@ -34,6 +34,14 @@ def stream(key=0):
     return CipherStream(bytes([key]) * 32)
 
 
+NUMBERS = SimpleNamespace(bounded=2, train_size=1000)
+
+
+def answer(rows, multiplier=SILENT, key=0):
+    (sums,) = PrivateColumns(multiplier).answers(rows, NUMBERS, stream(key))
+    return sums
+
+
 @given(
     st.lists(st.tuples(numbers, numbers, numbers), min_size=2, max_size=8),
     st.lists(st.integers(0, 3), min_size=8, max_size=8),
@@ -41,15 +49,15 @@ def stream(key=0):
 @settings(derandomize=True, deadline=None, max_examples=60)
 def test_one_row_or_one_person_moves_the_sum_by_at_most_the_bound(rows, owners):
     """The noise is of scale 1e-9: it does not show."""
-    silent, bound = PrivateColumns(SILENT), math.sqrt(2 * 2)
-    whole = silent.answer(split(rows), 2, stream())
-    assert (whole - silent.answer(split(rows[1:]), 2, stream())).norm() <= bound + 1e-6
+    bound = math.sqrt(2 * 2)
+    whole = answer(split(rows))
+    assert (whole - answer(split(rows[1:]))).norm() <= bound + 1e-6
     people = torch.tensor(owners[: len(rows)])
     others = people != people[0]
-    of_people = silent.answer(split(rows, people), 2, stream())
+    of_people = answer(split(rows, people))
     if others.any():
         left = [row for row, other in zip(rows, others, strict=True) if other]
-        rest = silent.answer(split(left, people[others]), 2, stream())
+        rest = answer(split(left, people[others]))
     else:
         rest = torch.zeros(4)
     assert (of_people - rest).norm() <= bound + 1e-6
@@ -57,10 +65,9 @@ def test_one_row_or_one_person_moves_the_sum_by_at_most_the_bound(rows, owners):
 
 def test_the_noise_has_the_scale_of_the_ledger(variance_p):
     nothing = split([[0.0, 0.0, 5.0]])
-    columns = PrivateColumns(3.0)
-    (release,) = columns.step.releases
+    (release,) = PrivateColumns(3.0).step(NUMBERS, 1e-5).releases
     assert release.mechanism == GaussianMechanism(3.0)
-    noise = torch.cat([columns.answer(nothing, 2, stream(key)) for key in range(250)])
+    noise = torch.cat([answer(nothing, 3.0, key) for key in range(250)])
     assert variance_p(noise / math.sqrt(4), 3.0) > 1e-3
     assert variance_p(noise / math.sqrt(4), 2.0) < 1e-6
     assert variance_p(noise / math.sqrt(4), 4.5) < 1e-6
@@ -68,8 +75,7 @@ def test_the_noise_has_the_scale_of_the_ledger(variance_p):
 
 def test_without_noise_they_are_the_means_and_deviations():
     rows = torch.rand(1000, 3) * 0.5
-    dataset = SimpleNamespace(train_size=1000, bounded=2)
-    found = PrivateColumns(SILENT).measured(split(rows.tolist()), dataset, stream())
+    found = PrivateColumns(SILENT).measured(split(rows.tolist()), NUMBERS, 1e-5, stream())
     scores = found(rows)
     assert scores[:, :2].mean(0).abs().max() < 1e-4
     assert scores[:, :2].std(0, correction=0).tolist() == pytest.approx([1, 1], abs=1e-3)
@@ -112,6 +118,26 @@ def test_people_pay_for_theirs(table):
 
 
 @pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
+@pytest.mark.parametrize("accountant", ["rdp", pytest.param("pld", marks=pytest.mark.long)])
+def test_a_share_of_the_budget_is_taken_from_the_steps_and_the_total_is_what_was_asked(
+    table, accountant
+):
+    asked = [*table, DROP, "privacy=eps3", "privacy.delta=1e-4", f"privacy.accountant={accountant}"]
+    plain = prepare(run_config([*asked, BOUNDS]))[1]
+    shares = ["normalization.noise_multiplier=10%", "class_count_noise_multiplier=9%"]
+    run, planned = prepare(run_config([*asked, *PRIVATE, *shares]))
+    spent = {"rdp": rdp, "pld": pld}[accountant](planned.ledger, 1e-4)
+    assert 2.99 < spent <= 3
+    # The multiplier of a step is as much larger as 81% of the budget ask of a Gaussian mechanism.
+    assert planned.noise_multiplier > 1.03 * plain.noise_multiplier
+    ratio = run.class_count_noise_multiplier / run.normalization.noise_multiplier
+    assert ratio == pytest.approx(math.sqrt(10 / 9))
+    whole = run.normalization.noise_multiplier * math.sqrt(0.1)
+    alone = Ledger().after(Step(Poisson(1.0), (Release("all", GaussianMechanism(whole)),)))
+    assert 2.99 < {"rdp": rdp, "pld": pld}[accountant](alone, 1e-4) <= 3
+
+
+@pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
 def test_bounds_are_public_constants_and_categories_a_public_list(table):
     listed = "dataset.categories={town: [Rome, Oslo]}"
     dataset = run_of(run_config([*table, DROP, BOUNDS, listed])).dataset
@@ -136,7 +162,11 @@ def test_bounds_are_public_constants_and_categories_a_public_list(table):
         ([BOUNDS, "dataset.standardise={age: [1, 2]}"], "leave out standardise"),
         (["dataset.categories={age: [1]}"], "dataset.categories=age is unknown"),
         ([*PRIVATE, "users=iid", "users.number=100"], "set users=none or users=column"),
-        ([*PRIVATE, "save_model=true"], "another normalization than private_columns"),
+        (["dataset.categories={town: 2}"], "set normalization=private_columns, or list them"),
+        (["dataset.categories={town: 0}"], "dataset.categories.town must be a whole number"),
+        (["normalization=private_columns", "dataset.categories={age: 3}"], "age is unknown"),
+        ([*PRIVATE, "normalization.noise_multiplier=5%"], "which is not set: choose privacy=eps3"),
+        ([*PRIVATE, "privacy=eps3", "normalization.noise_multiplier=100%"], "below 100%"),
     ],
 )
 def test_what_cannot_be_measured_is_one_sentence(table, more, sentence):

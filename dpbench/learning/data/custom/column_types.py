@@ -11,6 +11,15 @@ from pandas.api.types import is_numeric_dtype
 FEW = 20
 """The number of different values up to which a column has categories, however few its rows."""
 
+AMOUNTS = {
+    "dates": re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?!\d)"),
+    "times of day": re.compile(r"\d\d?:\d\d"),
+    "durations": re.compile(r"-?\d+ days?\b"),
+    "numbers as texts": re.compile(r"[-+−]?[($€£¥]?[-+−]? ?\d[\d.,' ]* ?[%€$£¥)]*$"),
+}
+"""How texts begin of which each would be a category, although they are a kind of number."""
+
+
 TRUTH = (bool, np.bool_)
 NUMBERS = (int, float, np.integer, np.floating, Decimal)
 
@@ -53,6 +62,17 @@ def structure(column: pd.Series) -> str | None:
         if all(map(text.fullmatch, values)) if is_text else _all_in(types, known):
             return name
     return None
+
+
+def amounts_in(column: pd.Series) -> str | None:
+    """The name of a kind of number that all texts of a column begin with, if there are many."""
+    return None if column.nunique() <= FEW else amounts_like(column)
+
+
+def amounts_like(column: pd.Series) -> str | None:
+    """The name of a kind of number that all texts of a column begin with."""
+    found = (name for name, form in AMOUNTS.items() if all(map(form.match, column.dropna())))
+    return next(found, None)
 
 
 def _is_plain_number(dtype: object) -> bool:

@@ -10,6 +10,7 @@ from dpbench.learning.data.custom.column_types import plain
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import (
     as_text,
+    integer,
     is_integer,
     is_number,
     one_of,
@@ -21,6 +22,10 @@ from dpbench.system.validate import (
 TRAIN, NONE = "train", "none"
 REGRESSION = "regression"
 TASKS = ("classification", REGRESSION)
+
+MAX_CATEGORIES = 1_000
+"""The most categories of a column: a column with more is one of names or free text."""
+
 REFUSE, IMPUTE, INDICATOR = "refuse", "impute", "indicator"
 
 
@@ -35,7 +40,8 @@ class Columns:
     none of the categories; or imputed beside a feature that says so, an indicator. missing_values:
     what stands for no value, beside an empty one. user: the column of the people whose rows are
     protected together, which is no feature. bounds: the public range of each number, if any is
-    given. listed: by column, its public categories; other values belong to none.
+    given. listed: by column, its public categories; other values belong to none. selected: by
+    column, the number of categories that are selected with noise; other values are one more.
     """
 
     target: str
@@ -48,6 +54,7 @@ class Columns:
     user: str | None = None
     bounds: Mapping[str, Sequence[float]] = field(default_factory=dict)
     listed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    selected: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def as_settings(self) -> dict[str, Any]:
@@ -104,7 +111,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
     bounds, listed = settings.get("bounds") or {}, settings.get("categories") or {}
     typed("dataset.bounds", bounds, dict[str, list[float]])
-    typed("dataset.categories", listed, dict[str, list[str | float]])
+    typed("dataset.categories", listed, dict[str, list[str | float] | int])
     lists = {"group": tuple(named("group", name, known, group is groups) for name in groups)}
     if len({*lists["group"]}) < len(groups):
         raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
@@ -128,19 +135,26 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         missing_values=tuple(marks),
         user=user,
         bounds=bounds,
-        listed=listed,
+        listed={name: given for name, given in listed.items() if not is_integer(given)},
+        selected={name: listed[name] for name in sorted(listed) if is_integer(listed[name])},
     )
-    plain_frame = columns.plain(frame) if bounds or listed else None
-    if bounds and plain_frame is not None:
-        _check_bounds(columns, columns.scalable(plain_frame), settings["standardise"])
-    if listed and plain_frame is not None:
-        known = [n for n in columns.features(frame) if columns.is_categorical(plain_frame[n])]
-        for name in listed:
-            one_of("dataset.categories", name, known)
-    if isinstance(settings["standardise"], Mapping):
-        for name in settings["standardise"]:
-            one_of("dataset.standardise", name, columns.scalable(columns.plain(frame)))
+    if bounds or listed or isinstance(settings["standardise"], Mapping):
+        _check_constants(columns, columns.plain(frame), settings["standardise"])
     return columns
+
+
+def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object) -> None:
+    """UserError for ranges, categories and constants of other columns than have such."""
+    numbers = columns.scalable(frame)
+    if columns.bounds:
+        _check_bounds(columns, numbers, standardise)
+    categorical = [n for n in columns.features(frame) if columns.is_categorical(frame[n])]
+    for name in (*columns.listed, *columns.selected):
+        one_of("dataset.categories", name, categorical)
+    for name, most in columns.selected.items():
+        integer(f"dataset.categories.{name}", most, most=MAX_CATEGORIES)
+    for name in standardise if isinstance(standardise, Mapping) else ():
+        one_of("dataset.standardise", name, numbers)
 
 
 def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object) -> None:

@@ -1,12 +1,12 @@
 """Rows that are copies of others: a person counted twice, or a test row that is trained on."""
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from dpbench.learning.data.custom.source import TestRows
+from dpbench.system.errors import warn
 
 SHARE = 0.01
 """The share of copies from which on they are worth a warning."""
@@ -24,20 +24,18 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
     numbers = identical(columns)
     train = numbers[: len(numbers) - test.number]
     if known := int(np.isin(numbers[len(train) :], train).sum()):
-        warnings.warn(
+        warn(
             f"{known:,} of the {test.number:,} rows of {test.name} are rows that are trained on, "
-            "too: test metrics are better than they are for new rows, so remove them from one.",
-            stacklevel=2,
+            "too: test metrics are better than they are for new rows, so remove them from one."
         )
     copies = len(train) - len(np.unique(train))
     many = copies > SHARE * len(train)
     if many and not people and copies > BY_CHANCE * expected_pairs(columns):
         drawn = "" if test.number else ", and one of two may be trained on and the other tested"
-        warnings.warn(
+        warn(
             f"{copies:,} rows of {name} are copies of others: epsilon is per row, and whoever is "
             f"in k rows has less privacy{drawn}: remove them, or set users=column if a column says "
-            "whose they are.",
-            stacklevel=2,
+            "whose they are."
         )
 
 

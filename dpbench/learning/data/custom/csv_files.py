@@ -27,12 +27,15 @@ from dpbench.learning.data.custom.quotes import (
     swallowed,
 )
 from dpbench.learning.data.custom.sizes import size_by_footers, size_of, unpacked
-from dpbench.system.errors import UserError, first_line
-from dpbench.system.validate import boolean, one_of, quoted, shown
+from dpbench.system.errors import UserError, first_line, warn
+from dpbench.system.validate import boolean, integer, one_of, quoted, shown
 
 SPELLED_TAB = r"\t"
-SEPARATORS = (TAB, ";", "|", ",")
+SEPARATORS = (TAB, ";", "|", ",", " ")
 """The usual separators, the least common in names first."""
+
+SINGLE = "single"
+"""Values may be in single quotes."""
 
 LONGEST_HEAD = 65_536
 """The most bytes of a line that are searched for a separator."""
@@ -46,6 +49,8 @@ SPREADSHEETS = (".numbers", ".ods", ".xls", ".xlsb", ".xlsm", ".xlsx")
 
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
 """What is raised for a damaged file, packed or not."""
+
+SKIP = "if other lines come before that of the names, set dataset.skip=1, or their number"
 
 FIRST = "first"
 """The first line has the names of the columns."""
@@ -72,19 +77,17 @@ def read_file(
     status = path.stat()
     read = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
     if len(read.frame.columns) == 1:
-        other = _other_separator(file) or ";"
-        raise UserError(
-            f"{path.name} has a single column, {quoted(read.frame.columns[0])}: set the separator "
-            f"of its values, for instance {_setting_of(other)}."
-        )
+        way = f"set the separator of its values, for instance {_setting_of(_other_separator(file))}"
+        if "separator" not in settings:
+            way = "save it with commas between its values"
+        raise UserError(f"{path.name} has a single column, {quoted(read.frame.columns[0])}: {way}.")
     if settings.get("rows") is None:
         if read.joined:
             raise swallowed(file.what, len(read.frame), read.joined)
         if read.first:
-            warnings.warn(
+            warn(
                 f"the first line of {file.what} is taken as the names of columns, and looks like a "
-                f"row: {shown(read.first)}; set dataset.header=none if it is one.",
-                stacklevel=2,
+                f"row: {shown(read.first)}; set dataset.header=none if it is one."
             )
     return read.frame
 
@@ -99,6 +102,9 @@ class _File(NamedTuple):
     header: str
     encoding: str
     missing: tuple[str | float, ...]
+    skip: int
+    decimal: str
+    thousands: str | None
 
 
 class _Rows(NamedTuple):
@@ -121,7 +127,7 @@ def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
             f"dataset.separator must be one character, such as ',', or '{SPELLED_TAB}' for a tab, "
             f"got {quoted(separator)}."
         )
-    one_of("dataset.quotes", quotes, (DOUBLE, NONE))
+    one_of("dataset.quotes", quotes, (DOUBLE, SINGLE, NONE))
     header, encoding = settings.get("header", FIRST), settings.get("encoding", UTF_8)
     one_of("dataset.header", header, (FIRST, NONE))
     try:
@@ -132,21 +138,28 @@ def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
             "older system, such as cp1252 (Windows in Western Europe) or shift_jis."
         ) from error
     missing = tuple(settings.get("missing_values") or ())
+    skip = integer("dataset.skip", settings.get("skip", 0), least=0)
+    decimal, thousands = settings.get("decimal", "."), settings.get("thousands")
+    one_of("dataset.decimal", decimal, (".", ","))
+    if thousands is not None:
+        one_of("dataset.thousands", thousands, tuple({*",.' "} - {decimal}))
     what = f"dataset.{key}={path}"
-    return _File(what, path, character, quotes, header, encoding, missing)
+    written = quotes, header, encoding, missing, skip, decimal, thousands
+    return _File(what, path, character, *written)
 
 
 def _other_separator(file: _File) -> str:
     """A separator that both of the first lines have, and is not the given one; "" without one."""
     with unpacked(file.path) as stream:
-        head = [stream.readline(LONGEST_HEAD).decode(errors="replace") for _ in range(2)]
+        lines = (stream.readline(LONGEST_HEAD).decode(errors="replace") for _ in range(2))
+        head = [line.strip("\n") for line in lines if line]
     others = (other for other in SEPARATORS if other != file.separator)
-    return next((other for other in others if all(other in line for line in head if line)), "")
+    return next((other for other in others if head and all(other in line for line in head)), "")
 
 
 def _setting_of(separator: str) -> str:
-    """The setting as it is typed in a shell."""
-    return f"'dataset.separator=\"{SPELLED_TAB if separator == TAB else separator}\"'"
+    """The setting as it is typed in a shell; a semicolon where none is known."""
+    return f"'dataset.separator=\"{SPELLED_TAB if separator == TAB else separator or ';'}\"'"
 
 
 @functools.lru_cache(maxsize=2)
@@ -163,6 +176,10 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
         index_col=False,
         encoding=file.encoding,
         quoting=csv.QUOTE_NONE if file.quotes == NONE else csv.QUOTE_MINIMAL,
+        quotechar="'" if file.quotes == SINGLE else QUOTE,
+        skiprows=file.skip,
+        decimal=file.decimal,
+        thousands=file.thousands,
     )
     header = None if file.header == NONE else 0
     marks = [*file.missing] or None
@@ -202,6 +219,11 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
             f"{file.what} has {quoted(name)} above numbers, so its first line has the names of the "
             "columns: leave out dataset.header=none."
         )
+    if has_names and first.isna().sum() > len(first) / 2:
+        raise UserError(
+            f"the first line of {file.what} is {shown(_line(first, file))}, and names hardly any "
+            f"column: {SKIP}."
+        )
     is_like_others = has_names and is_row(first, frame)
     if has_names and (repeated := first[first.duplicated() & first.notna()]).any():
         way = "set dataset.header=none if the first line is a row, or " if is_like_others else ""
@@ -209,17 +231,23 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
             f"{file.what} has several columns named {quoted(repeated.iloc[0])}: "
             f"{way}rename or remove all but one."
         )
-    may_join = file.quotes == DOUBLE and size.lines > len(frame) + has_names
+    may_join = file.quotes == DOUBLE and size.lines > len(frame) + has_names + file.skip
     encoding = "utf-8-sig" if file.encoding == UTF_8 else file.encoding
     joined = joined_lines(file.path, file.separator, frame, encoding) if may_join else None
-    return _Rows(frame, joined, file.separator.join(first.fillna("")) if is_like_others else "")
+    return _Rows(frame, joined, _line(first, file) if is_like_others else "")
+
+
+def _line(values: pd.Series, file: _File) -> str:
+    return file.separator.join(values.fillna(""))
 
 
 def _parquet(file: _File, may_be_large: bool) -> pd.DataFrame:
     try:
         if not may_be_large:
             size_by_footers([file.path]).check(file.what)
-        return pd.read_parquet(file.path)
+        frame = pd.read_parquet(file.path)
+        # Columns that were set as an index are columns still.
+        return frame.reset_index() if any(frame.index.names) else frame
     except (ValueError, OSError) as error:
         raise UserError(f"{file.what} cannot be read: {first_line(error).rstrip('.')}.") from error
 
@@ -241,9 +269,13 @@ def _why(error: Exception, file: _File) -> str:
         return why
     if isinstance(error, ParserWarning):
         why = "a row has more values than the first line, which has to have their names"
-    if other := _other_separator(file):
+    if not isinstance(error, EmptyDataError):
+        why = f"{why}; {SKIP}"
+    if other := _other_separator(file).strip(" "):
         return f"{why}; if {other!r} separates them, set {_setting_of(other)}"
-    return f"{why}; {NO_QUOTES}" if file.quotes == DOUBLE and _has_quotes(file.path) else why
+    if file.quotes == DOUBLE and _has(file.path, QUOTE):
+        return f"{why}; {NO_QUOTES}"
+    return f"{why}; if values are in ', set dataset.quotes=single" if _has(file.path, "'") else why
 
 
 def _encoding(path: Path) -> str:
@@ -253,9 +285,9 @@ def _encoding(path: Path) -> str:
     return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
 
 
-def _has_quotes(path: Path) -> bool:
+def _has(path: Path, character: str) -> bool:
     with unpacked(path) as stream:
-        return any(QUOTE.encode() in line for line in stream)
+        return any(character.encode() in line for line in stream)
 
 
 def _has_texts_read_as_missing(column: pd.Series) -> bool:

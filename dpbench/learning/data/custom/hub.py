@@ -2,7 +2,6 @@
 
 import functools
 import re
-import warnings
 from collections.abc import Collection, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
@@ -15,7 +14,7 @@ from dpbench.learning.data.custom.csv_files import OWN_FORMATS, PARQUET, read_fi
 from dpbench.learning.data.custom.sizes import Size, size_by_footers
 from dpbench.learning.data.custom.source import NO_TEST, Encoded, Table, TestRows
 from dpbench.learning.data.fetch.library import library
-from dpbench.system.errors import Unavailable, UserError, first_line
+from dpbench.system.errors import Unavailable, UserError, first_line, warn
 from dpbench.system.validate import one_of, quoted
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -73,10 +72,9 @@ def _rows(settings: Mapping[str, Any], place: Path) -> tuple[Any, TestRows]:
     rows, parts = load(part)
     if test_part is None:
         if TEST in parts and part != TEST and settings.get("rows") is None:
-            warnings.warn(
+            warn(
                 f"dataset.path={path} has a part of its own to test on, which is not used: set "
-                f"dataset.test_part={TEST}, or test examples are drawn from dataset.part={part}.",
-                stacklevel=2,
+                f"dataset.test_part={TEST}, or test examples are drawn from dataset.part={part}."
             )
         return rows, NO_TEST
     if test_part == part:

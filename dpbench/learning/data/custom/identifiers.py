@@ -11,6 +11,7 @@ PEOPLE = {
     *("applicant", "author", "borrower", "citizen", "client", "consumer", "customer", "donor"),
     *("driver", "employee", "household", "individual", "learner", "member", "participant"),
     *("passenger", "patient", "person", "player", "pupil", "rater", "resident", "respondent"),
+    *("cliente", "eleve", "kunde", "kunden", "mitarbeiter", "mitglied", "paciente", "patienten"),
     *("reviewer", "speaker", "student", "subject", "subscriber", "user", "visitor", "worker"),
 }
 SHORT = {
@@ -21,7 +22,18 @@ SHORT = {
 """Words that are of people only beside that of an identifier."""
 
 IDENTIFIERS = {"id", "ids", "identifier", "uid", "uuid", "guid", "pid", "mrn", "ssn", "nbr", "nr"}
-NUMBERS = IDENTIFIERS | {"no", "num", "number", "code", "key", "name", "hash", "index"}
+NUMBERS = IDENTIFIERS | {
+    "no",
+    "num",
+    "number",
+    "code",
+    "key",
+    "name",
+    "hash",
+    "index",
+    "nummer",
+    "numero",
+}
 """Words in the names of columns, in lower case."""
 
 FEWEST = 5

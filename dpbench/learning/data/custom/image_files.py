@@ -2,7 +2,6 @@
 
 import math
 import re
-import warnings
 from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -24,10 +23,11 @@ from dpbench.learning.data.custom.checksums import (
 )
 from dpbench.learning.data.custom.columns import named
 from dpbench.learning.data.custom.copies import SHARE
-from dpbench.learning.data.custom.csv_files import read_file
 from dpbench.learning.data.custom.source import FOLDER, Encoded, Table, TestRows
-from dpbench.system.errors import UserError, first_line
+from dpbench.learning.data.custom.table_files import verified_file
+from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.files import cached_digest_of
+from dpbench.system.validate import quoted
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 TRAIN, TEST = "train", "test"
@@ -62,11 +62,8 @@ def read(settings: Mapping[str, Any]) -> Table:
     frame = pd.DataFrame({FOLDER: [f.relative_to(folder).parts[bool(tested)] for f in everything]})
     if labels is not None:
         names = [file.relative_to(folder).as_posix() for file in everything]
-        path = source_path("dataset.labels", labels, "file")
-        expected = settings.get("labels_checksum")
-        found = verified("dataset.labels", path, expected, "dataset.labels_checksum")
-        checksums["labels_checksum"] = found
-        frame = _labelled(frame, names, read_file(settings, "labels", path), settings)
+        rows, checksums["labels_checksum"] = verified_file(settings, "labels", "labels_checksum")
+        frame = _labelled(frame, names, rows, settings)
     images = [(str(file), file) for file in everything]
     test = TestRows(f"dataset.folder={folder / TEST}", len(tested))
     return Table(f"dataset.folder={folder}", frame, checksums, test, images=images)
@@ -103,7 +100,7 @@ def _labelled(
     """
     what = f"dataset.labels={settings['labels']}"
     column = named("image", settings["image"], list(labels))
-    rows = labels.set_index(labels[column].astype(str).str.removeprefix("./"))
+    rows = labels.set_index(labels[column].astype(str).map(_as_path))
     if rows.index.has_duplicates:
         twice = rows.index[rows.index.duplicated()][0]
         raise UserError(f"{what} has several rows of the image {twice}: keep one.")
@@ -114,7 +111,8 @@ def _labelled(
     if (places < 0).any():
         missing = names[int(np.flatnonzero(places < 0)[0])]
         raise UserError(
-            f"{what} has no row of the image {missing}, one of {(places < 0).sum():,}: add it, or "
+            f"{what} has no row of the image {missing}, one of {(places < 0).sum():,}, and names "
+            f"{quoted(rows.index[0])} in its first row: add it, or "
             "move the image elsewhere."
         )
     if unused := sorted({*rows.index} - {*found}):
@@ -123,6 +121,11 @@ def _labelled(
             "folder: remove it, or give the whole folder."
         )
     return pd.concat([frame, labels.iloc[places].reset_index(drop=True)], axis=1)
+
+
+def _as_path(name: str) -> str:
+    """A name of an image, as it is below the folder."""
+    return name.strip().replace("\\", "/").removeprefix("./")
 
 
 def warn_of_copied_images(rows: Table, target: str) -> None:
@@ -139,19 +142,17 @@ def warn_of_copied_images(rows: Table, target: str) -> None:
             copies += [(original, file)] if known_at != at else []
             again += known_at == at and original != file
     if again > SHARE * len(files):
-        warnings.warn(
+        warn(
             f"{again:,} images of {rows.name} are copies of others in their class: epsilon is per "
             "image, and whoever is in k images has less privacy; one of two may be trained on and "
-            "the other tested: remove them.",
-            stacklevel=2,
+            "the other tested: remove them."
         )
     if copies:
         one, other = copies[0]
         more = f" ({len(copies) - 1} more such copies)" if len(copies) > 1 else ""
-        warnings.warn(
+        warn(
             f"{one} and {other} are one image in two classes, or in training and test{more}: keep "
-            "it where it belongs.",
-            stacklevel=2,
+            "it where it belongs."
         )
 
 

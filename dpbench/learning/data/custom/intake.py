@@ -12,11 +12,11 @@ import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is_string_dtype
 
 from dpbench.learning.data.custom import copies, identifiers
-from dpbench.learning.data.custom.column_types import plain, structure
+from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
 from dpbench.learning.data.custom.columns import (
     IMPUTE,
     INDICATOR,
-    NONE,
+    MAX_CATEGORIES,
     REGRESSION,
     TRAIN,
     Columns,
@@ -27,8 +27,8 @@ from dpbench.learning.data.custom.oddities import warn_of_spellings
 from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
-from dpbench.learning.data.custom.source import FOLDER, Table
-from dpbench.learning.data.custom.table import MAX_CATEGORIES, amounts_in, check_values
+from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.table import check_values, image_columns
 from dpbench.learning.data.custom.texts import has_texts, text_columns
 from dpbench.system.errors import UserError
 from dpbench.system.validate import quoted
@@ -137,12 +137,9 @@ def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
 
 def _columns(settings: Mapping[str, Any], table: Table) -> Columns:
     """The columns, as far as settings name those that there are."""
-    none: dict[str, Any] = {"categorical": [], "drop": [], "task": CLASSIFICATION}
-    if table.images and settings.get("target") is None:
-        settings = {**settings, "target": FOLDER}
     try:
-        return columns_of({"group": None, "standardise": None, **none, **settings}, table.frame)
-    except UserError:
+        return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
+    except (UserError, KeyError):  # a file of one's own may lack settings
         return Columns("", (), (), (), CLASSIFICATION, user=settings["user"])
 
 
@@ -214,17 +211,11 @@ def _fate(
         return f"refused: {error}", ""
     role = "groups, and " if name in columns.group else ""
     column = plain(column, name in columns.categorical)
-    scale = settings.get("standardise")
     if name == columns.target and columns.task != REGRESSION:
         return f"{role}classes", "classes from all rows"
     if table.images:
         return role.removesuffix(", and ") or "not used", ""
-    if columns.is_categorical(column):
-        rarest = int(column.value_counts().min()) if column.notna().any() else 0
-        becomes = f"{column.nunique()} features, one for each value"
-        cost = f"values from all rows (the rarest is in {rarest:,})"
-    else:
-        becomes, cost = _scaled(scale, name)
+    becomes, cost = _encoded(columns, column, settings.get("standardise"))
     if name == columns.target:
         return f"target, {becomes}", cost
     if column.isna().any() and columns.missing in (IMPUTE, INDICATOR):
@@ -233,15 +224,33 @@ def _fate(
     return role + becomes, cost
 
 
-def _scaled(scale: object, name: str) -> tuple[str, str]:
-    """What becomes of numbers, and its cost."""
+def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, str]:
+    """What a feature becomes, and what that reads from the data or can do without."""
+    name = str(column.name)
+    if most := columns.selected.get(name):
+        cost = "frequent values, with noise: normalization=private_columns"
+        return f"{most + 1} features: {most} values at most, and others", cost
+    if listed := columns.listed.get(name):
+        return f"{len(listed)} features, one for each listed value", "public categories"
+    if columns.is_categorical(column):
+        rarest = int(column.value_counts().min()) if column.notna().any() else 0
+        private = f"with noise: dataset.categories={{{name}: {FEW}}}"
+        cost = f"values from all rows (the rarest is in {rarest:,}); {private}"
+        return f"{column.nunique()} features, one for each value", cost
+    if name in columns.bounds:
+        low, high = columns.bounds[name]
+        private = "with noise: normalization=private_columns"
+        return (
+            f"{low:g} to {high:g} scaled to -1 to 1",
+            f"public range; mean and deviation {private}",
+        )
     if scale == TRAIN:
         free = f"dataset.standardise={{{name}: [MEAN, DEVIATION]}}"
-        return "z-scores", f"exact mean and deviation; free: {free}"
+        private = f"with noise: dataset.bounds={{{name}: [LOWEST, HIGHEST]}}"
+        return "z-scores", f"exact mean and deviation; free: {free}; {private}"
     if isinstance(scale, Mapping) and name in scale:
         mean, deviation = scale[name]
         return f"less {mean:g}, over {deviation:g}", "public constants"
-    assert scale == NONE or isinstance(scale, Mapping) or scale is None
     return "as they are", ""
 
 

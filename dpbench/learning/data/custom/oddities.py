@@ -2,17 +2,16 @@
 
 import re
 import unicodedata
-import warnings
 from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import FEW
+from dpbench.learning.data.custom.column_types import FEW, amounts_like
 from dpbench.learning.data.custom.columns import NONE, REGRESSION, Columns
 from dpbench.learning.data.custom.identifiers import repeating
-from dpbench.system.errors import MAX_LISTED
+from dpbench.system.errors import MAX_LISTED, warn
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted
 
@@ -50,43 +49,48 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     for column in columns.numbers(frame):
         values = frame[column].to_numpy("float64")
         if np.array_equal(np.sort(values) - values.min(), np.arange(len(values))):
-            warnings.warn(
+            warn(
                 f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
-                f"out with dataset.drop=[{column}].",
-                stacklevel=2,
+                f"out with dataset.drop=[{column}]."
             )
         elif (
             CODE.search(str(column))
             and not (values % 1 > 0).any()
             and frame[column].nunique() > FEW
         ):
-            warnings.warn(
+            warn(
                 f"column {column} of {name} is taken as a number, and its name is one of codes: "
                 f"set dataset.categorical=[{column}] if its values are categories, or leave it out "
-                f"with dataset.drop=[{column}].",
-                stacklevel=2,
+                f"with dataset.drop=[{column}]."
             )
         if mark := _mark(values):
-            warnings.warn(
+            warn(
                 f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, apart "
                 f"from all other values: set dataset.missing_values=[{mark:g}] if it stands for no "
-                "value.",
-                stacklevel=2,
+                "value."
+            )
+        if _are_days(values):
+            warn(
+                f"column {column} of {name} is taken as a number, and its values are like days, "
+                f"such as {np.nanmin(values):.0f}: leave it out with "
+                f"dataset.drop=[{column}], or turn them into numbers of days."
             )
     for column in frame:
         if not is_string_dtype(frame[column]):
             continue
-        counts = frame[column][frame[column].isin(LIKE_MISSING)].value_counts()
+        values = frame[column].value_counts()
+        if column in columns.features(frame) and column not in columns.categorical:
+            _warn_of_amounts(values.index.to_series(name=column), name)
+        counts = values[values.index.isin(LIKE_MISSING)]
         if len(counts) and column not in columns.categorical:
-            warnings.warn(
+            warn(
                 f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
                 "rows, which is a category like any other: set "
                 f"{missing_mark(counts.index[0])} if it stands for no value, or "
-                f"dataset.categorical=[{column}] if it is one.",
-                stacklevel=2,
+                f"dataset.categorical=[{column}] if it is one."
             )
         if column not in columns.group:
-            warn_of_spellings(f"column {column} of {name}", frame[column].dropna().unique())
+            warn_of_spellings(f"column {column} of {name}", values.index)
     if columns.task == REGRESSION:
         return
     sizes = frame[columns.target].value_counts()
@@ -94,10 +98,9 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     if rare := [f"{label} ({size})" for label, size in sizes.items() if size <= few]:
         amounts = len(sizes) > FEW and not is_string_dtype(frame[columns.target])
         way = "; if they are amounts, set dataset.task=regression" if amounts else ""
-        warnings.warn(
+        warn(
             f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
-            f"dataset.group={columns.target} reports metrics for each class{way}.",
-            stacklevel=2,
+            f"dataset.group={columns.target} reports metrics for each class{way}."
         )
 
 
@@ -105,41 +108,36 @@ def warn_of_scales(frame: pd.DataFrame, columns: Columns, standardise: object) -
     """Warn of numbers that stay as they are, and are of very different scales."""
     if standardise != NONE or columns.bounds:
         return
-    frame = columns.plain(frame)
     scales = {name: float(frame[name].std()) for name in columns.numbers(frame)}
     scales = {name: scale for name, scale in scales.items() if scale > 0}
     if scales and max(scales.values()) > APART * min(scales.values()):
         small, *_, large = sorted(scales, key=lambda name: scales[name])
-        warnings.warn(
+        warn(
             f"dataset.standardise=none leaves column {large} with a deviation of "
             f"{scales[large]:.3g} beside column {small} with {scales[small]:.3g}, and clipped "
             "gradients are mostly of the largest: give public ranges, such as "
-            f"dataset.bounds={{{large}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise.",
-            stacklevel=2,
+            f"dataset.bounds={{{large}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise."
         )
 
 
 def warn_of_people(frame: pd.DataFrame, name: str) -> None:
     """Warn of a column that seems to say whose a row is, where epsilon is per row."""
     for column in repeating(frame):
-        warnings.warn(
+        warn(
             f"column {column} of {name} has {frame[column].nunique():,} values in {len(frame):,} "
             "rows, like an identifier of people with several rows, and epsilon is per row: set "
-            f"users=column users.column={column} to protect all rows of each.",
-            stacklevel=2,
+            f"users=column users.column={column} to protect all rows of each."
         )
 
 
 def warn_of_target_leaks(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     """Warn of features from each of which the target of every row is known."""
-    frame = columns.plain(frame)
     for column in columns.features(frame):
         if _tells(frame[column], frame[columns.target], columns.task):
-            warnings.warn(
+            warn(
                 f"column {column} of {name} tells the target {columns.target} of every row, and is "
                 f"taken as a feature: leave it out with dataset.drop=[{column}] if it is another "
-                "form of the target.",
-                stacklevel=2,
+                "form of the target."
             )
 
 
@@ -150,10 +148,9 @@ def warn_of_unseen(
     the values are."""
     seen, tested = (column.iloc[part].dropna().unique().tolist() for part in (train, test))
     if unseen := sorted({*map(str, tested)} - {*map(str, seen)}):
-        warnings.warn(
+        warn(
             f"no training row has the {what} {' or '.join(unseen[:MOST_NAMED])} of column "
-            f"{column.name}, which test rows have: it cannot be learnt.",
-            stacklevel=2,
+            f"{column.name}, which test rows have: it cannot be learnt."
         )
 
 
@@ -162,11 +159,33 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
     alike = grouped((spelling(text), text) for text in sorted(categories))
     if several := [" and ".join(map(told, texts)) for texts in alike.values() if len(texts) > 1]:
         more = f", and {len(several) - MAX_LISTED} more" if len(several) > MAX_LISTED else ""
-        warnings.warn(
+        warn(
             f"{name} has {'; '.join(several[:MAX_LISTED])}{more}, which are different {what}: "
-            "spell them alike if they are one.",
-            stacklevel=2,
+            "spell them alike if they are one."
         )
+
+
+def _warn_of_amounts(column: pd.Series, name: str) -> None:
+    """Warn of a few texts that are numbers with signs, and would be categories. column: its
+    distinct values."""
+    signs = column[: FEW + 1].str.contains(r"[,'%€$£¥]")
+    if len(column) <= FEW and signs.any() and amounts_like(column) == "numbers as texts":
+        warn(
+            f"column {column.name} of {name} has numbers as texts, such as "
+            f"{quoted(column[signs].iloc[0])}, which are categories: set dataset.decimal=',' or "
+            "dataset.thousands if these are written so, or dataset.categorical="
+            f"[{column.name}]."
+        )
+
+
+def _are_days(values: np.ndarray) -> bool:
+    """Whether numbers are like 20240131."""
+    if not 19_000_101 <= np.nanmin(values, initial=np.inf) <= np.nanmax(values) <= 21_001_231:
+        return False
+    values = values[~np.isnan(values)]
+    months, days = values // 100 % 100, values % 100
+    calendar = (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)
+    return bool((calendar & (values % 1 == 0)).all())
 
 
 def _mark(values: np.ndarray) -> float | None:

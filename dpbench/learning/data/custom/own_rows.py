@@ -11,7 +11,7 @@ import torch
 
 from dpbench.learning.data.custom.people import people_of
 from dpbench.learning.data.custom.source import Table
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.dataset import Data, Fact, Split
 from dpbench.learning.data.splits import drawn, held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
@@ -122,6 +122,12 @@ class Rows:
     def _test_size(self) -> int:
         assert self.rows is not None
         return held_out(self.rows, self.test_share) if self.test_rows is None else self.test_rows
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """The facts of the data that a run depends on."""
+        names = ["number of rows", *(["number of people"] if self.user is not None else [])]
+        return dict.fromkeys([*names, "classes and groups"], "exact")
 
     @property
     def _public(self) -> str:

@@ -1,6 +1,5 @@
 """The people that a column of the user's own data names, whose rows are protected together."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ from dpbench.learning.data.custom.column_types import plain
 from dpbench.learning.data.custom.columns import column_named
 from dpbench.learning.data.custom.oddities import warn_of_spellings
 from dpbench.learning.data.custom.source import Table
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, warn
 from dpbench.system.validate import integer
 
 TARGET = "dpbench.data.derive.users.column"
@@ -41,20 +40,18 @@ def described(rows: Table, users: Mapping[str, Any]) -> tuple[dict[str, Any], in
     if isinstance(frame[name].iloc[0], str):
         warn_of_spellings(f"users.column={name}", frame[name].unique(), "users")
     if both := len(np.intersect1d(train, people[len(train) :])):
-        warnings.warn(
+        warn(
             f"{both:,} of the people of users.column={name} have rows in {rows.test.name} and in "
-            "training: test metrics are of people whom the model knows.",
-            stacklevel=2,
+            "training: test metrics are of people whom the model knows."
         )
     most = int(sizes.max())
     if users.get("most") is not None:
         most = integer("users.most", users["most"])
         if left_out := int((sizes - sizes.clip(max=most)).sum()):
-            warnings.warn(
+            warn(
                 f"users.most={most} leaves out up to {left_out:,} of {len(train):,} rows, of "
                 f"{(sizes > most).sum():,} of {len(sizes):,} people: what is learnt is biased "
-                "towards people with fewer rows.",
-                stacklevel=2,
+                "towards people with fewer rows."
             )
     return {"user": name, "people": len(sizes)}, most
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,26 +24,19 @@ from dpbench.learning.data.custom.columns import (
 from dpbench.learning.data.custom.source import NO_TEST, TestRows
 from dpbench.learning.data.custom.table import categories_of, distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, warn
 from dpbench.system.validate import LARGEST, path_of, quoted
-
-WITHIN = 1.0
-"""The largest number in a range that is scaled to -1 to 1."""
 
 UNSCALED = (0.0, 1.0)
 """The mean and the deviation with which numbers stay as they are."""
-
-NOT_COVERED = (
-    "No epsilon covers this file: its categories are all values in the table, even those of a "
-    "single row, and its means and deviations are exact, unless dataset.standardise gave them."
-)
-"""What whoever gets the file alone has to know."""
 
 
 Number = Annotated[float, msgspec.Meta(ge=-LARGEST, le=LARGEST)]
 Deviation = Annotated[float, msgspec.Meta(ge=0, le=LARGEST)]
 Positive = Annotated[float, msgspec.Meta(gt=0, le=LARGEST)]
 Category = str | int | float | bool | None
+Values = dict[str, tuple[Category, ...]]
+"""The values of columns, by name."""
 
 
 class TablePreparation(msgspec.Struct, frozen=True):
@@ -55,11 +47,16 @@ class TablePreparation(msgspec.Struct, frozen=True):
     regression; target: mean and deviation of a regression's, whose model predicts
     (target - mean)/deviation; farthest: from how many deviations on a number is taken as the
     nearest within, with a warning. incomplete: the columns that may have no value, which is then
-    the mean of a number and none of the categories; indicators: whether a last feature of each of
-    them says so. missing_values: what stands for no value. listed: the columns whose categories are
-    public, where other values belong to none. All but these are read from the user's
-    data: means and deviations from training rows with `standardise: train`, which no epsilon
-    covers, and categories from all rows.
+    the mean of a number, or the middle of its range, and none of the categories; indicators:
+    whether a last feature of each of them says so. missing_values: what stands for no value.
+    listed: the columns whose categories are public, where other values belong to none. ranges: the
+    public bounds of numbers, to which these are clipped. selected: by column, the categories that
+    were selected with noise, None for one that was not; each is a feature, and one more says that a
+    value is none of them.
+
+    All but public ones are read from the user's data: means and deviations from training rows with
+    `standardise: train`, which no epsilon covers, or measured with noise, and categories from all
+    rows.
     """
 
     numbers: dict[str, tuple[Number, Deviation]]
@@ -71,20 +68,25 @@ class TablePreparation(msgspec.Struct, frozen=True):
     indicators: bool = False
     missing_values: tuple[Category, ...] = ()
     listed: tuple[str, ...] = ()
+    ranges: dict[str, tuple[Number, Number]] = {}
+    selected: dict[str, tuple[Category, ...]] = {}
 
     def __call__(self, frame: pd.DataFrame, test: TestRows = NO_TEST) -> Tensor:
         """The inputs [n, d] float32 of the rows of a table with these columns, and perhaps others.
 
         Raises UserError for a column that is missing, and for a value that the column cannot have.
         """
-        if missing := [name for name in (*self.numbers, *self.categories) if name not in frame]:
+        used = (*self.numbers, *self.categories, *self.selected)
+        if missing := [name for name in used if name not in frame]:
             raise UserError(f"the table has no column {missing[0]}, which the model needs.")
         if self.missing_values:
             frame = frame.apply(without, marks=self.missing_values)
-        parts = [self._number(frame[name], test) for name in self.numbers]
+        parts = [np.empty((len(frame), 0))]  # a table of selected categories has no others
+        parts += [self._number(frame[name], test) for name in self.numbers]
         parts += [self._one_hot(frame[name]) for name in self.categories]
         if self.indicators:
             parts += [frame[name].isna().to_numpy()[:, None] for name in self.incomplete]
+        parts += [self._one_hot(frame[name]) for name in self.selected]
         return torch.from_numpy(np.concatenate(parts, axis=1).astype("float32"))
 
     def predictions(self, outputs: Tensor) -> Tensor:
@@ -100,35 +102,46 @@ class TablePreparation(msgspec.Struct, frozen=True):
     def _number(self, column: pd.Series, test: TestRows) -> np.ndarray:
         mean, deviation = self.numbers[str(column.name)]
         values = pd.to_numeric(plain(column), errors="coerce").to_numpy("float64")
-        values = np.where(self._absent(column), mean, values)
+        usual = sum(self.ranges.get(str(column.name), (mean, mean))) / 2
+        values = np.where(self._absent(column), usual, values)
         _check(np.abs(values) <= LARGEST, column, "not a number")
         return ((self._near(values, column, test) - mean) / (deviation or math.inf))[:, None]
 
     def _near(self, values: np.ndarray, column: pd.Series, test: TestRows) -> np.ndarray:
         """The values, or the nearest ones to which training rows can have come."""
-        if self.farthest is None:
+        if self.farthest is None and not self.ranges:
             return values
-        mean, deviation = self.numbers[str(column.name)]
-        reach = self.farthest * max(deviation, ROUNDING * abs(mean))
-        near = np.clip(values, mean - reach, mean + reach)
+        limits, where = self._limits(str(column.name))
+        near = np.clip(values, *limits)
         if len(far := np.flatnonzero(near != values)):
             others = f" and {len(far) - 1} others" if len(far) > 1 else ""
             row = test.row(int(far[0]), len(values))
-            where = "farther from the training rows' mean than any of them can be"
-            if self.farthest == WITHIN:
-                where = "outside of its bounds"
-            warnings.warn(
+            warn(
                 f"column {column.name} has {values[far[0]]:g} in {row}{others}, {where}: taken as "
-                f"{near[far[0]]:g}.",
-                stacklevel=2,
+                f"{near[far[0]]:g}."
             )
         return near
 
+    def _limits(self, name: str) -> tuple[tuple[float, float], str]:
+        """The lowest and the highest number of a column, and where others are, in words."""
+        if name in self.ranges:
+            return self.ranges[name], "outside of its bounds"
+        mean, deviation = self.numbers[name]
+        reach = math.inf
+        if self.farthest is not None:
+            reach = self.farthest * max(deviation, ROUNDING * abs(mean))
+        where = "farther from the training rows' mean than any of them can be"
+        return (mean - reach, mean + reach), where
+
     def _one_hot(self, column: pd.Series) -> np.ndarray:
-        categories = self.categories[str(column.name)]
+        name = str(column.name)
+        selected = name in self.selected
+        categories = (*self.selected[name], None) if selected else self.categories[name]
         values = plain(column, as_text=True)
-        found = values.map({value: place for place, value in enumerate(categories)})
-        none = found.isna() if column.name in self.listed else self._absent(column)
+        found = values.map({v: place for place, v in enumerate(categories) if v is not None})
+        none = found.isna() if name in self.listed else self._absent(column)
+        if selected:
+            found = found.fillna(len(categories) - 1)
         found = found.mask(none, len(categories))
         _check(found.notna().to_numpy(), column, "not a category of the run's table")
         return np.eye(len(categories) + 1, len(categories))[found.to_numpy("int64")]
@@ -137,14 +150,11 @@ class TablePreparation(msgspec.Struct, frozen=True):
         """Which rows have no value where they need none [n]."""
         return column.isna().to_numpy() & (column.name in self.incomplete)
 
-    def json(self) -> str:
-        """Its text, which `load_preparation` reads."""
-        return (
-            json.dumps(
-                {"privacy": NOT_COVERED, **msgspec.structs.asdict(self)}, default=_plain, indent=1
-            )
-            + "\n"
-        )
+    def json(self, privacy: str) -> str:
+        """Its text, which `load_preparation` reads. privacy: what whoever gets the file alone has
+        to know of it."""
+        content = {"privacy": privacy, **msgspec.structs.asdict(self)}
+        return json.dumps(content, default=_plain, indent=1) + "\n"
 
 
 def _plain(value: Any) -> Any:
@@ -186,20 +196,26 @@ def prepared_by(
         return mean, deviation
 
     numbers = {name: constants(name) for name in columns.numbers(frame)}
-    categorical = [name for name in columns.features(frame) if name not in numbers]
+    others = (*numbers, *columns.selected)
+    categorical = [name for name in columns.features(frame) if name not in others]
     categories = {
         name: tuple(categories_of(frame[name], columns, "the table")) for name in categorical
     }
-    farthest = math.sqrt(len(train)) if standardise == TRAIN else None
-    if columns.bounds:
-        farthest = WITHIN
-    indicators, marks = columns.missing == INDICATOR, columns.missing_values
-    gaps = tuple(columns.incomplete(frame)), indicators, marks, tuple(columns.listed)
-    if columns.task == REGRESSION:
-        mean, deviation = constants(columns.target)
-        return TablePreparation(numbers, categories, (), (mean, deviation or 1.0), farthest, *gaps)
-    classes = tuple(distinct(frame[columns.target], "the table"))
-    return TablePreparation(numbers, categories, classes, UNSCALED, farthest, *gaps)
+    farthest = math.sqrt(len(train)) if standardise == TRAIN and not columns.bounds else None
+    regression = columns.task == REGRESSION
+    mean, deviation = constants(columns.target) if regression else UNSCALED
+    return TablePreparation(
+        numbers,
+        categories,
+        () if regression else tuple(distinct(frame[columns.target], "the table")),
+        (mean, deviation or 1.0),
+        farthest,
+        tuple(columns.incomplete(frame)),
+        columns.missing == INDICATOR,
+        columns.missing_values,
+        tuple(columns.listed),
+        {name: (low, high) for name, (low, high) in columns.bounds.items() if name in numbers},
+    )
 
 
 def _mean_and_deviation(values: np.ndarray) -> tuple[float, float]:

@@ -100,6 +100,7 @@ def _table(settings: Settings, rows: Table) -> dict[str, Any]:
         described = texts.describe_texts(settings, frame, rows.name, rows.test)
         _warn_of_people(rows, columns, [*text, columns.target])
         return {**named, "text": text[0] if len(text) == 1 else [*text], **described}
+    frame = columns.plain(frame)
     described = table.describe(frame, columns, rows.name, rows.test)
     oddities.warn_of_scales(frame, columns, settings["standardise"])
     oddities.warn_of_target_leaks(frame, columns, rows.name)

@@ -9,7 +9,7 @@ from typing import IO, NamedTuple
 from pandas.io.common import get_handle
 
 from dpbench.learning.data.fetch.library import library
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, first_line
 
 MOST_COLUMNS, MOST_VALUES, MOST_BYTES = 20_000, 10**8, 2**30
 """The largest table that is read unasked: a value takes some 40 bytes at the peak, and a column
@@ -44,8 +44,15 @@ class Size(NamedTuple):
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[IO[bytes]]:
-    """The bytes of a file, unpacked as pandas does: by its ending."""
-    with get_handle(path, "rb", compression="infer", is_text=False) as handles:
+    """The bytes of a file, unpacked as pandas does: by its ending. UserError for several files."""
+    try:
+        handles = get_handle(path, "rb", compression="infer", is_text=False)
+    except ValueError as error:
+        raise UserError(
+            f"{path} has other than one file in it ({first_line(error)}): unpack it, and give the "
+            "path of the table."
+        ) from error
+    with handles:
         yield handles.handle  # type: ignore[misc]
 
 

@@ -1,6 +1,5 @@
 """The user's own tables: what of them is public, and what is refused."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,9 +7,10 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import FEW, plain, structure
+from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
+    MAX_CATEGORIES,
     REFUSE,
     REGRESSION,
     Columns,
@@ -29,24 +29,18 @@ from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
 
-MAX_CATEGORIES = 1_000
-"""The most categories of a column: a column with more is one of names or free text."""
+SENTENCE = 3
+"""The spaces in texts, on average, from which on they are no names."""
 
 CONTROL = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]"
 """What a text cannot have that becomes a name of a group or of a class."""
 
-AMOUNTS = {
-    "dates": re.compile(r"(\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[./]\d\d?[./]\d{2,4})(?!\d)"),
-    "times of day": re.compile(r"\d\d?:\d\d"),
-    "durations": re.compile(r"-?\d+ days?\b"),
-    "numbers as texts": re.compile(r"[-+]?[($€£¥]?[-+]?\d[\d.,' ]*[%€$£¥)]*$"),
-}
-"""How texts begin of which each would be a category, although they are a kind of number."""
-
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
-    """What has to be public: the numbers of rows, features and classes, and the names of groups."""
-    frame = columns.plain(frame)
+    """What has to be public: the numbers of rows, features and classes, and the names of groups.
+
+    frame: plain.
+    """
     check_values(frame, columns, name, test)
     regression = columns.task == REGRESSION
     if regression and columns.is_categorical(frame[columns.target]):
@@ -57,18 +51,15 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             "dataset.task=regression."
         )
     _check_groups(frame, columns, name, test)
-    features = [
-        len(categories_of(frame[column], columns, name))
-        if columns.is_categorical(frame[column])
-        else 1
-        for column in columns.features(frame)
-    ]
+    features = [_width(frame[column], columns, name) for column in columns.features(frame)]
     if columns.missing == INDICATOR:
         features.append(len(columns.incomplete(frame)))
     groups, _ = groups_of(frame, columns, name)
     classes = 1 if regression else len(distinct(frame[columns.target], name))
-    if not features or classes < 2 - regression:
-        raise UserError(f"{name} has no features, or only one class in column {columns.target}.")
+    if not features:
+        raise UserError(f"{name} has no features beside dataset.target={columns.target}.")
+    if classes < 2 - regression:
+        raise UserError(f"{name} has only one class in column {columns.target}: choose another.")
     if regression and frame[columns.target].nunique() < 2:
         raise UserError(
             f"dataset.target={columns.target} is the same number in all rows of {name}."
@@ -78,6 +69,13 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
     warn_of_oddities(frame, columns, name)
     described = {"rows": len(frame), "features": sum(features), "classes": classes}
     return described | {"groups": groups}
+
+
+def _width(column: pd.Series, columns: Columns, name: str) -> int:
+    """The number of features that a column becomes."""
+    if most := columns.selected.get(str(column.name)):
+        return most + 1
+    return len(categories_of(column, columns, name)) if columns.is_categorical(column) else 1
 
 
 def image_columns(settings: Mapping[str, Any], rows: Table) -> Columns:
@@ -155,7 +153,7 @@ def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = Tru
     """UserError for classes or groups that test rows have in another spelling than training rows,
     and for classes in other numbers or words."""
     place = len(column) - test.number
-    trained, tested = (_distinct(part) for part in (column[:place], column[place:]))
+    trained, tested = (all_distinct(part) for part in (column[:place], column[place:]))
     unseen = [value for value in tested if value not in trained]
     spellings = {*map(spelling, unseen)}
     others = [value for value in trained if spelling(value) in spellings]
@@ -262,27 +260,23 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
         row = test.row(column.index.get_loc(words.index[0]), len(column))
         raise UserError(
             f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in {row}: "
-            f"replace it, set {missing_mark(words.iloc[0])} if it stands for no value, {ways}"
+            f"replace it or remove the row, set {missing_mark(words.iloc[0])} if it stands for no "
+            f"value, {ways}"
         )
     example = next(iter(column.dropna()), None)
     if amounts := amounts_in(column):
         raise UserError(
             f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, and each "
-            f"would be a category: turn them into numbers, {ways}"
+            f"would be a category: turn them into numbers (dataset.decimal=',' and "
+            f"dataset.thousands say how a file has them), {ways}"
         )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
+        if column.str.count(" ").mean() >= SENTENCE:
+            ways = f"to learn from texts set dataset.text={column.name} model=text; {ways}"
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
             f"rows, such as {quoted(example)}, like a column of names: {ways}"
         )
-
-
-def amounts_in(column: pd.Series) -> str | None:
-    """The name of a kind of number that all texts of a column begin with, if there are many."""
-    if column.nunique() <= FEW:
-        return None
-    found = (name for name, form in AMOUNTS.items() if all(map(form.match, column.dropna())))
-    return next(found, None)
 
 
 def _has_fractions(column: pd.Series) -> bool:
@@ -291,7 +285,7 @@ def _has_fractions(column: pd.Series) -> bool:
 
 def distinct(column: pd.Series, name: str) -> list:
     """The distinct values of a column, sorted, without that of no value; UserError for too many."""
-    values = _distinct(column)
+    values = all_distinct(column)
     if len(values) > MAX_CATEGORIES:
         raise UserError(
             f"column {column.name} of {name} has {len(values)} different values, and a column may "
@@ -306,7 +300,8 @@ def categories_of(column: pd.Series, columns: Columns, name: str) -> list:
     return [*columns.listed.get(str(column.name), ())] or distinct(column, name)
 
 
-def _distinct(column: pd.Series) -> list:
+def all_distinct(column: pd.Series) -> list:
+    """The distinct values of a column, sorted, without that of no value."""
     values = column.dropna().unique().tolist()
     return sorted(values, key=lambda value: (isinstance(value, str), value))
 

@@ -16,16 +16,13 @@ from dpbench.system.validate import quoted
 def read(settings: Mapping[str, Any]) -> Table:
     """The rows of the file that settings name, and then those of its test file; UserError for files
     that are not tables of one kind, and for others than the expected ones."""
-    frame, checksum = _verified(settings, "file", "checksum")
-    name, checksums, tested = (
-        str(settings["file"]),
-        {"checksum": checksum},
-        settings.get("test_file"),
-    )
+    frame, checksum = verified_file(settings, "file", "checksum")
+    name, checksums = str(settings["file"]), {"checksum": checksum}
+    tested = settings.get("test_file")
     if tested is None:
         return Table(name, frame, checksums)
     what = f"dataset.test_file={tested}"
-    test, test_checksum = _verified(settings, "test_file", "test_checksum")
+    test, test_checksum = verified_file(settings, "test_file", "test_checksum")
     if test_checksum == checksum:
         raise UserError(
             f"{what} has the rows that are trained on: give a file of others, or none, to hold out "
@@ -40,16 +37,18 @@ def read(settings: Mapping[str, Any]) -> Table:
         raise UserError(f"{what} has no rows.")
     texts = tuple(n for n in frame if is_string_dtype(frame[n]) != is_string_dtype(test[n]))
     if texts:  # 01 is a number in one file, and a text where another row has 1A
-        frame, _ = _verified(settings, "file", "checksum", texts)
-        test, _ = _verified(settings, "test_file", "test_checksum", texts)
+        frame, _ = verified_file(settings, "file", "checksum", texts)
+        test, _ = verified_file(settings, "test_file", "test_checksum", texts)
     rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
     checksums["test_checksum"] = test_checksum
     return Table(name, rows, checksums, TestRows(what, len(test)))
 
 
-def _verified(
+def verified_file(
     settings: Mapping[str, Any], key: str, expected: str, texts: tuple[str, ...] = ()
 ) -> tuple[pd.DataFrame, str]:
+    """The rows of the file that a setting names, and its checksum; UserError for another one than
+    the setting `expected` has. texts: columns that are."""
     path = source_path(f"dataset.{key}", settings[key], "file")
     found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
     return read_file(settings, key, path, texts), found

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 import torch
@@ -19,13 +20,13 @@ from dpbench.learning.data.custom.columns import (
 )
 from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import Rows
-from dpbench.learning.data.custom.preparation import TablePreparation, prepared_by
+from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
 from dpbench.learning.data.custom.source import Table, TestRows
-from dpbench.learning.data.custom.table import codes, distinct, groups_of
-from dpbench.learning.data.dataset import Data, Split, lengths_of
+from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
+from dpbench.learning.data.dataset import MOMENTS, Data, Fact, Split, lengths_of
 from dpbench.learning.data.tokens import TextPreparation, Tokens
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer, one_of, quoted
+from dpbench.system.validate import integer, is_integer, one_of, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +36,15 @@ class TableRows(Rows):
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
     public constants, mean and standard deviation by column. It applies to the target of regression
     too. bounds: the public range of each number, which is scaled to -1 to 1 in place of that.
-    categories: the public categories of columns. features: their number. large: whether a table of
+    categories: the public categories of columns, or how many are selected with noise. features:
+    their number. large: whether a table of
     more than a hundred million values is read (`dpbench.data.custom.sizes`). missing_values: what
     stands for no value.
 
-    Of a file: separator, by default that of its ending; quotes: `double` if values may be in such
-    quotes; `none`, and a quote is a character; header: `first` if the first line has the names of
-    the columns; `none`, and these are 1, 2, ...; encoding: that of its text.
+    Of a file: separator, by default that of its ending; quotes: `double` or `single` if values may
+    be in such quotes; `none`, and a quote is a character; header: `first` if the first line has the
+    names of the columns; `none`, and these are 1, 2, ...; encoding: that of its text; skip: lines
+    before the first; decimal: the sign before decimals; thousands: that between thousands.
 
     text: one or two columns of text, which are then the only features; tokenizer: the folder of
     theirs, with its checksum, its number of tokens and that of padding; length: T, the most tokens
@@ -61,9 +64,12 @@ class TableRows(Rows):
     quotes: str = csv_files.DOUBLE
     header: str = csv_files.FIRST
     encoding: str = csv_files.UTF_8
+    skip: int = 0
+    decimal: str = "."
+    thousands: str | None = None
     missing_values: list[str | float] = field(default_factory=list, hash=False)
     bounds: dict[str, list[float]] | None = field(default=None, hash=False)
-    categories: dict[str, list[str | float]] | None = field(default=None, hash=False)
+    categories: dict[str, list[str | float] | int] | None = field(default=None, hash=False)
     text: str | list[str] | None = field(default=None, hash=False)
     tokenizer: str | None = None
     tokenizer_checksum: str | None = None
@@ -108,15 +114,35 @@ class TableRows(Rows):
         return len(names) - (self.task == REGRESSION and self.target in names)
 
     @property
+    def selected(self) -> tuple[int, ...]:
+        """For each column whose categories are selected with noise, the most that are."""
+        given = {} if self.text is not None else self.categories or {}
+        return tuple(most for _, most in sorted(given.items()) if is_integer(most))
+
+    @property
+    def facts(self) -> dict[str, Fact]:
+        """The facts of all data, and those by which inputs are made of rows."""
+        if self.text is not None:
+            return super().facts | {"vocabulary": "public"}
+        given = self.categories or {}
+        facts: dict[str, Fact] = {
+            f"categories of {name}": "epsilon" if is_integer(given[name]) else "public"
+            for name in sorted(given)
+        }
+        facts["categories of other columns" if given else "categories"] = "exact"
+        if self.missing == INDICATOR:
+            facts["which columns have gaps"] = "exact"
+        if self.bounds:
+            facts["ranges"] = "public"
+        elif self.standardise != NONE:
+            facts[MOMENTS] = "exact" if self.standardise == TRAIN else "public"
+        return super().facts | facts
+
+    @property
     def notes(self) -> tuple[str, ...]:
         if self.text is not None:
             return (self._public,)
-        categories = "The categories of each column are read from all rows, test included."
-        if self.categories:
-            categories = (
-                f"The categories of {', '.join(self.categories)} are public; those of other "
-                "columns are read from all rows, test included."
-            )
+        categories = _categories_note(self.categories or {})
         if self.missing == INDICATOR:
             categories += " So is which columns have gaps."
         if self.standardise != TRAIN or self.bounds:
@@ -135,6 +161,11 @@ class TableRows(Rows):
         columns = self._columns(frame)
         frame = columns.plain(frame)
         prepared = prepared_by(frame, columns, self.standardise, train)
+        inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
+        for name, most in columns.selected.items():
+            block = torch.zeros(len(frame), most + 1)
+            block[:, 0] = torch.from_numpy(pd.factorize(frame[name], sort=True)[0])
+            inputs = torch.cat([inputs, block], dim=1)
         target = frame[columns.target]
         if columns.task == REGRESSION:
             targets = prepared.scaled_targets(target.to_numpy("float64"))
@@ -145,7 +176,6 @@ class TableRows(Rows):
             for name in prepared.categories:
                 warn_of_unseen(frame[name], train, test, "category")
         _, groups = groups_of(frame, columns, "the table")
-        inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
         rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
         return self._split(table, rows, seed, prepared.target[1])
 
@@ -176,22 +206,40 @@ class TableRows(Rows):
         return self._tokens.preparation(self.pairs, distinct(frame[target], "the table"))
 
     def preparation(self, seed: int) -> TablePreparation | None:
-        """How the rows of a run with this seed are prepared, None for texts; UserError if the table
-        has changed."""
+        """How the rows of a run with this seed are prepared, but for what the run measures with
+        noise; None for texts. UserError if the table has changed."""
         if self.text is not None:
             return None
         frame = self.read().frame
+        columns, train = self._columns(frame), self.order(seed, self._people(frame))[0]
+        return prepared_by(columns.plain(frame), columns, self.standardise, train)
+
+    def candidates(self) -> Values:
+        """All values of the columns of which a run selects some."""
+        frame = self.read().frame
         columns = self._columns(frame)
-        return prepared_by(
-            columns.plain(frame),
-            columns,
-            self.standardise,
-            self.order(seed, self._people(frame))[0],
-        )
+        frame = columns.plain(frame)
+        return {name: tuple(all_distinct(frame[name])) for name in columns.selected}
 
     def _columns(self, frame: pd.DataFrame) -> Columns:
         lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
         return columns_of(vars(self) | lists, frame)
+
+
+def _categories_note(given: Mapping[str, Any]) -> str:
+    """How columns come by their categories."""
+    if not given:
+        return "The categories of each column are read from all rows, test included."
+    ways = [
+        ("public", [name for name in given if not is_integer(given[name])]),
+        (
+            "selected with noise, and epsilon pays for them",
+            [name for name in given if is_integer(given[name])],
+        ),
+    ]
+    of = [f"{', '.join(names)} are {way}" for way, names in ways if names]
+    others = "other columns are read from all rows, test included"
+    return f"The categories of {'; those of '.join([*of, others])}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,7 +62,7 @@ def describe_texts(
     columns, texts = columns_with_texts(settings, frame), text_columns(settings["text"], frame)
     lengths = with_lengths(frame, texts)
     _check_none_blank(lengths[[*texts]].isna(), name, test)
-    found = describe(lengths, columns, name, test)
+    found = describe(columns.plain(lengths), columns, name, test)
     length = integer("dataset.length", settings["length"], most=100_000)
     return found | {"features": 2 * length} | tokenizer_of(settings)
 

@@ -154,7 +154,7 @@ def test_a_mark_is_shown_with_its_setting(marked):
     frame, people = marked
     frame.to_csv(people, index=False)
     with pytest.raises(
-        UserError, match=r"numbers, but '\?' in row 1: replace it, set 'dataset.missi"
+        UserError, match=r"numbers, but '\?' in row 1: replace it or remove the row, set"
     ):
         compose(settings(people))
     with (

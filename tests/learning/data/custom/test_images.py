@@ -304,7 +304,24 @@ def test_a_file_of_labels_has_classes_in_place_of_folders(labelled, tmp_path):
         (pd.concat([frame, frame[:1].assign(file="x.png")]), r"has a row of x\.png, one of 1 that"),
         (frame.rename(columns={"file": "path"}), "dataset.image=file is unknown"),
         (frame.assign(seen=None), "rows without a class"),
+        (frame.assign(file=frame["file"].str[:-4]), "and names 'cat_0' in its first row"),
     ):
         rows.to_csv(pets.parent / "labels.csv", index=False)
         with pytest.raises(UserError, match=sentence):
             compose(words)
+
+
+@pytest.mark.filterwarnings("ignore:column owner of .* like an identifier")
+@pytest.mark.parametrize("form", ["{}\\{}", " ./{}/{} "])
+def test_names_of_images_are_as_other_systems_write_them(labelled, form):
+    frame, pets, labels = labelled
+    names = [form.format(*name.split("/")) for name in frame["file"]]
+    frame.assign(file=names).to_csv(pets.parent / "labels.csv", index=False)
+    assert compose(settings(pets, labels, "dataset.group=size"))["dataset"]["rows"] == 40
+
+
+def test_labels_with_other_separators_are_refused(labelled):
+    frame, pets, labels = labelled
+    frame.to_csv(pets.parent / "labels.csv", index=False, sep=";")
+    with pytest.raises(UserError, match=r"single column, .*: save it with commas"):
+        compose(settings(pets, labels))

@@ -77,7 +77,7 @@ def test_a_column_that_is_named_like_a_number_is_told_in_quotes(people, name):
         (lambda text: text + "1,2,3,4,5,6,7\n", "Expected 5 fields in line 62, saw 7"),
         (lambda text: text.replace("Bonn", "", 1), "no usable value in column town of row"),
         (lambda text: text.replace("rich", "poor"), "dataset.target=rich is unknown"),
-        (lambda text: text.replace("no\n", "yes\n"), "or only one class in column rich"),
+        (lambda text: text.replace("no\n", "yes\n"), "has only one class in column rich"),
         (lambda text: text + "inf,1,Bonn,f,yes\n", "no usable value in column age of row 61"),
         (
             lambda text: text + "?,1,Bonn,f,yes\n",
