@@ -32,7 +32,10 @@ REFUSED = [
     ("sampler=poison", "sampler=poison is unknown: did you mean poisson"),
     ("method.variant=papper", "variant=papper is unknown: did you mean paper"),
     ("model.activation=tahn", "activation=tahn is unknown: did you mean tanh"),
-    ("privacy.accountant=prv", "privacy.accountant=prv is unknown: choose from gdp, pld, rdp"),
+    (
+        "privacy.accountant=prv",
+        "privacy.accountant=prv is unknown: choose from best, gdp, pld, rdp",
+    ),
     ("privacy.accountant=gdp", "privacy.accountant=gdp is an approximation"),
     ("+bath_size=3", "bath_size is not a setting: did you mean batch_size"),
     ("+table=misalignment_table6", "did you mean misalignment_table5"),

@@ -17,7 +17,14 @@ from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, marked, rounded_up
+from dpbench.runs.records.epsilon import (
+    EQUAL_BUDGETS,
+    Terms,
+    delta_text,
+    marked,
+    rounded_up,
+    unspent,
+)
 from dpbench.runs.records.record import Record
 from dpbench.system.validate import is_number
 
@@ -98,6 +105,8 @@ class SweepTable:
             note = f"{note} {NOT_BEST.format(cells='; '.join(map(self._title_of, self.not_best)))}"
         if self.left_out:
             note = f"{note} {OTHER_SEEDS} {' '.join(self.left_out)}"
+        if gap := unspent((record.config, record.statement) for record in self._records):
+            note = f"{note} {gap}"
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
             note = f"{note} {ONE_SPLIT}"
         if not self._terms:
