@@ -114,6 +114,12 @@ _ALL = (
         names="table",
         target="dpbench.comparison.reproduce.checklist:checklist",
     ),
+    Command(
+        "merge",
+        (commands.Merge,),
+        f"FOLDER FOLDER ... {KEYS}",
+        target="dpbench.comparison.verify.merge:merge",
+    ),
     Command("verify", (commands.Verify,), f"[TABLE|RECORD ...] {KEYS}", "names", "table"),
     Command(
         "list",

@@ -294,6 +294,16 @@ class Verify(Struct, frozen=True):
     save: bool = False
 
 
+class Merge(Struct, frozen=True):
+    """Copy the runs, models and lists of sweeps of several results folders into the first one, or
+    into out=, if all records are valid and no two of one run differ.
+
+    out: the folder that they are copied to
+    """
+
+    out: str = ""
+
+
 class Epsilon(Struct, frozen=True):
     """Print the epsilon of a run without training it (JSON in a pipe), or with KEY=A,B a table; of
     your own data, only the public sizes are used."""
