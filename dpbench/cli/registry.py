@@ -108,6 +108,12 @@ _ALL = (
     ),
     Command("publish", (commands.Publish,), target="dpbench.runs.records.publish:publish"),
     Command(
+        "release",
+        (commands.Release,),
+        takes="overrides",
+        target="dpbench.runs.execution.release:release",
+    ),
+    Command(
         "checklist",
         (commands.Checklist,),
         f"TABLE|RESULTS {KEYS}",

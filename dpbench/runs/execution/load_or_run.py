@@ -75,7 +75,7 @@ def _fit_and_save(
         """What cannot be made again first; the record last, as with it the run is finished."""
         if config["save_model"]:
             inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
-            classes, privacy = run.dataset.classes, epsilon_in_words(record)
+            classes, privacy = run.dataset.classes, epsilon_in_words(record, alone=True)
             content = serialised(model, config["model"], inputs, classes, privacy, texts)
             write_atomically(file, content)
         else:

@@ -119,8 +119,11 @@ USUAL = "per example, add-or-remove adjacency"
 """The terms of an epsilon of ours, where nothing else is said."""
 
 
-def epsilon_in_words(record: Record) -> str:
-    """The smaller epsilon of a run with its terms, or why there is none."""
+def epsilon_in_words(record: Record, alone: bool = False) -> str:
+    """The smaller epsilon of a run with its terms, or why there is none.
+
+    alone: for whoever does not have the record, with its notes in place of a word on them.
+    """
     statement, budget = record.statement, record.config.get("privacy") or {}
     by = smaller_bound(statement) or "pld"
     value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, by)
@@ -131,9 +134,10 @@ def epsilon_in_words(record: Record) -> str:
         by_one = "" if budget["accountant"] == BEST else f" by {budget['accountant'].upper()}"
         details.append(f"noise for {target:g}{by_one}")
     details.append(terms.text([name for name in Terms._fields if name != "delta"]))
-    if statement["notes"]:
+    if statement["notes"] and not alone:
         details.append("notes on the data in privacy.notes of the record")
-    return f"epsilon {rounded_up(value)} ({', '.join(details)})"
+    text = f"epsilon {rounded_up(value)} ({', '.join(details)})"
+    return " ".join([f"{text}.", *statement["notes"]]) if alone else text
 
 
 def unspent(runs: Iterable[tuple[Mapping[str, Any], Statement]]) -> str:
