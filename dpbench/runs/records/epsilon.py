@@ -148,11 +148,12 @@ def unspent(runs: Iterable[tuple[Mapping[str, Any], Statement]]) -> str:
     """
     gaps: list[tuple[float, str]] = []
     for config, statement in runs:
-        target, by = (config.get("privacy") or {}).get("epsilon"), smaller_bound(statement)
-        is_alone = config.get("trial") is None
-        if is_alone and target and by and target > SPARE * (spent := statement[by] or math.inf):
-            accountant = config["privacy"]["accountant"].upper()
-            asked = f"Noise for epsilon {target:g} by {accountant}"
+        budget, by = config.get("privacy") or {}, smaller_bound(statement)
+        target, accountant = budget.get("epsilon"), budget.get("accountant")
+        if config.get("trial") or not (is_recorded_number(target) and accountant and by):
+            continue
+        if target > SPARE * (spent := statement[by] or math.inf):
+            asked = f"Noise for epsilon {target:g} by {accountant.upper()}"
             gaps.append((target / spent, f"{asked} spends {rounded_up(spent)} by {by.upper()}"))
     return f"{max(gaps)[1]}: privacy.accountant=best needs less noise." if gaps else ""
 
