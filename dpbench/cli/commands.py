@@ -61,6 +61,7 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
     from dpbench.cli.run_summary import summary
     from dpbench.runs.records.code import STALE_RECORD, is_stale
     from dpbench.runs.records.divergence import remarks
+    from dpbench.runs.records.epsilon import unspent
     from dpbench.runs.records.reading import load
     from dpbench.runs.records.trained_model import model_file
 
@@ -76,6 +77,8 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
     record = load(path := config.path)
     if record and record.status == "complete":
         print_message(summary(record, reused=not unfinished))
+        if gap := unspent([(record.config, record.statement)]):
+            print_message(gap)
     if not unfinished and (reason := config.why_not_tracked()):
         print_message(reason)
     if record and is_stale(record):

@@ -10,7 +10,13 @@ from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import RunConfig
-from dpbench.runs.records.epsilon import Terms, epsilon_or_reason, legend, percent_rounded_up
+from dpbench.runs.records.epsilon import (
+    Terms,
+    epsilon_or_reason,
+    legend,
+    percent_rounded_up,
+    unspent,
+)
 from dpbench.runs.training.plan import privacy_statement
 from dpbench.step.mechanism.method import Inapplicable
 
@@ -39,7 +45,7 @@ def card(config: Mapping[str, Any], statement: Statement, more: Mapping[str, Any
         epsilons,
         f"**{statement['guarantee']}**: {statement['why']}",
         Grid("", ("an attack", "achieves at most"), tuple(bounds)) if bounds else "",
-        [*_facts(statement), *statement["notes"]],
+        [*_facts(statement), *filter(None, [unspent([(config, statement)])]), *statement["notes"]],
     ]
     return Page(title, blocks).markdown
 
@@ -71,12 +77,13 @@ def planned_runs(keys: list[str], runs: list[list[str]], configs: list[RunConfig
     configuration. A method that does not apply to a data set has the reason in its line.
     """
     stated = [_stated(config) for config in configs]
+    planned = [(c.plain, s) for c, s in zip(configs, stated, strict=True) if not isinstance(s, str)]
     rows = (
         (*_values(run, keys), *([statement] if isinstance(statement, str) else _cells(statement)))
         for run, statement in zip(runs, stated, strict=True)
     )
-    terms = legend(statement for statement in stated if not isinstance(statement, str))
-    return Page("", [Grid("", (*keys, *HEAD), tuple(rows)), terms]).markdown.rstrip()
+    terms = legend(statement for _, statement in planned), unspent(planned)
+    return Page("", [Grid("", (*keys, *HEAD), tuple(rows)), *terms]).markdown.rstrip()
 
 
 def _values(overrides: list[str], keys: list[str]) -> list[str]:

@@ -108,11 +108,23 @@ _ALL = (
     ),
     Command("publish", (commands.Publish,), target="dpbench.runs.records.publish:publish"),
     Command(
+        "release",
+        (commands.Release,),
+        takes="overrides",
+        target="dpbench.runs.execution.release:release",
+    ),
+    Command(
         "checklist",
         (commands.Checklist,),
         f"TABLE|RESULTS {KEYS}",
         names="table",
         target="dpbench.comparison.reproduce.checklist:checklist",
+    ),
+    Command(
+        "merge",
+        (commands.Merge,),
+        f"FOLDER FOLDER ... {KEYS}",
+        target="dpbench.comparison.verify.merge:merge",
     ),
     Command("verify", (commands.Verify,), f"[TABLE|RECORD ...] {KEYS}", "names", "table"),
     Command(

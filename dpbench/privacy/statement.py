@@ -1,7 +1,9 @@
 """The privacy statement of a run: its epsilons, and what they hold for."""
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from dpbench.privacy.guarantee import Level
 
@@ -45,6 +47,9 @@ ACCOUNTANTS: dict[AccountantName, Accountant] = {
 
 UPPER_BOUNDS = tuple(name for name, accountant in ACCOUNTANTS.items() if accountant.is_bound)
 
+BEST = "best"
+"""In place of an accountant: the one with the smaller upper bound."""
+
 BATCHES = {
     "Poisson": "Poisson batches",
     "TruncatedPoisson": "truncated Poisson batches",
@@ -63,6 +68,16 @@ class Epsilons(TypedDict):
     gdp: float | None
     claimed: float | None
     refused: NotRequired[dict[str, str]]
+
+
+def smaller_bound(epsilons: Mapping[str, Any]) -> AccountantName | None:
+    """The accountant with the smaller upper bound; None where there is no finite one."""
+    bounds = {
+        name: bound
+        for name in UPPER_BOUNDS
+        if isinstance(bound := epsilons.get(name), float) and 0 <= bound < math.inf
+    }
+    return min(bounds, key=bounds.__getitem__, default=None)
 
 
 def alike(epsilon: float | None, claimed: float | None) -> Epsilons:
@@ -92,6 +107,7 @@ class Statement(Epsilons):
     """
 
     claimed_by: NotRequired[str]
+    smaller_bound: NotRequired[AccountantName | None]
     delta: float
     arithmetic: NotRequired[Arithmetic | None]
     noise_multiplier: float

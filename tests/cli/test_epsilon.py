@@ -129,4 +129,4 @@ def test_a_sweep_may_be_over_experiments(command, nowhere, tmp_path):
     assert [row[:3] for row in rows] == [
         *(["a", "2", "30"], ["a", "3", "45"], ["b", "2", "12"], ["b", "3", "18"]),
     ]
-    assert [float(row[5]) for row in rows] == pytest.approx([3, 3, 1, 1], abs=0.01)
+    assert [float(row[6]) for row in rows] == pytest.approx([3, 3, 1, 1], abs=0.01)

@@ -7,6 +7,7 @@ import pytest
 
 from dpbench.cli.main import main
 from dpbench.cli.run_summary import summary
+from dpbench.runs.records.epsilon import unspent
 from dpbench.runs.records.record import Record
 
 
@@ -69,8 +70,8 @@ def test_the_summary_goes_to_standard_error(tmp_path, monkeypatch, capsys):
     results = r"test accuracy [\d.]+%, worst group .* \(\d\), test ECE .*"
     terms = "per example, add-or-remove adjacency, Poisson batches, proven"
     notes = "notes on the data in privacy.notes of the record"
-    budget = rf"PLD, delta 1e-05, noise for 3 by RDP, {terms}, {notes}"
-    line = rf"{results} \({budget}\), membership advantage at most 14\.\d%"
+    budget = rf"PLD, delta 1e-05, noise for 3, {terms}, {notes}"
+    line = rf"{results} \({budget}\), membership advantage at most 1[45]\.\d%"
     earlier = "dpbench: finished earlier, so nothing was trained: "
     for said in (rf"{line}, \d+ s\n", rf"{earlier}{line}\n"):
         main()
@@ -85,10 +86,27 @@ def test_a_group_without_examples_is_not_the_worst(values):
     assert "worst group 30.0%" in summary(record({"test/accuracy": 0.4} | groups, PROVEN))
 
 
-@pytest.mark.parametrize(("accountant", "budget"), [("rdp", "3 by RDP"), ("pld", "3 by PLD")])
+@pytest.mark.parametrize(
+    ("accountant", "budget"), [("rdp", "3 by RDP"), ("pld", "3 by PLD"), ("best", "3")]
+)
 def test_the_target_epsilon_is_shown_beside_the_spent_one(accountant, budget):
     made = record(GROUPS, PROVEN)
     made.config["privacy"] = {"epsilon": 3.0, "accountant": accountant}
     assert f"epsilon 3.11 (PLD, delta 1e-05, noise for {budget}, per" in summary(made)
     made.config["privacy"] = {"epsilon": None, "accountant": accountant}
     assert "noise for" not in summary(made)
+
+
+@pytest.mark.parametrize(
+    ("target", "accountant", "said"),
+    [
+        (3.0, "rdp", ""),
+        (None, "rdp", ""),
+        (3.6, "rdp", "Noise for epsilon 3.6 by RDP spends 3.11 by PLD: privacy.accountant=best "),
+    ],
+)
+def test_an_epsilon_of_which_a_tenth_is_not_spent_is_named(target, accountant, said):
+    config = {"privacy": {"epsilon": target, "accountant": accountant}}
+    assert unspent([(config, PROVEN)]).startswith(said or "")
+    assert bool(unspent([({}, PROVEN), (config, PROVEN)])) == bool(said)
+    assert unspent([(config | {"trial": "abc"}, PROVEN)]) == ""

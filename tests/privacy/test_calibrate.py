@@ -53,6 +53,42 @@ def test_calibrated_noise_meets_epsilon_and_one_percent_less_does_not(name, epsi
     assert SPENT[name](at(0.99 * sigma), DELTA) > epsilon
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "rate", "steps"),
+    [
+        (3.0, DELTA, RATE, STEPS),
+        (1.0, 1e-6, 1 / 1500, 3000),  # by RDP, three quarters of it are not spent
+        (0.1, DELTA, 1 / 6, 60),
+    ],
+)
+def test_the_smaller_bound_meets_epsilon_with_no_more_noise_than_either(
+    epsilon, delta, rate, steps
+):
+    def at(sigma: float) -> Ledger:
+        return ledger(sigma, rate=rate, steps=steps)
+
+    best, *others = (calibrate(at, epsilon, delta, by) for by in ("best", "rdp", "pld"))
+    assert best <= 1.002 * min(others)
+    assert 0.998 * epsilon <= min(SPENT[by](at(best), delta) for by in ("rdp", "pld")) <= epsilon
+
+
+@pytest.mark.parametrize("refused", ["rdp", "pld"])
+def test_where_one_accountant_refuses_the_smaller_bound_is_the_other_one(refused, monkeypatch):
+    def refuse(*_) -> float:
+        raise Unaccountable("not this one")
+
+    (other,) = {"rdp", "pld"} - {refused}
+    alone = calibrate(ledger, 1.0, DELTA, other)
+    monkeypatch.setitem(SPENT, refused, refuse)
+    assert calibrate(ledger, 1.0, DELTA, "best") == alone
+
+
+def test_rdp_stands_where_pld_is_larger(monkeypatch):
+    alone = calibrate(ledger, 1.0, DELTA, "rdp")
+    monkeypatch.setitem(SPENT, "pld", lambda *_: 1.1)
+    assert calibrate(ledger, 1.0, DELTA, "best") == alone
+
+
 def test_side_queries_are_paid_for_by_the_gradient():
     alone = calibrate(ledger, 1.0, DELTA, "rdp")
     beside = calibrate(lambda sigma: ledger(sigma, 3.0), 1.0, DELTA, "rdp")

@@ -265,6 +265,18 @@ class Publish(Report, frozen=True):
     record: str = ""
 
 
+class Release(Struct, frozen=True):
+    """Train a private model of your own table (dataset.file=, dataset.target=, dataset.bounds=),
+    and write it as a folder that somebody else can use alone, with what its epsilon covers.
+
+    out: the new folder
+    test: also states the accuracy on test rows, which is exact, and no epsilon covers it
+    """
+
+    out: Path = Path("release")
+    test: bool = False
+
+
 class Checklist(Struct, frozen=True):
     """Answer what a reviewer asks of a comparison (data sets, seeds, significance, search,
     ablation, ...) from the records.
@@ -294,6 +306,16 @@ class Verify(Struct, frozen=True):
     results_dir: Path = Path("results")
     rerun: Whole = 0
     save: bool = False
+
+
+class Merge(Struct, frozen=True):
+    """Copy the runs, models and lists of sweeps of several results folders into the first one, or
+    into out=, if all records are valid and no two of one run differ.
+
+    out: the folder that they are copied to
+    """
+
+    out: str = ""
 
 
 class Epsilon(Struct, frozen=True):

@@ -78,7 +78,7 @@ def _fit_and_save(
         if config["save_model"]:
             inputs = probe(run.dataset, 1).inputs.to(next(model.parameters()).device)
             classes = run.dataset.classes
-            privacy = "; ".join([epsilon_in_words(record), *facts_in_words(record.statement)])
+            privacy = epsilon_in_words(record, alone=True)
             content = serialised(model, config["model"], inputs, classes, privacy, texts)
             write_atomically(file, content)
         else:

@@ -1,12 +1,19 @@
 """The epsilon of a record that may be shown, given its guarantee; of a trial that of its search."""
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
-from typing import NamedTuple, Self, TypeGuard
+from typing import Any, NamedTuple, Self, TypeGuard
 
 from dpbench.privacy.guarantee import VOUCHED, WITH_EPSILON, Level
-from dpbench.privacy.statement import UPPER_BOUNDS, Statement, alike, batches_of
+from dpbench.privacy.statement import (
+    BEST,
+    UPPER_BOUNDS,
+    Statement,
+    alike,
+    batches_of,
+    smaller_bound,
+)
 from dpbench.runs.records.record import Record
 from dpbench.system.grouping import grouped
 
@@ -19,6 +26,9 @@ MAX_DECIMALS = 6
 EQUAL_BUDGETS = 1.05
 """The ratio up to which epsilons are those of one budget, as noise is calibrated to about 0.1%, and
 by an accountant that need not be the one shown."""
+
+SPARE = 1.1
+"""The ratio of an epsilon that was asked for to the one spent above which a sentence says so."""
 
 LARGE = 10**6
 """From here on a bound is shown as a power of ten: `1.35e+7`."""
@@ -110,19 +120,49 @@ USUAL = "per example, add-or-remove adjacency"
 """The terms of an epsilon of ours, where nothing else is said."""
 
 
-def epsilon_in_words(record: Record) -> str:
-    """The epsilon of a run by PLD with its terms, or why there is none."""
+def epsilon_in_words(record: Record, alone: bool = False) -> str:
+    """The smaller epsilon of a run with its terms, or why there is none.
+
+    alone: for whoever does not have the record, with its notes in place of a word on them, and with
+    what is covered of the data.
+    """
     statement, budget = record.statement, record.config.get("privacy") or {}
-    value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, "pld")
+    by = smaller_bound(statement) or "pld"
+    value = OF_ITS_SEARCH if is_trial(record) else epsilon_or_reason(statement, by)
     if isinstance(value, str):
         return f"epsilon: {value}"
-    terms, details = Terms.of(statement), ["PLD", f"delta {delta_text(statement['delta'])}"]
+    terms, details = Terms.of(statement), [by.upper(), f"delta {delta_text(statement['delta'])}"]
     if (target := budget.get("epsilon")) is not None:
-        details.append(f"noise for {target:g} by {budget['accountant'].upper()}")
+        by_one = "" if budget["accountant"] == BEST else f" by {budget['accountant'].upper()}"
+        details.append(f"noise for {target:g}{by_one}")
     details.append(terms.text([name for name in Terms._fields if name != "delta"]))
-    if statement["notes"]:
+    if statement["notes"] and not alone:
         details.append("notes on the data in privacy.notes of the record")
-    return f"epsilon {rounded_up(value)} ({', '.join(details)})"
+    text = f"epsilon {rounded_up(value)} ({', '.join(details)})"
+    if not alone:
+        return text
+    facts = "; ".join(facts_in_words(statement))
+    return " ".join(
+        [f"{text}.", *statement["notes"], *([f"Of the data: {facts}."] if facts else [])]
+    )
+
+
+def unspent(runs: Iterable[tuple[Mapping[str, Any], Statement]]) -> str:
+    """A sentence where noise was calibrated to an epsilon that is more than a tenth larger than the
+    smaller bound of what it spends, by the widest such gap; "" where there is none.
+
+    runs: their configurations and statements.
+    """
+    gaps: list[tuple[float, str]] = []
+    for config, statement in runs:
+        budget, by = config.get("privacy") or {}, smaller_bound(statement)
+        target, accountant = budget.get("epsilon"), budget.get("accountant")
+        if config.get("trial") or not (is_recorded_number(target) and accountant and by):
+            continue
+        if target > SPARE * (spent := statement[by] or math.inf):
+            asked = f"Noise for epsilon {target:g} by {accountant.upper()}"
+            gaps.append((target / spent, f"{asked} spends {rounded_up(spent)} by {by.upper()}"))
+    return f"{max(gaps)[1]}: privacy.accountant=best needs less noise." if gaps else ""
 
 
 def facts_in_words(statement: Statement) -> list[str]:
@@ -207,6 +247,7 @@ def released(record: Record, statement: Statement) -> Statement:
         **statement,
         **alike(None, None),
         "attacks": None,
+        "smaller_bound": None,
         "refused": dict.fromkeys(UPPER_BOUNDS, OF_A_TRIAL),
         "why": f"{statement['why']} {OF_A_TRIAL}",
     }

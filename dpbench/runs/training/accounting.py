@@ -7,7 +7,14 @@ from dpbench.privacy.accountants import SPENT, claimed, noise_is_too_small
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.privacy.ledger import Ledger, Shuffled, to_plain
-from dpbench.privacy.statement import UPPER_BOUNDS, Arithmetic, Epsilons, Statement, alike
+from dpbench.privacy.statement import (
+    UPPER_BOUNDS,
+    Arithmetic,
+    Epsilons,
+    Statement,
+    alike,
+    smaller_bound,
+)
 from dpbench.step.mechanism.method import Method
 
 NOISE_ENDS = (
@@ -72,6 +79,7 @@ def statement(
     return {
         **epsilons,
         "claimed_by": accountant,
+        "smaller_bound": smaller_bound(epsilons),
         "delta": delta,
         "arithmetic": ARITHMETIC[noise] if method.private else None,
         "noise_multiplier": noise_multiplier,

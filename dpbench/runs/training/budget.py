@@ -64,8 +64,9 @@ class PlannedSteps:
 class Privacy:
     """A noise multiplier, or a target epsilon to calibrate it to, at a delta.
 
-    Exactly one of noise_multiplier and epsilon is given; `accountant` ("rdp" or "pld") is used for
-    calibration. noise_multiplier "follows" leaves it to a method whose other settings determine it.
+    Exactly one of noise_multiplier and epsilon is given; `accountant` ("rdp", "pld" or "best", the
+    smaller bound) is used for calibration. noise_multiplier "follows" leaves it to a method whose
+    other settings determine it.
     """
 
     noise_multiplier: float | Literal["follows"] | None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dpbench.privacy.accountants import rdp
+from dpbench.privacy.accountants import pld, rdp
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.guarantee import VOUCHED
 from dpbench.runs.records.epsilon import EXACT, rounded_up
@@ -70,11 +70,16 @@ class Progress:
         method = self._plan.method
         if not method.private or method.guarantee.level == "none":
             return "inf"
-        known = "RDP, claimed" if method.guarantee.level == VOUCHED else "RDP"
-        try:
-            return f"{rounded_up(rdp(self._plan.spent(self._done), self._delta))} ({known})"
-        except Unaccountable:
+        # By PLD only of all planned steps, which covers these and has been computed.
+        bounds = []
+        for by, ledger in ((rdp, self._plan.spent(self._done)), (pld, self._plan.ledger)):
+            with suppress(Unaccountable):
+                bounds.append((by(ledger, self._delta), by.__name__.upper()))
+        if not bounds:
             return "not computed"
+        epsilon, by_name = min(bounds)
+        claimed = ", claimed" if method.guarantee.level == VOUCHED else ""
+        return f"{rounded_up(epsilon)} ({by_name}{claimed})"
 
 
 class StepsFile:

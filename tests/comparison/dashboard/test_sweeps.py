@@ -36,5 +36,5 @@ def test_every_group_has_all_settings_and_its_budget(composed):
     groups = {name: composed("dataset=digits", f"optimizer={name}") for name in ("sgd", "adam")}
     found = all_settings(groups)
     sgd, adam = found["sgd"], found["adam"]
-    assert (sgd["epochs"], sgd["privacy.epsilon"], sgd["privacy.accountant"]) == ("20", "3", "rdp")
+    assert (sgd["epochs"], sgd["privacy.epsilon"], sgd["privacy.accountant"]) == ("20", "3", "best")
     assert (sgd["optimizer.betas"], adam["optimizer.momentum"]) == (None, None)

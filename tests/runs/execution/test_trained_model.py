@@ -58,10 +58,12 @@ def test_the_name_of_a_model_to_be_released_says_nothing_of_the_data(made, tmp_p
     assert (path.parent / ".salt").stat().st_mode & 0o077 == 0
 
 
-def test_the_file_says_what_its_epsilon_is_the_epsilon_of(made):
-    _, path = made("save_model=true")
+def test_the_file_says_what_its_epsilon_is_the_epsilon_of_and_all_notes(made):
+    record, path = made("save_model=true")
     privacy = torch.load(path)["privacy"]
     assert re.fullmatch(r"epsilon [\d.]+ \(PLD, delta 1e-05.*, Poisson batches, proven.*", privacy)
+    assert all(note in privacy for note in record.privacy["notes"])
+    assert "of the record" not in privacy
 
 
 @pytest.mark.slow

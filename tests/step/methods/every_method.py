@@ -129,7 +129,7 @@ class Heard:
     def independent(self, ws):
         """The draws that noise of these steps was made of: C w, where w is correlated."""
         if isinstance(self.noise, InverseBandedGaussian):
-            return self._decoded(rows)
+            return self._decoded(ws)
         c = getattr(self.noise, "coefficients", (1.0,))
         if self.bands is None:
             buffers = self.noise.decays, self.noise.weights

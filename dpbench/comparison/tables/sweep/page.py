@@ -16,7 +16,13 @@ from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.epsilon import EQUAL_BUDGETS, Terms, delta_text, rounded_up
+from dpbench.runs.records.epsilon import (
+    EQUAL_BUDGETS,
+    Terms,
+    delta_text,
+    rounded_up,
+    unspent,
+)
 from dpbench.runs.records.record import Record
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import is_number
@@ -105,6 +111,8 @@ class SweepTable:
             yield NOT_BEST.format(cells="; ".join(map(self._title_of, self.not_best)))
         if self.left_out:
             yield f"{OTHER_SEEDS} {' '.join(self.left_out)}"
+        if gap := unspent((record.config, record.statement) for record in self._records):
+            yield gap
         if any(value_of(r.config, "dataset.split_seed") is not None for r in self._records):
             yield ONE_SPLIT
         for terms in [*self._terms][:1]:

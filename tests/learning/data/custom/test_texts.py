@@ -12,11 +12,13 @@ from dpbench.learning.data.tokens import Tokens
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import build, prepare
+from dpbench.runs.execution.release import release
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.trained_model import load_model, model_file
 from dpbench.system.errors import UserError
+from tests.alone import printed_alone
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "book", "the", "very"]
 ROWS = 40
@@ -141,6 +143,21 @@ def check_classified(path, reviews, tokenizer):
         torch.save({**saved, "texts": {**saved["texts"], **changed_}}, path.with_name("other.pt"))
         with pytest.raises(UserError, match="does not fit the model that its settings build"):
             load_model(path.with_name("other.pt"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("text", ["review", "[title,review]"])
+def test_released_texts_are_predicted_where_there_is_no_dpbench(reviews, tokenizer, tmp_path, text):
+    results = tmp_path / "results"
+    short = ["dataset.length=10", "model.length=10", "epochs=1", "batch_size=8"]
+    arguments = [*settings(reviews, tokenizer, text=text), *MODEL, *short]
+    out = release([*arguments, f"results_dir={results}", f"out={tmp_path / 'out'}"])
+    shutil.rmtree(tokenizer)
+    (path,) = (results / "models").glob("*.pt")
+    frame = pd.read_csv(reviews)
+    pairs = text != "review"
+    texts = [*zip(frame["title"], frame["review"], strict=True)] if pairs else [*frame["review"]]
+    assert printed_alone(out, reviews) == load_model(path).classify(texts)
 
 
 def test_tables_without_texts_keep_the_settings_and_names_that_they_had(people):

@@ -1,0 +1,199 @@
+"""`dpbench release`: a private model of one's own table, as a folder that stands alone."""
+
+import inspect
+import json
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from dpbench.learning.data.custom.columns import REGRESSION, TRAIN
+from dpbench.learning.data.custom.preparation import TablePreparation
+from dpbench.learning.data.custom.table_rows import TableRows
+from dpbench.learning.data.probe import probe
+from dpbench.learning.data.tokens import TextPreparation
+from dpbench.privacy.statement import smaller_bound
+from dpbench.runs.config.commands import Release
+from dpbench.runs.config.settings import key_of, split_settings
+from dpbench.runs.execution import predict
+from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.prepare import run_of
+from dpbench.runs.execution.run_config import RunConfig, run_config
+from dpbench.runs.records.epsilon import Terms, delta_text, percent_rounded_up, rounded_up
+from dpbench.runs.records.reading import load
+from dpbench.runs.records.record import Record
+from dpbench.runs.records.trained_model import load_model, model_path
+from dpbench.runs.training.plan import plan, privacy_statement
+from dpbench.runs.training.run import Run
+from dpbench.system.errors import UserError, print_message
+from dpbench.system.files import check_writable
+
+DEFAULTS = ("dataset=csv", "model=logistic", "optimizer.lr=1")
+"""Settings of a table that the user may replace; for all others the defaults of a run hold."""
+
+FIXED = ("noise=secure", "save_model=true")
+"""Settings without which a model must not leave its owner."""
+
+
+def release(arguments: list[str]) -> Path:
+    """Train a private model, unless it is there, and return the folder that it is released in.
+
+    Raises UserError, before any training, for a folder that exists, for data other than one's own
+    table, for a preparation that reads rows outside of the account, and without a proven epsilon.
+    """
+    own, overrides = split_settings("release", Release, arguments)
+    fixed = {key_of(setting) for setting in FIXED}
+    if own.out.exists():
+        raise UserError(f"out={own.out} exists: name a new folder.")
+    if given := [override for override in overrides if key_of(override) in fixed]:
+        raise UserError(f"{given[0]} is refused: a release has {' and '.join(FIXED)}.")
+    config = run_config([*DEFAULTS, *overrides, *FIXED])
+    run = run_of(config)
+    prepared = _preparation(run)
+    if problems := [*_uncovered(run, prepared)]:
+        raise UserError(f"what is released of the data has to be covered: {' '.join(problems)}")
+    check_writable(own.out.absolute().parent)
+    record = load(load_or_run(config))
+    assert record
+    _write(own, run, config, record, prepared)
+    print_message(f"released: {own.out}. Read {own.out / 'PRIVACY.md'} before you give it away.")
+    return own.out
+
+
+def _preparation(run: Run) -> TablePreparation | TextPreparation:
+    """How rows become inputs; UserError for other data than the user's own table."""
+    if not isinstance(run.dataset, TableRows):
+        raise UserError("release takes a table of your own: dataset.file=FILE dataset.target=NAME.")
+    return run.dataset.preparation(run.seed) or run.dataset.text_preparation()
+
+
+def _uncovered(run: Run, prepared: TablePreparation | TextPreparation) -> Iterator[str]:
+    """What no epsilon would cover, each as a sentence with the way out."""
+    stated = privacy_statement(run, plan(run))
+    if stated["guarantee"] != "proven" or smaller_bound(stated) is None:
+        yield f"{run.method.name} has no proven epsilon ({stated['why']}): choose another method."
+    if isinstance(prepared, TextPreparation):
+        return
+    dataset: Any = run.dataset
+    numbers = [*prepared.numbers, *([dataset.target] if dataset.task == REGRESSION else [])]
+    unknown = [name for name in numbers if name not in (dataset.bounds or {})]
+    if unknown and dataset.standardise == TRAIN:
+        yield (
+            f"{', '.join(unknown)}: means and deviations of the rows are exact, so give the public "
+            f"range of each, as in dataset.bounds={{{unknown[0]}: [0, 100]}}."
+        )
+    if unlisted := [name for name in prepared.categories if name not in prepared.listed]:
+        yield (
+            f"{', '.join(unlisted)}: its categories would be those of all rows, so list them, as "
+            f"in dataset.categories={{{unlisted[0]}: [a, b]}}, or leave it out by dataset.drop."
+        )
+
+
+def _write(
+    own: Release,
+    run: Run,
+    config: RunConfig,
+    record: Record,
+    prepared: TablePreparation | TextPreparation,
+) -> None:
+    """Write the folder under another name, and rename it when it is whole."""
+    model = load_model(model_path(config.results, record.digest, run.noise))
+    about = msgspec.to_builtins(prepared)
+    if isinstance(prepared, TextPreparation):
+        text = config["dataset"]["text"]
+        about |= {"text": [text] if isinstance(text, str) else [*text]}
+    files = {
+        "preparation.json": json.dumps(about, indent=1, default=lambda value: value.item()),
+        "privacy.json": json.dumps({**record.statement, "notes": [*_notes(run)]}, indent=1),
+        "PRIVACY.md": _page(run, record, own.test),
+        "predict.py": inspect.getsource(predict),
+    }
+    part = Path(tempfile.mkdtemp(prefix=f".{own.out.name}.", dir=own.out.absolute().parent))
+    try:
+        for name, content in files.items():
+            (part / name).write_text(content, encoding="utf-8")
+        with warnings.catch_warnings(action="ignore"):  # of the exporter, on its own parts
+            inputs = probe(run.dataset, 1).inputs[:1]
+            torch.export.save(torch.export.export(model, (inputs,)), part / "model.pt2")
+        part.chmod(0o755)
+        part.rename(own.out)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+PAGE = """\
+# What this model tells about its training data
+
+**Epsilon {epsilon} at delta {delta}** ({by}, an upper bound, {level}).
+
+Whoever has this folder, whatever else they know, learns hardly more about any one {whom} than from
+a model that was trained without it. Told that a {unit} is either in the training data or not, they
+guess right at most {advantage} more often than wrong.
+
+| | |
+|---|---|
+| covered | all numbers in `model.pt2`, and so all predictions, however many |
+| protected | one {whom}, added or removed ({adjacency}) |
+| batches | {batches}, {steps:,} steps{rate} |
+| noise | multiplier {noise:.4g}, from a secret key that was not kept |
+| to recompute | `privacy.json` has the ledger: what was released, how often, with how much noise |
+
+Not covered:
+
+{limits}
+
+To predict: `python predict.py new.csv`, with Python, torch{tokenizers}, and nothing else.
+"""
+
+
+def _page(run: Run, record: Record, with_test: bool) -> str:
+    """What the epsilon covers, for whom and how, in plain words."""
+    statement = record.statement
+    by, terms, unit = smaller_bound(statement), Terms.of(statement), statement["unit"]
+    assert by
+    bounds: Mapping[str, Any] = statement.get("attacks") or {}
+    rate = statement.get("sample_rate")
+    return PAGE.format(
+        epsilon=rounded_up(statement[by] or 0.0),
+        delta=delta_text(statement["delta"]),
+        by=by.upper(),
+        level=statement["guarantee"],
+        whom=f"{unit} with all of its rows" if unit == "user" else "row",
+        unit="person" if unit == "user" else "row",
+        advantage=percent_rounded_up(bounds.get("membership_advantage", 1.0)),
+        adjacency=terms.text(["unit", "zero_out"]),
+        batches=terms.batches,
+        steps=statement["steps"],
+        rate="" if rate is None else f" at sampling rate {rate:.4g}",
+        noise=statement["noise_multiplier"],
+        limits="\n".join(f"- {limit}" for limit in _limits(run, record, with_test)),
+        tokenizers=" and tokenizers" if getattr(run.dataset, "text", None) else "",
+    )
+
+
+def _notes(run: Run) -> Iterator[str]:
+    """The notes of a run but for those of its table, all of whose preparation is public."""
+    return (note for note in run.notes if note not in run.dataset.notes)
+
+
+def _limits(run: Run, record: Record, with_test: bool) -> Iterator[str]:
+    """What the epsilon does not cover, each as a sentence."""
+    if record.statement["unit"] == "example":
+        yield "A person with several rows: k rows of one person have about k times the epsilon."
+    yield "Other models or numbers from the same data: their epsilons add up with this one."
+    yield "A choice of settings, or of this model among others, that looked at the data."
+    yield (
+        "What is taken as public: the names of columns and which of them have gaps, the classes, "
+        "ranges and categories in `preparation.json`, and the numbers of rows and steps."
+    )
+    yield from _notes(run)
+    if with_test:
+        accuracy = {k: v for k, v in record.metrics.items() if k in ("test/accuracy", "test/r2")}
+        for name, value in accuracy.items():
+            yield f"{name} is {value:.4f}: exact, of rows that were not trained on."
