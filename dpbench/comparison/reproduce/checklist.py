@@ -95,11 +95,14 @@ def _lines(name: str, found: review.Evidence, given: Checklist) -> Iterator[tupl
 
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
     """The checklist at the foot of a table's page; by the accuracy of the worst group if all claims
-    are on it; none where nothing is compared with the table's baseline."""
+    are on it; none where nothing is compared with the table's baseline, nor where rows have several
+    searches, so that their runs are not of one setting."""
     columns = {column.name: column.metric for column in target.edition.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
     given = Checklist(metric=WORST_GROUP) if claimed == {WORST_GROUP} else Checklist()
-    if not all(review.has_metric(record, given.metric) for record in records):
+    if target.table.searches > 1 or not all(
+        review.has_metric(record, given.metric) for record in records
+    ):
         return ()
     found = review.evidence_of_records(target, records, Path(target.config["results_dir"]))
     if found.baseline not in {entry.method for entry in found.entries}:
