@@ -1,12 +1,11 @@
 """From a configuration to a record; a finished run is not repeated."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
-from dpbench.learning.data.custom.preparation import TablePreparation, Values
 from dpbench.learning.data.dataset import vocabulary_of
 from dpbench.learning.data.probe import probe
 from dpbench.learning.data.tokens import TextPreparation
@@ -29,6 +28,9 @@ from dpbench.system.errors import os_errors_reported
 from dpbench.system.files import check_writable, refuse_folders, remove_parts, write_atomically
 from dpbench.system.interrupts import graceful_interrupts
 from dpbench.system.memory import retain_freed_memory
+
+if TYPE_CHECKING:  # pandas takes longer to import than a small run
+    from dpbench.learning.data.custom.preparation import TablePreparation, Values
 
 
 @os_errors_reported()
@@ -95,7 +97,7 @@ def _fit_and_save(
     return fit(run, config.data_folder, quiet, checkpoints, tracking, save)
 
 
-def _preparation(run: Run) -> tuple[TablePreparation, Values] | None:
+def _preparation(run: Run) -> "tuple[TablePreparation, Values] | None":
     """How the rows of a table of the user's own are prepared, but for what the run measures, and
     the values that it selects from; None for other data."""
     table = _read(run.dataset)
@@ -104,7 +106,10 @@ def _preparation(run: Run) -> tuple[TablePreparation, Values] | None:
 
 
 def _prepared(
-    exact: TablePreparation, values: Values, measured: ChannelNormalization | None, record: Record
+    exact: "TablePreparation",
+    values: "Values",
+    measured: ChannelNormalization | None,
+    record: Record,
 ) -> bytes:
     """The file of a preparation."""
     if isinstance(measured, ColumnNormalization):

@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 import torch
@@ -12,7 +12,6 @@ from scipy.special import ndtri
 from torch import Tensor
 from torch.nn.functional import pad
 
-from dpbench.learning.data.custom.preparation import TablePreparation, Values
 from dpbench.learning.data.dataset import (
     MOMENTS,
     Dataset,
@@ -28,6 +27,9 @@ from dpbench.step.mechanism.noise import GRID, Gaussian
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Positive
+
+if TYPE_CHECKING:  # pandas takes longer to import than a small run
+    from dpbench.learning.data.custom.preparation import TablePreparation, Values
 
 AT_ONCE = 1024
 """Examples read at once."""
@@ -310,7 +312,7 @@ class ColumnNormalization(ChannelNormalization):
         other = (codes >= 0) & ~known.any(1, keepdim=True)
         return torch.cat([known, other], dim=1).to(block.dtype)
 
-    def prepared(self, exact: TablePreparation, values: Values) -> TablePreparation:
+    def prepared(self, exact: "TablePreparation", values: "Values") -> "TablePreparation":
         """The preparation of new rows, from one without these constants. values: all categories of
         the columns of which some are kept."""
         scales = zip(self.mean.tolist(), self.variance.sqrt().tolist(), strict=True)

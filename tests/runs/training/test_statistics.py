@@ -67,7 +67,7 @@ def test_constants_are_exact_where_nothing_is_clipped_or_noisy_and_no_variance_i
     assert clipped_sum(vectors, 0.5).norm() < vectors.sum(0).norm() + 25
     inputs = torch.rand(4000, 3, 4, 4) + torch.tensor([0.0, 1.0, 2.0])[None, :, None, None]
     inputs = inputs[:1].expand(4000, -1, -1, -1) + 1e-6 * inputs  # all norms just at the median
-    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), of(4000), keyed())
+    found = PrivateNormalization(SILENT, SILENT).measured(images(inputs), of(4000), 1e-5, keyed())
     assert torch.allclose(found.mean, inputs.double().mean((0, 2, 3)), rtol=1e-4)
     assert torch.allclose(found.variance, inputs.double().var((0, 2, 3), correction=0), rtol=1e-3)
     normal = found(inputs)
@@ -104,14 +104,14 @@ def test_the_median_is_found_up_to_the_width_of_a_bin():
 
 @pytest.mark.parametrize("scale", [1.0, 2 / 3, 3 / 2])
 def test_the_noise_has_the_scale_in_the_ledger(scale, monkeypatch):
-    step = PrivateNormalization(8.0, 16.0).step
+    step = PrivateNormalization(8.0, 16.0).step(of(9), 1e-5)
     assert step.sampling.rate == 1.0
     multipliers = [release.mechanism.noise_multiplier for release in step.releases]
     assert multipliers == [16.0, 8.0, 16.0, 8.0]
     assert all(isinstance(release.mechanism, GaussianMechanism) for release in step.releases)
     monkeypatch.setattr(statistics, "median_of", lambda histogram: 1.0)
     inputs = torch.full((10, 2000, 1, 1), 0.0)
-    found = PrivateNormalization(scale * 8, 16.0).measured(images(inputs), of(10), keyed())
+    found = PrivateNormalization(scale * 8, 16.0).measured(images(inputs), of(10), 1e-5, keyed())
     fits = kstest(10 * found.mean, norm(0, 8).cdf).pvalue
     assert fits > 1e-3 if scale == 1 else fits < 1e-6
 
@@ -140,7 +140,7 @@ def test_the_four_releases_have_noise_of_their_own(monkeypatch):
             return super().add(total, sensitivity, multiplier, stream)
 
     monkeypatch.setattr(statistics, "Gaussian", Listening)
-    PrivateNormalization(8.0, 16.0).measured(images(torch.rand(9, 2, 3, 3)), of(9), keyed())
+    PrivateNormalization(8.0, 16.0).measured(images(torch.rand(9, 2, 3, 3)), of(9), 1e-5, keyed())
     assert len(keys) == 4
     assert keys == sorted(set(keys))
 
@@ -148,10 +148,10 @@ def test_the_four_releases_have_noise_of_their_own(monkeypatch):
 def test_an_example_that_is_not_finite_counts_as_zero():
     inputs = torch.rand(100, 2, 3, 3)
     inputs[7, 1, 0, 0], inputs[8] = math.nan, math.inf
-    found = PrivateNormalization(8.0, 16.0).measured(images(inputs), of(100), keyed())
+    found = PrivateNormalization(8.0, 16.0).measured(images(inputs), of(100), 1e-5, keyed())
     zero = inputs.clone()
     zero[7], zero[8] = 0, 0
-    other = PrivateNormalization(8.0, 16.0).measured(images(zero), of(100), keyed())
+    other = PrivateNormalization(8.0, 16.0).measured(images(zero), of(100), 1e-5, keyed())
     assert torch.equal(found.mean, other.mean)
     assert torch.equal(found.variance, other.variance)
 
