@@ -66,8 +66,7 @@ def inverse_sensitivity(
     does not grow if both turns are a step later, so the first turns move it most there, too. Raises
     ValueError where entries increase.
     """
-    turns = np.zeros(steps)
-    turns[::cycle] = 1
+    turns = (np.arange(steps) % cycle == 0).astype(float)
     if normalised:
         turns /= column_norms(taken, horizon)[:steps]
     elif (np.diff(inverse_encoded(taken, np.eye(1, steps)[0])) > 1e-12).any():

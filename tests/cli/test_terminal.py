@@ -39,10 +39,10 @@ def test_a_pipe_gets_markdown(capsys):
 def test_a_card_shows_an_epsilon_or_says_why_there_is_none(terminal, command, nowhere):
     said = plain("\n".join(command("epsilon", "privacy=eps3", *nowhere).out))
     assert "DP-SGD on digits, mlp" in said
-    assert re.search(r"3\.00 +RDP \(upper bound\)", said)
+    assert re.search(r"3\.00 +PLD \(upper bound\)", said)
     assert "proven: Poisson-sampled Gaussian mechanism" in said
     assert "delta 1e-05, per example, add-or-remove adjacency, Poisson batches" in said
-    assert re.search(r"telling whether an example was trained on +24\.7%", said)
+    assert re.search(r"telling whether an example was trained on +26\.6%", said)
     assert "{" not in said
     said = plain("\n".join(command("epsilon", "dataset=dutch", "method=fairlens", *nowhere).out))
     assert said.count("no proof") == 3

@@ -61,10 +61,13 @@ def _value(row, name, about):
 
 def _number(name, value, about):
     mean, deviation = about["numbers"][name]
-    shift = 0.0 if value is None else float(value) - mean
-    farthest = about["farthest"]
-    if farthest is not None:
-        shift = max(-farthest * deviation, min(shift, farthest * deviation))
+    low, high = about["ranges"].get(name, (-math.inf, math.inf))
+    usual = (low + high) / 2 if name in about["ranges"] else mean
+    number = usual if value is None else max(low, min(float(value), high))
+    shift = number - mean
+    if name not in about["ranges"] and about["farthest"] is not None:
+        reach = about["farthest"] * deviation
+        shift = max(-reach, min(shift, reach))
     return shift / (deviation or math.inf)
 
 

@@ -77,6 +77,11 @@ def _uncovered(run: Run, prepared: TablePreparation | TextPreparation) -> Iterat
     stated = privacy_statement(run, plan(run))
     if stated["guarantee"] != "proven" or smaller_bound(stated) is None:
         yield f"{run.method.name} has no proven epsilon ({stated['why']}): choose another method."
+    if run.normalization:
+        yield (
+            "normalization: a release takes the public bounds as they are, so leave it out, with "
+            "bounds of all numbers and lists of all categories."
+        )
     if isinstance(prepared, TextPreparation):
         return
     dataset: Any = run.dataset

@@ -163,7 +163,7 @@ def test_the_score_is_the_ratio_of_densities_with_and_without_the_canary():
 @pytest.fixture(scope="module")
 def attacked():
     """A private run on digits, with canaries."""
-    run = run_of(run_config(["method=dpsgd", *SHORT]))
+    run = run_of(run_config(["method=dpsgd", "privacy.accountant=rdp", *SHORT]))
     return run, play_white_box(run, None, 2000)
 
 

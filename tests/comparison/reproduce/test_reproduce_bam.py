@@ -29,7 +29,7 @@ ABOUT = """\
   group_numbers: []
   notes: []
   settings:
-    - set: {epochs: 2, batch_size: 128, privacy: {delta: 1.0e-4}}
+    - set: {epochs: 2, batch_size: 128, privacy: {delta: 1.0e-4, accountant: rdp}}
     - when: {method: bam}
       set: {method: {lambda_: 0.05}}
     - when: {dataset: digits_unbalanced}

@@ -121,7 +121,8 @@ def test_the_trials_under_way_are_shown_and_no_other_runs(private, folder, tmp_p
     search([*SMALL, *settings, rates, "name=some", folder])
     (names,) = asked
     shown = {names[file.partition(".")[0]].split()[0] for file in records(tmp_path)}
-    assert shown <= {"optimizer.lr=0.125", "optimizer.lr=0.5"}
+    # Its key is random: a private search of a single trial names what it has alone, a run.
+    assert shown <= {"optimizer.lr=0.125", "optimizer.lr=0.5"} or (private and shown == {"run"})
     assert len(shown) == 2 or private
     assert digest(compose(["seed=1"])) not in names
 

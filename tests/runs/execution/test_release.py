@@ -112,6 +112,10 @@ def test_a_test_number_is_stated_if_asked_for(released):
     [
         ([PUBLIC[1]], r"age, pay, person: .* as in dataset.bounds=\{age: \[0, 100\]\}"),
         (["dataset.drop=[person]", PUBLIC[0]], r"^what .* town: its categories would be those"),
+        (
+            [*PUBLIC, "dataset.drop=[person]", "normalization=private_columns"],
+            "^what .* normalization",
+        ),
         (["noise=seeded"], "noise=seeded is refused: a release has noise=secure"),
         ([*PUBLIC, "dataset.drop=[person]", "method=sgd"], "has no proven epsilon"),
     ],
@@ -143,7 +147,13 @@ def test_the_released_script_refuses_what_the_model_cannot_take(row, sentence):
     from dpbench.runs.execution import predict as script
 
     about = {"numbers": {"age": [50, 50]}, "categories": {"town": ["a"]}, "farthest": 1.0}
-    about |= {"listed": [], "incomplete": [], "indicators": False, "missing_values": ["?"]}
+    about |= {
+        "listed": [],
+        "incomplete": [],
+        "indicators": False,
+        "missing_values": ["?"],
+        "ranges": {},
+    }
     assert script._features({"age": "75", "town": "a"}, about).tolist() == [[0.5, 1.0]]
     with pytest.raises(ValueError, match=sentence):
         script._features({"age": "75", "town": "a", **row}, about)
