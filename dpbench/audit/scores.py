@@ -13,8 +13,8 @@ from dpbench.privacy.ledger import (
     Allocation,
     CoordinateMechanism,
     GaussianMechanism,
-    InverseToeplitzGaussian,
     Mechanism,
+    ToeplitzGaussian,
     WholeRunGaussian,
 )
 from dpbench.privacy.toeplitz import column_norms
@@ -104,16 +104,16 @@ def _encoded(
     mechanism: WholeRunGaussian, step: int, row: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The row of C x for a step's row of x, and the state after it; None before the first."""
-    inverse = isinstance(mechanism, InverseToeplitzGaussian)
-    weights = _down(row, mechanism.taken if inverse else mechanism.weights)
-    if state is None:
-        state = row.new_zeros(len(weights), *row.shape)
-    if not inverse:
-        return row + (weights * state).sum(0), _down(row, mechanism.decays) * state + row
+    if isinstance(mechanism, ToeplitzGaussian):
+        weights, decays = _down(row, mechanism.weights), _down(row, mechanism.decays)
+        buffers = row.new_zeros(len(weights), *row.shape) if state is None else state
+        return row + (weights * buffers).sum(0), decays * buffers + row
+    taken = _down(row, mechanism.taken)
+    before = row.new_zeros(len(taken), *row.shape) if state is None else state
     if mechanism.normalised:
         row = row / column_norms(mechanism.taken, mechanism.horizon)[step]
-    encoded = row + (weights * state).sum(0)
-    return encoded, torch.cat([encoded.unsqueeze(0), state])[:-1]
+    encoded = row + (taken * before).sum(0)
+    return encoded, torch.cat([encoded.unsqueeze(0), before])[:-1]
 
 
 def _down(row: Tensor, values: Sequence[float]) -> Tensor:
