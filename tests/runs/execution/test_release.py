@@ -74,7 +74,7 @@ def test_the_folder_predicts_what_the_run_s_own_model_does(released, people, tmp
     else:
         expected = [prepare.classes[place] for place in outputs.argmax(1)]
         assert predict(rows_of(people), out) == expected
-        assert {*expected} == {"no", "yes"}
+        assert {*expected} <= {"no", "yes"}  # secure noise: of random labels, perhaps one alone
 
 
 @pytest.mark.slow
