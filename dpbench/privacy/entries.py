@@ -197,7 +197,12 @@ def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> Entry:
         case ToeplitzGaussian(_, decays, weights):
             moved = sensitivity(decays, weights, times, cycle)
         case InverseToeplitzGaussian(_, taken, normalised, horizon):
-            moved = inverse_sensitivity(taken, normalised, horizon, times, cycle)
+            if normalised and times > horizon:
+                raise Unaccountable(f"noise normalised for {horizon} steps covers no more of them.")
+            try:
+                moved = inverse_sensitivity(taken, normalised, horizon, times, cycle)
+            except ValueError as error:
+                raise Unaccountable(str(error)) from None
     return Entry(1.0, whole.noise_multiplier / moved, 1)
 
 

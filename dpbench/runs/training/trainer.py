@@ -67,8 +67,8 @@ def fit(
     checkpoints: where to resume from and to save to, if anywhere; the record does not depend on
     interruptions. tracking: logs every epoch and, with curves, every tenth of the run. save: called
     with the trained model, at the parameters it is evaluated at, the record, and the constants that
-    the run has measured, if any; if it fails or is
-    interrupted, as the evaluation may be, there is a checkpoint to go on from.
+    the run has measured, if any; if it fails or is interrupted, as the evaluation may be, there is
+    a checkpoint to go on from.
     """
     planned = plan(run)
     device = pick_device(run.device)

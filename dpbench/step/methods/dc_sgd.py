@@ -70,11 +70,12 @@ class LeastError(Clip):
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         share = counts.clamp(min=0)
         share = share / share.sum().clamp(min=1e-8)
-        ends = torch.arange(1, self.bins + 1).to(counts) * (self.most / self.bins)
-        centres = ends - self.most / (2 * self.bins)
+        width = self.most / self.bins
+        ends = width * torch.arange(1, self.bins + 1, dtype=counts.dtype, device=counts.device)
+        centres = ends - width / 2
         lost = (centres - ends.unsqueeze(1)).clamp(min=0).square() @ share
         noise = (self.noise_multiplier * ends / expected_batch_size).square() * self.size
-        return replace(self, bound=ends[(noise + lost).argmin()])
+        return replace(self, bound=ends.take((noise + lost).argmin()))
 
     def scaled(self, by: float) -> Self:
         raise UserError("a bound of least error has no schedule; leave schedule.bound 1.")

@@ -52,13 +52,13 @@ class InverseBandedGaussian(CorrelatedGaussian):
     """Correlated noise with a banded C^-1, 1 on its diagonal and -taken_i on the i-th one below.
 
     correlated: w of this step, and the draws of this step and the last ones before it, newest
-    first. step: the number of this step, from 0, as a scalar.
+    first. norms: of C's columns from the next step on, if they are normalised; float64.
     """
 
     taken: tuple[float, ...] = ()
     normalised: bool = False
     horizon: int = 1
-    step: Tensor | None = field(default=None, compare=False, repr=False)
+    norms: Tensor | None = field(default=None, compare=False, repr=False)
     bands = None
 
     def bind(self, problem: Problem) -> Self:
@@ -69,11 +69,13 @@ class InverseBandedGaussian(CorrelatedGaussian):
         past = z.new_zeros(0, len(z)) if self.correlated is None else self.correlated[1:]
         past = past[: len(self.taken)]
         w = z - z.new_tensor(self.taken[: len(past)]) @ past
-        step = torch.zeros((), dtype=torch.int64) if self.step is None else self.step + 1
+        norms = self.norms
         if self.normalised:
-            w = w * column_norms(self.taken, self.horizon)[int(step)]
+            if norms is None:
+                norms = z.new_tensor(column_norms(self.taken, self.horizon).copy())
+            w, norms = w * norms[0], norms[1:]
         rows = torch.cat([w.unsqueeze(0), z.unsqueeze(0), past])[: 1 + len(self.taken)]
-        return replace(self, correlated=rows, step=step)
+        return replace(self, correlated=rows, norms=norms)
 
     def mechanism(self, multiplier: float) -> Mechanism:
         return InverseToeplitzGaussian(multiplier, self.taken, self.normalised, self.horizon)

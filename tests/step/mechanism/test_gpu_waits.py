@@ -5,12 +5,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpbench.step.mechanism import noise
+from dpbench.step.methods.dc_sgd import dc_sgd
 from dpbench.step.methods.dicesgd import dicesgd
 from dpbench.step.methods.disk import disk
 from dpbench.step.methods.doppler import doppler
 from dpbench.step.methods.dp_adam_bc import dp_adam_bc
 from dpbench.step.methods.dp_mf import dp_mf
 from dpbench.step.methods.dp_mf_blt import dp_mf_blt
+from dpbench.step.methods.dp_mf_inverse import dp_lambda_cgd, dp_mf_bisr
 from dpbench.step.methods.dpsgd_bounded import dpsgd_bounded
 from dpbench.step.methods.raco import raco
 from dpbench.step.methods.slaclip import slaclip
@@ -19,12 +21,15 @@ from tests.step.mechanism.step_methods import METHODS
 
 FLAT = {"clip": "abadi", "style": "flat"}
 WITH_STATE = {
+    "dc_sgd": dc_sgd(0.5, 8, 2.0, 10.0),
     "dicesgd": dicesgd(0.5, 0.1, 0.5),
     "disk": disk(0.5, 0.7, 0.5, **FLAT),
     "doppler": doppler(0.5, [-0.9], [0.1], **FLAT),
     "dp_adam_bc": dp_adam_bc(0.5, 0.9, 0.999, 1e-8, **FLAT),
+    "dp_lambda_cgd": dp_lambda_cgd(0.5, 0.5, **FLAT).bind(problem(steps=99)),
     "dp_mf": dp_mf(0.5, 3, **FLAT),
     "dp_mf_blt": dp_mf_blt(0.5, 3, **FLAT),
+    "dp_mf_bisr": dp_mf_bisr(0.5, 3, **FLAT),
     "dpsgd_bounded": dpsgd_bounded(0.5, 0.1, 0.5, 2.5, 0.2, 5.0, **FLAT),
     "raco": raco(0.5, "equalized_odds", 0.05, 0.1, 1.0, "hard", 0.5, 5.0).bind(problem()),
     "slaclip": slaclip(0.5, 4, 0.5, 0.5, 0.1, 50.0),

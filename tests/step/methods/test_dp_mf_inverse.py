@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpbench.privacy.accountants import pld, rdp
+from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import InverseToeplitzGaussian, Ledger, Poisson, Release, Step
 from dpbench.privacy.toeplitz import column_norms, inverse_encoded, inverse_sensitivity, sensitivity
 from dpbench.step.mechanism.state import restore_state, state_of
@@ -180,6 +181,11 @@ def test_matrices_without_a_known_sensitivity_are_refused():
         InverseToeplitzGaussian(1.0, (0.3, 0.1), True, 10)
     with pytest.raises(ValueError, match="increase down a column"):
         inverse_sensitivity((0.0, 0.9), False, 10, 10, 5)
+    with pytest.raises(Unaccountable, match="increase down a column"):
+        pld(ledger_of(5.0, 10, 5, (0.0, 0.9), False), 1e-5)
+    (step, _), *_ = ledger_of(5.0, 10, 5, (0.5,), True).entries
+    with pytest.raises(Unaccountable, match="normalised for 10 steps covers no more"):
+        pld(Ledger().after(step, 11), 1e-5)
 
 
 def test_its_error_is_near_that_of_the_best_buffers():

@@ -22,18 +22,8 @@ SHORT = {
 """Words that are of people only beside that of an identifier."""
 
 IDENTIFIERS = {"id", "ids", "identifier", "uid", "uuid", "guid", "pid", "mrn", "ssn", "nbr", "nr"}
-NUMBERS = IDENTIFIERS | {
-    "no",
-    "num",
-    "number",
-    "code",
-    "key",
-    "name",
-    "hash",
-    "index",
-    "nummer",
-    "numero",
-}
+OTHERS = {"no", "num", "number", "nummer", "numero", "code", "key", "name", "hash", "index"}
+NUMBERS = IDENTIFIERS | OTHERS
 """Words in the names of columns, in lower case."""
 
 FEWEST = 5
