@@ -29,9 +29,10 @@ MOST = 8
 def beyond(
     request: SearchRequest, space: Space, trials: Sequence[Trial]
 ) -> tuple[Space, Space] | None:
-    """The space with a piece added to the first range in whose outer tenth the best trial lies, and
-    the part of it that is new; None where it lies in none, or settings beyond are refused."""
-    for best in ranked(trials, RULES[request.rule])[:1]:
+    """The space with a piece added to the first range in whose outer tenth the best trial or the
+    best finalist lies, and the part of it that is new; None where they lie in none, or settings
+    beyond are refused."""
+    for best in _leading(request, trials):
         for place, range_ in enumerate(space.ranges):
             if not isinstance(range_, Interval):
                 continue
@@ -45,6 +46,13 @@ def beyond(
             wider = replace(range_, low=low, high=high)
             return Space((*before, wider, *after)), Space((*before, piece, *after))
     return None
+
+
+def _leading(request: SearchRequest, trials: Sequence[Trial]) -> Iterator[Trial]:
+    """The best trial, and the best of its finalists, which are run for it."""
+    yield from ranked(trials, RULES[request.rule])[:1]
+    if request.finalists:
+        yield from ranked(run_finals(request, trials), RULES[request.rule])[:1]
 
 
 def _piece(range_: Interval, end: str) -> Interval:

@@ -59,7 +59,8 @@ class Search(Struct, frozen=True):
     space: space=method takes the ranges in the file of the method
     start: the search that chose the settings of the special case which space=method starts at, by
         default the one named as this search; start=none for no such start
-    extend: so many trials more, by default N/4, beyond an end of a range at which the best one lies
+    extend: so many trials more, by default N/4, beyond an end of a range at which the best one or
+        the best finalist lies
     finalists: so many of the best trials are run again, with other seeds, and chosen from
     final_seeds: the other seeds of each finalist
     repeat: so many independent searches, NAME-1, NAME-2, ..., with other draws and seeds

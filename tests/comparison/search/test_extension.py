@@ -1,5 +1,7 @@
 """A search goes on beyond the end of a range at which its best trial lies."""
 
+from dataclasses import replace
+
 import pytest
 
 from dpbench.comparison.search.command import MOST, beyond, run_trials
@@ -90,6 +92,21 @@ def test_the_search_goes_on_until_the_best_lies_inside(scored):
     page = render(request, trials)["md"].decode()
     assert "The trials after the first 8 were added beyond ends" in page
     assert "at the upper end" not in page
+
+
+def test_the_search_goes_on_beyond_an_end_at_which_the_best_finalist_lies(monkeypatch):
+    request = request_for(LOG, "N=32", "extend=8", "finalists=32")
+
+    def run_batch(request, values, previous, outcomes):
+        for number, value in enumerate(values, previous + 1):
+            lr = float(value["optimizer.lr"])
+            lucky = request.seeds == ("0",) and 0.05 < lr < 0.5
+            yield trial(number, 0.99 if lucky else 0.9 / (1 + abs(lr - 2)), optimizer__lr=str(lr))
+
+    monkeypatch.setattr("dpbench.comparison.search.command._run_batch", run_batch)
+    trials = run_trials(request)
+    assert any(float(each.values["optimizer.lr"]) > 1 for each in trials)
+    assert len(run_trials(replace(request, finalists=0))) == 32
 
 
 def test_a_search_without_an_end_stops(scored):
