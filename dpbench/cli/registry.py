@@ -114,6 +114,12 @@ _ALL = (
         target="dpbench.runs.execution.release:release",
     ),
     Command(
+        "recipe",
+        (commands.Recipe,),
+        takes="overrides",
+        target="dpbench.comparison.search.recipe:recipe",
+    ),
+    Command(
         "checklist",
         (commands.Checklist,),
         f"TABLE|RESULTS {KEYS}",

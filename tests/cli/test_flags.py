@@ -74,7 +74,7 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("dpbench re", {"release", "reproduce", "report"}),
+        ("dpbench re", {"recipe", "release", "reproduce", "report"}),
         ("dpbench --v", {"--version"}),
         ("dpbench run method=dpsgd_g", {"dpsgd_global", "dpsgd_global_adapt"}),
         ("dpbench run optimizer.l", {"optimizer.lr="}),

@@ -278,6 +278,16 @@ class Release(Struct, frozen=True):
     test: bool = False
 
 
+class Recipe(Struct, frozen=True):
+    """Say which settings to start from for given data and epsilon (dataset=..., privacy.epsilon=),
+    as a command that runs, with a reason for each; settings that are given stay.
+
+    minutes: that training may take, of this machine
+    """
+
+    minutes: Positive = 5.0
+
+
 class Checklist(Struct, frozen=True):
     """Answer what a reviewer asks of a comparison (data sets, seeds, significance, search,
     ablation, ...) from the records.
