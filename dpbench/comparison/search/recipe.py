@@ -16,7 +16,7 @@ from dpbench.learning.data.probe import probe
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.runs.config.commands import Recipe
 from dpbench.runs.config.settings import key_of, split_settings
-from dpbench.runs.execution.prepare import prepare, run_of
+from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
@@ -80,7 +80,7 @@ def choices(given: Sequence[str], minutes: float) -> list[Choice]:
     if other := [each for each in given if key_of(each) == "method" and each != "method=dpsgd"]:
         raise UserError(f"recipe knows the settings of dpsgd alone: leave {other[0]} out.")
     chosen = _besides(given, PARTS)
-    chosen += _besides(given, _size(run_of(_config(given, chosen)), minutes))
+    chosen += _besides(given, _size(prepare(_config(given, chosen))[0], minutes))
     return chosen + _besides(given, [_learning_rate(_config(given, chosen))])
 
 
@@ -97,7 +97,7 @@ def _config(given: Sequence[str], chosen: Sequence[Choice]) -> RunConfig:
 def _size(run: Run, minutes: float) -> list[Choice]:
     """The epochs that the time allows, and the batches that make them so many steps."""
     number = units_of(run.dataset, run.users).number
-    affordable = 60 * minutes / (PASSES * _seconds_per_example(run) * number)
+    affordable = 60 * minutes / (PASSES * _seconds_per_example(run) * run.dataset.train_size)
     epochs = max(1, min(STEPS, int(affordable)))
     return [
         Choice(f"epochs={epochs}", f"what {minutes:g} minutes allow, and at most {STEPS}"),
