@@ -15,6 +15,7 @@ from dpbench.step.methods.disk import disk
 from dpbench.step.methods.doppler import doppler
 from dpbench.step.methods.dp_adam_bc import dp_adam_bc
 from dpbench.step.methods.dp_mf import dp_mf
+from dpbench.step.methods.dp_muon import dp_muon
 from dpbench.step.methods.dpsat import dpsat
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpzero import dpzero
@@ -32,6 +33,7 @@ CASES = {  # with the bound of dpsgd
     "disk": (disk(1.0, 1.0, None, **ABADI), 1.0, EXACT),
     "doppler": (doppler(1.0, [], [1.0], **ABADI), 1.0, EXACT),
     "dp_mf": (dp_mf(1.0, 1, **ABADI), 1.0, EXACT),
+    "dp_muon": (dp_muon(1.0, 0.0, 0, **ABADI), 1.0, EXACT),
     "geoclip": (geoclip(1.0, 9, 1.0, 1.0), 1.0, EXACT),
     "dicesgd, where nothing is clipped": (
         dicesgd(1e6, 0.5, 0.5),
@@ -44,6 +46,7 @@ SAME_COST = {
     "disk": disk(0.5, 0.5, 2.0, **ABADI),
     "doppler": doppler(1.0, [-9 / 11], [1 / 11, 1 / 11], **ABADI),
     "dp_adam_bc": dp_adam_bc(1.0, 0.9, 0.999, 1e-8, **ABADI),
+    "dp_muon": dp_muon(1.0, 0.9, 5, **ABADI),
     "dpzero": dpzero(3.0, 1e-3),
     "geoclip": geoclip(1.0, 9, 0.9, 0.9),
     "slaclip": slaclip(1.0, 8, 0.5, 0.5, 0.1, 50.0),
@@ -72,7 +75,7 @@ def test_epsilon_is_that_of_dpsgd(name):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["geoclip"])
+@pytest.mark.parametrize("name", ["dp_muon", "geoclip"])
 def test_twenty_epsilons_are_those_of_dp_accounting(name):
     runs = [(0.001, 1000), (0.01, 500), (0.1, 100), (0.5, 20)]
     for (rate, steps), multiplier in itertools.product(runs, [0.6, 0.9, 1.5, 3.0, 6.0]):
