@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from torch import Size
+
 from dpbench.learning.data.derive.users import Users, units_of
 from dpbench.step.clipping import Problem
 from dpbench.step.mechanism.gradient import ReleasedState
@@ -9,6 +11,7 @@ from dpbench.step.mechanism.gradient import ReleasedState
 START = ReleasedState(0, 1, None)
 
 SIZE, LAYERS = 579, ("0", "2")
+SHAPES = tuple(map(Size, [(64, 5), (64,), (3, 64), (3,)]))
 """The parameters and trained layers of the model of step_of."""
 
 
@@ -33,4 +36,4 @@ def problem(
     cycle: int = 1,
 ) -> Problem:
     dataset = dataset or Made()
-    return Problem(dataset, units_of(dataset, users), layers, size, steps, cycle)
+    return Problem(dataset, units_of(dataset, users), layers, size, steps, cycle, SHAPES)

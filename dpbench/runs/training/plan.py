@@ -66,8 +66,9 @@ def plan(run: Run) -> Plan:
     sampler = _sampler(run, units, run.method)
     steps = _steps(run, sampler)
     layers = tuple(layer.name for layer in layout.layers)
-    cycle = sampler.steps_per_epoch
-    method = run.method.bind(Problem(run.dataset, units, layers, len(layout), steps, cycle))
+    shapes = tuple(parameter.shape for parameter in layout.named.values())
+    about = steps, sampler.steps_per_epoch, shapes
+    method = run.method.bind(Problem(run.dataset, units, layers, len(layout), *about))
     if method.whole_batches and run.physical_batch_size not in (None, "auto"):
         raise UserError(
             f"{method.name} needs each batch in one piece; leave physical_batch_size unset."

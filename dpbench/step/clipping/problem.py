@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from torch import Size
+
 from dpbench.learning.data.dataset import Dataset
 from dpbench.learning.data.derive.users import Units
 from dpbench.system.errors import UserError
@@ -13,8 +15,8 @@ from dpbench.system.errors import UserError
 class Problem:
     """A data set and its privacy units, the parameters to train on it, and for how long.
 
-    layers: the names of the trained layers; size: the number of trained parameters. steps: of the
-    run, where an example has a turn in every cycle-th.
+    layers: the names of the trained layers; size: the number of trained parameters, and shapes:
+    theirs, in the order of theta. steps: of the run, where an example has a turn in every cycle-th.
     """
 
     dataset: Dataset
@@ -23,6 +25,7 @@ class Problem:
     size: int
     steps: int
     cycle: int
+    shapes: tuple[Size, ...] = ()
 
 
 class Part:

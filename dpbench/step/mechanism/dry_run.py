@@ -7,7 +7,7 @@ import torch
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients.options import ForwardOptions
-from dpbench.step.mechanism.gradient import PerExample, ReleasedState
+from dpbench.step.mechanism.gradient import PerExample
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.memory import is_out_of_memory
@@ -20,7 +20,7 @@ def dry_run(step: PrivateStep, work: Callable[[Callable[[Batch], None]], None]) 
     # As in the second step: the first may need less memory, as some methods read earlier releases.
     last = torch.ones_like(theta)
     gradient = step.method.gradient.advance(theta.detach(), None)
-    released = ReleasedState(1, step.steps, last, step.seed)
+    released = step.released._replace(steps_done=1, gradient=last)
 
     def passes(part: Batch) -> None:
         step.clipped_sum(gradient(step.engine, part, step.clip, released), part)

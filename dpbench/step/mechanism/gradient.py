@@ -16,13 +16,16 @@ class ReleasedState(NamedTuple):
 
     gradient: the private gradient of the last step [D], as passed to the optimiser; None before the
     first step. seed: of the method's random draws; like steps_done, it is the same for all physical
-    batches of a step.
+    batches of a step. expected_batch_size: the public one, by which sums are divided. update: that
+    of the step, as the last step left it.
     """
 
     steps_done: int
     steps_planned: int
     gradient: Tensor | None
     seed: int = 0
+    expected_batch_size: float = 1.0
+    update: Part | None = None
 
     @property
     def progress(self) -> float:

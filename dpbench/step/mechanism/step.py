@@ -223,7 +223,8 @@ class PrivateStep:
         return (noisy, scale) if widths is None else (noisy.mul_(widths), scale * widths)
 
     def _state_after(self, steps: int, gradient: Tensor | None) -> ReleasedState:
-        return ReleasedState(steps, self.steps, gradient, self.seed)
+        about = self.seed, self.expected_batch_size, self.update
+        return ReleasedState(steps, self.steps, gradient, *about)
 
     def state_dict(self) -> dict:
         """All state that later steps depend on, except the sampler and torch's own generators."""

@@ -32,9 +32,9 @@ EQUAL, ROUNDED, ALMOST = 0.0, 1e-5, 1e-2
 and that of an adaptation too slow to matter, or of 0.5% more noise for its query."""
 
 DIFFERENCES = {
-    **dict.fromkeys(["bam", "bam_exact", "dpsat", "disk", "doppler", "dp_mf"], EQUAL),
+    **dict.fromkeys(["bam", "bam_exact", "dpsat", "disk", "doppler", "dp_mf", "dp_muon"], EQUAL),
     **dict.fromkeys(["direction_error", "magnitude_error"], EQUAL),
-    **dict.fromkeys(["slaclip", "fairlens", "dp_fedavg"], ROUNDED),
+    **dict.fromkeys(["slaclip", "fairlens", "dp_fedavg", "geoclip"], ROUNDED),
     **dict.fromkeys(["dicesgd", "dpsgd_quantile", "dpsgd_bounded", "raco", "dc_sgd"], ALMOST),
 }
 USERS = ["users=iid", "batch_size=60", "privacy=noise1"]

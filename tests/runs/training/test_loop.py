@@ -231,7 +231,10 @@ EVERYTHING = [
 @pytest.mark.parametrize(
     ("method", "path"),
     [*(("dpsgd_quantile", path) for path in EVERYTHING), ("dpsat", "parts/step/gradient")]
-    + [(name, "parts/step/update") for name in ("doppler", "disk", "dp_adam_bc")]
+    + [
+        (name, "parts/step/update")
+        for name in ("doppler", "disk", "dp_adam_bc", "geoclip", "dp_muon")
+    ]
     + [(name, "parts/step/correlated_noise") for name in ("dp_mf", "dp_mf_blt", "dp_lambda_cgd")]
     + [("dicesgd", "parts/step/clip"), ("raco", "parts/step/seam")],
 )

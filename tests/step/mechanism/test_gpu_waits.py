@@ -13,6 +13,7 @@ from dpbench.step.methods.dp_adam_bc import dp_adam_bc
 from dpbench.step.methods.dp_mf import dp_mf
 from dpbench.step.methods.dp_mf_blt import dp_mf_blt
 from dpbench.step.methods.dp_mf_inverse import dp_lambda_cgd, dp_mf_bisr
+from dpbench.step.methods.dp_muon import dp_muon
 from dpbench.step.methods.dpsgd_bounded import dpsgd_bounded
 from dpbench.step.methods.raco import raco
 from dpbench.step.methods.slaclip import slaclip
@@ -30,6 +31,7 @@ WITH_STATE = {
     "dp_mf": dp_mf(0.5, 3, **FLAT),
     "dp_mf_blt": dp_mf_blt(0.5, 3, **FLAT),
     "dp_mf_bisr": dp_mf_bisr(0.5, 3, **FLAT),
+    "dp_muon": dp_muon(0.5, 0.9, 3, **FLAT).bind(problem()),
     "dpsgd_bounded": dpsgd_bounded(0.5, 0.1, 0.5, 2.5, 0.2, 5.0, **FLAT),
     "raco": raco(0.5, "equalized_odds", 0.05, 0.1, 1.0, "hard", 0.5, 5.0).bind(problem()),
     "slaclip": slaclip(0.5, 4, 0.5, 0.5, 0.1, 50.0),

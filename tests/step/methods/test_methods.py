@@ -31,7 +31,7 @@ from tests.step.methods.every_method import (
     those,
     with_counts,
 )
-from tests.steps import theta
+from tests.steps import neighbours, theta
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +47,6 @@ def examples_for(batch_of, users_of):
 
 
 answers = st.lists(st.lists(st.floats(-50, 500), min_size=20, max_size=20), max_size=2)
-
-
-def neighbours(batch: Batch, i: int) -> Batch:
-    return batch.each(lambda t: torch.cat([t[:i], t[i + 1 :]]))
 
 
 sizes, seeds = st.integers(1, 8), st.integers(0, 10**6)
@@ -73,8 +69,10 @@ def test_one_example_changes_the_sum_by_at_most_the_stated_sensitivity(
     batch.inputs.mul_(size)
     step = step_of(method, multiplier=MULTIPLIER, lr=0.0)
     released = torch.linspace(-1, 1, len(step.engine.parameters), dtype=torch.float64)
+    update = method.update.advance(released, 1.0, theta(step), START)
     for one in (batch, *(neighbours(batch, i) for i in range(n))):
-        step.released = ReleasedState(1, 2, released)  # all neighbours share it
+        # All neighbours share what was released.
+        step.released = ReleasedState(1, 2, released, update=update)
         step.update = method.update
         step(one)
     (total, sensitivity, _), *others = method.noise.calls
@@ -154,7 +152,10 @@ def test_the_update_is_of_the_noisy_sum_over_the_expected_size(
         widths = step.clip.widths(step.engine.parameters.layers, noisy)
         mean = noisy * (1 if widths is None else widths) / EXPECTED
         update = update.advance(
-            mean, scale * (1 if widths is None else widths), start, START._replace(steps_done=done)
+            mean,
+            scale * (1 if widths is None else widths),
+            start,
+            START._replace(steps_done=done, expected_batch_size=EXPECTED),
         )
         mean = update(mean.clone(), start)
         assert torch.allclose(theta(step), start - 0.1 * mean, rtol=1e-10, atol=1e-12)

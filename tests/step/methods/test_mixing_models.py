@@ -94,7 +94,7 @@ def totals(step_of, batch_of, users_of):
         method.clip.answers.clear()
         start = step.count_stream.state_dict()
         for one in (batch, batch.each(lambda t: torch.cat([t[:3], t[4:]]))):
-            step.released = ReleasedState(1, 2, None)
+            step.released = ReleasedState(1, 2, None, update=method.update)
             step.update = method.update
             step.count_stream.load_state_dict(start)
             step(one)

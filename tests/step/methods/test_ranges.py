@@ -33,7 +33,13 @@ REFUSED = {
         "dicesgd": {"account_share": [0.0, 1.0]},
         "dpsgd_jl": {"failure": [0.0, 1.0]},
     },
-    "a number from 0 to below 1": {"dp_adam_bc": {"beta1": [1.0], "beta2": [-0.1]}},
+    "a number from 0 to 1": {
+        "geoclip": {"mean_decay": [-0.1, 1.1], "covariance_decay": [-0.1, 1.1]},
+    },
+    "a number from 0 to below 1": {
+        "dp_adam_bc": {"beta1": [1.0], "beta2": [-0.1]},
+        "dp_muon": {"momentum": [1.0, -0.1]},
+    },
     "a number of at least 0": {
         "dpsghmc": {"prior_precision": [-1]},
         "dpsgld": {"prior_precision": [-1]},
@@ -43,6 +49,8 @@ REFUSED = {
         "dp_fedsgd": {"local_batch_size": [0, -1, 2.0, True, "2"]},
         "dp_mf": {"bands": [0, 1.5, 4097]},
         "dp_mf_blt": {"buffers": [0, 9, 1.5]},
+        "dp_muon": {"newton_schulz_steps": [-1, 100, 1.5]},
+        "geoclip": {"rank": [0, 4097, 2.5]},
         "dpsgd_jl": {"projections": [0, 1, 2.5]},
     },
 }

@@ -1,7 +1,11 @@
 """Settings at which a method is dpsgd, and methods that cost what dpsgd costs."""
 
+import itertools
+
 import pytest
 import torch
+from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent
+from dp_accounting.pld import PLDAccountant
 
 from dpbench.privacy.accountants import pld
 from dpbench.privacy.ledger import Ledger, Poisson, Step
@@ -11,9 +15,11 @@ from dpbench.step.methods.disk import disk
 from dpbench.step.methods.doppler import doppler
 from dpbench.step.methods.dp_adam_bc import dp_adam_bc
 from dpbench.step.methods.dp_mf import dp_mf
+from dpbench.step.methods.dp_muon import dp_muon
 from dpbench.step.methods.dpsat import dpsat
 from dpbench.step.methods.dpsgd import dpsgd
 from dpbench.step.methods.dpzero import dpzero
+from dpbench.step.methods.geoclip import geoclip
 from dpbench.step.methods.slaclip import slaclip
 from tests.step.methods.raco_parts import made as raco
 from tests.steps import theta
@@ -27,6 +33,8 @@ CASES = {  # with the bound of dpsgd
     "disk": (disk(1.0, 1.0, None, **ABADI), 1.0, EXACT),
     "doppler": (doppler(1.0, [], [1.0], **ABADI), 1.0, EXACT),
     "dp_mf": (dp_mf(1.0, 1, **ABADI), 1.0, EXACT),
+    "dp_muon": (dp_muon(1.0, 0.0, 0, **ABADI), 1.0, EXACT),
+    "geoclip": (geoclip(1.0, 9, 1.0, 1.0), 1.0, EXACT),
     "dicesgd, where nothing is clipped": (
         dicesgd(1e6, 0.5, 0.5),
         1e6,
@@ -38,7 +46,9 @@ SAME_COST = {
     "disk": disk(0.5, 0.5, 2.0, **ABADI),
     "doppler": doppler(1.0, [-9 / 11], [1 / 11, 1 / 11], **ABADI),
     "dp_adam_bc": dp_adam_bc(1.0, 0.9, 0.999, 1e-8, **ABADI),
+    "dp_muon": dp_muon(1.0, 0.9, 5, **ABADI),
     "dpzero": dpzero(3.0, 1e-3),
+    "geoclip": geoclip(1.0, 9, 0.9, 0.9),
     "slaclip": slaclip(1.0, 8, 0.5, 0.5, 0.1, 50.0),
 }
 
@@ -62,3 +72,15 @@ def test_epsilon_is_that_of_dpsgd(name):
         for method in (SAME_COST[name], dpsgd(1.0, "corrected"))
     )
     assert ours == usual
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["dp_muon", "geoclip"])
+def test_twenty_epsilons_are_those_of_dp_accounting(name):
+    runs = [(0.001, 1000), (0.01, 500), (0.1, 100), (0.5, 20)]
+    for (rate, steps), multiplier in itertools.product(runs, [0.6, 0.9, 1.5, 3.0, 6.0]):
+        step = Step(Poisson(rate), SAME_COST[name].releases(multiplier))
+        sampled = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
+        other = PLDAccountant().compose(SelfComposedDpEvent(sampled, steps))
+        expected = other.get_epsilon(1e-5)
+        assert pld(Ledger().after(step, steps), 1e-5) == pytest.approx(expected, rel=1e-2, abs=1e-3)
