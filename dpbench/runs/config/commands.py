@@ -137,6 +137,7 @@ class RunAudit(Audit, frozen=True, kw_only=True):
         "normalization",
         "columns",
         "temperature",
+        "conformal",
         "search",
         "bits",
     ] = "run"
