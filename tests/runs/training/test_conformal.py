@@ -63,14 +63,27 @@ def test_the_noise_has_the_scale_in_the_ledger(scale, variance_p):
     assert fits > 1e-3 if scale == 1 else fits < 1e-6
 
 
+def least_threshold(scores, level):
+    """That of split conformal prediction, rounded up to a multiple of 1/256."""
+    needed = level * (len(scores) + 1)
+    return next(k / 256 for k in range(257) if k == 256 or (scores <= k / 256).sum() >= needed)
+
+
 def test_without_noise_it_is_the_least_threshold_of_split_conformal_prediction():
     fit = replace(USUAL, noise_multiplier=1e-9, failure=1e-6)
     for seed in range(20):
         scores = torch.rand(50 + seed, generator=torch.Generator().manual_seed(seed))
-        below = [k / 256 for k in range(257)]
-        needed = fit.level * (len(scores) + 1)
-        least = next(t for t in below if t == 1 or (scores <= t).sum() >= needed)
-        assert fit.threshold(scores, stream()) == least
+        assert fit.threshold(scores, stream()) == least_threshold(scores, fit.level)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [900, 3000])
+def test_noise_accepts_too_low_a_threshold_as_rarely_as_stated(size):
+    fit, key = replace(USUAL, coverage=0.6, failure=0.1), stream(2)
+    scores = torch.rand(size, generator=torch.Generator().manual_seed(0))
+    least = least_threshold(scores, fit.level)
+    too_low = sum(fit.threshold(scores, key) < least for _ in range(1000))
+    assert too_low < 1000 * fit.failure
 
 
 def covered(fit, size, power, trials=400):
