@@ -74,6 +74,34 @@ def test_an_example_adds_its_loss_and_itself_in_proportion_to_its_bound(step_of,
     assert gradients.counts.view(2, 3).tolist() == [pytest.approx(row) for row in expected]
 
 
+@pytest.mark.slow
+def test_500_neighbours_move_sum_and_losses_in_proportion_to_the_bound_of_their_group(
+    step_of, batch_of
+):
+    own, draw = method(), torch.Generator().manual_seed(0)
+    step, largest = step_of(own), 0.0
+    for seed in range(100):
+        batch = batch_of(5, groups=3, seed=seed)
+        batch.inputs.mul_(10.0 ** (seed % 7 - 3))
+        step.clip = clip = own.clip.updated(20 * torch.rand(6, generator=draw).double(), 8.0)
+        sums = [
+            step.clipped_sum(own.gradient(step.engine, part, clip, step.released), part)
+            for part in (batch, *(batch.each(lambda t, i=i: delete(t, i)) for i in range(5)))
+        ]
+        for group, other in zip(batch.groups.tolist(), sums[1:], strict=True):
+            reach = 0.25 / clip.group_shares[group].item()
+            moved = (sums[0].total - other.total).norm() / clip.sensitivity.bound
+            counted = (sums[0].exact_counts - other.exact_counts).norm()
+            assert moved <= reach * (1 + 1e-9)
+            assert counted <= reach * (1 + 1e-9)
+            largest = max(largest, float(moved) / reach)
+    assert largest > 0.99
+
+
+def delete(values, place):
+    return torch.cat([values[:place], values[place + 1 :]])
+
+
 def test_equal_rates_and_bounds_are_dpsgd():
     one, usual = method(least=1.0).clip, dpsgd(0.5, "corrected").clip
     one = one.updated(torch.tensor([1.0, 2, 3, 4, 5, 6]), 8.0)
