@@ -71,8 +71,9 @@ class SampledGroups(Clip):
         return replace(self, group_shares=torch.ones(len(problem.dataset.groups)))
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        shares = norms.new_ones(()) if self.group_shares is None else self.group_shares[groups]
-        return ratio(self.bound / shares.to(norms), norms).clamp(max=1)
+        shares = self.group_shares
+        shares = norms.new_ones(()) if shares is None else shares.to(norms)[groups]
+        return ratio(self.bound / shares, norms).clamp(max=1)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         sums, sizes = counts.view(2, -1)
