@@ -86,10 +86,10 @@ def _check(run: Run) -> None:
             "inserted canaries are single examples with a bounded gradient norm: choose "
             "users=none, augmentation=none and a method without bounds per coordinate."
         )
-    if isinstance(run.normalization, PrivateStatistics) or run.temperature:
+    if isinstance(run.normalization, PrivateStatistics) or run.temperature or run.conformal:
         raise UserError(
             "inserted canaries are gradients, and the attacker does not see what else is released: "
-            "choose other options than normalization=private and temperature=private."
+            "choose other options than private for normalization, temperature and conformal."
         )
     if isinstance(run.method.gradient, Lagrangian):
         raise UserError(

@@ -19,7 +19,13 @@ from dpbench.audit.inference import (
 )
 from dpbench.audit.memory import play_memory
 from dpbench.audit.network import play_network
-from dpbench.audit.releases import play_columns, play_normalization, play_search, play_temperature
+from dpbench.audit.releases import (
+    play_columns,
+    play_conformal,
+    play_normalization,
+    play_search,
+    play_temperature,
+)
 from dpbench.audit.steps import play_steps
 from dpbench.audit.tradeoff import SearchAccount
 from dpbench.comparison.tables.grid import Grid, grid_of
@@ -133,6 +139,7 @@ GAMES = {
     "normalization": lambda run, canaries, quiet: play_normalization(run, canaries),
     "columns": lambda run, canaries, quiet: play_columns(run, canaries),
     "temperature": lambda run, canaries, quiet: play_temperature(run, canaries),
+    "conformal": lambda run, canaries, quiet: play_conformal(run, canaries),
     "network": lambda run, canaries, quiet: play_network(run, canaries),
     "search": lambda run, canaries, quiet: play_search(run, canaries),
 }
@@ -151,8 +158,8 @@ def audit(
     nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
     canaries in one run, "step" for one canary in `canaries` independent steps, "network" for one in
     as many steps of a network, "memory" for one canary in each of `canaries` runs on all of the
-    data, "cut" for one in full batches; "normalization", "columns", "temperature" and "search" for
-    one in each of so many such releases.
+    data, "cut" for one in full batches; "normalization", "columns", "temperature", "conformal" and
+    "search" for one in each of so many such releases.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)

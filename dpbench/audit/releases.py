@@ -1,5 +1,5 @@
 """Attacks on what a run releases beside its steps: the constants of a private normalization, a
-private temperature, and the choice of a private search.
+private temperature, the threshold of prediction sets, and the choice of a private search.
 
 Each trial calls the code that runs call, with the canary or without it."""
 
@@ -18,6 +18,7 @@ from dpbench.comparison.search.private import best_of, draw_trials
 from dpbench.learning.data.dataset import Split
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
 from dpbench.privacy.private_selection import Repetitions
+from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import noisy_accuracy
 from dpbench.runs.training.statistics import PrivateColumns, PrivateNormalization
@@ -94,6 +95,21 @@ def play_temperature(run: Run, trials: int) -> Game:
         return [fit.fitted(data[canary], 1, stream.derived).log_temperature.item()]
 
     return _played("temperature", run, trials, Ledger().after(fit.step, fit.steps), scores)
+
+
+def play_conformal(run: Run, trials: int) -> Game:
+    """Make the noisy counts of a threshold `trials` times, with the noise multiplier of a run.
+
+    The canary is alone, certain and wrong, so it lowers every count by the sensitivity; the
+    attacker sees all of them, where a run releases only which are above the margin.
+    """
+    fit = PrivateConformal(0.9, 0.01, 0.1, 8, _multiplier(run))
+    data = {True: torch.ones(1), False: torch.ones(0)}
+
+    def scores(canary: bool, stream: Stream) -> list[float]:
+        return [-sum(fit.noisy_excess(data[canary], 0.5, stream) for _ in range(fit.steps))]
+
+    return _played("conformal", run, trials, Ledger().after(fit.step, fit.steps), scores)
 
 
 def play_search(run: Run, trials: int) -> Game:

@@ -27,6 +27,7 @@ OF_GAMES = {
     "columns": STEPS,
     "memory": RUNS,
     "temperature": RUNS,
+    "conformal": STEPS,
     "search": SEARCHES,
 }
 """Default numbers by game, except for the game of a run."""

@@ -100,7 +100,7 @@ def _renyi(entries: list[Entry]) -> np.ndarray:
 
 def _divergences(entry: Entry) -> np.ndarray:
     """The Renyi divergences of one step. For a batch that may be cut, it averages moments."""
-    rate, sigma = entry.rate, entry.joint
+    rate, sigma = entry.rate * entry.share, entry.joint
     assert not isinstance(sigma, CoordinateMechanism)
     if entry.slots > 1:
         raise Unaccountable(

@@ -53,6 +53,9 @@ class Entry(NamedTuple):
     the probability that a batch is cut. slots: with random allocation, a step of this entry is an
     epoch of `slots` steps, and an example is in one of them. carried: the noise multiplier of what
     earlier steps left in this one's sum, whose noise is a share of the same draw; inf for nothing.
+    share: see `GaussianMechanism`. The Rényi divergence is that of the rate `share * rate`; other
+    accounts leave it out, as no example is in more batches than are drawn, or moves more than the
+    sensitivity (docs/privacy/accounting.md).
     """
 
     rate: float
@@ -62,6 +65,7 @@ class Entry(NamedTuple):
     cut: float = 0.0
     slots: int = 1
     carried: float = math.inf
+    share: float = 1.0
 
 
 def joint_multiplier(releases: tuple[Release, ...]) -> float:
@@ -125,9 +129,19 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
             turns = _turns(step, step.sampling.cycle, times)
             failure = sum(getattr(release.mechanism, "failure", 0.0) for release in sampled)
             joint = _joint(sampled)
-            yield Entry(step.sampling.rate, joint, turns, failure, carried=carried)
+            rate, share = step.sampling.rate, _share(sampled)
+            yield Entry(rate, joint, turns, failure, carried=carried, share=share)
         if unsampled:
             yield Entry(1.0, carried, times)
+
+
+def _share(releases: Sequence[Release]) -> float:
+    """The share of all releases of a batch: the largest, since what moves a query by s a/p at most
+    moves it by s b/p at most for b > a."""
+    return max(
+        m.share if isinstance(m, GaussianMechanism) and m.bands == 1 and not m.failure else 1.0
+        for m in (release.mechanism for release in releases)
+    )
 
 
 def _check_independent(releases: Sequence[Release]) -> None:
@@ -171,7 +185,7 @@ def _infallible_multiplier(step: Step) -> float:
     """The joint multiplier of independent Gaussian noise whose sensitivities cannot fail."""
     for release in step.releases:
         match release.mechanism:
-            case GaussianMechanism(failure=0, bands=1) | Exact() if not release.unsampled:
+            case GaussianMechanism(failure=0, bands=1, share=1) | Exact() if not release.unsampled:
                 continue
         raise Unaccountable(
             f"the {release.what} of this method can only be accounted for under Poisson sampling: "

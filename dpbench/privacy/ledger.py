@@ -18,15 +18,19 @@ class GaussianMechanism:
 
     failure: the probability, for one example in one step, that the sensitivity is exceeded, for
     any batch and any earlier releases. bands: the noise of a step is correlated with that of the
-    bands - 1 steps before and after; see `dpbench.methods.dp_mf`.
+    bands - 1 steps before and after; see `dpbench.methods.dp_mf`. share: of those that the sampling
+    law draws, an example is kept with a probability p of at least that, which earlier releases
+    decide, and then moves the query by at most sensitivity * share/p.
     """
 
     noise_multiplier: float
     failure: float = 0.0
     bands: int = 1
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         positive("noise_multiplier", self.noise_multiplier)
+        fraction("the share that is kept", self.share, one=True)
         fraction("the probability of a failure", self.failure, zero=True)
         integer("the number of bands", self.bands)
 
@@ -259,7 +263,7 @@ def _plain_release(release: Release) -> dict:
 
 def _named(value: Mechanism | Sampling) -> dict:
     """The value's class and fields, without those that have their usual value."""
-    absent = {"failure": 0, "bands": 1, "cycle": 1}.items()
+    absent = {"failure": 0, "bands": 1, "cycle": 1, "share": 1}.items()
     fields = {key: field for key, field in asdict(value).items() if (key, field) not in absent}
     plain = {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}
     return {"law": type(value).__name__, **plain}

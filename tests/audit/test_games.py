@@ -314,6 +314,7 @@ def test_the_notes_epsilon_of_a_sampled_sign_is_refuted():
         ("normalization", 600),
         ("columns", 600),
         ("search", 600),
+        ("conformal", 600),
         pytest.param("temperature", 200, marks=pytest.mark.long),
     ],
 )

@@ -18,6 +18,7 @@ from tests.audit.attacking import what_is_refuted
 from tests.step.methods.every_method import method_of
 
 COUNTED = (
+    "asc",
     "dc_sgd",
     "dpsgd_bounded",
     "dpsgd_f",

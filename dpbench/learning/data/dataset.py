@@ -154,8 +154,9 @@ class Data:
     """A loaded data set: the training split and the split that runs are evaluated on.
 
     tested_on: the name of the latter, under which its metrics are recorded. targets: examples whose
-    losses are recorded, for attacks. calibration: examples held out of the training split, to fit a
-    temperature on. target_unit: what a difference of 1 between targets of regression stands for.
+    losses are recorded, for attacks. calibration: examples held out of the training split, to fit
+    something on after training. target_unit: what a difference of 1 between targets of regression
+    stands for.
     """
 
     train: Split
@@ -287,7 +288,7 @@ def lengths_of(dataset: object) -> Lengths | None:
 
 
 def calibration_size_of(dataset: Dataset) -> int:
-    """The expected number of examples held out to fit a temperature on; 0 if there are none."""
+    """The expected number of examples held out to fit something on; 0 if there are none."""
     return getattr(dataset, "calibration_size", 0)
 
 

@@ -45,6 +45,7 @@ MCE = Metric(
 ATTACK = Metric("membership advantage, at most", "percent", 2, "lower", "privacy", is_bound=True)
 RISK = Metric("excessive risk", "nats", 3, "lower", "fairness", Margin(0.01))
 TEMPERATURE = Metric("private temperature", "", 2, None)
+COVERAGE = Metric("coverage of prediction sets", "percent", 1, None, "calibration", Margin(0.5))
 DERIVED = {
     "noisy_accuracy": replace(ACCURACY, label="accuracy, with noise"),
     "nll_unscaled": replace(LOSS, label="NLL before the private temperature", digits=2),
@@ -54,6 +55,10 @@ DERIVED = {
     "mce_last10": MCE,
     "temperature": TEMPERATURE,
     "bias": replace(TEMPERATURE, label="private bias"),
+    "coverage": COVERAGE,
+    "worst_group_coverage": replace(COVERAGE, label="coverage of the worst group"),
+    "set_size": Metric("classes in a prediction set", "", 2, "lower", "calibration"),
+    "conformal_threshold": replace(TEMPERATURE, label="private threshold of prediction sets"),
     "membership_advantage": ATTACK,
     "true_positive_rate": replace(ATTACK, label="true positives at 0.1% false ones, at most"),
     "reconstruction": replace(ATTACK, label="reconstruction, at most"),

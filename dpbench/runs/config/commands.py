@@ -138,6 +138,7 @@ class RunAudit(Audit, frozen=True, kw_only=True):
         "normalization",
         "columns",
         "temperature",
+        "conformal",
         "search",
         "bits",
     ] = "run"

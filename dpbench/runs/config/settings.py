@@ -76,6 +76,7 @@ SETTINGS = {
     "mislabelled": DATA_ADDED_LATER,
     "features": DATA_ADDED_LATER,
     "temperature": DATA_ADDED_LATER,
+    "conformal": DATA_ADDED_LATER,
     "batch_limit": ADDED_LATER,
     "participations": ADDED_LATER,
     "engine": EXECUTION,

@@ -4,7 +4,7 @@ import functools
 from dataclasses import replace
 from typing import Any, get_type_hints
 
-from dpbench.learning.data.derive.calibration import WithCalibration
+from dpbench.learning.data.derive.calibration import PURPOSES, WithCalibration
 from dpbench.learning.data.derive.features import Features, with_features
 from dpbench.learning.data.derive.mislabelled import Mislabelled
 from dpbench.learning.data.derive.normalization import Normalization
@@ -53,8 +53,9 @@ def build(config: dict) -> Run:
     if features := parts.pop("features"):
         dataset = with_features(dataset, features, parts["device"])
         _check_after_features(parts)
-    if temperature := parts["temperature"]:
-        dataset = WithCalibration(dataset, temperature.share)
+    for purpose in PURPOSES:
+        if fit := parts[purpose]:
+            dataset = WithCalibration(dataset, fit.share, purpose)
     if (share := parts.pop("validation")) is not None:
         dataset = WithValidation(dataset, share)
     if (number := parts.pop("mislabelled")) is not None:

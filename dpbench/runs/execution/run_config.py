@@ -192,7 +192,11 @@ def check_execution(config: RunConfig) -> None:
     if config["tracker_curves"] is not None:
         boolean("tracker_curves", config["tracker_curves"])
     if boolean("save_model", config["save_model"]):
-        for group in ("temperature", "normalization"):  # what they measure is not in the model
+        for group in (
+            "temperature",
+            "conformal",
+            "normalization",
+        ):  # what they measure is not in the model
             choice = str(config["choices"][group])
             if choice.startswith("private") and choice != "private_columns":
                 raise UserError(

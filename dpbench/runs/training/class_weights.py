@@ -23,7 +23,8 @@ COUNT_NOTE = (
 WEIGHTED_SAMPLING = (
     "sampler=weighted is refused: if examples of a rare class were drawn more often, epsilon would "
     "be that of the largest rate, for everybody. Set class_weights=[...] if the sizes of classes "
-    "are public, or class_count_noise_multiplier=20, which balances the loss by noisy counts."
+    "are public, or class_count_noise_multiplier=20, which balances the loss by noisy counts; "
+    "method=asc draws groups at rates of their own, with bounds that make up for them."
 )
 
 

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
+from dpbench.learning.metrics.conformal import scores_of_truth, set_metrics
 from dpbench.learning.metrics.evaluation import evaluate as metrics_of_split
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.learning.models.predict import predict
 from dpbench.runs.diagnostics.batch import isolated_evaluation
+from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import noisy_accuracy
@@ -31,7 +33,7 @@ def warn_of_empty_groups(data: Data, names: Sequence[str]) -> None:
 
 def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, float]]:
     """Outputs [n, K] for the test set, and the metrics of both sets; of the scaled model if a
-    temperature is fitted."""
+    temperature is fitted, and of its prediction sets if these are calibrated."""
     model: nn.Module = engine.model
     unit = data.target_unit
     outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
@@ -40,6 +42,8 @@ def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, fl
         unscaled, model = tested, nn.Sequential(model, scaling)
         outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
         tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
+    if run.conformal and data.calibration:
+        tested |= _of_sets(run, run.conformal, engine, data.calibration, outputs, data.test)
     _, fitted = _on_split(run.dataset, model, engine, data.train, unit, held_out=False)
     on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}
     return outputs, on_test | {f"train_set/{name}": value for name, value in fitted.items()}
@@ -77,13 +81,35 @@ def _scaling(
     run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
 ) -> LogitScaling:
     """The scaling fitted on the logits of its held-out examples."""
-    device = engine.parameters.theta.device
-    logits, _ = predict(engine.model, engine.loss, calibration.to(device), by_row=engine.by_row)
-    examples = Split(logits, calibration.targets, calibration.groups).to(torch.device("cpu"))
     size = calibration_size_of(run.dataset)
     return temperature.fitted(
-        examples, size, lambda purpose: run.stream(purpose, torch.device("cpu"))
-    ).to(device)
+        _with_logits(engine, calibration),
+        size,
+        lambda purpose: run.stream(purpose, torch.device("cpu")),
+    ).to(engine.parameters.theta.device)
+
+
+def _of_sets(
+    run: Run,
+    conformal: PrivateConformal,
+    engine: Engine,
+    calibration: Split,
+    outputs: Tensor,
+    test: Split,
+) -> dict[str, float]:
+    """The metrics on a test set of prediction sets that are calibrated on held-out examples."""
+    examples = _with_logits(engine, calibration)
+    scores = scores_of_truth(examples.inputs, examples.targets)
+    threshold = conformal.threshold(scores, run.stream("conformal", torch.device("cpu")))
+    sets = set_metrics(outputs, test.targets, test.groups, run.dataset.groups, threshold)
+    return {**sets, "conformal_threshold": threshold}
+
+
+def _with_logits(engine: Engine, split: Split) -> Split:
+    """A split on the CPU with the logits of its examples as inputs."""
+    on_device = split.to(engine.parameters.theta.device)
+    logits, _ = predict(engine.model, engine.loss, on_device, by_row=engine.by_row)
+    return Split(logits, split.targets, split.groups).to(torch.device("cpu"))
 
 
 def noisy_score(run: Run, outputs: Tensor, test: Split) -> dict[str, float]:

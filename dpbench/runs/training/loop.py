@@ -7,7 +7,7 @@ last checkpoint are repeated with the same random draws: they are the same relea
 counts them once.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
@@ -26,7 +26,7 @@ from dpbench.runs.training.statistics import ChannelNormalization
 from dpbench.step.mechanism.sampling import Sampler
 from dpbench.step.mechanism.state import state_fields
 from dpbench.step.mechanism.step import PrivateStep, StepReport
-from dpbench.step.mechanism.streams import Stream
+from dpbench.step.mechanism.streams import Stream, uniforms
 from dpbench.system import seeds
 from dpbench.system.validate import fraction
 
@@ -74,7 +74,8 @@ class Batches:
 
     An epoch depends only on the sampler's stream at its start, so the state is that of the stream
     at the start of the epoch, and the number of batches drawn since. sampling: the stream of the
-    sampler; views: the generator of the augmentation.
+    sampler; views: the generator of the augmentation. shares: of the examples that the sampler
+    draws, those now kept by group (`Clip.group_shares`).
     """
 
     def __init__(
@@ -84,8 +85,10 @@ class Batches:
         augmentation: ShiftsFlips | None,
         sampling: Stream,
         views: torch.Generator,
+        shares: Callable[[], Tensor | None],
     ):
         self._sampler, self._train, self._augmentation = sampler, train, augmentation
+        self._shares = shares
         self._sampling, self._views = sampling, views
         self._begin_epoch()
 
@@ -101,10 +104,18 @@ class Batches:
 
     def _draw(self) -> Tensor:
         self.drawn += 1
-        indices, device = next(self._indices), self._train.device
+        indices, device = self._kept(next(self._indices)), self._train.device
         # From pinned memory, so that the processor does not wait for a GPU.
         pinned = indices.pin_memory() if device.type == "cuda" else indices
         return pinned.to(device, non_blocking=True)
+
+    def _kept(self, indices: Tensor) -> Tensor:
+        shares, train = self._shares(), self._train
+        if shares is None:
+            return indices
+        assert isinstance(train, Split)  # users have no groups
+        coins = uniforms(self._sampling, len(indices)).to(train.device)
+        return indices[(coins < shares.to(train.device)[train.groups[indices]]).cpu()]
 
     def state_dict(self) -> dict:
         return {

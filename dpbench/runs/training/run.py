@@ -28,6 +28,7 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.training.accounting import ARITHMETIC
 from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.class_weights import COUNT_NOTE, WEIGHTED_SAMPLING
+from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.score import SCORE_NOTE
 from dpbench.runs.training.statistics import PrivateStatistics
 from dpbench.runs.training.temperature import PrivateTemperature
@@ -52,9 +53,9 @@ class Run:
     `dataclasses.replace` makes of another, whose config it keeps. score_noise_multiplier: of the
     accuracy on the validation split, see dpbench.training.score. class_weights,
     class_count_noise_multiplier: see dpbench.training.class_weights. trial: distinguishes runs of
-    one configuration, which then share no noise. temperature: fitted on the part that the data set
-    holds out for it. batch_limit, participations: settings of two samplers, see
-    dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
+    one configuration, which then share no noise. temperature, conformal: fitted on the part that
+    the data set holds out for one of them. batch_limit, participations: settings of two samplers,
+    see dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
     dpbench.training.start. paper_accountant: of the paper that the run reproduces, if any.
     """
 
@@ -85,6 +86,7 @@ class Run:
     class_count_noise_multiplier: float | None = None
     trial: str | None = None
     temperature: PrivateTemperature | None = None
+    conformal: PrivateConformal | None = None
     batch_limit: int | None = None
     participations: int | None = None
     paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT
@@ -102,6 +104,11 @@ class Run:
         one_of("noise", self.noise, ARITHMETIC)
         typed("trial", self.trial, str | None)
         one_of("engine", self.engine, ["auto", *ENGINES])
+        if self.temperature and self.conformal:
+            raise UserError(
+                "prediction sets are not sure to cover after a temperature that is fitted on the "
+                "same held-out examples: set temperature=none or conformal=none."
+            )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -131,7 +138,7 @@ class Run:
         Epsilon then covers examples that are trained on and examples that are held out. The seed
         assigns places to one or the other, so without the place all others would be assigned anew.
         """
-        return self.score_noise_multiplier is not None or self.temperature is not None
+        return self.score_noise_multiplier is not None or bool(self.temperature or self.conformal)
 
     def load(self, folder: Path) -> Data:
         """The training and test sets, read from below `folder` or downloaded to it."""

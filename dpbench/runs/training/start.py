@@ -95,6 +95,7 @@ def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) ->
     observer = run.diagnostics.observer(step, examples, data.test) if run.diagnostics else None
     train = run.users.of(examples, run.seed) if run.users else examples
     constants = examples.normalize
+    thins = step.clip.sensitivity.share < 1
     return Training(
         plan=planned,
         step=step,
@@ -104,6 +105,7 @@ def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) ->
             run.augmentation,
             run.stream("batches", torch.device("cpu")),
             seeds.generator(step.seed, "augmentation", examples.device),
+            lambda: step.clip.group_shares if thins else None,
         ),
         observer=observer,
         average=None if run.ema_decay is None else MovingAverage(run.ema_decay, theta),

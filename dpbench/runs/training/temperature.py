@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Batch, Dataset, Split, calibration_size_of
+from dpbench.learning.data.dataset import Batch, Dataset, Split
 from dpbench.learning.data.derive.users import Users
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.privacy.ledger import Poisson, Step
+from dpbench.runs.training.held_out_fit import check_fit
 from dpbench.step.clipping import Abadi
 from dpbench.step.gradients import make_engine
 from dpbench.step.mechanism.method import Method
@@ -131,30 +132,14 @@ def temperature_steps(
     """The steps of the fit, for the ledger; none where there is no fit.
 
     They are composed with the training steps, although an example is only in one of the two parts:
-    the ledger does not distinguish parts. UserError for a run without classes or without noise, for
-    users, who have several examples, and for too few held-out examples.
+    the ledger does not distinguish parts. UserError for a run that cannot have one.
     """
     if temperature is None:
         return ()
-    if dataset.task != "classification":
-        raise UserError(
-            f"a temperature scales the logits of classes, and {dataset.name} is a regression: set "
-            "temperature=none."
-        )
-    if users or not method.private:
-        raise UserError(
-            "temperature=private requires private runs of single examples: set users=none and a "
-            "method that adds noise, or temperature=none."
-        )
+    check_fit("temperature", temperature, dataset, users, method)
     if temperature.parameters == 2 and dataset.classes != 2:
         raise UserError(
             f"temperature.parameters=2 is a scale and a bias for two classes, and {dataset.name} "
             f"has {dataset.classes}: set temperature.parameters=1."
-        )
-    if (size := calibration_size_of(dataset)) < temperature.least_size:
-        raise UserError(
-            f"temperature.share={temperature.share:g} holds out {size} examples of {dataset.name}, "
-            f"and its noise needs {temperature.least_size}: choose a larger share, a smaller "
-            "temperature.noise_multiplier, or temperature=none."
         )
     return (temperature.step,) * temperature.steps

@@ -47,7 +47,7 @@ class Sensitivity(NamedTuple):
     separately; None if not yet known. composition: one sentence on how they compose to one
     sensitivity. noise_by_part: whether each part's noise is scaled by that part's bound alone.
     per_coordinate: whether one example moves each coordinate by at most bound/sqrt(D); coordinates
-    is D then, once known.
+    is D then, once known. share: see `dpbench.privacy.ledger.GaussianMechanism`.
     """
 
     bound: Bound
@@ -57,6 +57,7 @@ class Sensitivity(NamedTuple):
     noise_by_part: bool = False
     per_coordinate: bool = False
     coordinates: int | None = None
+    share: float = 1.0
 
     @property
     def known_parts(self) -> int:
@@ -138,6 +139,9 @@ class Clip(Part, ABC):
 
     by_group: bool = False
     """Whether the clip depends on the groups of examples, which users do not have."""
+
+    group_shares: Tensor | None = None
+    """By group [G], with which probability an example that is drawn is in the batch; None for 1."""
 
     @property
     @abstractmethod

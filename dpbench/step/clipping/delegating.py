@@ -26,6 +26,10 @@ class DelegatingClip(Clip):
     def by_group(self) -> bool:  # type: ignore[override]
         return self.clip.by_group
 
+    @property
+    def group_shares(self) -> Tensor | None:  # type: ignore[override]
+        return self.clip.group_shares
+
     def bind(self, problem: Problem) -> Self:
         return replace(self, clip=self.clip.bind(problem))
 

@@ -179,12 +179,16 @@ class Method:
         query = self.clip.query
         if query is None or query.joint:
             return (gradient,)
-        counts = GaussianMechanism(query.multiplier(noise_multiplier))
+        share = self.clip.sensitivity.share
+        counts = GaussianMechanism(query.multiplier(noise_multiplier), share=share)
         return (gradient, Release(COUNTS, counts))
 
     def _mechanism(self, noise_multiplier: float) -> Mechanism:
-        coordinates = self.clip.sensitivity.coordinates
-        return self.update.releases(self.noise.mechanism(noise_multiplier), coordinates)
+        sensitivity = self.clip.sensitivity
+        mechanism = self.noise.mechanism(noise_multiplier)
+        if sensitivity.share != 1 and isinstance(mechanism, GaussianMechanism):
+            mechanism = replace(mechanism, share=sensitivity.share)
+        return self.update.releases(mechanism, sensitivity.coordinates)
 
 
 def _is_distance(bound: object) -> bool:

@@ -205,6 +205,7 @@ def test_canaries_without_noise_are_found_at_once(monkeypatch):
         (["method=raco"], 100, "without predictions"),
         (["sampler=shuffled"], 100, "sampler=poisson"),
         (["temperature=private"], 100, "what else is released"),
+        (["conformal=private"], 100, "what else is released"),
         (["normalization=private"], 100, "what else is released"),
         (["model=logistic"], 1000, "the model has 650"),
     ],

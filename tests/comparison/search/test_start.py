@@ -35,7 +35,9 @@ DIFFERENCES = {
     **dict.fromkeys(["bam", "bam_exact", "dpsat", "disk", "doppler", "dp_mf", "dp_muon"], EQUAL),
     **dict.fromkeys(["direction_error", "magnitude_error"], EQUAL),
     **dict.fromkeys(["slaclip", "fairlens", "dp_fedavg", "geoclip"], ROUNDED),
-    **dict.fromkeys(["dicesgd", "dpsgd_quantile", "dpsgd_bounded", "raco", "dc_sgd"], ALMOST),
+    **dict.fromkeys(
+        ["dicesgd", "dpsgd_quantile", "dpsgd_bounded", "raco", "dc_sgd", "asc"], ALMOST
+    ),
 }
 USERS = ["users=iid", "batch_size=60", "privacy=noise1"]
 CHOSEN = {"method.bound": "0.7", "optimizer.lr": "2"}

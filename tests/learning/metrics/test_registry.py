@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from dpbench.learning.metrics.conformal import set_metrics
 from dpbench.learning.metrics.derived import GAPS, PER_GROUP
 from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.metrics.registry import REGISTRY, MetricName, parse_name
@@ -36,7 +37,8 @@ def test_every_metric_of_a_run_is_known(task):
     assert {parse_name(f"test/{name}").base for name in measured} <= REGISTRY.keys()
 
 
-def test_every_metric_of_a_private_temperature_is_known():
+def test_every_metric_of_a_private_fit_is_known():
     names = [f"{name}_unscaled" for name in UNSCALED] + [*LogitScaling(2).metrics]
+    names += set_metrics(torch.eye(2), torch.arange(2), torch.arange(2), ("a", "b"), 0.5)
     for name in names:
         assert parse_name(f"test/{name}").is_known

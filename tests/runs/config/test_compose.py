@@ -42,6 +42,7 @@ def test_without_a_table_the_defaults_hold():
         "features": "none",
         "normalization": "none",
         "temperature": "none",
+        "conformal": "none",
         "augmentation": "none",
         "engine": "auto",
         "diagnostics": "none",

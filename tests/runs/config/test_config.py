@@ -51,6 +51,7 @@ NEEDS = dict.fromkeys(
     **{("dataset", name): "model=bert_tiny" for name in ("snli", "movie_reviews")},
     ("model", "text"): "model.config={model_type:bert} model.pretrained=false",
     ("temperature", "private"): "dataset=dutch",
+    ("conformal", "private"): "dataset=dutch",
     ("method", "dpsgld"): "privacy=follows",
     ("privacy", "follows"): "method=dpsgld",
     ("privacy", "calibration_wine"): "dataset=wine model=regression_mlp",

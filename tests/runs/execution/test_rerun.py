@@ -31,6 +31,7 @@ RUNS = [
     ["dataset=cifar10", "model=resnet9", "augmentation=standard", "optimizer=nadam"],
     ["+table=misalignment_table4", "dataset=adult", "method=dpsgd_global"],
     ["temperature=private", "temperature.share=0.3", "temperature.parameters=2"],
+    ["conformal=private", "conformal.coverage=0.95"],
 ]
 
 

@@ -52,7 +52,7 @@ def test_a_rare_example_changes_no_output_of_another(model, engine, monkeypatch)
     probe = Batch(torch.rand(2, 4), torch.tensor([0, 1]), torch.zeros(2, dtype=torch.long))
     made = make_engine(engine, model(), cross_entropy, probe)
     dataset = SimpleNamespace(task="classification", groups=("all",))
-    run = SimpleNamespace(dataset=dataset, temperature=None)
+    run = SimpleNamespace(dataset=dataset, temperature=None, conformal=None)
     outputs, logits = [], []
     for split in (examples(rare=False), examples(rare=True)):
         outputs.append(evaluate(run, made, Data(split, split))[0][:6])

@@ -5,6 +5,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpbench.step.mechanism import noise
+from dpbench.step.methods.asc import asc
 from dpbench.step.methods.dc_sgd import dc_sgd
 from dpbench.step.methods.dicesgd import dicesgd
 from dpbench.step.methods.disk import disk
@@ -22,6 +23,7 @@ from tests.step.mechanism.step_methods import METHODS
 
 FLAT = {"clip": "abadi", "style": "flat"}
 WITH_STATE = {
+    "asc": asc(0.5, 0.5, 0.1, 3.0, 5.0).bind(problem()),
     "dc_sgd": dc_sgd(0.5, 8, 2.0, 10.0),
     "dicesgd": dicesgd(0.5, 0.1, 0.5),
     "disk": disk(0.5, 0.7, 0.5, **FLAT),

@@ -197,6 +197,8 @@ def _counts_of(method: Method) -> int:
     """The number of counts that a method asks for."""
     if duals := getattr(method.gradient, "duals", None):
         return duals.cells * duals.classes
+    if (shares := method.clip.group_shares) is not None:
+        return 2 * len(shares)  # of losses and numbers, which the gradient counts
     nobody = SimpleNamespace(norms=torch.zeros(0), layer_norms=torch.zeros(0, 2))
     return len(method.clip.counts(method.clip.norms(nobody), torch.zeros(0, dtype=torch.long)))
 

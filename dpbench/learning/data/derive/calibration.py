@@ -1,4 +1,4 @@
-"""Any data set with a share of its training examples held out, to fit a temperature on."""
+"""Any data set with a share of its training examples held out, to fit something after training."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +10,12 @@ from dpbench.learning.data.splits import held_out
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction
 
+PURPOSES = {
+    "temperature": "the temperature is fitted",
+    "conformal": "the prediction sets are calibrated",
+}
+"""What happens on the examples held out, by the group of settings that asks for it."""
+
 
 @dataclass(frozen=True)
 class WithCalibration(DerivedDataset):
@@ -17,16 +23,18 @@ class WithCalibration(DerivedDataset):
 
     So adding or removing an example changes one part by that example, and the other not at all;
     with a permutation other examples would change sides. The coins depend only on the seed.
-    train_size and calibration_size are expected numbers, which are public.
+    train_size and calibration_size are expected numbers, which are public. purpose: one of
+    PURPOSES.
     """
 
     base: Dataset
     share: float
+    purpose: str = "temperature"
 
     random_size = True
 
     def __post_init__(self) -> None:
-        fraction("temperature.share", self.share)
+        fraction(f"{self.purpose}.share", self.share)
 
     @property
     def calibration_size(self) -> int:
@@ -39,8 +47,8 @@ class WithCalibration(DerivedDataset):
     @property
     def note(self) -> str:
         return (
-            f"A coin for each training example holds out a share of {self.share}, on which the "
-            "temperature is fitted with noise: epsilon covers both parts."
+            f"A coin for each training example holds out a share of {self.share}, on which "
+            f"{PURPOSES[self.purpose]} with noise: epsilon covers both parts."
         )
 
     def load(self, folder: Path, seed: int) -> Data:

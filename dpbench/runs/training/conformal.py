@@ -1,0 +1,108 @@
+"""Prediction sets for the trained model: all classes whose score is at most a private threshold.
+
+Split conformal prediction (Vovk et al. 2005) with the score 1 - softmax probability (Sadinle et al.
+2019). The threshold is found by a binary search with noisy counts, as in Romanus and Molinari 2025
+("Differentially Private Conformal Prediction via Quantile Binary Search"). Unlike theirs, each
+count must exceed its level by a margin for the noise, so that the coverage is not below the one
+asked for: docs/privacy/search_and_temperature.md has the proof.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from torch import Tensor
+
+from dpbench.learning.data.dataset import Dataset
+from dpbench.learning.data.derive.users import Users
+from dpbench.privacy.ledger import Poisson, Release, Step
+from dpbench.runs.training.held_out_fit import check_fit
+from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism.noise import Gaussian
+from dpbench.step.mechanism.streams import Stream
+from dpbench.system.errors import UserError
+from dpbench.system.validate import Fraction, Positive, integer
+
+
+@dataclass(frozen=True)
+class PrivateConformal:
+    """A threshold of scores in [0, 1], such that sets have the true class often enough.
+
+    coverage: the least probability of that, over the examples held out, the noise and a new
+    example. failure: the largest probability that noise lets the search accept too low a threshold.
+    share: of the training examples, each held out independently. steps: of the search, which halves
+    the interval in each. Its noise is never calibrated: privacy.epsilon is met by that of training.
+    """
+
+    coverage: Fraction
+    failure: Fraction
+    share: Fraction
+    steps: int
+    noise_multiplier: Positive
+
+    def __post_init__(self) -> None:
+        integer("conformal.steps", self.steps, most=50)
+        if self.level >= 1:
+            raise UserError(
+                f"conformal.coverage={self.coverage:g} and failure={self.failure:g} must sum to "
+                "less than 1: choose a smaller failure."
+            )
+
+    @property
+    def level(self) -> float:
+        """The coverage where noise does not fail, which makes up for where it does."""
+        return self.coverage / (1 - self.failure)
+
+    @property
+    def sensitivity(self) -> float:
+        """The most by which an example changes the excess at a threshold."""
+        return max(self.level, 1 - self.level)
+
+    @property
+    def margin(self) -> float:
+        """The noisy excess from which on a threshold is accepted: what all noise stays below, but
+        with the probability of a failure, and what a new example needs."""
+        largest = NormalDist().inv_cdf((1 - self.failure) ** (1 / self.steps))
+        return self.level + largest * self.noise_multiplier * self.sensitivity
+
+    @property
+    def least_size(self) -> int:
+        """The number of held-out examples below which only the whole interval can be accepted."""
+        return math.ceil(self.margin / (1 - self.level))
+
+    @property
+    def step(self) -> Step:
+        """The release of one step, for the ledger."""
+        mechanism = Gaussian().mechanism(self.noise_multiplier)
+        return Step(Poisson(1.0), (Release("scores up to a threshold", mechanism),))
+
+    def threshold(self, scores: Tensor, stream: Stream) -> float:
+        """The threshold for the scores [n] held out; 1, of all classes, if none is accepted."""
+        low, high = 0.0, 1.0
+        for _ in range(self.steps):
+            middle = (low + high) / 2
+            if self.noisy_excess(scores, middle, stream) >= self.margin:
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def noisy_excess(self, scores: Tensor, threshold: float, stream: Stream) -> float:
+        """How many more scores are at most the threshold than `level` of all, with noise.
+
+        The number of scores is random, and private: an example adds 1 - level or -level.
+        """
+        excess = (scores <= threshold).double() - self.level
+        total = excess.sum().reshape(1)
+        return Gaussian().add(total, self.sensitivity, self.noise_multiplier, stream).item()
+
+
+def conformal_steps(
+    conformal: PrivateConformal | None, dataset: Dataset, users: Users | None, method: Method
+) -> tuple[Step, ...]:
+    """The steps of the search, for the ledger; none where there are no sets. UserError for a run
+    that has no use of them."""
+    if conformal is None:
+        return ()
+    check_fit("conformal", conformal, dataset, users, method)
+    return (conformal.step,) * conformal.steps
