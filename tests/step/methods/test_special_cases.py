@@ -1,5 +1,6 @@
 """Settings at which a method is dpsgd, and methods that cost what dpsgd costs."""
 
+import functools
 import itertools
 
 import pytest
@@ -74,13 +75,17 @@ def test_epsilon_is_that_of_dpsgd(name):
     assert ours == usual
 
 
+@functools.cache
+def by_dp_accounting(rate, steps, multiplier):
+    sampled = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
+    return PLDAccountant().compose(SelfComposedDpEvent(sampled, steps)).get_epsilon(1e-5)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["dp_muon", "geoclip"])
 def test_twenty_epsilons_are_those_of_dp_accounting(name):
     runs = [(0.001, 1000), (0.01, 500), (0.1, 100), (0.5, 20)]
     for (rate, steps), multiplier in itertools.product(runs, [0.6, 0.9, 1.5, 3.0, 6.0]):
         step = Step(Poisson(rate), SAME_COST[name].releases(multiplier))
-        sampled = PoissonSampledDpEvent(rate, GaussianDpEvent(multiplier))
-        other = PLDAccountant().compose(SelfComposedDpEvent(sampled, steps))
-        expected = other.get_epsilon(1e-5)
-        assert pld(Ledger().after(step, steps), 1e-5) == pytest.approx(expected, rel=1e-2, abs=1e-3)
+        expected = pytest.approx(by_dp_accounting(rate, steps, multiplier), rel=1e-2, abs=1e-3)
+        assert pld(Ledger().after(step, steps), 1e-5) == expected
