@@ -7,6 +7,7 @@ import base64
 import gzip
 import hashlib
 import re
+import shlex
 import warnings
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
@@ -30,8 +31,7 @@ from dpbench.system.files import check_replaceable, write_atomically
 
 SCRIPTS = (
     "stats.js", "address.js", "dom.js", "pictures.js", "files.js", "table.js", "groups.js",
-    "coincident.js", "curves.js", "sweep.js", "reliability.js", "costs.js", "audits.js", "board.js",
-    "cards.js", "runs.js", "detail.js", "page.js",
+    "curves.js", "sweep.js", "audits.js", "board.js", "cards.js", "runs.js", "detail.js", "page.js",
 )  # fmt: skip
 
 
@@ -99,7 +99,9 @@ def report(arguments: list[str]) -> Path:
     _warn(unreadable)
     others = published(folder, found)
     data = summary.data(tables(found), unreadable, others)
-    html = page(data, texts.finish(), texts.contained(), others.drawings)
+    data["command"] = shlex.join(["dpbench", "report", f"results_dir={folder}"])
+    contained = " ".join(filter(None, (texts.contained(), summary.hidden)))
+    html = page(data, texts.finish(), contained, others.drawings)
     write_atomically(out, html.encode(), setting="out")
     return out
 
@@ -108,8 +110,8 @@ def report_of(records: Iterable[StoredRecord]) -> str:
     """The page that compares these records, without tables of papers."""
     summary, texts = Summary(CommandBuilder()), RecordTexts()
     for record in records:
-        summary.add(record)
-        texts.add(record)
+        if summary.add(record):
+            texts.add(record)
     return page(summary.data({}, []), texts.finish(), texts.contained(), {})
 
 
