@@ -19,6 +19,7 @@ let view = {};
 
 /** The parts of the page, whose texts and controls are in page.html. */
 const PARTS = {
+  live: () => data.live.map(sweepCard),
   board: boardPart,
   utility: (rows) => {
     if (!view.metric) return [empty("The records contain no metrics.")];
@@ -34,12 +35,39 @@ const PARTS = {
   unreadable: () => [make("ul.files", data.unreadable.map(fileLeftOut))],
 };
 /** What a part of the page is left out without. */
-const NEEDED = { ...data.choices, ...data.cards, board: data.boards, unreadable: data.unreadable };
+const NEEDED = {
+  ...data.choices,
+  ...data.cards,
+  live: data.live ?? [],
+  board: data.boards,
+  unreadable: data.unreadable,
+};
 
 /** Whether the pictures show a run: all settings, or the one curve of its method. */
 const isShown = (row) => view.show === "all" || row.best;
 
 const fileLeftOut = ([source, why]) => make("li", make("code", source), ` ${why}`);
+
+/** A sweep: how far it is, what runs, and the text of its failures. */
+function sweepCard({ name, done, total, running, failed }) {
+  const missing = total - done - running.length;
+  const said = `${done} of ${total} runs finished, ${running.length} running, ${missing} missing`;
+  const step = ([digest, at, last]) => make("li", make("code", digest), ` step ${at} of ${last}`);
+  return make(
+    "article.card",
+    make("h3", name),
+    make("progress", { value: done, max: total || 1, "aria-label": said }),
+    make("p", said),
+    make("ul.files", running.map(step)),
+    failed ? folded("details.alarm", "What failed", () => [make("pre", failed)]) : "",
+  );
+}
+
+/** Ask for the page again, which is made anew if files have changed; not while it is in use. */
+function renew() {
+  const inUse = at("detail").open || document.hidden || at("find").value;
+  if (!inUse) location.reload();
+}
 
 const sections = () => [...document.querySelectorAll("main > section")];
 
@@ -171,4 +199,5 @@ function start() {
 }
 
 start();
+if (data.watch) setInterval(renew, 15_000);
 setTimeout(startPlotly, 100); // the first view is painted before
