@@ -29,7 +29,9 @@ REQUIREMENTS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["cards", "planted_faults", "report_scale", "table_keys"])
+@pytest.mark.parametrize(
+    "name", ["cards", "planted_faults", "report_pictures", "report_scale", "table_keys"]
+)
 def test_a_script_finds_all_that_it_imports(name, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
     runpy.run_path(str(ROOT / "scripts" / name), run_name="imported")

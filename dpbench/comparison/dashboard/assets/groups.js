@@ -44,6 +44,7 @@ function pointOf(group, metric, x) {
       `${epsilonText(row)}${delta} (${row.guarantee})`,
       `${metric.label} ${meanText(group, metric)}`,
       ...settingsOf(row),
+      ...(row.tables ? [`from ${row.tables}`] : []),
       "select to see the records",
     ],
     run: runs[0].id,
