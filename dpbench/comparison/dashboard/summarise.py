@@ -193,20 +193,29 @@ class Summary:
             }
 
     def _drawn(self, best: set[str]) -> set[tuple[str, str, str]]:
-        """The curve that is drawn of each facet and method: that with the most budgets, then with
-        the most groups on boards, then with the most runs; all of a method that has only trials."""
-        of_methods = grouped(((r.row["facet"], r.row["method"]), r) for r in self._runs)
+        """The curve that is drawn of each facet and method: that of the baseline's protocol, then
+        with the most groups on boards, budgets and runs; all of a method that has only trials."""
         drawn = set()
-        for key, runs in of_methods.items():
+        of_methods = grouped(((r.row["facet"], r.row["method"]), r) for r in self._runs)
+        protocols: dict[str, str] = {}
+        for key in sorted(of_methods, key=lambda key: key[1] != BASELINES[0]):
+            runs = of_methods[key]
             of_curves, budgets = grouped((run.curve, run) for run in runs), budgets_of(runs)
-            widest = max(of_curves, key=lambda curve: _weight(of_curves[curve], budgets, best))
+            weights = {
+                curve: _weight(same, protocols.get(key[0], ""), best, budgets.get(curve, 0))
+                for curve, same in of_curves.items()
+            }
+            widest = max(weights, key=lambda curve: weights[curve])
+            protocols.setdefault(key[0], of_curves[widest][0].row["protocol"])
             drawn |= {(*key, curve) for curve in ([widest] if budgets else of_curves)}
         return drawn
 
 
-def _weight(runs: Sequence[ReportedRun], budgets: Mapping[str, int], best: set[str]) -> tuple:
+def _weight(
+    runs: Sequence[ReportedRun], protocol: str, best: set[str], budgets: int
+) -> tuple[bool, int, int, int]:
     on_boards = {run.row["group"] for run in runs} & best
-    return budgets.get(runs[0].curve, 0), len(on_boards), len(runs)
+    return runs[0].row["protocol"] == protocol, len(on_boards), budgets, len(runs)
 
 
 def summary_of(

@@ -38,7 +38,7 @@ function curveCard(groups, metric) {
   const several = new Set(lines.map(([{ first }]) => first.method)).size < lines.length;
   const textOf = ({ first }) => (several ? first.name : data.methods[first.method]);
   const series = quietened(seriesOf(lines, textOf));
-  const describe = () => curvePicture(series, metric);
+  const describe = () => curvePicture(series.toReversed(), metric); // the first is drawn on top
   const label = `${metric.label} over epsilon, ${facet}`;
   return card(facet, label, `curve${gapsOf(series, metric).length ? ".tall" : ""}`, describe, {
     above: legend(series),
