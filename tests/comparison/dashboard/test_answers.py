@@ -89,3 +89,17 @@ def test_the_page_opens_with_the_answer_and_its_tasks(records, folder_of, opened
         assert part in said
     labels = window.locator("#part-board .whiskers")
     assert labels.first.get_attribute("aria-label").startswith("5.0 %, interval from ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [390, 900, 1400])
+def test_the_first_screen_says_what_to_use_by_which_tasks_and_by_how_much(
+    records, folder_of, opened, width
+):
+    folder = folder_of(records)
+    path = report([f"results_dir={folder}", f"out={folder / 'r.html'}"])
+    window = opened(path, pictures=False, viewport={"width": width, "height": 900})
+    for part in (".answer", ".tasks summary", ".whiskers"):
+        box = window.locator(f"#part-board {part}").first.bounding_box()
+        assert box["y"] + box["height"] < 900, part
+        assert 0 <= box["x"] <= box["x"] + box["width"] <= width, part
