@@ -142,7 +142,7 @@ def _row(stored: StoredRecord) -> dict:
         "guarantee": statement["guarantee"],
         "delta": delta_text(statement["delta"]),
         "audit": audit_bound(statement),
-        **cost,
+        **{name: cost[name] for name in ("ms", "device", "machine")},
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
         "facts": _facts(stored, texts, cost),

@@ -11,12 +11,6 @@ const colour = (name) =>
 const plain = (text) =>
   String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-/** A name of a picture, which has room for so many characters on a narrow and on a wide screen. */
-function shortened(text, narrow, wide) {
-  const most = innerWidth < 600 ? narrow : wide;
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
-}
-
 /** Colour and marker of a method; grey where others are in focus, or the picture says so. */
 function lookOf(method, quiet = false) {
   const look = data.looks[method];
