@@ -187,7 +187,10 @@ function budgetAxes(budgeted, words, hasGaps) {
     ticks: "",
     anchor: "y",
   };
-  const budgets = grouped(epsilons.toSorted((a, b) => a - b), (at) => Number(at.toPrecision(2)));
+  const budgets = grouped(
+    epsilons.toSorted((a, b) => a - b),
+    (at) => Number(at.toPrecision(2)),
+  );
   const [low, high] = epsilons.length ? around(epsilons, true) : [0, 1];
   const axis = titled(`ε by ${data.accountants[view.accountant]}`, {
     type: "log",
