@@ -84,7 +84,7 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
         assert arguments[0] in options("table")
         prepare(run_config([f"+table={arguments[0]}", *arguments[1:]]))
     elif verb == "report":
-        assert parse_report(arguments)[1].suffix == ".html"
+        assert parse_report(arguments).out.suffix == ".html"
     else:
         known = options("dataset") if verb == "data" else groups()
         assert verb in ("data", "list")

@@ -30,7 +30,8 @@ REQUIREMENTS = [
 
 
 @pytest.mark.parametrize(
-    "name", ["cards", "planted_faults", "recipe_gaps", "report_scale", "table_keys"]
+    "name",
+    ["cards", "planted_faults", "recipe_gaps", "report_pictures", "report_scale", "table_keys"],
 )
 def test_a_script_finds_all_that_it_imports(name, monkeypatch):
     monkeypatch.syspath_prepend(ROOT)

@@ -27,7 +27,7 @@ def answer(board: dict, names: Mapping[str, str]) -> str:
     at = "" if board["high"] is None else f"At {epsilons_of(board)}, "
     judged = [row for row in board["rows"] if row["verdict"]]
     label = board["columns"][0]["label"]
-    where = f"{at}{board['where']}{_seeds(judged)}, by {label}"
+    where = f"{at}{board['facet']}{_seeds(judged)}, by {label}"
     found = [row["verdict"] for row in judged]
     if not found:
         return f"{where}: no other method with an epsilon can be compared with {baseline}."
@@ -123,34 +123,3 @@ def _mean(cell: dict | None, percent: bool) -> str:
 
 def _gap(cell: dict | None, percent: bool) -> str:
     return gap_text(cell["gap"][:2], percent) if cell and cell["gap"] else NO_VALUE
-
-
-def across_csv(board: dict) -> str:
-    head = ("data", "delta", "method", "first_rank", "last_rank", "mean_rank", "seeds", "verdict")
-    parts = ("difference", "difference_half", "difference_n")
-    lines = (
-        csv_fields(
-            [
-                *(board["facet"], board["delta"], row["method"], *row["ranks"]),
-                *(row["mean_rank"], row["seeds"], row["verdict"]),
-                *(row["gap"] or [None] * len(parts)),
-                *(field for gap in row["gaps"] for field in gap or [None] * len(parts)),
-            ]
-        )
-        for row in board["rows"]
-    )
-    data = ("all", *board["facets"])
-    return csv_text((*head, *(f"{name}, {part}" for name in data for part in parts)), lines)
-
-
-def across_tex(board: dict, head: Sequence[str], rows: Iterable[Sequence[dict]]) -> str:
-    """The table of the page without its pictures."""
-    picture = 3
-    texts = [
-        [" ".join([cell["text"], *(text for kind, text in cell.get("lines", ()) if kind == "gap")])
-         for i, cell in enumerate(row) if i != picture]
-        for row in rows
-    ]  # fmt: skip
-    caption = f"{', '.join(board['facets'])}, δ = {delta_text(board['delta'])}."
-    heads = tuple(text for i, text in enumerate(head) if i != picture)
-    return tabular(caption, Grid("", heads, tuple(map(tuple, texts))))

@@ -1,13 +1,9 @@
-"""A board as the page draws it: a sentence, a table whose cells are texts, notes, and files.
-
-It is of one task, or of several."""
+"""A board as the page draws it: a sentence, a table whose cells are texts, notes, and files."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from dpbench.comparison.dashboard.board_files import (
-    across_csv,
-    across_tex,
     answer,
     board_csv,
     board_tex,
@@ -35,7 +31,7 @@ STANDINGS = {
 }
 
 RANKS = (
-    "Ranks: behind the methods that are shown to be better{}, ahead of those shown to be worse, by "
+    "Ranks: behind the methods that are shown to be better, ahead of those shown to be worse, by "
     "all pairs, corrected for their number. Methods that share ranks are tied."
 )
 
@@ -45,54 +41,40 @@ column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands
 
 
 def board_view(board: dict, names: Mapping[str, str]) -> dict:
-    """A board as the page's JSON. names: of methods, for display."""
-    budget = budget_text(board)
-    caption, head = f"Methods on {board['facet']}, {budget}", _head(board, names)
-    cells = [_cells(row, board, names) for row in board["rows"]]
-    files = {"csv": board_csv(board), "tex": board_tex(board, names)}
-    return _view(board, names, budget, caption, head, cells, _notes(board, names), files)
+    """A board as the page's JSON. names: of methods, for display.
+
+    weight: how much it says: nothing where no method could win, else by its ranks, then by how near
+    the usual epsilon it is.
+    """
+    budget, rows, baseline = budget_text(board), board["rows"], board["baseline"]
+    others = [row["method"] for row in rows if row["method"] != baseline]
+    ranked = sum(row["ranks"] is not None for row in rows)
+    far = 0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5
+    return {
+        "board": board["facet"],
+        "facets": [board["facet"]],
+        "budget": budget,
+        "by": metric_text(board),
+        "focus": [*([baseline] if baseline else []), *others[:FOCUS]],
+        "weight": (0 if board["no_headroom"] else ranked) - far,
+        "answer": answer(board, names),
+        "caption": f"Methods on {board['facet']}, {budget}",
+        "head": _head(board, names),
+        "rows": [
+            {"method": row["method"], "kind": row["standing"], "cells": _cells(row, board, names)}
+            for row in rows
+        ],
+        "tasks": [],
+        "notes": _notes(board, names),
+        "files": {"csv": board_csv(board), "tex": board_tex(board, names)},
+    }
 
 
 FOCUS = 3
 """The methods that are in colour beside the baseline, where the rest is grey."""
 
 USUAL = 3.0
-"""The epsilon of the board that the page opens with, among those that say as much."""
-
-
-def _view(
-    board: dict,
-    names: Mapping[str, str],
-    budget: str,
-    caption: str,
-    head: list[str],
-    cells: list[list[ViewCell]],
-    notes: list[str],
-    files: dict[str, str],
-) -> dict:
-    """What the page draws of a board. weight: how much it says: nothing where no method could win,
-    else by its ranks, then by how near the usual epsilon it is."""
-    rows, baseline = board["rows"], board["baseline"]
-    others = [row["method"] for row in rows if row["method"] != baseline]
-    ranked = sum(row["ranks"] is not None for row in rows) * len(board["facets"])
-    far = 0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5
-    return {
-        "board": board["facet"],
-        "facets": board["facets"],
-        "budget": budget,
-        "by": metric_text(board),
-        "focus": [*([baseline] if baseline else []), *others[:FOCUS]],
-        "weight": (0 if board["no_headroom"] else ranked) - far,
-        "answer": answer(board, names),
-        "caption": caption,
-        "head": head,
-        "rows": [
-            {"method": row["method"], "kind": row["standing"], "cells": texts}
-            for row, texts in zip(rows, cells, strict=True)
-        ],
-        "notes": notes,
-        "files": files,
-    }
+"""The epsilon of the board that is shown first, among those that say as much."""
 
 
 def metric_text(board: dict) -> str:
@@ -177,6 +159,21 @@ def forest_cell(row: dict, board: dict) -> ViewCell:
     return {"text": "", "whiskers": drawn, "sort": forest["mean"]}
 
 
+def gap_cell(row: dict | None, board: dict) -> ViewCell:
+    """The difference to the baseline with its interval, drawn and as text, and its verdict."""
+    if row is None or row["gap"] is None:
+        return {"text": DASH, "sort": None}
+    gap, seeds = gap_text(row["gap"][:2], board["columns"][0]["percent"]), row["gap"][2]
+    verdict = f"{row['verdict'] or DASH}, {counted(seeds, 'seed')}"
+    lines = [("sub", verdict), *([("sub why", row["reason"])] if row["reason"] else [])]
+    return forest_cell(row, board) | {"text": gap, "lines": lines, "title": verdict_text(row)}
+
+
+def cell_text(cell: ViewCell) -> str:
+    """A cell without its picture."""
+    return " ".join([cell["text"], *(text for _, text in cell.get("lines", ()))])
+
+
 def whiskers(
     method: str, interval: dict, span: Sequence[float], zero: float | None, words: Sequence[str]
 ) -> dict:
@@ -254,7 +251,7 @@ def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
     rows, baseline = board["rows"], board["baseline"]
     notes = {
         f"Below each interval: the difference to {names.get(baseline)}, paired by seed.": baseline,
-        RANKS.format(""): sum(row["ranks"] is not None for row in rows) > 1,
+        RANKS: sum(row["ranks"] is not None for row in rows) > 1,
         "Times are of several machines or batch sizes (point at one to see which), not "
         "comparable.": len({row["machine"] for row in rows}) > 1,
         f"Headroom: {board['no_headroom']}. A method that does not win here may still be better "
@@ -264,62 +261,3 @@ def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
         "settings that were chosen otherwise it has no rank.": any(row["on_test"] for row in rows),
     }
     return [note for note, applies in notes.items() if applies]
-
-
-def across_view(board: dict, names: Mapping[str, str]) -> dict:
-    """A comparison over several tasks, from `across`, as the page's JSON."""
-    counts = counted(len(board["facets"]), "task"), counted(len(board["rows"]), "method")
-    budget = ", ".join((budget_text(board), *counts))
-    head = [
-        *("ranks", "method", metric_text(board)),
-        *(f"minus {names[board['baseline']]}", "verdict", "mean rank", *board["facets"]),
-    ]
-    cells = [_study_cells(row, board, names) for row in board["rows"]]
-    files = {"csv": across_csv(board), "tex": across_tex(board, head, cells)}
-    caption, notes = f"Methods at {budget}", _study_notes(board, names)
-    return _view(board, names, budget, caption, head, cells, notes, files)
-
-
-def _study_cells(row: dict, board: dict, names: Mapping[str, str]) -> list[ViewCell]:
-    percent = board["columns"][0]["percent"]
-    gap = [("gap", gap_text(row["gap"][:2], percent))] if row["verdict"] else []
-    return [
-        ranks_cell(row["ranks"]),
-        {
-            "text": names[row["method"]],
-            "method": row["method"],
-            "run": row["id"],
-            "lines": [("sub", counted(row["seeds"], "seed"))],
-        },
-        {"text": with_unit(row["mean"].mean, percent), "sort": row["mean"].mean, "lines": gap},
-        forest_cell(row, board),
-        {"text": verdict_text(row)},
-        _mean_rank(row, board),
-        *(
-            {"text": gap_text(gap[:2], percent) if gap else DASH, "sort": gap[0] if gap else 0}
-            for gap in row["gaps"]
-        ),
-    ]
-
-
-def _mean_rank(row: dict, board: dict) -> ViewCell:
-    """The mean rank, drawn with half the critical difference to either side: two methods differ
-    where their bars do not overlap."""
-    rank, half = row["mean_rank"], board["critical_difference"] / 2
-    ends = {"mean": rank, "low": rank - half, "high": rank + half}
-    words = [number(value, 1) for value in ends.values()]
-    span = (1.0, float(max(2, len(board["rows"]))))
-    drawn = whiskers(row["method"], ends, span, None, words)
-    return {"text": words[0], "whiskers": drawn, "sort": rank}
-
-
-def _study_notes(board: dict, names: Mapping[str, str]) -> list[str]:
-    count, distance = len(board["facets"]), board["critical_difference"]
-    return [
-        f"Means over {', '.join(board['facets'])}. Differences to {names[board['baseline']]} are "
-        "paired by seed, and by task in the columns on the right.",
-        RANKS.format(" on these tasks"),
-        f"The critical difference of mean ranks is {number(distance, 1)} (Nemenyi's test, 95%): "
-        f"with {count} tasks, methods whose bars around their mean ranks overlap may have any "
-        "order on other tasks.",
-    ]

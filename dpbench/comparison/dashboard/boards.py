@@ -28,8 +28,6 @@ def board(contest: Contest) -> dict:
     rows = [_row(c, columns, baseline) | verdicts.get(c.method, UNRANKED) for c in ranked]
     return {
         "facet": contest.facet,
-        "facets": [contest.facet],
-        "where": contest.facet,
         "low": budget and budget.low,
         "high": budget and budget.high,
         "delta": budget and budget.delta,

@@ -1,4 +1,4 @@
-"""`dpbench report [results_dir=...] [out=report.html]`: writes the page that compares records.
+"""`dpbench report [results_dir=] [out=] [watch=true]`: writes, or serves, a page of all records.
 
 One HTML file contains its styles, scripts, data and records.
 """
@@ -7,17 +7,21 @@ import base64
 import gzip
 import hashlib
 import re
+import shlex
 import warnings
 from collections.abc import Iterable, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
 from dpbench.comparison.dashboard.documents import published
+from dpbench.comparison.dashboard.live import live
 from dpbench.comparison.dashboard.record_texts import RecordTexts
 from dpbench.comparison.dashboard.summarise import Summary, summary_of
 from dpbench.comparison.dashboard.tables import pages, places, tables
+from dpbench.comparison.dashboard.watch import watch
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.runs.config.commands import Report
@@ -30,8 +34,7 @@ from dpbench.system.files import check_replaceable, write_atomically
 
 SCRIPTS = (
     "stats.js", "address.js", "dom.js", "pictures.js", "files.js", "table.js", "groups.js",
-    "coincident.js", "curves.js", "sweep.js", "reliability.js", "costs.js", "audits.js", "board.js",
-    "cards.js", "runs.js", "detail.js", "page.js",
+    "curves.js", "sweep.js", "audits.js", "board.js", "cards.js", "runs.js", "detail.js", "page.js",
 )  # fmt: skip
 
 
@@ -85,13 +88,26 @@ def _asset(name: str) -> str:
     return (files("dpbench.comparison.dashboard") / "assets" / name).read_text(encoding="utf-8")
 
 
-def report(arguments: list[str]) -> Path:
-    """Write the page and return its path; one warning for all files that could not be read.
+def report(arguments: list[str]) -> Path | None:
+    """Write the page and return its path; with watch=true, serve it until interrupted.
 
     Raises UserError for an unknown argument, if there is no record, or if the page cannot be
     written.
     """
-    folder, out = parse(arguments)
+    values = parse(arguments)
+    if values.watch:
+        watch(partial(page_of, values.results_dir, watch=True), values.results_dir)
+        return None
+    write_atomically(values.out, page_of(values.results_dir).encode(), setting="out")
+    return values.out
+
+
+def page_of(folder: Path, *, watch: bool = False) -> str:
+    """The page of a results folder; one warning for all files that could not be read.
+
+    watch: whether the page asks for itself again from time to time. Raises UserError if there is no
+    record.
+    """
     found, damaged = pages(folder)
     texts = RecordTexts()
     summary, unreadable = summary_of(folder, CommandBuilder(), places(found), texts.add)
@@ -99,28 +115,28 @@ def report(arguments: list[str]) -> Path:
     _warn(unreadable)
     others = published(folder, found)
     data = summary.data(tables(found), unreadable, others)
-    html = page(data, texts.finish(), texts.contained(), others.drawings)
-    write_atomically(out, html.encode(), setting="out")
-    return out
+    data["command"] = shlex.join(["dpbench", "report", f"results_dir={folder}"])
+    data |= {"live": live(folder, {row["id"] for row in data["rows"]}), "watch": watch}
+    contained = " ".join(filter(None, (texts.contained(), summary.hidden)))
+    return page(data, texts.finish(), contained, others.drawings)
 
 
 def report_of(records: Iterable[StoredRecord]) -> str:
     """The page that compares these records, without tables of papers."""
     summary, texts = Summary(CommandBuilder()), RecordTexts()
     for record in records:
-        summary.add(record)
-        texts.add(record)
+        if summary.add(record):
+            texts.add(record)
     return page(summary.data({}, []), texts.finish(), texts.contained(), {})
 
 
-def parse(arguments: list[str]) -> tuple[Path, Path]:
-    """The folder of the records and the path of the page; UserError for invalid arguments."""
+def parse(arguments: list[str]) -> Report:
+    """The settings of the command; UserError for invalid arguments."""
     values = read("report", Report, arguments)
-    out = values.out
-    if out.is_dir():
-        raise UserError(f"out={out} is a folder: name a file in it, e.g. report.html.")
-    check_replaceable(out)
-    return values.results_dir, out
+    if values.out.is_dir():
+        raise UserError(f"out={values.out} is a folder: name a file in it, e.g. report.html.")
+    check_replaceable(values.out)
+    return values
 
 
 def _warn(unreadable: list[Unreadable]) -> None:

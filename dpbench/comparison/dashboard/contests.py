@@ -12,6 +12,7 @@ from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.dashboard.representative import (
     Candidate,
     Group,
+    budgets_of,
     choose,
     groups_of,
     offered,
@@ -162,8 +163,9 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list
         if not isinstance(group.epsilon, str)
     )
     others = [group for group in tested if isinstance(group.epsilon, str)]
+    widths = budgets_of(runs)
     if not private and others:
-        yield None, _candidates(others, validated)
+        yield None, _candidates(others, validated, widths)
     for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
         budgets = {group.first.budget for group in groups}
         protocols = {group.first.row["protocol"] for group in groups}
@@ -173,7 +175,7 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list
             if other.first.budget in budgets
             or (other.epsilon == NOT_PRIVATE and other.first.row["protocol"] in protocols)
         ]
-        yield budget, _candidates([*groups, *beside], validated)
+        yield budget, _candidates([*groups, *beside], validated, widths)
 
 
 def _clusters(
@@ -190,12 +192,17 @@ def _clusters(
             yield BudgetRange(inside[0][0], inside[-1][0], delta, found[0].first.adjacency), found
 
 
-def _candidates(groups: Iterable[Group], validated: Iterable[Group]) -> list[Candidate]:
-    """One candidate per method. What was chosen on the test set is compared only with its like."""
+def _candidates(
+    groups: Iterable[Group], validated: Iterable[Group], budgets: Mapping[str, int]
+) -> list[Candidate]:
+    """One candidate per method. What was chosen on the test set is compared only with its like.
+
+    budgets: how many each curve has.
+    """
     tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
     tables = ({p.table for group in same for p in group.first.places} for same in tested.values())
     shared = Counter(name for names in tables for name in names)
-    chosen = [choose(m, tested[m], tried[m], shared) for m in sorted(tested)]
+    chosen = [choose(m, tested[m], tried[m], shared, budgets) for m in sorted(tested)]
     strict = any(one.is_honest for one in chosen)
     return [
         replace(

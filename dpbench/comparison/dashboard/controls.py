@@ -188,7 +188,6 @@ FILTERS = {
     "seed": "Seed",
     "status": "Status",
 }
-SCALES = {"dataset": "same for a data set", "all": "same for all", "own": "of each picture"}
 REASONS = ("ε = 0", NOT_COMPUTED, NO_PROOF, OF_ITS_SEARCH, TOO_LITTLE_NOISE, NOT_PRIVATE)
 """What stands beside the axis of epsilon, in its order."""
 
@@ -198,23 +197,16 @@ def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tu
 
     metrics: from `metric_entry`. swept: from `swept_settings`.
     """
-    named = [(one["kind"], (one["name"], arrowed(one["title"], one["better"]))) for one in metrics]
-
-    def of(*kinds: str) -> list[tuple[str, str]]:
-        return [option for kind, option in named if kind in kinds]
-
+    utility_first = sorted(metrics, key=lambda one: one["kind"] != "utility")
     return {
-        "metric": of("utility") + [option for kind, option in named if kind != "utility"],
-        "calibration": of("calibration"),
-        "fairness": of("fairness"),
+        "metric": [(m["name"], arrowed(m["title"], m["better"])) for m in utility_first],
         "accountant": [*SHOWN.items()],
         "axis": [
             ("epsilon", "ε"),
             *((one["name"], "seconds of a run") for one in metrics if one["name"] == "seconds"),
             *((s["name"], s["name"]) for s in swept if s["numeric"]),
         ],
-        "scale": [*SCALES.items()],
-        "show": [("best", "Best setting per method"), ("all", "All settings")],
+        "show": [("best", "One curve a method"), ("all", "All settings")],
         "theme": [("system", "◐ system"), ("light", "☀ light"), ("dark", "☾ dark")],
     }
 

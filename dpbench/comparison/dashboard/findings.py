@@ -7,34 +7,23 @@ from pathlib import Path
 from typing import get_args
 
 from dpbench.comparison.compare.claims import NOT_RUN, ON_AVERAGE
-from dpbench.comparison.compare.verdict import BETTER, WORSE, Verdict
-from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
+from dpbench.comparison.compare.verdict import Verdict
+from dpbench.comparison.dashboard.answers import EPSILONS, KINDS, answers, as_chosen
+from dpbench.comparison.dashboard.contests import Contest
 from dpbench.comparison.dashboard.summarise import summary_of
 from dpbench.comparison.dashboard.tables import pages, places
 from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, grid_of, number, signed, tally
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, number, signed, tally
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.comparison.tables.verdict import FAILS, FORMS
-from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.search_path import method_name, options
 from dpbench.system.arguments import read
 from dpbench.system.errors import print_message
 from dpbench.system.files import check_replaceable
 from dpbench.system.grouping import grouped
-
-EPSILONS = (1.0, 3.0, 8.0)
-
-FEATURES = "public features"
-KINDS = {"tabular data": "tables", "images": "images", FEATURES: FEATURES, "texts": "text"}
-"""The kinds of data as they are named here."""
-
-BY_WORST_GROUP = "accuracy of the worst group"
-"""What a table says of a search by the rule `best_worst_group`."""
-
-NO_EVIDENCE = "no evidence"
 
 INTRODUCTION = (
     "A cell names the methods that are shown to be better than DP-SGD on some task, and worse on "
@@ -75,9 +64,9 @@ def findings(arguments: Sequence[str]) -> str:
 
 def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
     """What tables and contests say together. tables: by the names of their files."""
-    private = [_as_chosen(one) for one in contests if one.budget and one.is_searched]
+    private = [as_chosen(one) for one in contests if one.budget and one.is_searched]
     blocks: list[Block] = [
-        _answers(private),
+        _answers(contests),
         INTRODUCTION,
         _methods(tables, private),
         ON_METHODS,
@@ -94,59 +83,11 @@ def contests_of(folder: Path, tables: Mapping[str, TableData]) -> list[Contest]:
     return summary_of(folder, lambda config: "", places(tables))[0].contests
 
 
-def _answers(contests: Sequence[Contest]) -> Grid:
+def _answers(contests: Iterable[Contest]) -> Grid:
     """What to use for a kind of data at a budget."""
-    at = {
-        (kind, epsilon): [one for one in of_kind if _is_at(one, epsilon)]
-        for kind, of_kind in grouped((_kind(one), one) for one in contests).items()
-        for epsilon in EPSILONS
-    }
-    rows = [
-        (name, *(_answer(at.get((kind, e), [])) for e in EPSILONS)) for kind, name in KINDS.items()
-    ]
-    return Grid("What to use", ("data", *(f"ε {e:g}" for e in EPSILONS)), tuple(rows))
-
-
-def _kind(contest: Contest) -> str:
-    shared = contest.candidates[0].group.first.shared
-    return FEATURES if "features.backbone" in shared else contest.kind
-
-
-def _as_chosen(contest: Contest) -> Contest:
-    """The contest by the metric that the settings of its baseline were chosen by."""
-    place = contest.baseline.place if contest.baseline else None
-    by_worst = place is not None and place.row.chosen_by == BY_WORST_GROUP
-    return contest.by(WORST_GROUP) if by_worst else contest
-
-
-def _is_at(contest: Contest, epsilon: float) -> bool:
-    assert contest.budget
-    low, high = contest.budget.low, contest.budget.high
-    return max(high, epsilon) <= SAME_BUDGET * min(low, epsilon)
-
-
-def _answer(contests: Sequence[Contest]) -> str:
-    """`BAM (1 of 2 tasks)`; else that none is better than DP-SGD, or that nothing was to be won."""
-    contests = [one for one in contests if one.judged]
-    if not contests:
-        return NO_EVIDENCE
-    open_ = [one for one in contests if not one.no_headroom]
-    if not open_:
-        return f"DP-SGD; nothing to win was shown on {counted(len(contests), 'task')}"
-    found = grouped(pair for one in open_ for pair in one.judged.items())
-    better = {
-        method: sum(j.verdict == BETTER for j in verdicts)
-        for method, verdicts in found.items()
-        if WORSE not in [j.verdict for j in verdicts]
-    }
-    winners = [
-        f"{method_name(method)} ({wins} of {counted(len(found[method]), 'task')})"
-        for method, wins in sorted(better.items(), key=lambda pair: -pair[1])
-        if wins
-    ]
-    tasks = counted(len(open_), "task")
-    none = f"DP-SGD; none of {counted(len(found), 'method')} is shown to be better on {tasks}"
-    return ", ".join(winners) or none
+    of_kinds = grouped((one.kind, one.text) for one in answers(contests))
+    rows = tuple((KINDS[kind], *texts) for kind, texts in of_kinds.items())
+    return Grid("What to use", ("data", *(f"ε {e:g}" for e in EPSILONS)), rows)
 
 
 def _methods(tables: Mapping[str, TableData], contests: Iterable[Contest]) -> Grid:

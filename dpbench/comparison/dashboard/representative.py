@@ -12,6 +12,7 @@ from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
 from dpbench.learning.metrics.students_t import Estimate, estimate
 from dpbench.runs.records.epsilon import NOT_PRIVATE
+from dpbench.system.grouping import grouped
 
 
 @dataclass(frozen=True)
@@ -131,11 +132,12 @@ def choose(
     tested: Sequence[Group],
     validated: Sequence[Group],
     shared: Mapping[str, int],
+    budgets: Mapping[str, int],
 ) -> Candidate:
     """Choose among the groups of a method.
 
     validated: those that evaluated a validation split. shared: how many methods each table has
-    among those that are compared.
+    among those that are compared. budgets: how many a curve has.
     """
     settings, all_tried = ({g.first.setting for g in groups} for groups in (tested, validated))
     tried = [group for group in validated if group.first.setting in settings]
@@ -154,8 +156,19 @@ def choose(
     if placed:
         group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
         return Candidate(method, group, _of_table(place), place.row.tuning, place=place)
-    how = f"best of {len(tested)} on the test set"
-    return Candidate(method, _best(tested, "test"), how, trials, on_test=True)
+    widths = [budgets[group.first.curve] for group in tested]
+    wide = [group for group, width in zip(tested, widths, strict=True) if width == max(widths)]
+    if len({group.first.setting for group in wide}) == 1:
+        how = f"the one of {len(settings)} tested at most budgets"
+        return Candidate(method, _best(wide, "test"), how, trials)
+    how = f"best of {len(wide)} on the test set"
+    return Candidate(method, _best(wide, "test"), how, trials, on_test=True)
+
+
+def budgets_of(runs: Iterable[ReportedRun]) -> dict[str, int]:
+    """The number of budgets of each curve, without trials."""
+    of_curves = grouped((run.curve, run.budget) for run in runs if not run.validated)
+    return {curve: len({*budgets}) for curve, budgets in of_curves.items()}
 
 
 def _order(group: Group, place: TableRow, shared: Mapping[str, int]) -> tuple:

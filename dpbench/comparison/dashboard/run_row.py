@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dpbench.comparison.compare.side import GIVEN
+from dpbench.comparison.compare.side import ELSEWHERE, GIVEN
 from dpbench.comparison.dashboard.values import (
     DASH,
     SHOWN,
@@ -23,6 +23,7 @@ from dpbench.runs.config.settings import variant_of
 from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.data_name import data_name
 from dpbench.runs.records.divergence import NOT_FINITE, nonfinite_gradients
+from dpbench.runs.records.epsilon import NOT_PRIVATE
 from dpbench.runs.records.record import CANARIES, OLDER_TERMS, Record
 
 SHOWN_NAMES = ("group", "series", "protocol")
@@ -74,6 +75,23 @@ class ReportedRun:
     shared: Mapping[str, object]
     places: Sequence[TableRow]
 
+    @property
+    def curve(self) -> str:
+        """What the runs of one curve over budgets have in common: the row of a table, where each
+        budget has its own search; else all settings but seed and budget."""
+        searched = [p for p in self.places if p.row.tuning.trials and not p.row.again]
+        if not searched:
+            return self.row["series"]
+        place = min(searched, key=lambda p: ("_fig" in p.table, p.table))
+        return f"{place.table} {place.row.method} {self.row['protocol']} {self.delta}"
+
+    @property
+    def is_of_another_condition(self) -> bool:
+        """Whether all that is known of its setting is that it was tuned for another budget or data;
+        training without privacy has no budget."""
+        flaws = {place.row.tuning.flaw for place in self.places}
+        return flaws == {ELSEWHERE} and self.row["axis"]["pld"] != NOT_PRIVATE
+
 
 def reported_run(
     stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[TableRow]
@@ -84,8 +102,9 @@ def reported_run(
     one that reruns it, or why there is none. places: the rows of tables that it is in.
     """
     record, config = stored.record, stored.record.config
+    tables = " ".join(dict.fromkeys(place.table for place in places))
     return ReportedRun(
-        row=_row(stored) | {key: names[key] for key in SHOWN_NAMES} | command,
+        row=_row(stored) | {key: names[key] for key in SHOWN_NAMES} | command | {"tables": tables},
         metrics=record.measured,
         setting=names["setting"],
         changes=_changes(config),
@@ -123,7 +142,7 @@ def _row(stored: StoredRecord) -> dict:
         "guarantee": statement["guarantee"],
         "delta": delta_text(statement["delta"]),
         "audit": audit_bound(statement),
-        **cost,
+        **{name: cost[name] for name in ("ms", "device", "machine")},
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
         "facts": _facts(stored, texts, cost),

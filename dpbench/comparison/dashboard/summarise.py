@@ -9,14 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dpbench.comparison.compare.side import shared_settings
+from dpbench.comparison.compare.side import ELSEWHERE, shared_settings
 from dpbench.comparison.dashboard import controls
-from dpbench.comparison.dashboard.across import across, studies
-from dpbench.comparison.dashboard.board_view import across_view, board_view
+from dpbench.comparison.dashboard.answers import answer_view, answers
+from dpbench.comparison.dashboard.board_view import board_view
 from dpbench.comparison.dashboard.boards import board
-from dpbench.comparison.dashboard.contests import Contest, contests
+from dpbench.comparison.dashboard.contests import BASELINES, Contest, contests
 from dpbench.comparison.dashboard.controls import all_settings, differences, swept_settings
 from dpbench.comparison.dashboard.documents import NOTHING, PublishedPages
+from dpbench.comparison.dashboard.representative import budgets_of
 from dpbench.comparison.dashboard.run_row import (
     ReportedRun,
     TableRow,
@@ -35,6 +36,7 @@ from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.runs.records.digest import group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.errors import UserError
+from dpbench.system.grouping import grouped
 
 
 class Summary:
@@ -52,6 +54,7 @@ class Summary:
         self._command = command
         self._places = places
         self._runs: list[ReportedRun] = []
+        self._hidden = 0
         self._names: dict[str, dict[str, Any]] = {}
         self._methods: dict[str, str] = {}
         # By facet and method: one configuration of each series.
@@ -61,18 +64,22 @@ class Summary:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def add(self, stored: StoredRecord) -> None:
-        """Add the run of a record."""
+    def add(self, stored: StoredRecord) -> bool:
+        """Add the run of a record; false for one that is not shown."""
         config = stored.record.config
         places = self._places.get(stored.digest) or places_of(stored)
         command = _command(config, self._command)
         run = reported_run(stored, self._names_of(config), command, places)
+        if run.is_of_another_condition:
+            self._hidden += 1
+            return False
         facet, method = run.row["facet"], run.row["method"]
         self._series[facet, method].setdefault(run.row["series"], config)
         self._groups.setdefault(run.row["group"], config)
         if method not in self._methods:
             self._methods[method] = display_name(config)
         self._runs.append(run)
+        return True
 
     def _names_of(self, config: dict) -> dict[str, Any]:
         """The names of a run; cached, since they are the same for all seeds."""
@@ -105,6 +112,7 @@ class Summary:
         boards = [*self._boards()]
         longest = max(Counter(row["series"] for row in rows).values())
         return {
+            "baseline": BASELINES[0],
             "t": [seven_digits(t) for t in quantiles(max(1, longest - 1))],
             "lead": self._lead(tables, unreadable),
             "metrics": entries,
@@ -126,10 +134,18 @@ class Summary:
             "unreadable": [[entry.source, entry.reason] for entry in unreadable],
         }
 
+    @property
+    def hidden(self) -> str:
+        """A sentence on the runs that are not shown, if there are any."""
+        if not self._hidden:
+            return ""
+        return f"{counted(self._hidden, 'run')} left out, as the setting {ELSEWHERE}."
+
     def _boards(self) -> Iterator[dict]:
-        """Methods over several tasks, then on each, by each metric."""
-        for study in studies(self.contests):
-            yield across_view(across(study), self._methods)
+        """The answers for each kind of data, then methods on each task, by each metric."""
+        for answer in answers(self.contests):
+            if answer.tasks or answer.idle:
+                yield answer_view(answer, self._methods)
         for one in self.contests:
             for contest in map(one.by, one.metrics) if one.metrics else [one]:
                 yield board_view(board(contest), self._methods)
@@ -139,18 +155,22 @@ class Summary:
         """The contests of all runs; to be asked for after the last record."""
         return contests(self._runs)
 
-    def _lead(self, tables: Mapping[str, TableData], unreadable: Sequence[Unreadable]) -> list[str]:
-        """What the page has, as counts."""
+    def _lead(
+        self, tables: Mapping[str, TableData], unreadable: Sequence[Unreadable]
+    ) -> list[tuple[str, str]]:
+        """What the page has, as counts and what they count."""
         datasets = {run.row["dataset"] for run in self._runs} - {None}
         methods = {run.row["method"] for run in self._runs}
         done, judged = reproduced(tables.values())
-        return [
-            counted(len(self._runs), "run"),
-            counted(len(datasets), "data set"),
-            counted(len(methods), "method"),
-            *([f"{done} of {judged} published numbers reproduced"] if judged else []),
-            *([f"{counted(len(unreadable), 'file')} left out"] if unreadable else []),
-        ]
+        counts = {
+            "run": len(self._runs),
+            "data set": len(datasets),
+            "method": len(methods),
+            "unreadable file": len(unreadable),
+        }
+        texts = [(str(n), noun if n == 1 else f"{noun}s") for noun, n in counts.items() if n]
+        published = [(f"{done} of {judged}", "published numbers reproduced")] if judged else []
+        return [*texts, *published]
 
     def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:
         """The rows with their metrics, and the settings in which series of one method differ."""
@@ -159,9 +179,7 @@ class Summary:
             for key, series in self._series.items()
             for name, text in zip(series, differences([*series.values()]), strict=True)
         }
-        represented = {
-            (run.row["facet"], run.row["method"]) for run in self._runs if run.row["group"] in best
-        }
+        drawn = self._drawn(best)
         for run in self._runs:
             row, key = run.row, (run.row["facet"], run.row["method"])
             settings = described[(*key, row["series"])]
@@ -170,8 +188,34 @@ class Summary:
                 "metrics": [_metric(run.metrics.get(name)) for name in names],
                 "settings": settings,
                 "name": " · ".join(filter(None, (self._methods[row["method"]], settings))),
-                "best": row["group"] in best or key not in represented,
+                "curve": run.curve,
+                "best": (*key, run.curve) in drawn,
             }
+
+    def _drawn(self, best: set[str]) -> set[tuple[str, str, str]]:
+        """The curve that is drawn of each facet and method: that of the baseline's protocol, then
+        with the most groups on boards, budgets and runs; all of a method that has only trials."""
+        drawn = set()
+        of_methods = grouped(((r.row["facet"], r.row["method"]), r) for r in self._runs)
+        protocols: dict[str, str] = {}
+        for key in sorted(of_methods, key=lambda key: key[1] != BASELINES[0]):
+            runs = of_methods[key]
+            of_curves, budgets = grouped((run.curve, run) for run in runs), budgets_of(runs)
+            weights = {
+                curve: _weight(same, protocols.get(key[0], ""), best, budgets.get(curve, 0))
+                for curve, same in of_curves.items()
+            }
+            widest = max(weights, key=lambda curve: weights[curve])
+            protocols.setdefault(key[0], of_curves[widest][0].row["protocol"])
+            drawn |= {(*key, curve) for curve in ([widest] if budgets else of_curves)}
+        return drawn
+
+
+def _weight(
+    runs: Sequence[ReportedRun], protocol: str, best: set[str], budgets: int
+) -> tuple[bool, int, int, int]:
+    on_boards = {run.row["group"] for run in runs} & best
+    return runs[0].row["protocol"] == protocol, len(on_boards), budgets, len(runs)
 
 
 def summary_of(
@@ -186,8 +230,7 @@ def summary_of(
     for entry in collect(folder):
         if isinstance(entry, Unreadable):
             unreadable.append(entry)
-        else:
-            summary.add(entry)
+        elif summary.add(entry):
             keep(entry)
     if not len(summary):
         raise no_records(folder, unreadable)

@@ -5,9 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from dpbench.comparison.compare.side import ELSEWHERE
 from dpbench.comparison.dashboard.documents import Card, card
 from dpbench.comparison.dashboard.run_row import TableRow
 from dpbench.comparison.dashboard.values import DASH
+from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import CellData, TableData, read_json
 from dpbench.comparison.tables.published import read_published, without_comments
 from dpbench.comparison.tables.verdict import (
@@ -97,9 +99,11 @@ def _printed_cells(path: Path) -> list[CellData]:
 
 def table_view(table: TableData, names: Mapping[str, str]) -> Card:
     """A table as the page's card. names: of methods, for display."""
-    cells = {(cell.row, cell.column): _cell(cell) for cell in table.cells}
-    columns = dict.fromkeys(cell.column for cell in table.cells)
-    verdicts = Counter(cell.verdict for cell in table.cells)
+    elsewhere = {row_name(r.condition, r.method) for r in table.rows if r.tuning.flaw == ELSEWHERE}
+    shown = [cell for cell in table.cells if cell.row not in elsewhere]
+    cells = {(cell.row, cell.column): _cell(cell) for cell in shown}
+    columns = dict.fromkeys(cell.column for cell in shown)
+    verdicts = Counter(cell.verdict for cell in shown)
     return card(
         table.title,
         command=table.command,
@@ -119,7 +123,7 @@ def table_view(table: TableData, names: Mapping[str, str]) -> Card:
                 {"head": names.get(row, row)},
                 *(cells.get((row, column), {"text": ""}) for column in columns),
             ]
-            for row in dict.fromkeys(cell.row for cell in table.cells)
+            for row in dict.fromkeys(cell.row for cell in shown)
         ],
     )
 

@@ -234,18 +234,28 @@ class Table(Struct, frozen=True):
     out: File = Path("table")
 
 
-class Report(Struct, frozen=True):
-    """Write one HTML page that compares all records; works offline.
+class OfRecords(Struct, frozen=True):
+    """Write a file on all records.
 
     results_dir: the folder of the records
-    out: the page
+    out: the file
     """
 
     results_dir: Path = Path("results")
     out: File = Path("report.html")
 
 
-class Findings(Report, frozen=True):
+class Report(OfRecords, frozen=True):
+    """Write one HTML page that compares all records; works offline.
+
+    out: the page
+    watch: serves the page at an address of this machine instead, and makes it anew as runs end
+    """
+
+    watch: bool = False
+
+
+class Findings(OfRecords, frozen=True):
     """Write one page on what all tables and runs say: what to use at epsilon 1, 3 and 8, and a line
     for each method and each claim of a paper.
 
@@ -255,7 +265,7 @@ class Findings(Report, frozen=True):
     out: File = Path("results/findings.md")
 
 
-class Publish(Report, frozen=True):
+class Publish(OfRecords, frozen=True):
     """Write the records without their seeds and without anything computed from training data that
     epsilon does not cover; test metrics are kept.
 

@@ -104,13 +104,15 @@ class StepsFile:
             self._path.unlink()
 
 
-def running_steps(results: Path, names: Mapping[str, str]) -> Callable[[], list[StepCount]]:
+def running_steps(
+    results: Path, names: Mapping[str, str], since: float | None = None
+) -> Callable[[], list[StepCount]]:
     """A function that reads the steps of the runs under way in a results folder.
 
-    names: of the runs to show, by digest. Files written before now are ignored, since their runs
-    were killed.
+    names: of the runs to show, by digest. since: files written before this time, by default now,
+    are ignored, since their runs were killed.
     """
-    begun = time.time()
+    begun = time.time() if since is None else since
 
     def steps() -> Iterator[StepCount]:
         for path in (results / CHECKPOINTS).glob(f"*/{STEPS_FILE}"):

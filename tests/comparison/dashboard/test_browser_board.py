@@ -10,7 +10,7 @@ import pytest
 from dpbench.comparison.dashboard import record_texts
 from dpbench.comparison.dashboard.command import report
 from dpbench.comparison.tables.data import CellData, TableData, json_file
-from tests.comparison.dashboard.windows import drawn, numbers, wait_for_pictures
+from tests.comparison.dashboard.windows import drawn, numbers
 from tests.latex import assert_compiles
 
 pytestmark = pytest.mark.slow
@@ -149,8 +149,9 @@ def test_whiskers_end_at_zero_and_a_hundred(record_of, page_of, opened):
 
 def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened, tmp_path):
     window = opened(path, pictures=False)
-    window.locator("#part-runs input[type=search]").fill("adult dpsgd-f")
+    window.locator("#find").fill("adult dpsgd-f")
     assert "1 to 6 of 6" in window.inner_text("#part-runs .pager")
+    assert window.inner_text("#hits").startswith("6 runs, ")
     head = window.locator("#part-runs thead button", has_text="accuracy").first
     head.click()
     head.click()
@@ -170,14 +171,42 @@ def test_the_table_of_runs_sorts_searches_and_is_saved(path, opened, tmp_path):
     assert_compiles(tmp_path, text)
 
 
-def test_a_picture_is_saved_as_svg_and_png(path, opened):
+@pytest.mark.parametrize(
+    ("words", "count"),
+    [
+        *(("dpsgd", 27), ("DP-SGD", 15), ("dpsgd_f", 12), ("dpsgd_global", 3)),
+        *(("optimizer.lr=", 30), ("adult dpsgd_f seed", 0), ("runs/", 30)),
+    ],
+)
+def test_a_search_finds_what_people_type(path, opened, words, count):
+    window = opened(path, pictures=False)
+    window.locator("#find").fill(words)
+    assert window.inner_text("#hits").startswith(f"{count} runs, ")
+
+
+def test_a_search_finds_a_digest_and_a_table(opened, real_page):
+    window = opened(real_page, pictures=False)
+    digest = window.locator("#part-runs tbody .code .link").first.inner_text()
+    for words, hits in ((digest, "1 runs"), ("misalignment_table5 fairlens", "20 runs")):
+        window.locator("#find").fill(words)
+        assert window.inner_text("#hits").startswith(hits)
+
+
+def test_a_saved_picture_says_its_data_budgets_number_and_command(path, opened):
     window = opened(path)
     drawn(window, "utility")
     for kind, start in {"SVG": b"<svg", "PNG": b"\x89PNG"}.items():
         with window.expect_download() as saved:
             window.locator("#part-utility .exports button", has_text=kind).first.click()
-        assert saved.value.suggested_filename == f"accuracy-over-epsilon-adult-mlp.{kind.lower()}"
-        assert saved.value.path().read_bytes().startswith(start)
+        assert saved.value.suggested_filename == f"accuracy-over-epsilon-digits-mlp.{kind.lower()}"
+        content = saved.value.path().read_bytes()
+        assert content.startswith(start)
+        if kind == "SVG":
+            for said in (
+                *("accuracy over epsilon, digits · mlp", "ε 1 to 4, δ = 1e-05, n = 3 seeds"),
+                *("dpbench report results_dir=", "DPSGD-F"),
+            ):
+                assert said in content.decode()
 
 
 def test_a_run_has_its_loss_curve_and_stands_beside_others(sweep, opened):
@@ -253,68 +282,15 @@ def test_the_headings_of_the_board_sort(path, opened):
     assert board(window)["DPSGD-F"][:2] == ("1", "first")
 
 
-def test_the_page_opens_with_several_tasks_and_a_sorted_heading_keeps_the_focus(real_page, opened):
-    window = opened(real_page, pictures=False)
-    assert window.locator("select[name=board]").input_value() == "all kinds of data"
-    assert " tasks), 3 seeds, by accuracy: of 5 other methods" in window.inner_text(
-        "#part-board .answer"
-    )
-    ranks = window.locator("#part-board tbody td:first-child").all_inner_texts()
-    heading = window.locator("#part-board th button", has_text="ranks")
+def test_a_sorted_heading_keeps_the_focus(path, opened):
+    window = opened(path, DIGITS, pictures=False)
+    names = list(board(window))
+    heading = window.locator("#part-board th button", has_text="method")
     for _ in range(2):
         heading.focus()
         window.keyboard.press("Enter")
-    assert window.evaluate("document.activeElement.textContent") == "ranks ▼"
-    assert window.locator("#part-board tbody td:first-child").all_inner_texts() == ranks[::-1]
-    rank = window.locator("#part-board tbody td:nth-child(6)").first
-    assert rank.locator("svg[role=img]").get_attribute("aria-label").startswith(rank.inner_text())
-    window.locator("select[name=board]").select_option("dutch · logistic_squashed")
-    assert window.inner_text("#part-board .answer").startswith("At ε 2.04 to 2.06, dutch")
-
-
-RANGES = """
-    [...document.querySelectorAll("#part-utility .picture")].map(
-        ({layout}) => [layout.xaxis.range.map(x => 10 ** x), layout.yaxis.range])
-"""
-
-
-@pytest.fixture(scope="module")
-def three_facets(record_of, page_of):
-    """Two models of a data set and one of another, each at a budget and accuracy of its own."""
-    facets = [("digits", "mlp", 1.0, 0.5), ("digits", "cnn", 2.0, 0.7), ("adult", "mlp", 4.0, 0.9)]
-    made = []
-    for dataset, model, epsilon, accuracy in facets:
-        record = record_of(dataset=dataset, epsilon=epsilon, accuracy=accuracy)
-        record.config["choices"] = {**record.config["choices"], "model": model}
-        made.append(record)
-    return page_of(made)
-
-
-def test_pictures_share_the_axis_of_the_metric_and_not_that_of_epsilon(three_facets, opened):
-    window = opened(three_facets)
-    assert_axes(window, "dataset", [(90, 90), (50, 70), (50, 70)])
-    for scale, accuracies in (
-        ("all", [(50, 90)] * 3),
-        ("own", [(90, 90), (70, 70), (50, 50)]),
-    ):
-        window.locator("#part-utility select").nth(3).select_option(scale)
-        assert f"scale={scale}" in window.evaluate("location.hash")
-        assert_axes(window, scale, accuracies)
-
-
-def assert_axes(window, scale, accuracies):
-    """Axes of epsilon are around that of the picture, those of accuracy around the least and the
-    most."""
-    drawn(window, "utility")
-    wait_for_pictures(window, "#part-utility")
-    epsilons, metrics = zip(*window.evaluate(RANGES), strict=True)
-    assert len(epsilons) == 3
-    for (left, right), epsilon in zip(epsilons, (4, 2, 1), strict=True):
-        assert epsilon / 1.5 < left < epsilon < right < 1.5 * epsilon
-    for (low, high), (least, most) in zip(metrics, accuracies, strict=True):
-        assert least - 6 < low < least
-        assert most < high < most + 6
-    assert window.locator("#part-utility select").nth(3).input_value() == scale
+    assert window.evaluate("document.activeElement.textContent") == "method ▼"
+    assert list(board(window)) == sorted(names, reverse=True)
 
 
 @pytest.fixture(scope="module")
@@ -328,31 +304,63 @@ def one_budget(record_of, page_of):
 def test_points_lie_at_their_epsilon_and_those_that_coincide_name_each_other(one_budget, opened):
     window = opened(one_budget, "#dataset=digits")
     drawn(window, "utility")
-    traces, labels = window.evaluate(
-        "(({data, layout}) => [data.filter(t => t.hovertext).map(t => [t.x, t.hovertext[0]]), "
-        "layout.annotations.map(a => [a.text, a.y, a.ay])])"
-        "(document.querySelector('#part-utility .picture'))"
+    traces = window.evaluate(
+        "document.querySelector('#part-utility .picture').data"
+        ".filter(t => t.yaxis !== 'y2').map(t => [t.x, t.hovertext[0]])"
     )
     assert [xs for xs, _ in traces] == [[3.1]] * 3
     texts = {text.partition("<br>")[0]: text for _, text in traces}
     assert "also here: DPSGD-F, accuracy 70.0 %" in texts["DP-SGD"]
     assert "also here: DP-SGD, accuracy 70.0 %" in texts["DPSGD-F"]
     assert "also here" not in texts["BAM"]
-    assert {text: y for text, y, _ in labels} == pytest.approx(
-        {"DP-SGD": 70, "DPSGD-F": 70.01, "BAM": 80}
-    )
 
 
-def test_names_beside_points_do_not_overlap(record_of, page_of, opened):
-    methods = ("bam", "dpsgd", "dpsgd_f", "dpsgd_global", "dp_mf", "dpsgd_quantile", "slaclip")
-    made = [record_of(name, accuracy=0.9 + i / 1e4) for i, name in enumerate(methods)]
+PLACES = """
+    document.querySelector('#part-utility .picture').data.map(
+        ({name, x, y, yaxis, error_y}) => [name, yaxis ?? 'y', x, y, error_y.array])
+"""
+
+
+def test_points_have_true_coordinates_and_differences_their_paired_interval(
+    record_of, page_of, opened
+):
+    """The differences are 2, 3 and 4 points at epsilon 1, and 1 point at epsilon 8."""
+    made = [
+        record_of(method, seed, epsilon, base + gap)
+        for epsilon, gaps in ((1.0, (0.02, 0.03, 0.04)), (8.0, (0.01, 0.01, 0.01)))
+        for seed, base in enumerate((0.5, 0.6, 0.7))
+        for method, gap in (("dpsgd", 0.0), ("bam", gaps[seed]))
+    ]
     window = opened(page_of(made))
     drawn(window, "utility")
-    boxes = [one.bounding_box() for one in window.locator("#part-utility .annotation-text-g").all()]
-    assert len(boxes) == len(methods)
-    for a, b in itertools.combinations(boxes, 2):
-        beside = a["x"] + a["width"] <= b["x"] or b["x"] + b["width"] <= a["x"]
-        assert beside or abs(a["y"] - b["y"]) >= 0.8 * a["height"]
+    found = {(name, axis): rest for name, axis, *rest in window.evaluate(PLACES)}
+    assert [found["DP-SGD", "y"][i] for i in (0, 1)] == [[1, 8], pytest.approx([60, 60])]
+    assert [found["BAM", "y"][i] for i in (0, 1)] == [[1, 8], pytest.approx([63, 61])]
+    epsilons, gaps, halves = found["BAM", "y2"]
+    assert (epsilons, gaps) == ([1, 8], pytest.approx([3, 1]))
+    assert halves == pytest.approx([4.3027 / 3**0.5, 0], abs=1e-3)  # Student's quantile, 2 degrees
+    assert ("DP-SGD", "y2") not in found
+
+
+def test_ones_own_sweep_keeps_its_points_beside_a_longer_run(record_of, folder_of, opened):
+    """Five epochs at three budgets, three seeds; and one run of twenty epochs at epsilon 3."""
+    sweep = [
+        record_of(seed=seed, epsilon=epsilon, accuracy=accuracy, epochs=5)
+        for epsilon, accuracy in ((1.0, 0.70), (3.0, 0.831), (8.0, 0.85))
+        for seed in range(3)
+    ]
+    folder = folder_of([*sweep, record_of(epsilon=3.0, accuracy=0.9, epochs=20)])
+    window = opened(report([f"results_dir={folder}", f"out={folder / 'r.html'}"]))
+    drawn(window, "utility")
+    ((_, _, epsilons, accuracies, _),) = window.evaluate(PLACES)
+    assert (epsilons, accuracies) == ([1, 3, 8], pytest.approx([70, 83.1, 85]))
+    window.locator("select[name=budget]").select_option("ε 3.00 at δ = 1e-05")
+    assert board(window)["DP-SGD"][2] == "83.1 %"
+    chosen = window.locator("#part-board .method .sub").inner_text()
+    assert chosen == "the one of 2 tested at most budgets, 3 seeds"
+    window.locator("input[name=show][value=all]").check()
+    drawn(window, "utility")
+    assert len(window.evaluate(PLACES)) == 2
 
 
 def test_no_line_joins_two_studies_or_protocols_without_privacy(record_of, page_of, opened):

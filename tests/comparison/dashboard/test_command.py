@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from dpbench.comparison.dashboard.command import parse, report
+from dpbench.runs.config.commands import Report
 from dpbench.system.errors import UserError
 
 
 def test_the_usual_request():
-    assert parse([]) == (Path("results"), Path("report.html"))
-    assert parse(["out=a=b.html"])[1] == Path("a=b.html")
+    assert parse([]) == Report(Path("results"), Path("report.html"), watch=False)
+    assert parse(["out=a=b.html"]).out == Path("a=b.html")
 
 
 def test_the_page_is_written_and_its_path_returned(folder_of, record_of, tmp_path):

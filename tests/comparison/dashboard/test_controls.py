@@ -20,4 +20,4 @@ def test_a_metric_of_utility_is_the_default_and_says_where_it_is_better():
     found = choices(metrics, [])
     assert found["metric"][0] == ("test/accuracy", "accuracy ↑")
     assert ("test/accuracy/a", "accuracy: a ↑") in found["metric"]
-    assert found["calibration"] == [("test/ece", "ECE ↓")]
+    assert found["metric"][-1] == ("test/accuracy/a", "accuracy: a ↑")

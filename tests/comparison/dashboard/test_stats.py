@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpbench.learning.metrics.calibration import equal_width
-
 pytestmark = pytest.mark.slow
 
 T = [float(stats.t(k).ppf(0.975)) for k in range(1, 60)]
@@ -75,28 +73,6 @@ def test_the_front_is_what_no_other_point_beats(js, draw, better):
         ]
         expected = sorted({(x, y) for (x, y), worse in zip(xy, beaten, strict=True) if not worse})
         assert [(p["x"], p["y"]) for p in found] == expected
-
-
-def test_pooled_bins_are_those_of_all_examples_together(js, draw):
-    import torch
-
-    from dpbench.learning.metrics.calibration import rank_by_confidence
-
-    halves = [torch.tensor(draw.normal(size=(40, 3))) for _ in range(2)]
-    targets = [torch.tensor(draw.integers(0, 3, 40)) for _ in range(2)]
-    runs = [
-        {"bins": sums(equal_width(rank_by_confidence(*one)))}
-        for one in zip(halves, targets, strict=True)
-    ]
-    expected = sums(equal_width(rank_by_confidence(torch.cat(halves), torch.cat(targets))))
-    found = js("pooled(x)", [*runs, {"bins": None}])
-    assert np.asarray(found) == pytest.approx(np.asarray(expected))
-    assert js("pooled(x)", [{"bins": None}]) is None
-
-
-def sums(bins):
-    columns = (bins.counts, bins.confidences, bins.correct)
-    return [list(map(float, line)) for line in zip(*columns, strict=True)]
 
 
 OFFERED = {

@@ -15,7 +15,9 @@ function audits(rows) {
   const pages = data.cards.audits.map(documentCard);
   if (!claimed.length) return [make("article.card", notes), ...pages];
   const entries = byMethod.map(([{ method }]) => ({ method, text: data.methods[method] }));
-  const plot = card(label, label, "audit", () => auditPicture(byMethod), legend(entries), notes);
+  const said = () => [`n = ${claimed.length} audits`, `ε ${data.accountants[view.accountant]}`];
+  const parts = { above: legend(entries), below: notes, said };
+  const plot = card(label, label, "audit", () => auditPicture(byMethod), parts);
   return [plot, ...pages];
 }
 

@@ -17,7 +17,8 @@ function boardPart(rows) {
   table.firstChild.classList.add("board", "card");
   return [
     make("p.answer", board.answer),
-    table,
+    tasksOf(board),
+    lines.length ? table : "",
     make("div.notes", ...board.notes.map((note) => make("p", note))),
     make(
       "div.exports",
@@ -25,6 +26,14 @@ function boardPart(rows) {
       textExports((suffix) => board.files[suffix], "methods"),
     ),
   ];
+}
+
+/** Which tasks decide; unfolded on wide screens, which do not and why. */
+function tasksOf({ tasks: [first, ...others] }) {
+  if (!first) return "";
+  const open = matchMedia("(min-width: 60rem)").matches;
+  const texts = others.map((text) => make("p", text));
+  return make("details.notes.tasks", { open }, make("summary", first), texts);
 }
 
 /** The baseline and the first methods in colour and all others grey, or all in colour. */
@@ -43,7 +52,7 @@ function fillChosen(name, values, chosen) {
 const whiskers = ({ method, mean, interval, axis, label }) =>
   svg(
     "svg",
-    { viewBox: "0 0 120 26", role: "img", "aria-label": label },
+    { viewBox: "0 0 120 26", class: "whiskers", role: "img", "aria-label": label },
     svg("path", { d: axis, class: "axis" }),
     svg("path", { d: interval, class: `stroke-${lookOf(method).colour}` }),
     mark(method, mean - 12, 5),

@@ -16,19 +16,25 @@ function studies(groups) {
 
 const foldedCard = (summary, content) => folded("details.card.wide", summary, content);
 
-/** A page under its title and the number of cells per verdict. */
-const documentCard = (one) =>
-  foldedCard([make("span.heading", one.title), tally(one.tally)], () => [
-    make(
-      "ul.claims",
-      one.claims.map(claim),
-      one.notes.map((note) => make("li", note)),
-    ),
-    one.command ? commandLine(one.command) : "",
-    one.image ? image(one.image, one.title) : "",
-    ...(one.cloud ? cloud(one.cloud, one.title) : []),
-    one.head.length ? table(one) : "",
-  ]);
+/** A page under its title and the number of cells per verdict; found by title and command. */
+function documentCard(one) {
+  const summary = [make("span.heading", one.title), tally(one.tally)];
+  const node = foldedCard(summary, () => contentOf(one));
+  node.dataset.words = `${one.title} ${one.command ?? ""}`.toLowerCase();
+  return node;
+}
+
+const contentOf = (one) => [
+  make(
+    "ul.claims",
+    one.claims.map(claim),
+    one.notes.map((note) => make("li", note)),
+  ),
+  one.command ? commandLine(one.command) : "",
+  one.image ? image(one.image, one.title) : "",
+  ...(one.cloud ? cloud(one.cloud, one.title) : []),
+  one.head.length ? table(one) : "",
+];
 
 const table = ({ head, rows, title }) =>
   grid(

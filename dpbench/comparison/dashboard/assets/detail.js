@@ -46,6 +46,7 @@ function detail(row) {
     row.command ? commandLine(row.command) : empty(`No command: ${row.no_command}`),
     make("dl", Object.entries(facts).flatMap(term)),
     lossCurves([row]),
+    row.bins ? diagram(`reliability diagram of ${nameAndSeed(row)}`, row) : "",
     make("h3", "Record"),
     recordElement(row),
   ];
@@ -122,7 +123,7 @@ function comparison(rows) {
     .map((cells) => ({ cells }));
   const diagrams = rows
     .filter((row) => row.bins)
-    .map((row) => diagram(`reliability diagram of ${nameAndSeed(row)}`, row.bins, row));
+    .map((row) => diagram(`reliability diagram of ${nameAndSeed(row)}`, row));
   const title = `${rows.length} runs side by side`;
   return [
     heading(title),
@@ -147,5 +148,43 @@ function lossCurves(rows) {
   });
   const layout = { xaxis: titled("epoch"), yaxis: titled("training loss") };
   const describe = () => ({ traces: series.map(trace), layout });
-  return card("Training loss", label, "loss", describe, legend(series));
+  const said = () => rows.map((row) => `${row.facet}, ${nameAndSeed(row)}, ${epsilonText(row)}`);
+  return card("Training loss", label, "loss", describe, { above: legend(series), said });
+}
+
+/** Are its confidences right? Accuracy in each bin of confidence, and the share of its examples. */
+const diagram = (label, run) =>
+  picture(label, "diagram", () => {
+    const unit = { range: [0, 1], tickvals: [0, 0.5, 1] };
+    const examples = run.bins.reduce((sum, [count]) => sum + count, 0);
+    const bar = colour(lookOf(run.method).colour);
+    return {
+      traces: [
+        barTrace(run, ([count, , right]) => right / count, bar),
+        diagonalTrace(0, 1),
+        { ...barTrace(run, ([count]) => count / examples, colour("muted")), yaxis: "y2" },
+      ],
+      layout: {
+        xaxis: titled("confidence", { ...unit, anchor: "y2" }),
+        yaxis: titled("accuracy", { ...unit, domain: [0.34, 1] }),
+        yaxis2: titled("share", { domain: [0, 0.24], nticks: 3 }),
+        bargap: 0,
+      },
+    };
+  });
+
+function barTrace({ bins }, height, color) {
+  const drawn = bins.map((bin, i) => ({ bin, i })).filter(({ bin: [count] }) => count);
+  const text = ([count, confidence, right]) =>
+    `confidence ${figures(confidence / count)}<br>accuracy ${figures(right / count)}<br>` +
+    `${count} examples`;
+  return {
+    type: "bar",
+    x: drawn.map(({ i }) => (i + 0.5) / bins.length),
+    y: drawn.map(({ bin }) => height(bin)),
+    width: 1 / bins.length,
+    hoverinfo: "text",
+    hovertext: drawn.map(({ bin }) => text(bin)),
+    marker: { color, line: { color: colour("card"), width: 1 } },
+  };
 }

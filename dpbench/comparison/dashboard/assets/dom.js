@@ -36,11 +36,11 @@ function limited(nodes, most) {
   return [...nodes.slice(0, most), rest];
 }
 
-/** Details that are filled when they are first opened, or printed. */
+/** Details that are filled when they are first opened. */
 function folded(kind, summary, content) {
   const node = make(kind, make("summary", summary));
   const once = () => node.children.length > 1 || node.append(...content());
-  for (const event of ["toggle", "fill"]) node.addEventListener(event, once);
+  node.addEventListener("toggle", once);
   return node;
 }
 
@@ -63,6 +63,9 @@ function meanText({ mean, half, n, lost }, metric) {
   const interval = half === null ? "" : ` ± ${valueText(half, metric)}`;
   return `${valueText(mean, metric)}${interval} (${n})`;
 }
+
+/** A difference ± half width (n). */
+const gapText = (gap, metric) => (gap.mean > 0 ? "+" : "") + meanText(gap, metric);
 
 /** The text that an element of the page contains, in gzip in base 64. */
 async function unpacked(id) {

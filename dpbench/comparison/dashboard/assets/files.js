@@ -29,15 +29,26 @@ const textExports = (text, name) =>
     button(label, () => save(text(suffix), `${name}.${suffix}`)),
   );
 
-/** Buttons that save a plot under its title. */
-function pictureExports(node, title) {
+/** Buttons that save a plot under its title, with what it says of its data in the file. */
+function pictureExports(node, title, said) {
   const filename = title.replace(/[^\w-]+/g, "-");
   const one = (format) =>
     button(format.toUpperCase(), () => {
       if (!node.data) draw(node);
       const { clientWidth: width, clientHeight: height } = node;
-      const scale = format === "png" ? 3 : 1;
-      Plotly.downloadImage(node, { format, width, height, filename, scale });
+      const text = [title, said().join(", "), data.command].filter(Boolean).map(plain).join("<br>");
+      const note = { text, xref: "paper", yref: "paper", x: 0, y: 1, yanchor: "bottom" };
+      const caption = { ...note, xanchor: "left", align: "left", showarrow: false, yshift: 12 };
+      const layout = {
+        ...node.layout,
+        annotations: [...(node.layout.annotations ?? []), caption],
+        margin: { ...node.layout.template.layout.margin, t: 76 },
+        paper_bgcolor: colour("card"),
+        showlegend: true,
+      };
+      const size = { format, width: width + 160, height: height + 66 };
+      const figure = { data: node.data, layout };
+      Plotly.downloadImage(figure, { ...size, filename, scale: format === "png" ? 3 : 1 });
     });
   return make("div.exports", one("svg"), one("png"));
 }

@@ -21,13 +21,16 @@ const metricOf = (name) => data.metrics.find((metric) => metric.name === name);
 
 const measured = (metric) => (row) => row.metrics[data.metrics.indexOf(metric)];
 
-/** A group as a point of a picture: its mean and its interval, in the unit of the metric. */
+/**
+ * A group as a point of a picture: its mean and its interval, in the unit of the metric.
+ * metric: `signed` for differences.
+ */
 function pointOf(group, metric, x) {
   const { first: row, mean, half, runs } = group;
   const factor = metric.percent ? 100 : 1;
   // No accuracy is below 0 or above 100 %, whatever the interval.
-  const end = (room) =>
-    half === null ? null : factor * (metric.percent ? Math.min(half, room) : half);
+  const isShare = metric.percent && !metric.signed;
+  const end = (room) => (half === null ? null : factor * (isShare ? Math.min(half, room) : half));
   const delta = Number.isFinite(group.at) ? `, δ = ${row.delta}` : "";
   return {
     x,
@@ -40,10 +43,23 @@ function pointOf(group, metric, x) {
       row.name,
       `${epsilonText(row)}${delta} (${row.guarantee})`,
       `${metric.label} ${meanText(group, metric)}`,
+      ...settingsOf(row),
+      ...(row.tables ? [`from ${row.tables}`] : []),
       "select to see the records",
     ],
     run: runs[0].id,
   };
+}
+
+/** The settings of a run in which the runs of the page differ, a few on a line. */
+function settingsOf({ group }) {
+  const settings = data.settings[group];
+  const own = data.filters
+    .filter(({ name, swept }) => swept && settings[name])
+    .map(({ name }) => `${name}=${settings[name]}`);
+  return grouped([...own.entries()], ([place]) => Math.floor(place / 3)).map((some) =>
+    some.map(([, text]) => text).join(", "),
+  );
 }
 
 /** Lines of groups as series of a plot: colour and marker by method, dashes by settings. */
@@ -59,29 +75,3 @@ function seriesOf(lines, textOf) {
 /** Of texts in one of several lists, those that are not the same in all. */
 const differing = (texts, lists) =>
   texts.filter((text, place) => lists.some((list) => list[place] !== text));
-
-/** Groups of a method at their places on the horizontal axis. */
-function groupsTrace(groups, metric, place, { method, ...settings }) {
-  const points = groups.map((group) => pointOf(group, metric, place(group)));
-  return meansTrace(points, method, settings);
-}
-
-/**
- * The axes of the metric for pictures that share them as chosen: for all, for a data set, or not.
- * cards: the groups of each picture.
- */
-function metricAxes(cards, metric) {
-  const key = ([{ first }]) => ({ dataset: first.dataset, all: "" })[view.scale] ?? first.facet;
-  const ranges = new Map();
-  for (const [name, some] of Map.groupBy(cards, key))
-    ranges.set(name, metricRange(some.flat(), metric));
-  const label = metric.percent ? `${metric.label}, %` : metric.label;
-  return (groups) => titled(label, { range: ranges.get(key(groups)) });
-}
-
-/** The ends of the metric's axis: all means with their intervals, and a margin. */
-function metricRange(groups, metric) {
-  const points = groups.filter(({ mean }) => mean !== null).map((one) => pointOf(one, metric, 0));
-  const ends = points.flatMap(({ y, above, below }) => [y - below, y + above]);
-  return ends.length ? around(ends) : undefined;
-}

@@ -19,6 +19,7 @@ let view = {};
 
 /** The parts of the page, whose texts and controls are in page.html. */
 const PARTS = {
+  live: () => data.live.map(sweepCard),
   board: boardPart,
   utility: (rows) => {
     if (!view.metric) return [empty("The records contain no metrics.")];
@@ -26,10 +27,6 @@ const PARTS = {
     if (view.axis === "epsilon") return curves(rows.filter(isShown), metric);
     return view.axis === "seconds" ? overSeconds(rows, metric) : sweeps(rows, metric, view.axis);
   },
-  calibration: (rows) => curves(rows.filter(isShown), metricOf(view.calibration)),
-  reliability: (rows) => reliability(rows.filter(isShown)),
-  fairness: (rows) => curves(rows.filter(isShown), metricOf(view.fairness)),
-  cost: (rows) => costs(rows.filter(isShown)),
   audit: audits,
   tables: () => studies(data.cards.studies),
   searches: () => data.cards.searches.map(documentCard),
@@ -38,23 +35,46 @@ const PARTS = {
   unreadable: () => [make("ul.files", data.unreadable.map(fileLeftOut))],
 };
 /** What a part of the page is left out without. */
-const NEEDED = { ...data.choices, ...data.cards, board: data.boards, unreadable: data.unreadable };
+const NEEDED = {
+  ...data.choices,
+  ...data.cards,
+  live: data.live ?? [],
+  board: data.boards,
+  unreadable: data.unreadable,
+};
 
-/** Whether the pictures show a run: all settings, or the one that represents its method. */
+/** Whether the pictures show a run: all settings, or the one curve of its method. */
 const isShown = (row) => view.show === "all" || row.best;
 
 const fileLeftOut = ([source, why]) => make("li", make("code", source), ` ${why}`);
+
+/** A sweep: how far it is, what runs, and the text of its failures. */
+function sweepCard({ name, done, total, running, failed }) {
+  const missing = total - done - running.length;
+  const said = `${done} of ${total} runs finished, ${running.length} running, ${missing} missing`;
+  const step = ([digest, at, last]) => make("li", make("code", digest), ` step ${at} of ${last}`);
+  return make(
+    "article.card",
+    make("h3", name),
+    make("progress", { value: done, max: total || 1, "aria-label": said }),
+    make("p", said),
+    make("ul.files", running.map(step)),
+    failed ? folded("details.alarm", "What failed", () => [make("pre", failed)]) : "",
+  );
+}
+
+/** Ask for the page again, which is made anew if files have changed; not while it is in use. */
+function renew() {
+  const inUse = at("detail").open || document.hidden || at("find").value;
+  if (!inUse) location.reload();
+}
 
 const sections = () => [...document.querySelectorAll("main > section")];
 
 /** What depends on the data: counts, places, filters and choices. */
 function skeleton() {
-  at("lead").append(
-    ...data.lead.map((text) => {
-      const [, count, rest] = text.match(/^([\d of]*\d) (.*)$/);
-      return make("span.tile", make("b", count), ` ${rest}`);
-    }),
-  );
+  const tile = ([count, rest]) => make("span.tile", make("b", count), ` ${rest}`);
+  at("lead").append(...data.lead.map(tile));
   for (const section of sections()) {
     const heading = section.querySelector("h2");
     if (NEEDED[section.id.slice(5)]?.length === 0) {
@@ -153,13 +173,9 @@ function record() {
   dialog.querySelector(".close").focus();
 }
 
-/** Paper is white and narrower than most screens. */
+/** Paper is white and narrower than most screens; what is folded stays so. */
 function printing(on) {
   document.documentElement.classList.toggle("paper", on);
-  for (const node of document.querySelectorAll("details.card")) {
-    if (on) node.dispatchEvent(new Event("fill"));
-    node.open = on;
-  }
   document.documentElement.dataset.theme = on ? "light" : view.theme;
   redraw(".picture");
 }
@@ -168,6 +184,8 @@ function start() {
   skeleton();
   const unfiltered = Object.fromEntries(data.filters.map(({ name }) => [name, null]));
   at("skip").onclick = () => at("main").focus();
+  at("find").oninput = ({ target }) => find(target.value);
+  at("hits").onclick = () => at("part-runs").scrollIntoView();
   at("reset").onclick = () => choose(unfiltered);
   at("detail").addEventListener("close", () => view.run && choose({ run: "" }));
   at("detail").addEventListener("click", ({ target }) => target === at("detail") && target.close());
@@ -181,4 +199,5 @@ function start() {
 }
 
 start();
+if (data.watch) setInterval(renew, 15_000);
 setTimeout(startPlotly, 100); // the first view is painted before

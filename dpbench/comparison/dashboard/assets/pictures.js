@@ -11,16 +11,11 @@ const colour = (name) =>
 const plain = (text) =>
   String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
-/** A name of a picture, which has room for so many characters on a narrow and on a wide screen. */
-function shortened(text, narrow, wide) {
-  const most = innerWidth < 600 ? narrow : wide;
-  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
-}
-
-/** Colour and marker of a method; grey where others are in focus. */
-function lookOf(method) {
+/** Colour and marker of a method; grey where others are in focus, or the picture says so. */
+function lookOf(method, quiet = false) {
   const look = data.looks[method];
-  return !view.focus || view.focus.includes(method) ? look : { ...look, colour: "grey" };
+  const grey = quiet || (view.focus && !view.focus.includes(method));
+  return grey ? { ...look, colour: "grey" } : look;
 }
 
 const plotly = Promise.withResolvers();
@@ -48,10 +43,14 @@ function picture(label, kind, describe) {
   return node;
 }
 
-/** A card with a picture that can be saved under its label. */
-function card(title, label, kind, describe, above = null, below = null) {
+/**
+ * A card with a picture that can be saved under its label. said(): what the file says beside it,
+ * as a list of texts.
+ */
+function card(title, label, kind, describe, { above = null, below = null, said = () => [] } = {}) {
   const plot = picture(label, kind, describe);
-  return make("article.card", make("h3", title), above, plot, pictureExports(plot, label), below);
+  const exports = pictureExports(plot, label, said);
+  return make("article.card", make("h3", title), above, plot, exports, below);
 }
 
 function draw(node) {
@@ -122,15 +121,15 @@ function around(values, log = false) {
  * `below` the mean, if it has one. mark: of the method; way: "y", or "x" for intervals that lie.
  */
 function meansTrace(points, method, settings = {}) {
-  const look = lookOf(method);
-  const { way = "y", dash = "solid", mark = look.mark, ...others } = settings;
-  const color = colour(look.colour);
+  const { way = "y", dash = "solid", quiet = false, text, ...others } = settings;
+  const { mark, colour: name } = lookOf(method, quiet);
+  const color = colour(name);
   const bars = {
     type: "data",
     symmetric: false,
     array: points.map((point) => point.above),
     arrayminus: points.map((point) => point.below),
-    visible: points.some((point) => point.above != null),
+    visible: !quiet && points.some((point) => point.above != null),
     thickness: 1.4,
     width: 4,
     color,
@@ -138,12 +137,13 @@ function meansTrace(points, method, settings = {}) {
   return {
     type: "scatter",
     mode: "markers",
+    name: plain(text ?? data.methods[method]),
     x: points.map((point) => point.x),
     y: points.map((point) => point.y),
-    line: { color, width: 1.8, dash },
+    line: { color, width: quiet ? 1 : 2, dash },
     marker: {
       color,
-      size: 10,
+      size: quiet ? 6 : 10,
       symbol: points.map((point) => (point.open ? `${mark}-open` : mark)),
       line: { color: colour("card"), width: 1 },
     },
@@ -172,18 +172,18 @@ function diagonalTrace(...ends) {
 }
 
 /** The marker of a method on its line. */
-const symbol = (method, dash = "solid") =>
+const symbol = (method, dash = "solid", quiet = false) =>
   svg(
     "svg",
     { viewBox: "0 0 24 16", width: 24, height: 16, "aria-hidden": "true" },
-    svg("path", { d: "M0 8h24", class: `stroke-${lookOf(method).colour} ${dash}` }),
-    mark(method, 0, 0),
+    svg("path", { d: "M0 8h24", class: `stroke-${lookOf(method, quiet).colour} ${dash}` }),
+    mark(method, 0, 0, quiet),
   );
 
-const mark = (method, x, y) =>
+const mark = (method, x, y, quiet = false) =>
   svg("use", {
     href: `#mark-${lookOf(method).mark}`,
-    class: `fill-${lookOf(method).colour}`,
+    class: `fill-${lookOf(method, quiet).colour}`,
     transform: `translate(${x} ${y})`,
   });
 
@@ -194,7 +194,7 @@ function legend(series) {
   const others = series.length - LEGEND_ROWS;
   const items = series
     .slice(0, LEGEND_ROWS)
-    .map(({ method, dash, text }) => make("li", symbol(method, dash), text));
+    .map(({ method, dash, text, quiet }) => make("li", symbol(method, dash, quiet), text));
   const rest = others > 0 ? make("li", `and ${others} more: point at a marker`) : null;
   return make("ul.legend", items, rest);
 }

@@ -48,12 +48,5 @@ function front(points, better) {
   });
 }
 
-/** Bins [examples, sum of confidences, number correct] summed over runs. */
-function pooled(runs) {
-  const bins = runs.map((run) => run.bins).filter((b) => b);
-  if (!bins.length || bins.some((b) => b.length !== bins[0].length)) return null;
-  return bins[0].map((_, i) => [0, 1, 2].map((k) => bins.reduce((sum, b) => sum + b[i][k], 0)));
-}
-
 /** The lists of items with the same key, in order of first appearance. */
 const grouped = (items, key) => [...Map.groupBy(items, key).values()];

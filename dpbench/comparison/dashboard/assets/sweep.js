@@ -45,7 +45,7 @@ const protocol = ({ first }, axis) =>
 const budgetOf = ({ at }) => (Number.isFinite(at) ? `ε ${figures(at, 2)}` : at);
 
 /**
- * Cards whose pictures may share the axis of the metric. name, place: of the horizontal axis, and
+ * Cards of lines. name, place: of the horizontal axis, and
  * of a group on it; titleOf: the card of a row; told: the settings that tell lines of a method and
  * budget apart; best: the points {x, y} of a line; none: what is said where there is no line.
  */
@@ -61,23 +61,24 @@ function lineCards(rows, metric, { name, titleOf, place, told, best, none }) {
     .map((members) => ({ title: titleOf(members[0]), lines: linesOf(members) }))
     .filter(({ lines }) => lines.length);
   if (!cards.length) return [empty(none)];
-  const axes = metricAxes(
-    cards.map(({ lines }) => lines.flat()),
-    metric,
-  );
+  const unit = metric.percent ? ", %" : "";
   const one = ({ title, lines }) => {
     const groups = lines.flat();
-    const layout = { xaxis: settingAxis(groups.map(place), name), yaxis: axes(groups) };
+    const yaxis = titled(metric.label + unit);
+    const layout = { xaxis: settingAxis(groups.map(place), name), yaxis };
     const settings = lines.map(([group]) => told(group));
     const shown = seriesOf(lines, (group) =>
       [data.methods[group.first.method], budgetOf(group), ...differing(told(group), settings)].join(
         ", ",
       ),
     );
-    const trace = ({ members, method, dash }) =>
-      groupsTrace(members, metric, place, { method, dash, mode: "lines+markers" });
+    const trace = ({ members, method, dash }) => {
+      const points = members.map((group) => pointOf(group, metric, place(group)));
+      return meansTrace(points, method, { dash, mode: "lines+markers" });
+    };
     const describe = () => ({ traces: shown.map(trace), layout });
-    return card(title, `${metric.label} over ${name}, ${title}`, "curve", describe, legend(shown));
+    const parts = { above: legend(shown), said: () => saidOf(groups) };
+    return card(title, `${metric.label} over ${name}, ${title}`, "curve", describe, parts);
   };
   return limited(cards.map(one), 6);
 }

@@ -7,9 +7,10 @@ function cellOf(given) {
   const lines = (cell.lines ?? []).map(([kind, line]) => make("span", { className: kind }, line));
   const bold = cell.lines && cell.text ? make("b", cell.text) : cell.text;
   const text = cell.run ? link(cell.text, cell.run) : bold;
-  let content = cell.whiskers ? [cell.text, whiskers(cell.whiskers)] : text;
+  const drawn = cell.whiskers ? whiskers(cell.whiskers) : "";
+  let content = [drawn, text];
   if (cell.method) content = make("div.method", symbol(cell.method), make("div", text, lines));
-  else if (cell.lines) content = make("div.estimate", text, lines);
+  else if (cell.lines) content = make("div.estimate", drawn, text, lines);
   return make("td", { className: cell.kind ?? "", title: cell.title ?? "" }, content);
 }
 
@@ -35,13 +36,18 @@ function inOrder(a, b) {
   return x === y ? 0 : x - y;
 }
 
+const wordsIn = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
+
+/** The text that a line is found by, made once: its cells, and more() that is not shown. */
+function textOfLine(line) {
+  line.text ??= [...line.cells.map(textOf), ...(line.more?.() ?? [])].join("\n").toLowerCase();
+  return line.text;
+}
+
 /** The lines that contain all words, in the chosen order. */
 function selected(lines, { words, column, down }) {
-  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
-  const found = lines.filter(({ cells }) => {
-    const text = wanted.length ? cells.map(textOf).join("\n").toLowerCase() : "";
-    return wanted.every((word) => text.includes(word));
-  });
+  const wanted = wordsIn(words);
+  const found = lines.filter((line) => wanted.every((word) => textOfLine(line).includes(word)));
   if (column === null) return found;
   return found.sort((a, b) => (down ? -1 : 1) * inOrder(a.cells[column], b.cells[column]));
 }

@@ -158,19 +158,21 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[CellKey, 
     for record in records:
         identity = settings_but_seed(record.config), record.seed
         cells.setdefault(layout.cell_of(record.config), {})[identity] = record
-    _check_alike([[*cell.values()] for cell in cells.values()])
+    if mixed := [cell for cell in cells.values() if len({settings for settings, _ in cell}) > 1]:
+        raise _mixed(mixed)
     return {key: Runs(tuple(cell.values())) for key, cell in cells.items()}
 
 
-def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
-    """UserError that names all settings in which runs of one cell differ, of all cells at once."""
-    by_cell = [[record.config for record in cell] for cell in cells]
-    varied = sorted({key for cell in by_cell for key in varied_settings(cell)})
-    if not varied:
-        return
+def _mixed(cells: Sequence[Mapping[Any, Record]]) -> UserError:
+    """Names all settings in which runs of one cell differ, of all cells at once.
+
+    cells: by settings and seed.
+    """
+    different = [{settings: run.config for (settings, _), run in cell.items()} for cell in cells]
+    varied = sorted({key for found in different for key in varied_settings([*found.values()])})
     if any(key.startswith("dataset") and key not in DESCRIPTION for key in varied):
         varied = [key for key in varied if key not in DESCRIPTION]
-    configs = [config for cell in by_cell if varied_settings(cell) for config in cell]
+    configs = [run.config for cell in cells for run in cell.values()]
     texts = [{key: _text(value_of(config, key)) for key in varied} for config in configs]
     counts = {key: Counter(text[key] for text in texts).most_common() for key in varied}
     ((common, _),) = Counter(tuple(text.items()) for text in texts).most_common(1)
@@ -180,7 +182,7 @@ def _check_alike(cells: Sequence[Sequence[Record]]) -> None:
         for key, text in common
         if not (text == "null" and key.rpartition(".")[0] in varied)
     ]
-    raise UserError(
+    return UserError(
         f"runs in one cell differ in {', '.join(_values(key, counts[key]) for key in varied)}: add "
         f"each to rows or columns, or select one value of it, e.g. {' '.join(chosen)}."
     )

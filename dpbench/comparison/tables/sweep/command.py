@@ -22,7 +22,7 @@ from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.learning.metrics.registry import RANKED_BY
 from dpbench.runs.config.commands import Table
 from dpbench.runs.config.settings import split_settings
-from dpbench.runs.records.collect import readable_records
+from dpbench.runs.records.collect import outlines, readable_records
 from dpbench.runs.records.other_seeds import left_out
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list
@@ -50,12 +50,15 @@ def table(arguments: Sequence[str]) -> str:
     values, selecting = split_settings("table", Table, rest)
     filters = key_values(selecting)
     out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
+    rows, columns = _names(values.rows), _names(values.columns)
+    asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
+    if not values.best and not values.seconds:
+        layout = SweepLayout(rows, columns, (), values.baseline)
+        _check_alike(Path(folder), values.sweep, filters, asked, layout)
     runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
     selected = _of_sweep(runs, Path(folder), values.sweep) if values.sweep else runs
     trials = [record for record in runs if record.config.get("validation") is not None]
     records = filter_records(selected, filters)
-    rows, columns = _names(values.rows), _names(values.columns)
-    asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
     if values.best:
         records = on_the_test_set(records)
     elif "validation" not in asked:
@@ -79,6 +82,28 @@ def table(arguments: Sequence[str]) -> str:
     _check_own(out)
     write_texts(out, made.markdown, made.csv, made.latex)
     return made.markdown
+
+
+def _check_alike(
+    folder: Path,
+    sweep: str,
+    filters: Mapping[str, str],
+    asked: Collection[str],
+    layout: SweepLayout,
+) -> None:
+    """UserError where a cell would mix runs, by their configurations, before they are read."""
+    runs = [*outlines(folder)]
+    if sweep:
+        digests = read_list(folder, sweep)
+        runs = [run for run in runs if run.digest in digests]
+    if "validation" not in asked:
+        runs = [run for run in runs if run.config.get("validation") is None] or runs
+    if not runs:
+        return
+    selected = filter_records(runs, filters)
+    if layout.baseline:
+        check_baseline(layout.baseline, (*layout.rows, *layout.columns), selected)
+    group_runs(selected, layout)
 
 
 def _of_sweep(runs: Sequence[Record], folder: Path, name: str) -> list[Record]:

@@ -276,7 +276,10 @@ def test_records_that_cannot_be_read_are_named(results, made, capsys):
     [
         (["rows=metod"], "no record has the setting metod: did you mean method"),
         (["columns=budget"], "no record has the setting budget: choose from"),
-        (["metrics=acuracy"], "no record has the metric acuracy: did you mean test/accuracy"),
+        (
+            ["metrics=acuracy", "columns=privacy"],
+            "no record has the metric acuracy: did you mean test/accuracy",
+        ),
         (["method=bam"], "no record has method=bam: choose from dpsgd, dpsgd_global_adapt"),
         (["rows="], "rows needs a value: rows=VALUE."),
         (["rows"], "rows needs a value: rows=VALUE."),
@@ -364,3 +367,11 @@ def test_what_attacks_achieve_at_most_is_a_column_to_choose_rounded_up(tmp_path)
     assert "24.70 (1)" in said
     assert "membership_advantage,24.6921,nan,1," in (tmp_path / "t.csv").read_text()
     assert "0.02 (1)" in said  # 0.01 would be the share that guessing names
+
+
+def test_runs_that_would_be_mixed_are_refused_before_any_is_read(tmp_path, monkeypatch):
+    for lr in (0.1, 0.2):
+        record("dpsgd", lr=lr).save(tmp_path)
+    monkeypatch.setattr("dpbench.comparison.tables.sweep.command.readable_records", pytest.fail)
+    with pytest.raises(UserError, match=r"differ in optimizer\.lr \("):
+        table([str(tmp_path), f"out={tmp_path / 't'}"])

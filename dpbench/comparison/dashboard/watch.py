@@ -1,0 +1,71 @@
+"""`dpbench report watch=true`: serves the page to this machine alone, made anew as files change."""
+
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+from dpbench.runs.records.folder import CHECKPOINTS
+from dpbench.system.errors import UserError, print_message
+
+LOOPBACK = "127.0.0.1"
+
+WAITING = """<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="5">
+<title>dpbench report</title><pre>{}</pre>"""
+"""The page while there is no record."""
+
+
+def watch(make: Callable[[], str], folder: Path) -> None:
+    """Serve a page until interrupted. make, folder: see `WatchServer`."""
+    with WatchServer(make, folder) as server:
+        print_message(f"the page is at {server.address} until Ctrl-C, for this machine alone.")
+        server.serve_forever()
+
+
+class WatchServer(HTTPServer):
+    """The server of one page, at a free port of the loopback interface.
+
+    make: gives the page, or raises UserError. folder: the page is made anew after a change there.
+    """
+
+    def __init__(self, make: Callable[[], str], folder: Path):
+        super().__init__((LOOPBACK, 0), _Handler)
+        self._make, self._folder = make, folder
+        self._seen: object = None
+        self._page = ""
+
+    @property
+    def address(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_port}/"
+
+    def page(self) -> str:
+        """The page of the files as they are."""
+        files = (*self._folder.glob("*"), *(self._folder / CHECKPOINTS).glob("*/*"))
+        seen = {(path, path.stat().st_mtime_ns) for path in files if path.exists()}
+        if seen != self._seen:
+            try:
+                self._page = self._make()
+            except UserError as reason:
+                return WAITING.format(reason)
+            self._seen = seen
+        return self._page
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: WatchServer
+
+    def do_GET(self) -> None:
+        """The page, where this machine is asked by its own address: the name of another site may
+        lead here, too, and its scripts must not read the page."""
+        asked = f"http://{self.headers['Host']}{self.path}"
+        if asked != self.server.address:
+            self.send_error(404)
+            return
+        content = self.server.page().encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """No line for a request."""
