@@ -78,6 +78,8 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
             prepare(run_config(overrides))
     elif verb == "audit":
         assert prepare_audit(split_settings("audit", RunAudit, arguments)[1])[1] > 0
+    elif verb == "recipe":
+        prepare(run_config(arguments))
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "reproduce":

@@ -1,5 +1,4 @@
-// A metric over the privacy budget, and below it the differences to the baseline: a card for each
-// data set and model, in which each method has one curve.
+// A metric over the budget, and its differences to the baseline: a card a task, a curve a method.
 
 /** Larger epsilons protect nobody: they do not stretch the axis, if there are others. */
 const MOST_EPSILON = 20;
