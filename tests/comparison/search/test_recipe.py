@@ -52,8 +52,12 @@ def test_given_settings_stay():
     chosen = settings("method.bound=2", "epochs=7", "batch_size=100")
     assert set(chosen) == {"method", "model", "optimizer.lr"}
     assert float(chosen["optimizer.lr"]) <= LENGTH / 2
-    with pytest.raises(UserError, match="leave method=bam out"):
-        choices([*GIVEN, "method=bam"], 1)
+
+
+@pytest.mark.parametrize("other", ["method=bam", "optimizer=adam"])
+def test_what_the_rules_are_not_about_is_refused(other):
+    with pytest.raises(UserError, match=f"leave {other} out"):
+        choices([*GIVEN, other], 1)
 
 
 def test_the_page_has_the_command_and_a_reason_for_each_setting():

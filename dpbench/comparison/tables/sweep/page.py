@@ -214,11 +214,11 @@ class SweepTable:
         pairs = itertools.product(map(dict, alike.values()), self.layout.metrics)
         return {(cell, name) for rows, name in pairs for cell in _best(rows, name)}
 
-    @property
+    @cached_property
     def rows(self) -> list[Key]:
         return sorted({row for row, _ in self.runs}, key=_order)
 
-    @property
+    @cached_property
     def columns(self) -> list[Key]:
         return sorted({column for _, column in self.runs}, key=_order)
 
