@@ -6,11 +6,9 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from dpbench.comparison.search.command import run_finals, run_trials
-from dpbench.comparison.search.report import render as search_files
+from dpbench.comparison.search.command import run_search
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.search.samplers import SAMPLERS
-from dpbench.comparison.search.selection import RULES, check_any, ranked
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import contradictions
 from dpbench.runs.config.commands import Challenge
@@ -18,7 +16,7 @@ from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.execution.sweep import plan_sweep, run_and_report
 from dpbench.runs.records.collect import RECORDS, StoredRecord
-from dpbench.runs.records.folder import CHALLENGES, RUNS, SEARCH
+from dpbench.runs.records.folder import CHALLENGES, RUNS
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, print_message
@@ -68,8 +66,9 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
 def cost(entry: Entry) -> str:
     """The runs of an entry, and the time that they take if they are as fast as the baselines'."""
     rules, seeds = entry.protocol.rules, len(entry.protocol.seeds)
-    trials = sum(request.count for request in entry.searches)
-    finals = rules.final_seeds * sum(min(rules.finalists, r.count) for r in entry.searches)
+    requests = [*entry.requests]
+    trials = sum(request.count for request in requests)
+    finals = rules.final_seeds * sum(min(rules.finalists, r.count) for r in requests)
     tested = seeds * len(entry.searches)
     baselines = entry.protocol.baselines().values()
     records = [record for by_method in baselines for each in by_method.values() for record in each]
@@ -86,7 +85,7 @@ def cost(entry: Entry) -> str:
 
 def _check_trials(entry: Entry, digests: Collection[str], file: str) -> None:
     """UserError for a file without a trial of the entry, which would be trained from its start."""
-    for request in entry.searches:
+    for request in entry.requests:
         first = SAMPLERS[request.by](request.space, request.count, request.draw, {})
         runs = (run for c in first for run in request.runs(request.space.values(c)))
         if any(isinstance(run, RunConfig) and run.digest in digests for run in runs):
@@ -99,26 +98,25 @@ def _check_trials(entry: Entry, digests: Collection[str], file: str) -> None:
 
 def _compared(entry: Entry) -> tuple[str, list[Record]]:
     """The page, and all records behind it."""
-    outcomes = [_outcome(entry, request) for request in entry.searches]
+    outcomes = [_outcome(entry, requests) for requests in entry.searches]
     return render(entry, outcomes), [r for outcome in outcomes for r in outcome.records]
 
 
-def _outcome(entry: Entry, request: SearchRequest) -> Outcome:
-    """The search under a condition and the tested runs of what it chose; UserError if none has
-    numbers for every seed, or one cannot be run."""
-    trials = run_trials(request)
-    check_any(trials)
-    finals = run_finals(request, trials)
-    for suffix, content in search_files(request, trials, finals).items():
-        write_atomically(entry.results / SEARCH / f"{request.name}.{suffix}", content)
-    best = ranked(finals, RULES[request.rule])
-    if not best:
-        raise UserError(f"no trial of {request.name} has numbers for every seed: none is chosen.")
-    sweep = plan_sweep(request.name, entry.protocol.tested(request, best[0].values))
-    if failures := run_and_report(sweep):
-        raise UserError(failures)
-    tested = tuple(record for path in sweep.runs if (record := load(path)))
-    return Outcome(request, tuple(trials), tuple(finals), best[0], tested)
+def _outcome(entry: Entry, requests: Sequence[SearchRequest]) -> Outcome:
+    """The searches under a condition and the tested runs of what they chose; UserError if one
+    chose none, or a run cannot be made."""
+    searches = tuple(run_search(request, print_message) for request in requests)
+    tested: list[Record] = []
+    for number, searched in enumerate(searches, 1):
+        request = searched.request
+        if not searched.chosen:
+            raise UserError(f"no trial of {request.name} has numbers for every seed.")
+        runs = entry.protocol.tested(request, searched.chosen[0].values, number)
+        sweep = plan_sweep(request.name, runs)
+        if failures := run_and_report(sweep):
+            raise UserError(failures)
+        tested += (record for path in sweep.runs if (record := load(path)))
+    return Outcome(searches, tuple(tested))
 
 
 def _problems(stored: Sequence[StoredRecord], used: Collection[str]) -> Iterator[str]:

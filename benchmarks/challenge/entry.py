@@ -1,11 +1,12 @@
 """An entry to a challenge: a method with its own settings, and what its search has found."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dpbench.comparison.search.repeats import Searched
 from dpbench.comparison.search.request import SearchRequest
-from dpbench.comparison.search.selection import Trial
 from dpbench.runs.config.settings import is_scientific, key_of
 from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
 from dpbench.runs.records.folder import TABLES
@@ -20,16 +21,21 @@ FREE = ("method", "optimizer", "schedule", "ema_decay")
 
 @dataclass(frozen=True)
 class Entry:
-    """A method with its own settings, entered under a name, and its search for each condition."""
+    """A method with its own settings, entered under a name, and its searches for each condition."""
 
     protocol: Protocol
     name: str
     overrides: tuple[str, ...]
-    searches: tuple[SearchRequest, ...]
+    searches: tuple[tuple[SearchRequest, ...], ...]
 
     @property
     def results(self) -> Path:
-        return self.searches[0].config.results
+        return self.searches[0][0].config.results
+
+    @property
+    def requests(self) -> Iterator[SearchRequest]:
+        """All of its searches."""
+        return itertools.chain.from_iterable(self.searches)
 
     @property
     def stem(self) -> str:
@@ -51,27 +57,29 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an entry under a condition: its trials, its finalists, the trial chosen among
-    these, and the records of the runs that are tested."""
+    """What came of an entry under a condition: its searches, and the records of the runs that are
+    tested."""
 
-    request: SearchRequest
-    trials: tuple[Trial, ...]
-    finals: tuple[Trial, ...]
-    chosen: Trial
+    searches: tuple[Searched, ...]
     tested: tuple[Record, ...]
+
+    @property
+    def trials(self) -> int:
+        """The least number of trials of a search."""
+        return min(len(each.trials) for each in self.searches)
 
     @property
     def records(self) -> list[Record]:
         """All records, tested or not."""
-        searched = [record for trial in (*self.trials, *self.finals) for record in trial.records]
-        return [*searched, *self.tested]
+        trials = (trial for each in self.searches for trial in (*each.trials, *each.finals))
+        return [*(record for trial in trials for record in trial.records), *self.tested]
 
 
 def entry_of(protocol: Protocol, name: str, overrides: Sequence[str]) -> Entry:
     """The entry of a method, by default under its name; UserError for an invalid one."""
     methods = [o.partition("=")[2] for o in overrides if key_of(o) == "method"]
     named = name or methods[-1]
-    searches = (protocol.search(c, named, overrides) for c in protocol.target.conditions)
+    searches = (protocol.searches(c, named, overrides) for c in protocol.target.conditions)
     return Entry(protocol, named, tuple(overrides), tuple(searches))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dpbench.comparison.compare.pairs import compare
 from dpbench.comparison.compare.side import AT_EDGE, GIVEN, Side, Tuning
 from dpbench.comparison.compare.verdict import Judged
+from dpbench.comparison.search.repeats import Searched
 from dpbench.comparison.search.report import at_edge
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text, interval_text, number
@@ -37,7 +38,7 @@ def render(entry: Entry, outcomes: Sequence[Outcome]) -> str:
     parts: list[Block] = []
     for label, outcome in by_label.items():
         grid = _grid(entry, label, outcome, baselines[label], compared[label])
-        parts += [grid, [*_choice(outcome)]]
+        parts += [grid, [line for each in outcome.searches for line in _choice(each)]]
     records = [record for outcome in outcomes for record in outcome.tested]
     blocks = [
         _protocol(entry),
@@ -56,28 +57,30 @@ def _compared(
 ) -> dict[str, dict[str, Judged]]:
     """The verdicts on the entry by condition and baseline, those of a condition read together."""
     metric, tuning = entry.protocol.rules.metric, entry.protocol.target.tuning
+    unit = entry.protocol.target.table.unit
     found = {}
     for label, rows in baselines.items():
         outcome = outcomes[label]
-        flaw = AT_EDGE if _at_edge(outcome) else ""
-        ours = Side.of(entry.name, outcome.tested, metric, Tuning(len(outcome.trials), flaw))
-        found[label] = compare(
-            {
-                row: (ours, Side.of(row, records, metric, tuning.get(row_name(label, row), GIVEN)))
-                for row, records in rows.items()
-            },
-            metric,
-        )
+        flaw = AT_EDGE if any(map(_at_edge, outcome.searches)) else ""
+        ours = Side.of(entry.name, outcome.tested, metric, Tuning(outcome.trials, flaw), unit)
+        tunings = {row: tuning.get(row_name(label, row), GIVEN) for row in rows}
+        theirs = {row: Side.of(row, rows[row], metric, tunings[row], unit) for row in rows}
+        found[label] = compare({row: (ours, side) for row, side in theirs.items()}, metric)
     return found
 
 
 def _protocol(entry: Entry) -> str:
     rules, seeds = entry.protocol.rules, entry.protocol.seeds
+    beyond = (
+        f", {rules.extend} at a time beyond an end at which the best lies" if rules.extend else ""
+    )
+    searches = entry.protocol.target.table.searches
+    times = f" {searches} such searches, whose means are compared." if searches > 1 else ""
     return (
         f"{rules.trials} random trials of the method's search space on a validation split (seed "
-        f"{rules.trial_seed}), the best {rules.finalists} again with {rules.final_seeds} other "
-        f"seeds, by rule `{rules.rule}`; then the test set, with {len(seeds)} seeds. The baselines "
-        "went the same way."
+        f"{rules.trial_seed}){beyond}, the best {rules.finalists} again with {rules.final_seeds} "
+        f"other seeds, by rule `{rules.rule}`; then the test set, with {len(seeds)} seeds.{times} "
+        "The baselines went the same way."
     )
 
 
@@ -120,12 +123,18 @@ def _seconds(records: Sequence[Record]) -> str:
     return number(statistics.fmean(seconds), 1) if seconds else NO_VALUE
 
 
-def _choice(outcome: Outcome) -> Iterator[str]:
+def _choice(searched: Searched) -> Iterator[str]:
     """What was chosen, and which of it lies at an edge of what was tried."""
-    settings = shlex.join(override_texts(outcome.chosen.values))
-    yield f"Chosen: `{settings}`, trial {outcome.chosen.number}."
-    yield from _at_edge(outcome)
+    for chosen in searched.chosen:
+        settings = shlex.join(override_texts(chosen.values))
+        yield f"Chosen: `{settings}`, trial {chosen.number}."
+    yield from _at_edge(searched)
 
 
-def _at_edge(outcome: Outcome) -> list[str]:
-    return at_edge(outcome.chosen, outcome.trials, outcome.request.space.ranges)
+def _at_edge(searched: Searched) -> list[str]:
+    request, trials = searched.request, searched.trials
+    return [
+        line
+        for chosen in searched.chosen
+        for line in at_edge(chosen, trials, request.space.ranges, request.special)
+    ]

@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbench.comparison.reproduce.target import Target, target_of
-from dpbench.comparison.search.request import SearchRequest, parse
+from dpbench.comparison.search.request import SearchRequest, repeated
 from dpbench.comparison.search.start import NONE
 from dpbench.comparison.tables.conditions import Condition
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.settings import key_of
 from dpbench.runs.config.space import override_texts
+from dpbench.runs.config.special_case import special_case
 from dpbench.runs.config.table_file import ChallengeRules
 from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
 from dpbench.runs.records.folder import TABLES
@@ -41,28 +42,42 @@ class Protocol:
         """Those of the runs that are tested."""
         return self.target.table.seeds
 
-    def search(self, condition: Condition, name: str, entry: Sequence[str]) -> SearchRequest:
-        """The search of an entry under a condition; UserError for an invalid one."""
+    def searches(
+        self, condition: Condition, name: str, entry: Sequence[str]
+    ) -> tuple[SearchRequest, ...]:
+        """The searches of an entry under a condition, as many as a baseline has; UserError for an
+        invalid entry."""
         rules = self.rules
         words = [self.target.name, *(str(value) for _, value in condition.values), name]
         search = {
             **{"name": "-".join(words), "space": "method", "by": "random", "draw": 0},
-            **{"start": NONE, "extend": 0},
-            **{"rule": rules.rule, "N": rules.trials},
+            **{"start": self._start(condition, entry), "extend": rules.extend},
+            **{"rule": rules.rule, "N": rules.trials, "repeat": self.target.table.searches},
             **{"finalists": rules.finalists, "final_seeds": rules.final_seeds},
         }
         run = {"seed": rules.trial_seed, "validation": rules.validation}
-        return parse(
-            [
-                *(f"{key}={value}" for key, value in {**search, **run}.items()),
-                *(f"+table={self.target.name}", *condition.overrides(), *entry),
-            ]
-        )
+        settings = [f"{key}={value}" for key, value in {**search, **run}.items()]
+        table = f"+table={self.target.name}"
+        return tuple(repeated([*settings, table, *condition.overrides(), *entry]))
 
-    def tested(self, request: SearchRequest, chosen: Mapping[str, str]) -> list[list[str]]:
-        """The overrides of the runs that are tested, of chosen values by key, seed by seed."""
+    def _start(self, condition: Condition, entry: Sequence[str]) -> str:
+        """The searches of the baseline that the entry's method contains, whose choices it tries
+        first, without their numbers; NONE if there are none."""
+        (*_, method) = (o.partition("=")[2] for o in entry if key_of(o) == "method")
+        case = special_case(method) if self.rules.starts else None
+        if case is None or not case.is_open(map(key_of, entry)):
+            return NONE
+        names = self.target.searches.get((condition.label, case.special_case))
+        return names[0].removesuffix("-1") if names else NONE
+
+    def tested(
+        self, request: SearchRequest, chosen: Mapping[str, str], number: int = 1
+    ) -> list[list[str]]:
+        """The overrides of the runs that are tested, of what the search of this number chose by
+        key, seed by seed."""
         fixed = [o for o in request.fixed if key_of(o) != "validation"]
-        return [[*fixed, *override_texts(chosen), f"seed={seed}"] for seed in self.seeds]
+        seeds = [seed for seed in self.seeds if self.target.table.search_number(seed) == number]
+        return [[*fixed, *override_texts(chosen), f"seed={seed}"] for seed in seeds]
 
     def baselines(self) -> dict[str, dict[str, list[Record]]]:
         """The committed records by condition and baseline; UserError if some are missing."""

@@ -2,8 +2,9 @@
 
 import json
 import math
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.epsilon import NOT_PRIVATE, Terms, largest_epsilon
 from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
+from dpbench.system.grouping import grouped
 
 BySeed = Mapping[Any, float]
 """Values by seed."""
@@ -83,20 +85,33 @@ class Side:
 
     @classmethod
     def of(
-        cls, name: str, records: Sequence[Record], metric: str, tuning: Tuning = GIVEN
+        cls,
+        name: str,
+        records: Sequence[Record],
+        metric: str,
+        tuning: Tuning = GIVEN,
+        unit: Callable[[Any], Any] = lambda seed: seed,
     ) -> "Side":
-        """The side of runs that differ by their seeds alone, compared by a metric.
+        """The side of runs that differ by their seeds alone, compared by a metric; unit: what is
+        random in them, by seed.
 
         Beside what is chosen for each method, all of their settings must be shared, but for the
         budget of privacy, in place of which epsilons are compared.
         """
         values = {record.seed: value_in(record, metric) for record in records}
         budgets = (Budget.of([record.statement for record in records]),)
-        return cls(name, values, budgets, shared_settings(records[0].config), tuning)
+        shared = shared_settings(records[0].config)
+        return cls(name, mean_by(unit, values), budgets, shared, tuning)
 
 
 TaskKey = tuple[str, str, str]
 """A method, a data set and a model."""
+
+
+def mean_by(unit: Callable[[Any], Any], values: BySeed) -> dict[Any, float]:
+    """The mean over the seeds of each unit, which comparisons take as random."""
+    by_unit = grouped((unit(seed), value) for seed, value in values.items())
+    return {key: statistics.fmean(of_unit) for key, of_unit in by_unit.items()}
 
 
 def task_of(record: Record) -> TaskKey:

@@ -97,7 +97,7 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda tex
     if requests[0].repetitions:  # only the best trial is released
         selected = select(requests[0])
         return _write(requests[0], released_files(selected)) + how_to_publish(selected)
-    made = [_search(request, on_failures) for request in requests]
+    made = [run_search(request, on_failures) for request in requests]
     if len(made) == 1:
         return made[0].text
     text = repeats.page(made).markdown
@@ -105,7 +105,8 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda tex
     return text
 
 
-def _search(request: SearchRequest, on_failures: Callable[[str], None]) -> Searched:
+def run_search(request: SearchRequest, on_failures: Callable[[str], None]) -> Searched:
+    """One search that is not private, its files written."""
     trials = run_trials(request)
     check_any(trials)
     finals = run_finals(request, trials) if request.finalists else []

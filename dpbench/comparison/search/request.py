@@ -188,17 +188,21 @@ def parse(arguments: list[str]) -> SearchRequest:
 
 def repeated(arguments: list[str]) -> list[SearchRequest]:
     """The independent searches of a command line: one, or NAME-1, NAME-2, ..., each with the draws
-    and the seeds that follow those of the one before. Raises UserError as `parse` does."""
+    and the seeds that follow those of the one before, and a start of its own number. Raises
+    UserError as `parse` does."""
     settings, _ = split_settings("search", Search, arguments)
-    first = parse(arguments)
     if settings.repeat == 1:
-        return [first]
-    own = [argument for argument in arguments if key_of(argument) not in ("name", "draw", "seed")]
+        return [parse(arguments)]
+    named = settings.start not in ("", NONE)
+    first = parse([a for a in arguments if not (named and key_of(a) == "start")])
+    counted = ("name", "draw", "seed", *(["start"] if named else []))
+    own = [argument for argument in arguments if key_of(argument) not in counted]
     span = int(first.final_seeds[-1]) + 1 - int(first.seeds[0])
     requests = []
     for number in range(settings.repeat):
         seeds = ",".join(str(int(seed) + number * span) for seed in first.seeds)
         drawn = [f"name={first.name}-{number + 1}", f"draw={first.draw + number}", f"seed={seeds}"]
+        drawn += [f"start={settings.start}-{number + 1}"] if named else []
         requests.append(replace(parse([*own, *drawn]), repeated=first.name))
     return requests
 
@@ -209,7 +213,7 @@ def _special_case(settings: Search, method: str, given: Sequence[str]) -> Specia
     if settings.start == NONE or settings.private:  # no trial follows from others
         return None
     case = special_case(method)
-    if case and not {*case.constants, *case.products}.isdisjoint(given):
+    if case and not case.is_open(given):
         case = None
     if settings.start and not case:
         raise UserError(

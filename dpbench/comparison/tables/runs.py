@@ -1,13 +1,12 @@
 """Selects and checks the runs of a table, pairs them with their baselines and forms rows."""
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
-from dpbench.comparison.compare.side import Budget
+from dpbench.comparison.compare.side import Budget, mean_by
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.edition import Edition
 from dpbench.learning.metrics.derived import WORST_GROUP, is_paired, pair_with_baseline, value_of
@@ -46,6 +45,8 @@ class Row:
     method: str
     variant: str
     runs: Sequence[FlatRun] = ()
+    unit: Callable[[int], int] = int
+    """what comparisons take as random, by seed (`TableFile.unit`)"""
 
     @property
     def name(self) -> str:
@@ -84,12 +85,9 @@ class Row:
         }
 
     def compared(self, metric: str) -> dict[int, float]:
-        """What comparisons pair: a metric by seed, or where a row has several searches, which are
-        then the random unit, by search its mean over the seeds."""
-        values = self.values(metric)
-        searches = {run["seed"]: run["search"] for run in self.runs if "search" in run}
-        by_unit = grouped((searches.get(seed, seed), value) for seed, value in values.items())
-        return {unit: statistics.fmean(of_unit) for unit, of_unit in by_unit.items()}
+        """What comparisons pair: a metric by seed, or where a row has several searches, by search
+        its mean over the seeds."""
+        return mean_by(self.unit, self.values(metric))
 
 
 def rows_of(edition: Edition, runs: Sequence[FlatRun]) -> list[Row]:
@@ -121,10 +119,12 @@ def _rows_under(edition: Edition, condition: str, runs: Sequence[FlatRun]) -> li
     if WORST_GROUP in metrics:
         selected = [{WORST_GROUP: value_of(run, WORST_GROUP), **run} for run in selected]
     _require(selected, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
-    if edition.file.searches > 1:
-        number = edition.file.search_number
-        selected = [{**run, "search": number(run["seed"])} for run in selected]
-    return [row for m in edition.file.methods for row in _variants(condition, m, selected)]
+    unit = edition.file.unit
+    return [
+        Row(condition, method, variant, of_variant, unit)
+        for method in edition.file.methods
+        for variant, of_variant in _variants([run for run in selected if run["method"] == method])
+    ]
 
 
 def _selected(edition: Edition, runs: Sequence[FlatRun]) -> list[FlatRun]:
@@ -155,10 +155,10 @@ def _without_diverged_metrics(run: FlatRun) -> FlatRun:
     return {k: math.nan if k.startswith(metrics) else value for k, value in run.items()}
 
 
-def _variants(condition: str, method: str, runs: Sequence[FlatRun]) -> list[Row]:
-    by_variant = grouped((run["variant"], run) for run in runs if run["method"] == method)
-    names = sorted(by_variant, key=lambda name: (name != CORRECTED, name)) or [CORRECTED]
-    return [Row(condition, method, name, by_variant.get(name, [])) for name in names]
+def _variants(runs: Sequence[FlatRun]) -> list[tuple[str, list[FlatRun]]]:
+    """The runs of each variant, the corrected one first, which may have none."""
+    by_variant = grouped((run["variant"], run) for run in runs) or {CORRECTED: []}
+    return sorted(by_variant.items(), key=lambda pair: (pair[0] != CORRECTED, pair[0]))
 
 
 def _require(runs: Sequence[FlatRun], names: Sequence[str]) -> None:

@@ -5,7 +5,7 @@ setting first.
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
@@ -47,6 +47,10 @@ class SpecialCase(Struct, frozen=True, forbid_unknown_fields=True):
             for key, text in self.texts.items()
         )
         return bool(trial.get(START)) or (not self.products and all(same))
+
+    def is_open(self, given: Iterable[str]) -> bool:
+        """Whether none of the settings that make the method this one is among the keys given."""
+        return {*self.constants, *self.products}.isdisjoint(given)
 
 
 def special_case(method: str) -> SpecialCase | None:

@@ -71,6 +71,11 @@ class ChallengeRules(FilePart, frozen=True):
     """the share of the training examples that is held out"""
     metric: str
     """what the entry is compared by"""
+    extend: Whole = 0
+    """so many trials more beyond an end at which the best lies, as `dpbench search` has them"""
+    starts: bool = False
+    """whether a method that contains a baseline starts at what that one's search of the same number
+    chose"""
 
 
 class ColumnEntry(FilePart, frozen=True):
@@ -323,6 +328,11 @@ class TableFile(FilePart, frozen=True, kw_only=True):
     def search_number(self, seed: int) -> int:
         """The number of the search whose choice a run with this seed takes."""
         return seed % self.searches + 1
+
+    def unit(self, seed: int) -> int:
+        """What comparisons take as random of a run with this seed: its search where a row has
+        several, else the seed."""
+        return self.search_number(seed) if self.searches > 1 else seed
 
     def label(self, arm: str) -> str:
         """An arm's label in the figure, by default its name."""

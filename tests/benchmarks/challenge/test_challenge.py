@@ -56,14 +56,33 @@ RUNS = 3 + 2 * 2 + 2
 
 
 @pytest.fixture
-def small(tmp_path, monkeypatch):
-    """small(*arguments): a challenge of version 0, whose two baselines have been trained."""
+def small(tmp_path, monkeypatch, request):
+    """small(*arguments): a challenge of version 0, whose two baselines have been trained; as many
+    searches of each entry as the test asks for."""
+    rows = f"  searches: {getattr(request, 'param', 1)}\n  seeds: ["
     (tmp_path / "conf" / "table").mkdir(parents=True)
-    (tmp_path / "conf" / "table" / "challenge_v0.yaml").write_text(SMALL)
+    (tmp_path / "conf" / "table" / "challenge_v0.yaml").write_text(
+        SMALL.replace("  seeds: [", rows)
+    )
     monkeypatch.setattr(protocols, "searches_folder", lambda: tmp_path / "search")
     with searching([tmp_path / "conf"]):
         reproduce("challenge_v0", [f"results_dir={tmp_path}"])
         yield lambda *more: challenge(["version=0", "method=dpsgd_global", *more])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("small", [2], indirect=True)
+def test_an_entry_has_as_many_searches_as_the_baselines_and_their_means_are_compared(
+    small, tmp_path
+):
+    page, _ = small(f"results_dir={tmp_path}")
+    assert page.count("Chosen: ") == 2
+    assert "2 such searches, whose means are compared" in page
+    searches = [tmp_path / "search" / f"challenge_v0-dpsgd_global-{n}.csv" for n in (1, 2)]
+    first, second = (path.read_text() for path in searches)
+    assert first != second
+    lines = submission(tmp_path).read_text().splitlines()
+    assert len(lines) == 2 * (3 + 2 * 2) + 2
 
 
 def submission(folder: Path) -> Path:
@@ -120,21 +139,20 @@ def test_a_submitted_file_is_named_where_it_is_wrong(tmp_path):
         read_submission(file)
 
 
-FROZEN = {"1": "d0e91729d1082e9a"}
+FROZEN = {"1": "d0e91729d1082e9a", "2": "4e1b5a08e48e1736"}
 
 
 def identity(version: str) -> str:
     """A hash of all that a version determines: the rules, and the settings of its runs."""
     protocol = protocol_of(version)
-    (condition,) = protocol.target.conditions
-    request = protocol.search(condition, "x", ["method=dpsgd"])
+    condition, *_ = protocol.target.conditions
+    request, *_ = protocol.searches(condition, "x", ["method=dpsgd"])
     chosen = {"method.bound": "1", "optimizer.lr": "0.5"}
     # Digests leave out settings that were added later and are off.
     tested = [digest(compose(run)) for run in protocol.tested(request, chosen)]
     baselines = [digest(compose(cell)) for cell in protocol.target.cells()]
-    text = json.dumps(
-        [structs.asdict(protocol.rules), request.identity, tested, baselines], sort_keys=True
-    )
+    rules = {name: value for name, value in structs.asdict(protocol.rules).items() if value}
+    text = json.dumps([rules, request.identity, tested, baselines], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -144,30 +162,39 @@ def test_a_published_version_never_changes():
 
 
 @pytest.mark.slow
-def test_the_committed_baselines_are_those_that_the_table_describes():
-    protocol = protocol_of("1")
-    (rows,) = protocol.baselines().values()
-    assert {*rows} == {*protocol.target.table.methods}
-    assert {len(records) for records in rows.values()} == {len(protocol.seeds)}
+@pytest.mark.parametrize("version", versions())
+def test_the_committed_baselines_are_those_that_the_table_describes(version):
+    protocol = protocol_of(version)
+    for rows in protocol.baselines().values():
+        assert {*rows} == {*protocol.target.table.methods}
+        assert {len(records) for records in rows.values()} == {len(protocol.seeds)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("row", "own"),
-    [("dpsgd_psac", ["method=dpsgd", "method.clip=psac"]), ("slaclip", ["method=slaclip"])],
+    ("version", "row", "own", "search"),
+    [
+        ("1", "dpsgd_psac", ["method=dpsgd", "method.clip=psac"], "frontier_table1-dutch-{}-space"),
+        ("1", "slaclip", ["method=slaclip"], "frontier_table1-dutch-{}-space"),
+        ("2", "doppler", ["method=doppler"], "frontier_table9-dutch-eps0.1-{}-3"),
+    ],
 )
-def test_the_baselines_went_through_the_search_that_an_entry_goes_through(row, own):
+def test_the_baselines_went_through_the_search_that_an_entry_goes_through(
+    version, row, own, search
+):
     """The committed searches name the records of their trials, which are named by settings."""
-    protocol = protocol_of("1")
-    (condition,) = protocol.target.conditions
-    request = protocol.search(condition, row, own)
-    with (searches_folder() / f"frontier_table1-dutch-{row}-space.csv").open() as file:
+    protocol = protocol_of(version)
+    condition, *_ = protocol.target.conditions
+    request = protocol.searches(condition, row, own)[2 if version == "2" else 0]
+    with (searches_folder() / f"{search.format(row)}.csv").open() as file:
         lines = list(csv.DictReader(file))
     finals = [line for line in lines if line["stage"] == "final"]
-    drawn = map(request.space.values, request.space.random(request.count, request.draw))
+    drawn = [*map(request.space.values, request.space.random(request.count, request.draw))]
+    start = [request.start.values] if request.start else []
     best = [{r.key: line[r.key] for r in request.space.ranges} for line in finals]
+    trials = [line for line in lines[len(finals) :] if int(line["trial"]) <= request.count]
     for asked, settings, committed in (
-        (request, drawn, lines[len(finals) :]),
+        (request, [*start, *drawn], trials),
         (replace(request, seeds=request.final_seeds), best, finals),
     ):
         runs = [run for values in settings for run in asked.runs(values)]

@@ -49,7 +49,7 @@ def coverage(searches, seeds, luck, repetitions, by_search=True):
     several searches are judged; otherwise as if all seeds were independent.
     """
     generator = np.random.default_rng([searches, seeds])
-    unit = (lambda seed: {"search": seed % searches}) if by_search else lambda seed: {}
+    unit = (lambda seed: seed % searches) if by_search else int
     inside, width = 0, 0.0
     for _ in range(repetitions):
         split = generator.normal(0, 0.5**0.5, searches * seeds)
@@ -58,10 +58,10 @@ def coverage(searches, seeds, luck, repetitions, by_search=True):
             lucky = np.tile(generator.normal(0, luck, searches), seeds)
             values = lucky + split + generator.normal(0, 0.5**0.5, searches * seeds)
             runs = [
-                {"seed": seed, "status": "complete", "test/accuracy": value, **unit(seed)}
+                {"seed": seed, "status": "complete", "test/accuracy": value}
                 for seed, value in enumerate(values)
             ]
-            sides.append(Side(name, Row("", name, "", runs).compared("test/accuracy")))
+            sides.append(Side(name, Row("", name, "", runs, unit).compared("test/accuracy")))
         low, high = paired_test([*gaps_of(*sides).values()], 1).interval()
         inside += low <= 0 <= high
         width += (high - low) / repetitions
