@@ -63,7 +63,8 @@ class Search(Struct, frozen=True):
         the best finalist lies
     finalists: so many of the best trials are run again, with other seeds, and chosen from
     final_seeds: the other seeds of each finalist
-    repeat: so many independent searches, NAME-1, NAME-2, ..., with other draws and seeds
+    repeat: so many independent searches, NAME-1, NAME-2, ..., with other draws and seeds, each with
+        the start of its number
     private: a search within one epsilon: a random number of trials, chosen by noisy accuracy
     epsilon: that of a whole private search, to which its trials are calibrated
     law: of the number of trials of a private search: negative_binomial, poisson or binomial

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits
 
 from dpbench.comparison.search.command import beyond, run_trials, search
 from dpbench.comparison.search.report import at_edge, render
-from dpbench.comparison.search.request import parse
+from dpbench.comparison.search.request import parse, repeated
 from dpbench.runs.config import table_rules
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.config.compose import compose
@@ -273,6 +273,14 @@ def test_a_search_runs_its_start_first_and_repeats_nothing(made, tmp_path):
     before = {path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()}
     assert search([*asked, f"results_dir={tmp_path}"]) == text
     assert {path.stat().st_mtime_ns for path in (tmp_path / "runs").iterdir()} == before
+
+
+def test_each_of_several_searches_starts_at_the_choice_of_its_number(made, tmp_path):
+    for number in (1, 2):
+        made(f"other-{number}")
+    asked = ["space=method", "method=dp_mf", "dataset=digits", "name=x", f"results_dir={tmp_path}"]
+    requests = repeated([*asked, "repeat=2", "start=other"])
+    assert [request.start.search for request in requests] == ["other-1", "other-2"]
 
 
 @pytest.fixture
