@@ -192,16 +192,20 @@ def _range(seeds: set[int]) -> str:
     return f"{low} seeds" if low == high else f"{low} to {high} seeds"
 
 
-def constants_line(baselines: Sequence[ConstantBaseline]) -> str:
-    """How many printed numbers a constant table would pass."""
+def constants_line(baselines: Sequence[ConstantBaseline], counts: Reproduced | None) -> str:
+    """How many printed numbers a constant table would pass, and how many ours alone does."""
     if not baselines:
         return ""
     printed, zeros, means = (
         sum(len(getattr(b, name)) for b in baselines) for name in ("printed", "zeros", "means")
     )
+    ours = ""
+    if counts:
+        both = counts.reproduced, counts.beyond_constants
+        ours = " Of the {} that we reproduce, {} would be by neither.".format(*both)
     return (
         f"Constants: of {printed} printed numbers, {zeros} would be reproduced if every "
-        f"row had 0, and {means} if every row had its column's mean."
+        f"row had 0, and {means} if every row had its column's mean.{ours}"
     )
 
 

@@ -103,12 +103,13 @@ def build_table(
     judged = judged_claims(edition, data)
     order, baselines = summary.order_of(edition, data), summary.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
+    counts = summary.reproduced(baselines, cells) if at_paper_scale else None
     lines = (
         summary.claims_line(judged),
         claim_grids.chance_line(judged),
         claim_grids.power_line(judged),
         scores_line(cell.distance for cell in cells if cell.distance),
-        summary.constants_line(judged_constants),
+        summary.constants_line(judged_constants, counts),
         summary.order_line(order),
     )
     grids = [
@@ -135,7 +136,7 @@ def build_table(
         claims=tuple(judged),
         rows=tuple(rows),
         privacy=tuple(privacy),
-        printed=summary.reproduced(baselines, cells) if at_paper_scale else None,
+        printed=counts,
     )
 
 
