@@ -1,5 +1,6 @@
 """What the README says is so."""
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -34,6 +35,14 @@ def test_the_readme_is_short_and_its_table_is_what_its_command_prints():
     target, records = target_of(name, []), readable_records_in(TABLES / f"{name}.records.jsonl")
     files = for_paper(target, records, EVERYTHING_WAS_RUN, columns.split(","))
     assert files["paper.md"].decode().partition("\n\n")[2] in README
+
+
+def test_it_counts_the_printed_numbers_that_were_reproduced():
+    printed = [json.loads(path.read_text()).get("printed") for path in TABLES.glob("*.json")]
+    counts = [tuple(each.values()) for each in printed if each]
+    total, reproduced, beyond = map(sum, zip(*counts, strict=True))
+    text = " ".join(README.split())
+    assert f"of {total} printed numbers {reproduced}, and {beyond} that a constant" in text
 
 
 def targets(cell: str) -> list[str]:
