@@ -20,7 +20,7 @@ DESCENT = Descent()
 
 
 @dataclass(frozen=True)
-class Steps:
+class Discretisation:
     """The discretisation of a flow: at most `count` steps of size lr with noise.
 
     noise: standard deviation of the noise on the sum of gradients, sigma R in Equation 4.1. every:
@@ -55,7 +55,9 @@ class Flow:
     unclipped: list[Properties] = field(default_factory=list)
 
 
-def follow(network: Network, batch: Batch, clip: Clip, steps: Steps, draw: torch.Generator) -> Flow:
+def follow(
+    network: Network, batch: Batch, clip: Clip, steps: Discretisation, draw: torch.Generator
+) -> Flow:
     """Follow the flow of a clip from the network's parameters, which change."""
     flow, theta, n = Flow(), network.parameters.theta.data, len(batch)
     velocity = steps.dynamics.start(steps.lr)

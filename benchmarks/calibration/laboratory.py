@@ -14,7 +14,7 @@ from dpbench.system import seeds
 from dpbench.system.validate import Count, Positive
 
 from .dynamics import Descent, Dynamics
-from .flow import Flow, Steps, follow
+from .flow import Discretisation, Flow, follow
 from .linear import Examples
 
 FINER = 16
@@ -26,10 +26,10 @@ class FlowSettings:
     """The settings of the measurements.
 
     examples: the number of training examples, all in every step. lr, steps, every and zero: see
-    Steps. noise, noise_steps: standard deviation of the noise on the summed gradient, and the
-    number of steps for which flows with and without it are compared, at lr and for the same time at
-    a finer step. clips, optimizers: by label. by_hand: a linear regression whose flows are known,
-    as an additional problem.
+    Discretisation. noise, noise_steps: standard deviation of the noise on the summed gradient, and
+    the number of steps for which flows with and without it are compared, at lr and for the same
+    time at a finer step. clips, optimizers: by label. by_hand: a linear regression whose flows are
+    known, as an additional problem.
     """
 
     examples: Count
@@ -56,7 +56,7 @@ class FlowSettings:
 
 
 @dataclass(frozen=True)
-class Finding:
+class FlowRun:
     """Measurements along the flow of one clip and optimiser from one seed.
 
     seed: None for the regression of `by_hand`, which has a fixed initial network. noise: the
@@ -69,7 +69,7 @@ class Finding:
     noise: tuple[float, float]
 
 
-def examine(run: Run, setup: FlowSettings, label: str, folder: Path, seed: int | None) -> Finding:
+def examine(run: Run, setup: FlowSettings, label: str, folder: Path, seed: int | None) -> FlowRun:
     """Follow one flow, and a part of it with noise, each from the seed's initial weights.
 
     seed: None for the regression of `by_hand`. Raises UserError for a network or data that are too
@@ -78,19 +78,20 @@ def examine(run: Run, setup: FlowSettings, label: str, folder: Path, seed: int |
     dynamics, clip = setup.flows[label]
     network, batch = _problem(run, setup, folder, seed)
 
-    def flow_of(steps: Steps) -> Flow:
+    def flow_of(steps: Discretisation) -> Flow:
         draw = seeds.generator(seed or 0, "noise", torch.device("cpu"))
         return follow(network(), batch, clip, steps, draw)
 
-    flow = flow_of(Steps(setup.steps, setup.lr, 0.0, setup.every, setup.zero, dynamics))
+    flow = flow_of(Discretisation(setup.steps, setup.lr, 0.0, setup.every, setup.zero, dynamics))
     distances = []
     for finer in (1, FINER):
         count, lr = setup.noise_steps * finer, setup.lr / finer
         noisy, plain = (
-            flow_of(Steps(count, lr, noise, None, 0.0, dynamics)) for noise in (setup.noise, 0.0)
+            flow_of(Discretisation(count, lr, noise, None, 0.0, dynamics))
+            for noise in (setup.noise, 0.0)
         )
         distances.append(distance(noisy, plain))
-    return Finding(label, seed, flow, (distances[0], distances[1]))
+    return FlowRun(label, seed, flow, (distances[0], distances[1]))
 
 
 def _problem(

@@ -8,7 +8,7 @@ from dpbench.comparison.tables.published import PublishedTable
 from dpbench.comparison.tables.verdict import FORMS, HOLDS
 from dpbench.system.grouping import grouped
 
-from .laboratory import FINER, Finding
+from .laboratory import FINER, FlowRun
 from .properties import TOLERANCE
 
 STATIONARY = 0.05
@@ -83,7 +83,7 @@ UNITS = {
 
 
 def claims(
-    findings: Sequence[Finding], printed: PublishedTable, zero: float
+    findings: Sequence[FlowRun], printed: PublishedTable, zero: float
 ) -> list[PropertyClaim]:
     """The paper's claims with the worst measurement over all flows of a label.
 
@@ -102,15 +102,15 @@ def claims(
     ]
 
 
-def _labels(findings: Sequence[Finding]) -> list[str]:
+def _labels(findings: Sequence[FlowRun]) -> list[str]:
     return list(dict.fromkeys(finding.label for finding in findings))
 
 
-def _of(findings: Sequence[Finding], label: str) -> list[Finding]:
+def _of(findings: Sequence[FlowRun], label: str) -> list[FlowRun]:
     return [finding for finding in findings if finding.label == label]
 
 
-def _check(name: str, findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
+def _check(name: str, findings: Sequence[FlowRun], zero: float) -> tuple[bool | None, float]:
     """Whether a property was satisfied (None if undecided), and its worst number."""
     kernels = [kernel for finding in findings for kernel in finding.flow.kernels]
     if name == SYMMETRIC:
@@ -131,7 +131,7 @@ def _check(name: str, findings: Sequence[Finding], zero: float) -> tuple[bool | 
     return _zero_loss(findings, zero)
 
 
-def _zero_loss(findings: Sequence[Finding], zero: float) -> tuple[bool | None, float]:
+def _zero_loss(findings: Sequence[FlowRun], zero: float) -> tuple[bool | None, float]:
     curves = [finding.flow.losses for finding in findings]
     above = [losses for losses in curves if losses[-1] > zero * losses[0]]
     worst = max(losses[-1] / losses[0] for losses in curves)
@@ -147,7 +147,7 @@ def _is_stationary(losses: Sequence[float]) -> bool:
     return max(last) - min(last) <= STATIONARY * min(max(last), max(decrease, 0.0))
 
 
-def grids(checked: Sequence[PropertyClaim], findings: Sequence[Finding]) -> list[Grid]:
+def grids(checked: Sequence[PropertyClaim], findings: Sequence[FlowRun]) -> list[Grid]:
     """The paper's table with our verdicts, all measured numbers, and statistics of each flow."""
     measured = grid_of("The worst that was seen", MEASURED, checked)
     return [_main(checked), measured, grid_of("Along each flow", ALONG, findings)]
@@ -192,7 +192,7 @@ IN_CSV: dict[str, Callable[[PropertyClaim], str]] = {
     "unit": lambda c: UNITS[c.name],
     "verdict": lambda c: c.verdict,
 }
-ALONG: dict[str, Callable[[Finding], str]] = {
+ALONG: dict[str, Callable[[FlowRun], str]] = {
     "clipping": lambda f: f.label,
     "seed": lambda f: "by hand" if f.seed is None else str(f.seed),
     "steps": lambda f: str(len(f.flow.losses) - 1),

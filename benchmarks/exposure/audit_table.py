@@ -98,7 +98,7 @@ class AuditTask:
         text = json.dumps([run, chosen, only, code(), versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def rows(self) -> "Answer":
+    def rows(self) -> "RowsOrReason":
         """The rows, or the reason why there are none."""
         try:
             if self.only is None:
@@ -132,11 +132,11 @@ def audit_table(target: Target) -> dict[str, bytes]:
     }
 
 
-Answer = list[AuditRow] | str
+RowsOrReason = list[AuditRow] | str
 """The rows of a task, or the reason why there are none."""
 
 
-def _load_or_attack(folder: Path, again: bool, task: AuditTask) -> Answer:
+def _load_or_attack(folder: Path, again: bool, task: AuditTask) -> RowsOrReason:
     """The rows of a task, read from the file that an interrupted table has left, if any."""
     path = folder / f"{task.digest}.json"
     if not again and (rows := finished_rows(path)) is not None:
@@ -158,8 +158,8 @@ def finished_rows(path: Path) -> list[AuditRow] | None:
 
 
 def _in_processes(
-    answer_of: Callable[[AuditTask], Answer], tasks: Sequence[AuditTask], jobs: int
-) -> list[Answer]:
+    answer_of: Callable[[AuditTask], RowsOrReason], tasks: Sequence[AuditTask], jobs: int
+) -> list[RowsOrReason]:
     """The answers to the tasks, in order, computed in `jobs` processes."""
     with ExitStack() as stack:
         count = stack.enter_context(counting("audits", len(tasks)))

@@ -14,7 +14,7 @@ from dpbench.runs.records.epsilon import delta_text, legend, rounded_down, round
 from dpbench.runs.training.plan import privacy_statement
 
 
-class Epsilons(NamedTuple):
+class PlannedEpsilons(NamedTuple):
     """Of one planned run: by the note's formula, two upper bounds, and a lower bound."""
 
     note: float
@@ -74,7 +74,7 @@ def planned_table(
     return {**text.files, "csv": grid.csv.encode()}
 
 
-def claim(runs: Sequence[Epsilons]) -> str:
+def claim(runs: Sequence[PlannedEpsilons]) -> str:
     """A sentence on whether the note's epsilons are upper bounds: they are where they are above a
     proven one, and are not where they are below a lower bound."""
     below = sum(run.note < run.least for run in runs)
@@ -87,11 +87,13 @@ def claim(runs: Sequence[Epsilons]) -> str:
     return f"1 claim: the note's formula (section 2) is an upper bound of epsilon. It {verdict}."
 
 
-def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], Epsilons, Statement]:
+def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], PlannedEpsilons, Statement]:
     """The line of a planned run, its epsilons, and its privacy statement."""
     run, planned = prepare(run_config(overrides))
     delta, step = run.privacy.delta, planned.step
-    spent = Epsilons(*(spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound)))
+    spent = PlannedEpsilons(
+        *(spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound))
+    )
     line = (
         label,
         str(step.releases[0].mechanism.dimension),  # type: ignore[union-attr]

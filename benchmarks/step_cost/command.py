@@ -18,7 +18,7 @@ from .cases import Case
 from .contenders import BASELINE, CONTENDERS, Contender
 from .environment import environment, load_per_core, processor_name
 from .timing import measure
-from .whole_commands import COMMANDS, Command
+from .whole_commands import COMMANDS, TimedRun
 
 COUNTED = "counted"
 """The device that need not be there."""
@@ -44,7 +44,7 @@ class BenchRequest(Bench, frozen=True):
         by_name = {case.name: case for case in suites[self.suite]}
         return [by_name[one_of("case", name, by_name)] for name in self.case or by_name]
 
-    def commands(self) -> list[Command]:
+    def commands(self) -> list[TimedRun]:
         """The commands to time, the baseline first; UserError for an unknown one."""
         by_name = {command.name: command for command in COMMANDS}
         if self.contender:

@@ -29,7 +29,7 @@ EXPLANATION = (
 
 
 @dataclass(frozen=True)
-class Command:
+class TimedRun:
     """A command to be timed.
 
     arguments: of `dpbench`, or of Python for the baseline. code: the exit code of success. repeats:
@@ -53,15 +53,15 @@ RUN = ("run", "epochs=1")
 SEEDS = "table.seeds=[0,1,2,3,4]"  # 40 runs of a table
 
 COMMANDS = (
-    Command(BASELINE, ("-c", "import torch")),
-    Command("--help", ("--help",)),
-    Command("list", ("list",)),
-    Command("refused override", ("run", "modle=mlp"), code=2),
-    Command("finished run", RUN, stays=True),
-    Command("run epochs=1", RUN),
-    Command("reproduce demo", ("reproduce", "demo"), repeats=5),
+    TimedRun(BASELINE, ("-c", "import torch")),
+    TimedRun("--help", ("--help",)),
+    TimedRun("list", ("list",)),
+    TimedRun("refused override", ("run", "modle=mlp"), code=2),
+    TimedRun("finished run", RUN, stays=True),
+    TimedRun("run epochs=1", RUN),
+    TimedRun("reproduce demo", ("reproduce", "demo"), repeats=5),
     *(
-        Command(f"reproduce {name} jobs=2", ("reproduce", name, "jobs=2", SEEDS), repeats=3)
+        TimedRun(f"reproduce {name} jobs=2", ("reproduce", name, "jobs=2", SEEDS), repeats=3)
         for name in ("misalignment_table5", "misalignment_table4")
     ),
 )
@@ -71,13 +71,13 @@ COMMANDS = (
 class TimedCommand:
     """The measurements of one command; `reason` says why there are none."""
 
-    command: Command
+    command: TimedRun
     seconds: list[float] = field(default_factory=list)
     cpu_seconds: list[float] = field(default_factory=list)
     reason: str = ""
 
 
-def measure(commands: Iterable[Command], repeats: int) -> list[TimedCommand]:
+def measure(commands: Iterable[TimedRun], repeats: int) -> list[TimedCommand]:
     """Time all commands in turns; those that fail are not repeated."""
     timed = [TimedCommand(command) for command in commands]
     with tempfile.TemporaryDirectory() as folder:

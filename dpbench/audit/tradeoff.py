@@ -10,7 +10,7 @@ import numpy as np
 from dpbench.privacy.accountants import pld_of_reals, steps_of
 from dpbench.privacy.entries import deduct_failures, joint_entries
 from dpbench.privacy.ledger import Exact, Ledger, Mechanism, Step
-from dpbench.privacy.private_selection import Cost, Repetitions, selection_costs
+from dpbench.privacy.private_selection import Repetitions, SelectionEpsilons, selection_costs
 from dpbench.privacy.profiles import ledger_profile
 from dpbench.privacy.tight import Steps, sum_of_losses
 
@@ -43,7 +43,7 @@ class SearchAccount:
     def steps(self) -> int:
         return self.ledger.steps
 
-    def cost(self, delta: float) -> Cost:
+    def cost(self, delta: float) -> SelectionEpsilons:
         """The epsilon of the search by its two accounts."""
         return selection_costs([self.ledger], self.repetitions, delta)[1]
 

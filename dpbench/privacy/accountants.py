@@ -18,7 +18,7 @@ from dpbench.privacy.allocation import allocated
 from dpbench.privacy.amplification import TruncatedProfile
 from dpbench.privacy.entries import (
     MAX_FAILURE,
-    Entry,
+    JointRelease,
     Unaccountable,
     by_coordinate,
     deduct_failures,
@@ -45,7 +45,7 @@ from dpbench.system.errors import UserError
 EpsilonOf = Callable[[Ledger, float], float]
 
 
-def _accountant(function: Callable[[list[Entry], float], float]) -> EpsilonOf:
+def _accountant(function: Callable[[list[JointRelease], float], float]) -> EpsilonOf:
     """Adds checks: delta in (0, 1), infinity for exact releases, a finite epsilon otherwise."""
 
     name = function.__name__.partition("_")[0]
@@ -91,14 +91,14 @@ ORDERS: tuple[float, ...] = (
 """RDP orders from just above 1 to far beyond what any useful budget selects."""
 
 
-def _renyi(entries: list[Entry]) -> np.ndarray:
+def _renyi(entries: list[JointRelease]) -> np.ndarray:
     """The Renyi divergences at ORDERS."""
     coordinates, others = by_coordinate(entries)
     total = sum((e.times * _divergences(e) for e in others), np.zeros(len(ORDERS)))
     return total + coordinate.renyi(coordinates, np.array(ORDERS)) if coordinates else total
 
 
-def _divergences(entry: Entry) -> np.ndarray:
+def _divergences(entry: JointRelease) -> np.ndarray:
     """The Renyi divergences of one step. For a batch that may be cut, it averages moments."""
     rate, sigma = entry.rate * entry.share, entry.joint
     assert not isinstance(sigma, CoordinateMechanism)
@@ -146,7 +146,7 @@ def noise_is_too_small(ledger: Ledger, delta: float) -> bool:
 
 
 @_accountant
-def rdp_of_reals(entries: list[Entry], delta: float) -> float:
+def rdp_of_reals(entries: list[JointRelease], delta: float) -> float:
     """`rdp` for noise of real numbers."""
     pure = not by_coordinate(entries)[1]
     return epsilon_of(_renyi(entries), delta, "set privacy.accountant=pld", pure)
@@ -189,14 +189,14 @@ def epsilon_of(
 
 
 @_accountant
-def moments(entries: list[Entry], delta: float) -> float:
+def moments(entries: list[JointRelease], delta: float) -> float:
     """Epsilon by Renyi divergences and rdp + log(1/delta)/(order - 1) (Abadi et al. 2016, Theorem
     2; Mironov 2017, Proposition 3): a looser bound than `rdp`, used by libraries until 2021."""
     return float(np.min(_renyi(entries) - math.log(delta) / (np.array(ORDERS) - 1)))
 
 
 @_accountant
-def pld_of_reals(entries: list[Entry], delta: float) -> float:
+def pld_of_reals(entries: list[JointRelease], delta: float) -> float:
     """`pld` for noise of real numbers."""
     steps = steps_of(entries)
     match steps:
@@ -205,7 +205,7 @@ def pld_of_reals(entries: list[Entry], delta: float) -> float:
     return tight_epsilon(steps, delta)
 
 
-def steps_of(entries: list[Entry]) -> list[Steps]:
+def steps_of(entries: list[JointRelease]) -> list[Steps]:
     """The steps of entries, none of which is exact or a sign of Gaussian noise, with the profile of
     each: those on all of the data are one Gaussian mechanism."""
     coordinates, rest = by_coordinate(entries)
@@ -216,7 +216,7 @@ def steps_of(entries: list[Entry]) -> list[Steps]:
     return [*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])]
 
 
-def _other_steps(entry: Entry) -> Steps:
+def _other_steps(entry: JointRelease) -> Steps:
     """Steps that may be cut, or epochs of random allocation."""
     rate, sigma = entry.rate, entry.joint
     assert not isinstance(sigma, CoordinateMechanism)
@@ -227,7 +227,7 @@ def _other_steps(entry: Entry) -> Steps:
 
 
 @_accountant
-def gdp(entries: list[Entry], delta: float) -> float:
+def gdp(entries: list[JointRelease], delta: float) -> float:
     """Epsilon by the Gaussian central limit (Bu et al. 2020): an approximation, not a bound."""
     if any(entry.cut or entry.slots > 1 for entry in entries):
         raise Unaccountable("the Gaussian central limit is that of Poisson samples.")
@@ -236,7 +236,7 @@ def gdp(entries: list[Entry], delta: float) -> float:
 
 
 @_accountant
-def edgeworth(entries: list[Entry], delta: float) -> float:
+def edgeworth(entries: list[JointRelease], delta: float) -> float:
     """Epsilon by an Edgeworth expansion (Wang et al. 2022): an approximation, not a bound."""
     if by_coordinate(entries)[0] or any(entry.cut or entry.slots > 1 for entry in entries):
         raise Unaccountable("the Edgeworth expansion is that of Gaussian noise on Poisson samples.")
@@ -245,7 +245,7 @@ def edgeworth(entries: list[Entry], delta: float) -> float:
 
 
 @_accountant
-def note(entries: list[Entry], delta: float) -> float:
+def note(entries: list[JointRelease], delta: float) -> float:
     """Epsilon by the formula of the note on DP-SignSGD, for signs of logistic noise: not a bound.
 
     Raises Unaccountable for any other mechanism.
@@ -255,7 +255,7 @@ def note(entries: list[Entry], delta: float) -> float:
 
 
 @_accountant
-def lower_bound(entries: list[Entry], delta: float) -> float:
+def lower_bound(entries: list[JointRelease], delta: float) -> float:
     """A lower bound of the true epsilon of signs of logistic noise: that of sums symmetric about 0.
 
     Other data may spend more, up to the upper bound `pld`. Raises Unaccountable for any other
@@ -265,7 +265,7 @@ def lower_bound(entries: list[Entry], delta: float) -> float:
     return coordinate.symmetric_epsilon(signs, delta) if signs else 0.0
 
 
-def _signs(entries: list[Entry]) -> list[tuple[float, CoordinateMechanism, int]]:
+def _signs(entries: list[JointRelease]) -> list[tuple[float, CoordinateMechanism, int]]:
     signs, others = by_coordinate(entries)
     if others or not all(joint.signed for _, joint, _ in signs):
         raise Unaccountable("this formula holds only for signs of logistic noise.")

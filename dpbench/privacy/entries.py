@@ -45,7 +45,7 @@ class Unaccountable(UserError):
     """The ledger contains a mechanism or a sampler that no accountant can bound."""
 
 
-class Entry(NamedTuple):
+class JointRelease(NamedTuple):
     """The joint release of a step, and the number of such steps that an example may be in.
 
     joint: the noise multiplier of a Gaussian, 0 if anything is released exactly, or a mechanism
@@ -101,7 +101,7 @@ def one_batch_per_release(ledger: Ledger) -> Ledger:
     return separate
 
 
-def joint_entries(ledger: Ledger) -> Iterator[Entry]:
+def joint_entries(ledger: Ledger) -> Iterator[JointRelease]:
     """For each entry of the ledger, one for its sampled and one for its unsampled releases.
 
     Raises Unaccountable for unknown mechanisms or samplers.
@@ -114,7 +114,9 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
                     "allocation, or privacy=noise1, which has a noise and states no epsilon."
                 )
             case TruncatedPoisson() as law:
-                yield Entry(law.rate, _infallible_multiplier(step), times, cut=cut_probability(law))
+                yield JointRelease(
+                    law.rate, _infallible_multiplier(step), times, cut=cut_probability(law)
+                )
                 continue
             case Allocation() as law:
                 yield _allocated(law, _infallible_multiplier(step), times)
@@ -130,9 +132,9 @@ def joint_entries(ledger: Ledger) -> Iterator[Entry]:
             failure = sum(getattr(release.mechanism, "failure", 0.0) for release in sampled)
             joint = _joint(sampled)
             rate, share = step.sampling.rate, _share(sampled)
-            yield Entry(rate, joint, turns, failure, carried=carried, share=share)
+            yield JointRelease(rate, joint, turns, failure, carried=carried, share=share)
         if unsampled:
-            yield Entry(1.0, carried, times)
+            yield JointRelease(1.0, carried, times)
 
 
 def _share(releases: Sequence[Release]) -> float:
@@ -168,7 +170,7 @@ def cut_probability(law: TruncatedPoisson) -> float:
     return float(betainc(law.limit, law.size - law.limit + 1, law.rate))
 
 
-def _allocated(law: Allocation, joint: float, times: int) -> Entry:
+def _allocated(law: Allocation, joint: float, times: int) -> JointRelease:
     """Epochs of random allocation. Each of several turns is one step of a block of steps/turns; the
     blocks are drawn first, and taken as public (Feldman and Shenfeld 2025)."""
     if times % law.steps:
@@ -178,7 +180,7 @@ def _allocated(law: Allocation, joint: float, times: int) -> Entry:
             "use sampler=poisson."
         )
     slots = law.steps // law.turns
-    return Entry(1 / slots, joint, times // slots, slots=slots)
+    return JointRelease(1 / slots, joint, times // slots, slots=slots)
 
 
 def _infallible_multiplier(step: Step) -> float:
@@ -194,7 +196,7 @@ def _infallible_multiplier(step: Step) -> float:
     return joint_multiplier(step.releases)
 
 
-def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> Entry:
+def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> JointRelease:
     """All steps with noise that is correlated over the whole run: one Gaussian mechanism.
 
     Sampling does not amplify it, since later steps reveal which batches an example was in. Raises
@@ -217,7 +219,7 @@ def _whole_run(ledger: Ledger, step: Step, cycle: int, times: int) -> Entry:
                 moved = inverse_sensitivity(taken, normalised, horizon, times, cycle)
             except ValueError as error:
                 raise Unaccountable(str(error)) from None
-    return Entry(1.0, whole.noise_multiplier / moved, 1)
+    return JointRelease(1.0, whole.noise_multiplier / moved, 1)
 
 
 def _turns(step: Step, cycle: int, times: int) -> int:
@@ -240,7 +242,9 @@ def _joint(releases: tuple[Release, ...]) -> float | CoordinateMechanism:
     return only if isinstance(only, CoordinateMechanism) else joint_multiplier(releases)
 
 
-def deduct_failures(entries: Sequence[Entry], delta: float) -> tuple[list[Entry], float]:
+def deduct_failures(
+    entries: Sequence[JointRelease], delta: float
+) -> tuple[list[JointRelease], float]:
     """The entries with Gaussian signs replaced by dominating Gaussians, and the remaining delta.
 
     A sensitivity that fails with probability f moves the profile of a step by at most q f, since
@@ -286,8 +290,8 @@ def _multiplier_of_sum(joint: CoordinateMechanism) -> float:
 
 
 def by_coordinate(
-    entries: Sequence[Entry],
-) -> tuple[list[tuple[float, CoordinateMechanism, int]], list[Entry]]:
+    entries: Sequence[JointRelease],
+) -> tuple[list[tuple[float, CoordinateMechanism, int]], list[JointRelease]]:
     """The entries with noise on each coordinate, as (rate, mechanism, times), and the others."""
     coordinates = [
         (q, joint, n) for q, joint, n, *_ in entries if isinstance(joint, CoordinateMechanism)
@@ -295,7 +299,7 @@ def by_coordinate(
     return coordinates, [e for e in entries if not isinstance(e.joint, CoordinateMechanism)]
 
 
-def gaussians(entries: Sequence[Entry]) -> Iterator[tuple[float, float, int]]:
+def gaussians(entries: Sequence[JointRelease]) -> Iterator[tuple[float, float, int]]:
     """(rate, multiplier, times) of each entry, all of which are Gaussian on Poisson samples."""
     for entry in entries:
         assert not entry.cut
@@ -304,7 +308,7 @@ def gaussians(entries: Sequence[Entry]) -> Iterator[tuple[float, float, int]]:
         yield entry.rate, entry.joint, entry.times
 
 
-def gaussian_parts(entries: Sequence[Entry]) -> tuple[float, list[tuple[float, float, int]]]:
+def gaussian_parts(entries: Sequence[JointRelease]) -> tuple[float, list[tuple[float, float, int]]]:
     """The joint mu of all full-batch steps, one Gaussian mechanism (Dong et al. 2022), and the
     sampled steps."""
     steps = list(gaussians(entries))
@@ -327,7 +331,7 @@ def unhidden(ledger: Ledger) -> float:
     return sum(entry.rate * entry.slots * entry.times * _beyond(entry) for entry in entries)
 
 
-def _beyond(entry: Entry) -> float:
+def _beyond(entry: JointRelease) -> float:
     if isinstance(entry.joint, CoordinateMechanism):
         shift, size = entry.joint.shift, entry.joint.dimension
         if entry.joint.noise == "gaussian":

@@ -142,7 +142,7 @@ class Repetitions:
 
 
 @dataclass(frozen=True)
-class Cost:
+class SelectionEpsilons:
     """The upper bounds of an epsilon by accountant; None where one has none."""
 
     rdp: float | None = None
@@ -160,7 +160,7 @@ class Cost:
 
 def selection_costs(
     ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float
-) -> tuple[Cost, Cost]:
+) -> tuple[SelectionEpsilons, SelectionEpsilons]:
     """The cost of one run of any of the ledgers, and of the best of a random number of runs, each
     of which first chooses one of the ledgers uniformly at random.
 
@@ -170,12 +170,12 @@ def selection_costs(
     # Noise as it is drawn ends; of all trials, any may show an example.
     beyond = repetitions.mean * max(map(unhidden, ledgers))
     if beyond > MAX_FAILURE * delta:
-        return single, Cost(math.inf, math.inf)
+        return single, SelectionEpsilons(math.inf, math.inf)
     accounts = (_by_divergences, _by_profiles)
     return single, _cost([functools.partial(by, ledgers, repetitions, delta) for by in accounts])
 
 
-def _cost(accounts: Sequence[Callable[[], float]]) -> Cost:
+def _cost(accounts: Sequence[Callable[[], float]]) -> SelectionEpsilons:
     """The bounds by RDP and by PLD; Unaccountable if neither has one."""
     bounds: dict[str, float] = {}
     reasons: dict[str, None] = {}
@@ -186,7 +186,7 @@ def _cost(accounts: Sequence[Callable[[], float]]) -> Cost:
             reasons[str(reason)] = None
     if not bounds:
         raise Unaccountable(" ".join(reasons))
-    return Cost(**bounds)
+    return SelectionEpsilons(**bounds)
 
 
 def _costliest(by: EpsilonOf, ledgers: Sequence[Ledger], delta: float) -> float:

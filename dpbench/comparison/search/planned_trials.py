@@ -13,7 +13,7 @@ from dpbench.comparison.search.request import SearchRequest
 from dpbench.learning.data.derive.validation import WithValidation
 from dpbench.privacy.guarantee import BOUNDS, VOUCHED
 from dpbench.privacy.ledger import Ledger
-from dpbench.privacy.private_selection import Cost, selection_costs
+from dpbench.privacy.private_selection import SelectionEpsilons, selection_costs
 from dpbench.runs.config.space import Configuration, override_texts
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.training.accounting import NOISE_ENDS
@@ -42,8 +42,8 @@ class PlannedTrials:
     request: SearchRequest
     candidates: tuple[Configuration, ...]
     ledgers: tuple[Ledger, ...]
-    trial: Cost
-    search: Cost
+    trial: SelectionEpsilons
+    search: SelectionEpsilons
     delta: float
     vouched: tuple[str, ...]
     notes: tuple[str, ...]

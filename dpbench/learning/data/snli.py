@@ -43,7 +43,7 @@ DEV = Source(
 )
 
 
-class Part(NamedTuple):
+class TrainingPart(NamedTuple):
     """A part of the publishers' pairs to train on: its number of pairs, of those with a gold label,
     of premises among these, and its name on the hub."""
 
@@ -52,7 +52,10 @@ class Part(NamedTuple):
     hub: str
 
 
-PARTS = {"train": Part(550_152, 549_367, "train"), "dev": Part(10_000, 9_842, "validation")}
+PARTS = {
+    "train": TrainingPart(550_152, 549_367, "train"),
+    "dev": TrainingPart(10_000, 9_842, "validation"),
+}
 
 
 class Pairs(NamedTuple):

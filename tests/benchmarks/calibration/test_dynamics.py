@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 from dpbench.benchmarks.calibration.dynamics import AdaGrad, Adam, HeavyBall, Nesterov, RmsProp
-from dpbench.benchmarks.calibration.flow import Steps, follow
-from dpbench.benchmarks.calibration.laboratory import Finding, FlowSettings
+from dpbench.benchmarks.calibration.flow import Discretisation, follow
+from dpbench.benchmarks.calibration.laboratory import FlowRun, FlowSettings
 from dpbench.benchmarks.calibration.linear import Examples
 from dpbench.benchmarks.calibration.report import SAME, ZERO, claims
 from scipy.integrate import solve_ivp
@@ -93,7 +93,7 @@ def test_squares_of_a_noisy_gradient_hold_its_variance_at_every_step_size(dynami
 
 def followed(optimizer, clip, steps=1200, **changed):
     """The flow on the two examples by hand; changed: of the steps."""
-    how = Steps(steps, 0.04, 0.0, 200, 1e-3, SETUP.optimizers[optimizer])
+    how = Discretisation(steps, 0.04, 0.0, 200, 1e-3, SETUP.optimizers[optimizer])
     batch, network = SETUP.by_hand.batch(), SETUP.by_hand.network()
     return follow(network, batch, SETUP.clips[clip], replace(how, **changed), torch.Generator())
 
@@ -128,7 +128,7 @@ class Stopping:
 
 
 def judged(label, flow, noise=(0.4, 0.1)):
-    found = claims([Finding(label, None, flow, noise)], PRINTED, SETUP.zero)
+    found = claims([FlowRun(label, None, flow, noise)], PRINTED, SETUP.zero)
     return {claim.name: claim.verdict for claim in found}
 
 

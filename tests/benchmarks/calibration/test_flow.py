@@ -1,6 +1,6 @@
 import pytest
 import torch
-from dpbench.benchmarks.calibration.flow import Steps, follow
+from dpbench.benchmarks.calibration.flow import Discretisation, follow
 from dpbench.benchmarks.calibration.kernel import clip_sum, tangents_of
 from dpbench.benchmarks.calibration.laboratory import distance
 
@@ -15,7 +15,7 @@ CLIPS = [
 
 
 def steps(count, lr, noise=0.0, every=None, zero=0.0):
-    return Steps(count, lr, noise, every, zero)
+    return Discretisation(count, lr, noise, every, zero)
 
 
 def draw():

@@ -3,7 +3,7 @@ import io
 
 import pytest
 from dpbench.benchmarks.calibration.flow import Flow
-from dpbench.benchmarks.calibration.laboratory import Finding
+from dpbench.benchmarks.calibration.laboratory import FlowRun
 from dpbench.benchmarks.calibration.properties import Properties
 from dpbench.benchmarks.calibration.report import (
     MONOTONE,
@@ -28,7 +28,7 @@ STANDING = [1.0, 0.9, 0.5, 0.301, 0.3]
 def finding(kernel=FINE, cosine=1.0, losses=ALL_FALLEN, seed=0, label="some"):
     cosines = [1.0] * (len(losses) - 1) + [cosine]
     flow = Flow(losses, [-1.0] * 5, cosines, [0.0] * 5, [FINE, kernel], [FINE, FINE])
-    return Finding(label, seed, flow, (0.2, 0.1))
+    return FlowRun(label, seed, flow, (0.2, 0.1))
 
 
 def printed(yes, labels=("some",)):

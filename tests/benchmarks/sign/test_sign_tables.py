@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from dpbench.benchmarks.sign.epsilons import Epsilons, claim
+from dpbench.benchmarks.sign.epsilons import PlannedEpsilons, claim
 from dpbench.benchmarks.sign.error_rates import error_rates
 from dpbench.benchmarks.sign.measured import Measured, measured_epsilon
 from dpbench.benchmarks.sign.measured import claim as claim_of_measured
@@ -84,9 +84,9 @@ def test_the_table_of_epsilons_has_a_line_for_each_run_in_their_order(tmp_path):
 
 
 def test_what_is_measured_is_no_upper_bound_below_what_is_spent():
-    above, between = Epsilons(2, 1.6, 1.5, 1), Epsilons(1.2, 1.6, 1.5, 1)
-    below = Epsilons(1 - 1e-6, 1.6, 1.5, 1)
-    assert claim([above, Epsilons(1.5, 1.6, 1.5, 1)]).endswith("It holds.")
+    above, between = PlannedEpsilons(2, 1.6, 1.5, 1), PlannedEpsilons(1.2, 1.6, 1.5, 1)
+    below = PlannedEpsilons(1 - 1e-6, 1.6, 1.5, 1)
+    assert claim([above, PlannedEpsilons(1.5, 1.6, 1.5, 1)]).endswith("It holds.")
     assert claim([above, between]).endswith("undecided: in 1 of 2 runs it is between the bounds.")
     said = claim([above, between, below])
     assert said.endswith("does not hold: in 1 of 3 runs it is below what is surely spent.")

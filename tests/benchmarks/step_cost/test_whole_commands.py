@@ -8,7 +8,7 @@ from dpbench.benchmarks.step_cost.report import read
 from dpbench.benchmarks.step_cost.whole_commands import (
     BASELINE,
     COMMANDS,
-    Command,
+    TimedRun,
     markdown,
     measure,
     rows,
@@ -36,8 +36,8 @@ def test_commands_are_measured_in_turns_beside_the_import_of_torch(tmp_path, cap
 
 @pytest.mark.slow
 def test_a_command_that_fails_gives_its_reason_and_is_not_repeated():
-    refused = Command("refused", ("run", "modle=mlp"))
-    data = rows(measure([Command(BASELINE, ("-c", "pass")), refused], 2), "here")
+    refused = TimedRun("refused", ("run", "modle=mlp"))
+    data = rows(measure([TimedRun(BASELINE, ("-c", "pass")), refused], 2), "here")
     assert list(data["repeats"]) == [2, 0]
     assert "modle is not a setting" in markdown(data)
 

@@ -22,7 +22,7 @@ from dpbench.learning.data.custom.quotes import (
     NO_QUOTES,
     QUOTE,
     TAB,
-    Lines,
+    LineSpan,
     joined_lines,
     swallowed,
 )
@@ -112,7 +112,7 @@ class _Rows(NamedTuple):
     the columns and looks like a row."""
 
     frame: pd.DataFrame
-    joined: Lines | None = None
+    joined: LineSpan | None = None
     first: str = ""
 
 

@@ -6,7 +6,7 @@ import torch
 
 from dpbench.learning.data.custom import hub, image_files
 from dpbench.learning.data.custom.image_files import MODES, stacked
-from dpbench.learning.data.custom.own_rows import Rows
+from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.source import Table
 from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
 from dpbench.learning.data.dataset import Data, Split
@@ -18,7 +18,7 @@ MAX_PIXELS = 1_024
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageRows(Rows):
+class ImageRows(RowSplit):
     """Images with a class; the groups are the classes, unless columns are named.
 
     size: the side of the square that each is scaled to, in pixels. channels: 3 for colours, or 1.

@@ -19,7 +19,7 @@ from dpbench.system.validate import fraction, integer, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rows:
+class RowSplit:
     """Examples that are split at random, or as their publisher has split them.
 
     name: that of the data, by default their file's. checksum: that of what is read. test_share: the

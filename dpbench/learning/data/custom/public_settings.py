@@ -125,7 +125,7 @@ def _images(settings: Settings, rows: Table) -> dict[str, Any]:
     return found | ({} if columns.target == FOLDER else columns.as_settings)
 
 
-class Source(NamedTuple):
+class OwnSource(NamedTuple):
     """What `dataset=` loads the user's own data, the setting that names them, and the functions
     that read and describe them."""
 
@@ -136,11 +136,11 @@ class Source(NamedTuple):
 
 
 SOURCES = {
-    "dpbench.data.custom.table_rows.CsvFile": Source("csv", "file", table_files.read, _table),
-    "dpbench.data.custom.table_rows.HubTable": Source("hub", "path", hub.read, _table),
-    "dpbench.data.custom.image_rows.ImageFolder": Source(
+    "dpbench.data.custom.table_rows.CsvFile": OwnSource("csv", "file", table_files.read, _table),
+    "dpbench.data.custom.table_rows.HubTable": OwnSource("hub", "path", hub.read, _table),
+    "dpbench.data.custom.image_rows.ImageFolder": OwnSource(
         "images", "folder", image_files.read, _images
     ),
-    "dpbench.data.custom.image_rows.HubImages": Source("hub_images", "path", hub.read, _images),
+    "dpbench.data.custom.image_rows.HubImages": OwnSource("hub_images", "path", hub.read, _images),
 }
 """By target."""

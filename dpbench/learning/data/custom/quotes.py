@@ -14,7 +14,7 @@ from dpbench.learning.data.custom.oddities import LIKE_MISSING
 from dpbench.learning.data.custom.sizes import unpacked
 from dpbench.system.errors import UserError
 
-Lines = tuple[int, int]
+LineSpan = tuple[int, int]
 """The numbers of a first and a last line, from 1."""
 
 QUOTE, TAB = '"', "\t"
@@ -25,7 +25,7 @@ NOTHING = ("", *LIKE_MISSING)
 NO_QUOTES = "set dataset.quotes=none if quotes are characters like any other"
 
 
-def swallowed(what: str, rows: int, lines: Lines) -> UserError:
+def swallowed(what: str, rows: int, lines: LineSpan) -> UserError:
     """The refusal of a file with a row of lines that seem to be several.
 
     what: the setting that names it. rows: their number, as they are read.
@@ -40,7 +40,7 @@ def swallowed(what: str, rows: int, lines: Lines) -> UserError:
 
 def joined_lines(
     path: Path, separator: str, frame: pd.DataFrame, encoding: str = "utf-8-sig"
-) -> Lines | None:
+) -> LineSpan | None:
     """The first and last line, from 1, of a row that should be several; None without one.
 
     That is a row whose quotes do not end where a value does, or each of whose lines would be a row

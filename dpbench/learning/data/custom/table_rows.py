@@ -19,7 +19,7 @@ from dpbench.learning.data.custom.columns import (
     columns_of,
 )
 from dpbench.learning.data.custom.oddities import warn_of_unseen
-from dpbench.learning.data.custom.own_rows import Rows
+from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
 from dpbench.learning.data.custom.source import Table, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
@@ -30,7 +30,7 @@ from dpbench.system.validate import integer, is_integer, one_of, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableRows(Rows):
+class TableRows(RowSplit):
     """Rows of a table; see `dpbench.data.custom.columns.Columns` for its columns.
 
     standardise: `train` for z-scores by the training rows, which no epsilon covers; `none`; or
