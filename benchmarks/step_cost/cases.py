@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -25,7 +26,9 @@ class Case:
 
     model: an option of conf/model, with `changes` to its settings. shape: that of one input, which
     is standard normal; with a `vocabulary` the input is (2, T): token ids below it, and token
-    types. compiled: whether compiled steps are among the default contenders.
+    types. compiled: whether compiled steps are among the default contenders. epoch: unless it is 0,
+    batches have sizes drawn from a Poisson law of mean `batch_size`, as in training, and a visit is
+    the first so many steps of a new run, to which half of the sizes are new.
     """
 
     name: str
@@ -36,6 +39,7 @@ class Case:
     changes: dict[str, Any] = field(default_factory=dict)
     vocabulary: int | None = None
     compiled: bool = False
+    epoch: int = 0
 
     def build(self, device: torch.device) -> nn.Module:
         """A new model with the same weights in every process, and without dropout.
@@ -52,6 +56,14 @@ class Case:
             if isinstance(module, nn.Dropout):
                 module.p = 0.0  # contenders would draw different masks and disagree
         return model.to(device).train()
+
+    def batches(self, device: torch.device) -> list[Batch]:
+        """The batches of the steps, over and over; the first has `batch_size` examples."""
+        if not self.epoch:
+            return [self.batch(device)]
+        sizes = [self.batch_size, *np.random.default_rng(1).poisson(self.batch_size, self.epoch)]
+        whole = self.batch(device, examples=max(sizes))
+        return [whole.each(lambda rows, size=size: rows[:size]) for size in sizes]
 
     def batch(self, device: torch.device, examples: int | None = None, seed: int = 1) -> Batch:
         """The same batch in every process; `examples` of it if given."""
@@ -102,12 +114,15 @@ STEP = {
     "cpu": (
         Case("dutch_logistic", "logistic", DUTCH, 2, 256),
         Case("adult_mlp", "mlp", ADULT, 2, 256),
+        Case("adult_mlp_poisson", "mlp", ADULT, 2, 256, epoch=92),
         Case("mnist_sample_convnet", "sample_convnet", MNIST, 10, 256),
+        Case("mnist_sample_convnet_poisson", "sample_convnet", MNIST, 10, 256, epoch=50),
         Case("mnist_cnn_tanh", "cnn_tanh", MNIST, 10, 256),
         Case("resnet9_w32", "resnet9", CIFAR, 10, 32, {"width": 32, **PLAIN}),
         Case("wrn16_4", "wrn16_4", CIFAR, 10, 16, PLAIN),
         Case("vit_tiny", "vit_tiny", IMAGENET, 10, 16),
         Case("bert_4_layers", "bert_tiny", (2, 64), 3, 16, BERT_MINI, vocabulary=30522),
+        Case("bert_tiny_poisson", "bert_tiny", (2, 64), 3, 64, vocabulary=30522, epoch=50),
     ),
     "cuda": (
         Case("adult_mlp", "mlp", ADULT, 2, 256, compiled=True),

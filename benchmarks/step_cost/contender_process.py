@@ -60,7 +60,7 @@ class TimedStepper:
     """The child's end of the pipe: measures one stepper."""
 
     def __init__(self, make: Make, case: Case, device: torch.device):
-        self._case, self._device = case, device
+        self._make, self._case, self._device = make, case, device
         self._stepper = make(case, device)
         reset_peak(device)  # so that freed memory is not part of the baseline
         self._baseline = resident("VmRSS")
@@ -71,19 +71,23 @@ class TimedStepper:
         return observe(self._stepper, self._case.batch_size)
 
     def warm_up(self) -> int:
-        """Time warm-up steps, and choose the number of steps per visit by them."""
+        """Time warm-up steps, and choose the number of steps per visit by them, or by the case."""
         reset_peak(self._device)  # without the memory of the check
         seconds = self._run(1)
         if seconds < VISIT_SECONDS:
             seconds = self._run(WARM_UP)
-        self._steps = max(1, math.ceil(VISIT_SECONDS / seconds))
+        self._steps = self._case.epoch or max(1, math.ceil(VISIT_SECONDS / seconds))
         return self._steps
 
     def visit(self) -> float:
         """Seconds per step of one visit, after half as many steps that do not count.
 
-        These find caches and threads as the others left them, which no step of a training does.
+        These find caches and threads as the others left them, which no step of a training does. In
+        a case with sizes that are new to a run, all steps of a new stepper count.
         """
+        if self._case.epoch:
+            self._stepper = self._make(self._case, self._device)
+            return self._run(self._steps)
         self._run(math.ceil(self._steps / 2))
         return self._run(self._steps)
 

@@ -32,7 +32,7 @@ class Contender:
 
 def plain(case: Case, device: torch.device, compiled: bool = False) -> PlainStepper:
     """A step without privacy."""
-    return PlainStepper(case.build(device), case.batch(device), compiled)
+    return PlainStepper(case.build(device), case.batches(device), compiled)
 
 
 def fastdp(case: Case, device: torch.device) -> Stepper:

@@ -78,6 +78,8 @@ def jax_privacy(case: Case, device: torch.device) -> JaxPrivacy:
     model = case.build(device)
     if device.type != "cpu":
         raise CannotBeTimed("timed on CPUs only")
+    if case.epoch:
+        raise CannotBeTimed("its compiled step is for batches of one size")
     try:
         return JaxPrivacy(model, case.batch(device))
     except ImportError as error:

@@ -1,5 +1,7 @@
 """Opacus, in each of its four modes of per-example gradients."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
@@ -12,12 +14,12 @@ from .stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 class Opacus(TorchStepper):
     """Opacus' wrapped module and optimiser; mode "ghost" takes two backward passes."""
 
-    def __init__(self, model: nn.Module, batch: Batch, mode: str):
+    def __init__(self, model: nn.Module, batches: Sequence[Batch], mode: str):
         from opacus.grad_sample.utils import wrap_model
         from opacus.optimizers import get_optimizer_class
         from opacus.utils.fast_gradient_clipping_utils import DPLossFastGradientClipping
 
-        super().__init__(model, batch)
+        super().__init__(model, batches)
         ghost = mode == "ghost"
         more = {"max_grad_norm": BOUND} if ghost else {}
         self.wrapped = wrap_model(model, grad_sample_mode=mode, loss_reduction="mean", **more)
@@ -25,7 +27,7 @@ class Opacus(TorchStepper):
             torch.optim.SGD(self.trained, lr=LR),
             noise_multiplier=NOISE_MULTIPLIER,
             max_grad_norm=BOUND,
-            expected_batch_size=len(batch),
+            expected_batch_size=self.expected_batch_size,
         )
         self.criterion = nn.CrossEntropyLoss()
         if ghost:
@@ -34,8 +36,9 @@ class Opacus(TorchStepper):
             )
 
     def __call__(self) -> None:
+        batch = next(self.batches)
         self.optimizer.zero_grad(set_to_none=True)
-        loss = self.criterion(self.wrapped(self.batch.inputs), self.batch.targets)
+        loss = self.criterion(self.wrapped(batch.inputs), batch.targets)
         loss.backward()
         self.optimizer.step()
 
@@ -47,7 +50,7 @@ class Opacus(TorchStepper):
 def opacus(case: Case, device: torch.device, mode: str) -> Opacus:
     """Opacus on a case; CannotBeTimed if it is not installed or refuses the model."""
     try:
-        return Opacus(case.build(device), case.batch(device), mode)
+        return Opacus(case.build(device), case.batches(device), mode)
     except ImportError as error:
         raise CannotBeTimed(f"not installed ({error})") from error
     except NotImplementedError as error:

@@ -1,5 +1,6 @@
 """opake, a functional library on torch.func: its clipped gradient and its Gaussian noise."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,11 +16,11 @@ from .stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 class Opake(TorchStepper):
     """`clipped_grad` by vmap, then `gaussian_noise`, then the update in place."""
 
-    def __init__(self, model: nn.Module, batch: Batch):
+    def __init__(self, model: nn.Module, batches: Sequence[Batch]):
         from opake.dpsgd.clipping import clipped_grad
         from opake.random import key
 
-        super().__init__(model, batch)
+        super().__init__(model, batches)
         self._parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         others = {n: p for n, p in model.named_parameters() if not p.requires_grad}
 
@@ -35,13 +36,14 @@ class Opake(TorchStepper):
         self.configure(LR, NOISE_MULTIPLIER)
 
     def __call__(self) -> None:
+        batch = next(self.batches)
         values = {name: p.detach() for name, p in self._parameters.items()}
         total, self._clip_state = self._clipped(
-            values, self.batch.inputs, self.batch.targets, state=self._clip_state
+            values, batch.inputs, batch.targets, state=self._clip_state
         )
         noisy, self._noise_state = self._noise(total, self._noise_state)
         for name, value in values.items():
-            value.sub_(noisy.pytree[name], alpha=self._lr / len(self.batch))
+            value.sub_(noisy.pytree[name], alpha=self._lr / self.expected_batch_size)
 
     def configure(self, lr: float, noise_multiplier: float) -> None:
         from opake.dpsgd.noise import gaussian_noise
@@ -54,6 +56,6 @@ class Opake(TorchStepper):
 def opake(case: Case, device: torch.device) -> Opake:
     """opake on a case; CannotBeTimed if it is not installed or refuses the model."""
     try:
-        return Opake(case.build(device), case.batch(device))
+        return Opake(case.build(device), case.batches(device))
     except ImportError as error:
         raise CannotBeTimed(f"not installed ({error})") from error

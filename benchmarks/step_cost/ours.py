@@ -1,6 +1,7 @@
 """Our private step, with any engine and any method, as in training."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -21,25 +22,25 @@ from .stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 
 
 class Ours(TorchStepper):
-    """Our `PrivateStep` on one batch, in physical batches if their size is given."""
+    """Our `PrivateStep`, in physical batches if their size is given."""
 
     def __init__(
         self,
         model: nn.Module,
-        batch: Batch,
+        batches: Sequence[Batch],
         engine: Engine,
         method: Method,
         physical_batch_size: int | None = None,
         compiled: bool = False,
     ):
-        super().__init__(model, batch)
-        device = batch.targets.device
+        super().__init__(model, batches)
+        device = batches[0].targets.device
         self.step = PrivateStep(
             engine=engine,
             method=method,
             optimizer=torch.optim.SGD([engine.parameters.theta], lr=LR),
             noise_multiplier=NOISE_MULTIPLIER,
-            expected_batch_size=len(batch),
+            expected_batch_size=self.expected_batch_size,
             physical=PhysicalBatches(physical_batch_size),
             noise_stream=seeded("noise", 0, "bench", device),
             count_stream=seeded("counts", 0, "bench", device),
@@ -47,7 +48,7 @@ class Ours(TorchStepper):
         self._call = torch.compile(self.step) if compiled else self.step
 
     def __call__(self) -> None:
-        self._call(self.batch)
+        self._call(next(self.batches))
 
     def configure(self, lr: float, noise_multiplier: float) -> None:
         self.step.optimizer.param_groups[0]["lr"] = lr
@@ -68,9 +69,9 @@ def ours(
     noisy: False leaves out the method's noise, to measure what it costs.
     """
     built = _method(method) if noisy else replace(_method(method), noise=NoNoise())
-    model, batch = case.build(device), case.batch(device)
+    model, batches = case.build(device), case.batches(device)
     probe = case.batch(device, examples=2, seed=2)
-    return Ours(model, batch, _engine(engine, model, probe), built, physical_batch_size, compiled)
+    return Ours(model, batches, _engine(engine, model, probe), built, physical_batch_size, compiled)
 
 
 def reference(case: Case, device: torch.device, method: str) -> Ours:

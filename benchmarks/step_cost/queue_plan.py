@@ -149,7 +149,7 @@ def counted_step(run: Run, planned: Plan) -> tuple[Cost, int]:
             model = model.to_empty(device="cpu")._apply(mode.from_tensor).train()
         loss = LOSSES[run.dataset.task]
         engine = ENGINES["ghost"](model, loss, Parameters(model))
-        step = Ours(model, _batch(run, examples), engine, planned.method)
+        step = Ours(model, [_batch(run, examples)], engine, planned.method)
         with OperationCounter():
             step()
         with OperationCounter() as counter:

@@ -1,5 +1,7 @@
 """The interface of timed steps, and the plain step without privacy."""
 
+import itertools
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
@@ -14,7 +16,8 @@ LR = 1e-6
 
 
 class Stepper(Protocol):
-    """One training step per call, on a fixed batch; the update divides by the batch size."""
+    """One training step per call, on the case's next batch; the update divides by the size of the
+    first one."""
 
     def __call__(self) -> None: ...
 
@@ -29,32 +32,39 @@ class Stepper(Protocol):
 
 
 class TorchStepper:
-    """The base of steppers that train a torch model with plain SGD."""
+    """The base of steppers that train a torch model with plain SGD.
 
-    def __init__(self, model: nn.Module, batch: Batch):
-        self.batch = batch
+    batches: an endless turn of them.
+    """
+
+    def __init__(self, model: nn.Module, batches: Sequence[Batch]):
+        self.expected_batch_size = len(batches[0])
+        self.batches = itertools.cycle(batches)
+        self._on_gpu = batches[0].targets.is_cuda
         self.trained = [p for p in model.parameters() if p.requires_grad]
 
     def weights(self) -> Tensor:
         return torch.cat([p.detach().flatten() for p in self.trained]).cpu()
 
     def wait(self) -> None:
-        if self.batch.targets.is_cuda:
+        if self._on_gpu:
             torch.cuda.synchronize()
 
 
 class PlainStepper(TorchStepper):
-    """Forward, backward, update: the baseline of all comparisons."""
+    """Forward, backward, update: the baseline of all comparisons. It divides by the batch's own
+    size."""
 
-    def __init__(self, model: nn.Module, batch: Batch, compiled: bool = False):
-        super().__init__(model, batch)
+    def __init__(self, model: nn.Module, batches: Sequence[Batch], compiled: bool = False):
+        super().__init__(model, batches)
         self.optimizer = torch.optim.SGD(self.trained, lr=LR)
         self._forward = torch.compile(model) if compiled else model
 
     def __call__(self) -> None:
         self.optimizer.zero_grad(set_to_none=True)
-        outputs = self._forward(self.batch.inputs)
-        nn.functional.cross_entropy(outputs, self.batch.targets).backward()
+        batch = next(self.batches)
+        outputs = self._forward(batch.inputs)
+        nn.functional.cross_entropy(outputs, batch.targets).backward()
         self.optimizer.step()
 
     def configure(self, lr: float, noise_multiplier: float) -> None:

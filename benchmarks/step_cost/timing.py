@@ -66,7 +66,7 @@ def measure(
             prepare = partial(_prepare, expected[contender.method], contender.noisy)
             _attempt(running, results[name], prepare)
         for _ in range(repeats):
-            _turn(running, results)
+            _turn(running, results, 1 if case.epoch else VISITS)
         for name in list(running):
             _attempt(running, results[name], _finish)
     finally:
@@ -75,10 +75,10 @@ def measure(
     return list(results.values())
 
 
-def _turn(running: dict[str, ContenderProcess], results: dict[str, Timing]) -> None:
+def _turn(running: dict[str, ContenderProcess], results: dict[str, Timing], visits: int) -> None:
     for name in running:
         results[name].turns.append([])
-    for visit in range(VISITS):
+    for visit in range(visits):
         for name in list(running):
             if visit == 0 or results[name].steps != 1:
                 _attempt(running, results[name], _visit)

@@ -65,3 +65,25 @@ def test_a_contender_with_noise_of_another_size_is_named(factor, expected):
     configure = wrong.configure
     wrong.configure = lambda lr, multiplier: configure(lr, factor * multiplier)
     assert "WRONG: the noise is" in judged(wrong, expected)
+
+
+@pytest.mark.parametrize("name", ["ours_ghost", "ours_vmap", "opacus_hooks", "opacus_ghost"])
+@pytest.mark.filterwarnings("ignore")
+def test_contenders_take_the_same_batches_of_other_sizes_and_divide_by_the_expected_one(name):
+    case = replace(CASE, batch_size=64, epoch=5)
+    expected, moved = (_moved(make(case, CPU)) for make in (_reference, STEP[name].make))
+    assert (moved - expected).norm() < 1e-3 * expected.norm()
+
+
+def _reference(case, device):
+    return reference(case, device, "dpsgd")
+
+
+def _moved(stepper):
+    """The change of the weights in the second to the fifth step."""
+    stepper.configure(lr=0.1, noise_multiplier=0.0)
+    stepper()
+    before = stepper.weights()
+    for _ in range(4):
+        stepper()
+    return stepper.weights() - before

@@ -1,8 +1,10 @@
 """`dpbench bench`, and that it needs no other library."""
 
 import shutil
+import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,24 @@ def test_dropout_is_off_batches_stay_and_the_plain_step_is_first():
     assert torch.equal(TINY.batch(CPU).inputs, TINY.batch(CPU).inputs)
     request = parse(["device=cpu", "contender=opacus_ghost,plain"])
     assert list(request.contenders(TINY)) == ["plain", "opacus_ghost"]
+
+
+def test_batches_of_a_poisson_case_differ_in_size_and_not_from_run_to_run():
+    case = replace(TINY, batch_size=256, epoch=92)
+    first, *others = case.batches(CPU)
+    assert (len(first), len(others)) == (256, 92)
+    sizes = [len(batch) for batch in others]
+    assert sizes == [len(batch) for batch in case.batches(CPU)[1:]]
+    assert abs(statistics.mean(sizes) - 256) < 5 * 16 / 92**0.5
+    assert 10 < statistics.stdev(sizes) < 22
+    assert len({*sizes}) > 92 / 3
+    assert torch.equal(others[0].inputs[:200], first.inputs[:200])
+    assert [len(batch) for batch in TINY.batches(CPU)] == [8]
+
+
+def test_jax_privacy_is_not_timed_on_sizes_that_it_would_be_compiled_for():
+    with pytest.raises(CannotBeTimed, match="batches of one size"):
+        contenders.STEP["jax_privacy"].make(replace(TINY, epoch=5), CPU)
 
 
 @pytest.mark.long

@@ -1,5 +1,7 @@
 """A contender's visits, in this process."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from dpbench.benchmarks.step_cost.cases import STEP
@@ -43,3 +45,19 @@ def test_what_precedes_a_visit_does_not_count(clock):
     clock.cold, before = True, stepper.steps
     assert timed.visit() == pytest.approx(0.01)
     assert stepper.steps == before + 3
+
+
+def test_sizes_that_are_new_to_a_run_are_new_in_each_visit(clock):
+    """Only the steps of a new stepper see them, and all of these count."""
+    made = []
+
+    def make(case, device):
+        made.append(SlowAtFirst(clock))
+        return made[-1]
+
+    timed = TimedStepper(make, replace(CASE, epoch=4), torch.device("cpu"))
+    assert timed.warm_up() == 4
+    for _ in range(2):
+        clock.cold = True
+        assert timed.visit() == pytest.approx((1.0 + 3 * 0.01) / 4)
+    assert [stepper.steps for stepper in made[1:]] == [4, 4]
