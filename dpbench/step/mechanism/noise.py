@@ -22,9 +22,9 @@ from dpbench.step.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_i
 from dpbench.step.mechanism.streams import GpuStream, Stream
 from dpbench.system.errors import UserError
 
-CHUNK = {"cpu": 2**15, "cuda": 2**22}
-"""Numbers drawn at once: as many as fit the cache of each core that torch uses, or few enough to
-bound a GPU's extra memory. The draws do not depend on it."""
+CHUNK = {"cpu": 2**17, "cuda": 2**22}
+"""Numbers drawn at once, on a CPU by each of torch's threads: so many that calls take little of the
+time, and few enough for a CPU's caches and a GPU's memory. The draws do not depend on it."""
 
 GRID = 2.0**-20
 """The grid that noisy sums are rounded to, relative to the power of two below the noise scale."""

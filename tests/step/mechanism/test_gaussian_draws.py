@@ -6,7 +6,7 @@ import torch
 
 from dpbench.step.mechanism import gaussian_draws, noise
 from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.gaussian_draws import CLOSE, FAR, FEWEST, add_gaussian, erfinv_is_faster
+from dpbench.step.mechanism.gaussian_draws import CLOSE, FAR, FEWEST, add_gaussian
 from dpbench.step.mechanism.noise import _grid, add_rounded
 from dpbench.step.mechanism.streams import CipherStream
 
@@ -95,14 +95,12 @@ def test_a_tail_takes_further_bits():
     assert torch.equal(found, at_edges(slow))
 
 
-def test_sums_that_are_not_finite_stay_so_and_the_cpu_is_timed_once():
+def test_sums_that_are_not_finite_stay_so():
     total = torch.zeros(FEWEST)
     total[3], total[5] = float("inf"), float("nan")
     found = quickly(total, 1.0)
     assert torch.equal(found.isfinite(), total.isfinite())
     assert torch.equal(found[6:], slowly(total, 1.0)[6:])
-    assert erfinv_is_faster() == erfinv_is_faster()
-    assert erfinv_is_faster.cache_info().hits >= 1
 
 
 @pytest.mark.parametrize("fast", [True, False])
