@@ -22,6 +22,7 @@ from dpbench.runs.training.checkpoints import Checkpoints
 from dpbench.runs.training.run import Run
 from dpbench.step.gradients import ForwardOptions, make_engine
 from dpbench.step.gradients.precision import PRECISIONS, Precision, full_precision_products
+from dpbench.step.gradients.products import SUMS, Products
 from dpbench.step.mechanism.noise import GRID, Gaussian
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.step.mechanism.streams import seeded
@@ -78,8 +79,11 @@ def test_engines_agree(name, batch):
 @pytest.mark.slow
 @pytest.mark.parametrize("channels_last", [False, True])
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_no_example_exceeds_the_bound_in_any_precision_and_layout(precision, channels_last, batch):
-    options = ForwardOptions(Precision(precision), channels_last)
+@pytest.mark.parametrize("sums", SUMS)
+def test_no_example_exceeds_the_bound_in_any_precision_and_layout(
+    sums, precision, channels_last, batch
+):
+    options = ForwardOptions(Precision(precision), channels_last, Products(sums))
     for example in batch.split(1):
         length = clipped(gradients("ghost", example, options)).double().norm().item()
         assert 0 < length <= BOUND * (1 + 1e-6)

@@ -66,6 +66,7 @@ SETTINGS = {
     "validation": DATA_ADDED_LATER,
     "schedule": ADDED_LATER,
     "precision": Setting(omitted=(None, "float32")),
+    "sums": Setting(omitted=(None, "float32")),
     "users": DATA_ADDED_LATER,
     "normalization": DATA_ADDED_LATER,
     "noise": Setting(omitted=(None, "seeded")),

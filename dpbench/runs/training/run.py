@@ -34,6 +34,7 @@ from dpbench.runs.training.statistics import PrivateStatistics
 from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.gradients import ENGINES
 from dpbench.step.gradients.precision import PRECISIONS
+from dpbench.step.gradients.products import check_sums
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.sampling import SAMPLERS
 from dpbench.step.mechanism.schedules import Schedules
@@ -71,6 +72,7 @@ class Run:
     engine: str = "auto"
     physical_batch_size: int | str | None = None
     precision: str = "float32"
+    sums: str = "float32"
     channels_last: bool = False
     device: str = "auto"
     diagnostics: Diagnostics | None = None
@@ -101,6 +103,7 @@ class Run:
         one_of("sampler", self.sampler, SAMPLERS)
         one_of("table.claimed_by", self.paper_accountant, PAPER_ACCOUNTANTS)
         one_of("precision", self.precision, PRECISIONS)
+        check_sums(self.sums)
         one_of("noise", self.noise, ARITHMETIC)
         typed("trial", self.trial, str | None)
         one_of("engine", self.engine, ["auto", *ENGINES])

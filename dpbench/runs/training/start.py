@@ -16,6 +16,7 @@ from dpbench.runs.training.statistics import ChannelNormalization
 from dpbench.step.gradients import ForwardOptions, Loss, make_engine
 from dpbench.step.gradients.parameters import Parameters
 from dpbench.step.gradients.precision import Precision
+from dpbench.step.gradients.products import Products
 from dpbench.step.mechanism.dry_run import check_method
 from dpbench.step.mechanism.fit_memory import fit_memory
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
@@ -46,7 +47,7 @@ def private_step(
     views = run.augmentation.views if run.augmentation else 1
     probe_batch = _probe_batch(run, planned, views).each(lambda t: t.to(device))
     loss, physical = loss or LOSSES[run.dataset.task], run.physical_batch_size
-    options = ForwardOptions(Precision(run.precision), run.channels_last)
+    options = ForwardOptions(Precision(run.precision), run.channels_last, Products(run.sums))
     model = run.initial_model(device)
     example = probe(run.dataset, 1).inputs.to(device)
     squashed = getattr(run.model, "squashed", False)  # as a paper's code has it

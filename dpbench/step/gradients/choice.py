@@ -56,6 +56,11 @@ def make_engine(
     engine = _checked_engine(name, model, loss, probe, views)
     if options == DEFAULT_OPTIONS:
         return engine
+    if options.products.short and not isinstance(engine, Ghost):
+        raise UserError(
+            f"sums={options.products.name} is of products of inputs and adjoints, and "
+            f"engine={engine.name} takes none; use engine=ghost or sums=float32."
+        )
     chosen = (
         f"precision={options.precision.name} channels_last={str(options.channels_last).lower()}"
     )

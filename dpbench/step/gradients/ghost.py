@@ -48,6 +48,7 @@ from dpbench.step.gradients.options import ForwardOptions
 from dpbench.step.gradients.parameters import Parameters
 from dpbench.step.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
 from dpbench.step.gradients.precision import at_least_float32
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS
 from dpbench.step.gradients.row_check import RowCheck
 from dpbench.step.gradients.tangents import detached
 from dpbench.system.seeds import torch_state_kept
@@ -257,13 +258,14 @@ class Ghost:
             edges = [edge for edge, _ in nodes.values()]
             # Not by grad_outputs, whose check of shapes imports sympy.
             gradients = torch.autograd.grad(flat.total(losses), edges, allow_unused=True)
-        with torch.no_grad():
             adjoints: dict[AdjointKey, Tensor | None] = dict(zip(nodes, gradients, strict=True))
+        with torch.no_grad():
             unused = self._unused(adjoints, parameters, losses)
             b = {
                 key: losses.new_zeros(shape) if adjoint is None else _in_shape(adjoint, shape)
                 for (key, adjoint), (_, shape) in zip(adjoints.items(), nodes.values(), strict=True)
             }
+            del gradients, adjoints  # operands may be copies, one module after the other
             by_module = {
                 tracked: self._module_gradients(tracked, calls, b, parameters, flat.shape)._replace(
                     used=tracked not in unused
@@ -364,13 +366,15 @@ class Ghost:
         module = tracked.module
         if module not in calls:
             return ModuleGradients([Rows(zeros) for zeros in tracked.zeros(units)], None)
+        products = self.options.products if tracked.rule.multiplied else FLOAT32_PRODUCTS
         call = ModuleCall(
             module,
-            at_least_float32(calls[module].a),
-            at_least_float32(b[module]),
+            products.operand(at_least_float32(calls.pop(module).a)),
+            products.operand(at_least_float32(b.pop(module))),
             rows_per_unit,
             values=lambda: parameters.values(tracked),
             perturbation=parameters.perturbation(tracked),
+            products=products,
         )
         return ModuleGradients(tracked.rule.gradients(call), call)
 

@@ -1,4 +1,4 @@
-"""Precision and memory format of an engine's forward and backward passes."""
+"""Precision and memory format of an engine's passes, norms and sums."""
 
 from typing import NamedTuple
 
@@ -6,6 +6,7 @@ import torch
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.step.gradients.precision import FLOAT32, Precision
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 
 class ForwardOptions(NamedTuple):
@@ -13,11 +14,12 @@ class ForwardOptions(NamedTuple):
 
     precision: that of the passes. channels_last: whether images have that memory format. Weights
     cannot have it: they are views of theta, in the order in which every rule writes its sum, so
-    torch converts them in each convolution.
+    torch converts them in each convolution. products: those of norms and sums.
     """
 
     precision: Precision = FLOAT32
     channels_last: bool = False
+    products: Products = FLOAT32_PRODUCTS
 
     def in_memory_format(self, batch: Batch) -> Batch:
         """The batch with images [B, C, H, W] in the configured memory format."""

@@ -16,6 +16,7 @@ from dpbench.step.gradients.norms import (
     tiny,
     values_of_parts,
 )
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 BLOCK = 384
 """Features per block of a Gram matrix."""
@@ -33,9 +34,11 @@ class Gram(NamedTuple):
     roundings: int
 
 
-def gram(x: Tensor) -> Gram:
-    """The inner products of positions x [B, T, n]."""
-    products, roundings = _products(x), _rounding_count(x)
+def gram(x: Tensor, by: Products = FLOAT32_PRODUCTS) -> Gram:
+    """The inner products of positions x [B, T, n], which are operands of these products."""
+    with by.taken(x):
+        products = _products(x)
+    roundings = by.roundings * _rounding_count(x)
     factor = 1 + 2 * roundings * roundoff(x)
     return Gram(products, PositionNorms(products, factor, x.shape[2] * _underflow(x)), roundings)
 
@@ -60,18 +63,19 @@ class PositionNorms(Term):
 class OuterNorms(Term):
     """|G|^2 for G = sum_t b_t a_t^T; changes a.products.
 
-    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>, bounded as in `recomputation_bounds`.
+    |G|^2 = sum_ts <a_t, a_s> <b_t, b_s>, bounded as in `recomputation_bounds`. summed: the products
+    by which the sum is recomputed.
     """
 
     rank = 2
 
-    def __init__(self, a: Gram, b: Gram):
+    def __init__(self, a: Gram, b: Gram, summed: Products = FLOAT32_PRODUCTS):
         like, positions = b.products, b.products.shape[1]
         self.parts = a.norms, b.norms
         self._total = a.products.mul_(like).sum((1, 2), dtype=torch.float64)
         self._underflow = positions**2 * tiny(like)
         self._error = (a.roundings + b.roundings + 4) * roundoff(like)
-        self._rounding = rounding_of_sum(positions, like)
+        self._rounding = summed.rounding_of_sum(positions, like)
 
     @classmethod
     def together(cls, terms: Sequence[Self]) -> None:

@@ -1,4 +1,4 @@
-"""The precision of a model's passes. Norms, clipping, sums and noise are always float32.
+"""The precision of a model's passes. Norms, clipping, sums and noise are float32; see `products`.
 
 No guarantee depends on it: an engine reduces a pass to float32 tensors, separate for each example
 (rows of a stack, or each module's inputs a and output gradients b). Clipping only needs the norm to
@@ -38,7 +38,7 @@ class Precision:
         """The context of a model's forward and backward pass, within `full_precision_products`."""
         if self.name == "bf16":
             return torch.autocast(device.type, torch.bfloat16)
-        return _products(tf32=True) if self.name == "tf32" else nullcontext()
+        return tf32_products() if self.name == "tf32" else nullcontext()
 
 
 FLOAT32 = Precision("float32")
@@ -54,6 +54,11 @@ def full_precision_products() -> AbstractContextManager:
     a GPU, which torch computes in TF32 by default."""
     # Within a run it is so already, and setting it again takes longer than looking.
     return nullcontext() if _precision() == ("highest", False) else _products(tf32=False)
+
+
+def tf32_products() -> AbstractContextManager:
+    """The context in which a GPU's products may be rounded to TF32."""
+    return _products(tf32=True)
 
 
 def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:

@@ -135,6 +135,7 @@ epsilon method=dpsgd_jl method.projections={BIG[:12]}
 epsilon method=dpsgd_quantile method.quantile=nan
 epsilon method=dp_fedavg users=iid method.local_epochs={BIG[:12]}
 epsilon precision=3
+epsilon sums=3
 epsilon channels_last=3
 epsilon ema_decay=x
 epsilon ema_decay=true

@@ -41,6 +41,7 @@ SCIENCE = [
     "epochs=3",
     "batch_size=64",
     "precision=bf16",
+    "sums=tf32",
     "seed=1",
     "diagnostics=misalignment",
     "augmentation=shifts_flips",

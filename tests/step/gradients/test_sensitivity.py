@@ -25,6 +25,7 @@ from dpbench.step.gradients.factored import FactoredGradients
 from dpbench.step.gradients.layers import ModuleCall
 from dpbench.step.gradients.layers.rules import RULES as LAYER_RULES
 from dpbench.step.gradients.modules import ModuleGradients, TrackedModule
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 from dpbench.step.mechanism.step import finite_factors
 from dpbench.step.methods.dpsgd_f import Groupwise
 from dpbench.step.methods.dpsgd_global import GlobalAdapt
@@ -140,7 +141,7 @@ def broken(draw, shape) -> torch.Tensor:
     return torch.cat([parts[i] for i in torch.randperm(EXAMPLES, generator=draw)])
 
 
-def gradients_of(rule: str, draw: torch.Generator):
+def gradients_of(rule: str, draw: torch.Generator, products: Products = FLOAT32_PRODUCTS):
     """Gradients as the engine has them after a pass with such inputs and adjoints."""
     if rule == "stack":
         return stacked(broken(draw, (EXAMPLES, 300)))
@@ -156,16 +157,20 @@ def gradients_of(rule: str, draw: torch.Generator):
     else:
         a = broken(draw, rows)
     with torch.no_grad():
-        return passed(module, a, broken(draw, tuple(module(a).shape)), views)
+        b = broken(draw, tuple(module(a).shape))
+        return passed(module, a, b, views, products)
 
 
-def passed(module: nn.Module, a: torch.Tensor, b: torch.Tensor, views: int) -> FactoredGradients:
+def passed(
+    module: nn.Module, a: torch.Tensor, b: torch.Tensor, views: int, products: Products
+) -> FactoredGradients:
     """The gradients of a module after a pass with these inputs and adjoints."""
+    a, b = products.operand(a), products.operand(b)
     parameters, tracked = Parameters(module), TrackedModule("", module)
     values = {name: p.detach() for name, p in module.named_parameters()}
-    call = ModuleCall(module, a, b, views, lambda: values)
+    call = ModuleCall(module, a, b, views, lambda: values, products=products)
     gradients = ModuleGradients(tracked.rule.gradients(call), call)
-    return FactoredGradients(torch.zeros(EXAMPLES), {tracked: gradients}, parameters)
+    return FactoredGradients(torch.zeros(len(b) // views), {tracked: gradients}, parameters)
 
 
 CLIP_OF = {
@@ -201,9 +206,10 @@ def excess(gradients, clip) -> float:
     return farthest / float(clip.sensitivity.bound) - 1
 
 
-def assert_no_example_exceeds(rule: str, seed: int) -> None:
+def assert_no_example_exceeds(rule: str, seed: int, products: Products = FLOAT32_PRODUCTS) -> None:
     """For all clips and bounds R, each with some other bound Z."""
-    gradients, shift = gradients_of(rule, torch.Generator().manual_seed(seed)), seed % len(BOUNDS)
+    draw, shift = torch.Generator().manual_seed(seed), seed % len(BOUNDS)
+    gradients = gradients_of(rule, draw, products)
     with torch.no_grad():
         for name, make in CLIP_OF.items():
             for bound, strict in zip(BOUNDS, BOUNDS[shift:] + BOUNDS[:shift], strict=True):

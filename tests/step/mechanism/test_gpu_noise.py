@@ -13,6 +13,7 @@ from dpbench.step.mechanism import chacha, draws, noise
 from dpbench.step.mechanism.noise import GRID, LAWS, QUANTILES, Gaussian, PerCoordinate
 from dpbench.step.mechanism.streams import GpuStream
 from dpbench.system.errors import UserError
+from tests.step.mechanism.interpreted import interpreted_kernel
 
 CPU = torch.device("cpu")
 KEY = bytes(range(32))
@@ -31,16 +32,8 @@ def openssl(size: int, nonce: int = 0, start: int = 0) -> torch.Tensor:
 
 @pytest.fixture(scope="module")
 def interpreted():
-    """The kernel's module, interpreted; another may have imported it to be compiled."""
-    pytest.importorskip("triton")
-    name = "dpbench.step.mechanism.gpu_noise"
-    imported = sys.modules.pop(name, None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TRITON_INTERPRET", "1")
-        yield importlib.import_module(name)
-    sys.modules.pop(name)
-    if imported:
-        sys.modules[name] = imported
+    with interpreted_kernel() as module:
+        yield module
 
 
 EXTREME = [0, -1, 1, -2, 2**32 - 1, 2**32, 2**32 + 1, 2**40, -(2**32), 2**62, 2**63 - 1, -(2**63)]

@@ -30,6 +30,7 @@ from dpbench.step.gradients.norms import (
     rounding_of_sum,
 )
 from dpbench.step.gradients.position_norms import OuterNorms, gram
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
@@ -42,7 +43,8 @@ class Convolution(LayerGradient):
     weight gradient, so they cost what the batch gradient costs; K views are K such images. On a
     GPU, and for some shapes, products of b with the patches of a are faster. With few positions and
     large kernels the norm comes from inner products of the positions instead (see `PatchProducts`).
-    Gradients that take more memory than a and b are not stored for the sum, but recomputed. One or
+    Gradients that take more memory than a and b are not stored for the sum, but recomputed, in
+    float32 whatever the products: fast algorithms for convolutions round once more inside. One or
     two dimensions.
     """
 
@@ -53,8 +55,10 @@ class Convolution(LayerGradient):
         b: Tensor,
         views: int,
         padding: tuple[int, ...],
+        products: Products = FLOAT32_PRODUCTS,
     ):
         self.module, self.a, self.b, self.views, self.padding = module, a, b, views, padding
+        self.products = products
         self._kernel_gradient = conv1d_weight if a.dim() == 3 else conv2d_weight
         self._forward = F.conv1d if a.dim() == 3 else F.conv2d
         self._weight: Tensor | None = None
@@ -82,8 +86,8 @@ class Convolution(LayerGradient):
 
     def _weight_norm(self) -> Term:
         if self.by_positions:
-            outputs = gram(by_position(self.b, self.views))
-            return OuterNorms(self._products.gram(self.a), outputs)
+            outputs = gram(by_position(self.b, self.views), self.products)
+            return OuterNorms(self._products.gram(self.a, self.products), outputs)
         if not self._large:
             return of_rows(self.weight_rows())
         # The rows are freed here: only their chunks' norms are kept.
@@ -103,7 +107,8 @@ class Convolution(LayerGradient):
 
     @property
     def _rounding(self) -> float:
-        return rounding_of_sum(math.prod(self.b.shape[2:]) * self.views + FAST, self.b)
+        positions = math.prod(self.b.shape[2:]) * self.views
+        return rounding_of_sum(self.products.roundings * positions + FAST, self.b)
 
     def rounding(self) -> Tensor:
         a, b = evaluated(self._input_norms)
@@ -177,7 +182,9 @@ class Convolution(LayerGradient):
         size = per_block(b.shape[2] * i * groups, b.device)
         parts = self.a.split(size * self.views), b.split(size * groups), rows.split(size * groups)
         for a, b, out in zip(*parts, strict=True):
-            torch.bmm(b, self._input_columns(a).mT, out=out)
+            columns = self._input_columns(a)
+            with self.products.taken(a):
+                torch.bmm(b, columns.mT, out=out)
         return rows.view(self._examples, -1)
 
     def _input_columns(self, a: Tensor) -> Tensor:
@@ -251,7 +258,7 @@ def convolution(call: ModuleCall) -> list[Convolution]:
 def kernel_gradient(call: ModuleCall) -> Convolution:
     """The gradient of the effective kernel, however it was computed from the weight."""
     a, padding = _padded(call.module, call.a)
-    return Convolution(call.module, a, call.b, call.views, padding)
+    return Convolution(call.module, a, call.b, call.views, padding, call.products)
 
 
 def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:

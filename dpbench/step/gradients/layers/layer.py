@@ -13,6 +13,7 @@ from torch import Tensor
 
 from dpbench.step.gradients.engine import Excluded, column_blocks
 from dpbench.step.gradients.norms import Term, evaluated
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 
 class ModuleCall(NamedTuple):
@@ -21,7 +22,8 @@ class ModuleCall(NamedTuple):
     Rows are ordered example first, view second: a [B K, ...], b [B K, ...]. b is the gradient of
     the mean over an example's views, so that sums over views are gradients of examples. values()
     returns the parameters that the module computed with, by their names in the module; with a
-    `perturbation`, the trainable ones have a leading axis of examples [B, ...].
+    `perturbation`, the trainable ones have a leading axis of examples [B, ...]. products: those
+    that a and b are operands of.
     """
 
     module: Any
@@ -30,6 +32,7 @@ class ModuleCall(NamedTuple):
     views: int
     values: Callable[[], dict[str, Tensor]]
     perturbation: "Perturbation | None" = None
+    products: Products = FLOAT32_PRODUCTS
 
     @property
     def examples(self) -> int:

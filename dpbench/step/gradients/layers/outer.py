@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 from dpbench.step.gradients.engine import Excluded, column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
-from dpbench.step.gradients.norms import Dyads, Sum, Term, of_rows, rounding_of_sum
+from dpbench.step.gradients.norms import Dyads, Sum, Term, evaluated, of_rows
 from dpbench.step.gradients.position_norms import OuterNorms, gram, size_of_outer
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 
 class Dyad(LayerGradient):
@@ -19,17 +20,19 @@ class Dyad(LayerGradient):
     The norm is a product of two norms (Goodfellow 2015), and the sum is one matrix product.
     """
 
-    def __init__(self, a: Tensor, b: Tensor, bias: bool):
-        self.a, self.b, self.bias = a, b, bias
+    def __init__(self, a: Tensor, b: Tensor, bias: bool, products: Products = FLOAT32_PRODUCTS):
+        self.a, self.b, self.bias, self.products = a, b, bias, products
 
     def squared_norm(self) -> Term:
         return Dyads(self.a, self.b, self.bias)
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        scaled = self.b * factors.unsqueeze(1)
+        # Cut towards 0, it gets no longer.
+        scaled = self.products.operand(self.b * factors.unsqueeze(1))
         o, i = self.b.shape[1], self.a.shape[1]
         weight, bias = out.split((o * i, o)) if self.bias else (out, None)
-        torch.mm(scaled.T, self.a, out=weight.view(o, i))
+        with self.products.taken(self.a):
+            torch.mm(scaled.T, self.a, out=weight.view(o, i))
         if self.bias:
             torch.sum(scaled, 0, out=bias)
 
@@ -37,6 +40,9 @@ class Dyad(LayerGradient):
         o, i = self.b.shape[1], self.a.shape[1]
         total = ((self.a @ vector[: o * i].view(o, i).T) * self.b).sum(1)
         return total + self.b @ vector[o * i :] if self.bias else total
+
+    def rounding(self) -> Tensor:
+        return (1e-6 + self.products.cut) * evaluated([self.squared_norm()])[0].sqrt()
 
     def double(self) -> "Dyad":
         return Dyad(self.a.double(), self.b.double(), self.bias)
@@ -59,7 +65,7 @@ class Dyad(LayerGradient):
             yield self.b
 
     def excluding(self, without: Excluded) -> "Dyad":
-        return Dyad(without.zeroed(self.a), without.zeroed(self.b), self.bias)
+        return Dyad(without.zeroed(self.a), without.zeroed(self.b), self.bias, self.products)
 
 
 class Outer(LayerGradient):
@@ -72,8 +78,10 @@ class Outer(LayerGradient):
     alike.
     """
 
-    def __init__(self, a: Tensor, b: Tensor, bias: Tensor | None):
-        self.a, self.b, self.bias = a, b, bias
+    def __init__(
+        self, a: Tensor, b: Tensor, bias: Tensor | None, products: Products = FLOAT32_PRODUCTS
+    ):
+        self.a, self.b, self.bias, self.products = a, b, bias, products
         self._weight: Tensor | None = None
 
     @property
@@ -82,7 +90,8 @@ class Outer(LayerGradient):
 
     def squared_norm(self) -> Term:
         if self._gram:
-            weight: Term = OuterNorms(gram(self.a), gram(self.b))
+            a, b = gram(self.a, self.products), gram(self.b, self.products)
+            weight: Term = OuterNorms(a, b, self.products)
         else:
             weight = of_rows(self._weight_rows())
         return weight if self.bias is None else Sum(weight, of_rows(self.bias))
@@ -96,16 +105,18 @@ class Outer(LayerGradient):
 
     def _weight_rows(self) -> Tensor:
         if self._weight is None:
-            self._weight = torch.bmm(self.b.mT, self.a)  # [B, O, I]
+            with self.products.taken(self.a):
+                self._weight = torch.bmm(self.b.mT, self.a)  # [B, O, I]
         return self._weight
 
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         if self._weight is not None:
             torch.mv(self._weight.flatten(1).T, factors, out=out)
         else:
-            scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
+            scaled = self.products.operand(self.b * factors.view(-1, 1, 1)).flatten(0, 1)
             weight = out.view(self.b.shape[2], self.a.shape[2])
-            torch.mm(scaled.T, self.a.flatten(0, 1), out=weight)
+            with self.products.taken(self.a):
+                torch.mm(scaled.T, self.a.flatten(0, 1), out=weight)
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[2], self.a.shape[2]
@@ -113,7 +124,8 @@ class Outer(LayerGradient):
         return total if self.bias is None else total + self.bias @ vector[o * i :]
 
     def rounding(self) -> Tensor:
-        return rounding_of_sum(self.a.shape[1], self.a) * size_of_outer(self.a, self.b)
+        relative = self.products.rounding_of_sum(self.a.shape[1], self.a)
+        return relative * size_of_outer(self.a, self.b)
 
     def double(self) -> "Outer":
         bias = None if self.bias is None else self.bias.double()
@@ -148,9 +160,9 @@ def linear(call: ModuleCall) -> list[Dyad | Outer]:
     """A linear layer, whose inputs may have any number of axes between batch and features."""
     bias = call.module.bias is not None
     if call.views == 1 and call.a.dim() == 2:
-        return [Dyad(call.a, call.b, bias)]
+        return [Dyad(call.a, call.b, bias, call.products)]
     b = _positions(call, call.b)
-    return [Outer(_positions(call, call.a), b, b.sum(1) if bias else None)]
+    return [Outer(_positions(call, call.a), b, b.sum(1) if bias else None, call.products)]
 
 
 def perturbed_linear(perturbation: Perturbation, x: Tensor) -> Tensor:

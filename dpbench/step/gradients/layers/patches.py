@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from dpbench.step.gradients.norms import Term, set_values
 from dpbench.step.gradients.position_norms import Gram, gram
+from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 GROUPED = ("cpu",)
 """Devices on which a convolution with a group for each example is fast. cuDNN starts a kernel or
@@ -53,11 +54,11 @@ class PatchProducts:
         pixels = by_position(x, self.views) @ by_position(y, self.views).mT
         return self._over_patches(pixels, x.shape[2:])
 
-    def gram(self, x: Tensor) -> Gram:
-        """The inner products of an example's own patches."""
+    def gram(self, x: Tensor, by: Products = FLOAT32_PRODUCTS) -> Gram:
+        """The inner products of an example's own patches, by products of which x is an operand."""
         if self._strided:
-            return gram(self._patches(x))
-        pixels = gram(by_position(x, self.views))
+            return gram(self._patches(x), by)
+        pixels = gram(by_position(x, self.views), by)
         return Gram(
             self._over_patches(pixels.products, x.shape[2:]),
             PatchNorms(pixels.norms, self, x.shape[2:]),

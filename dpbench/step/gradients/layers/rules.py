@@ -25,22 +25,24 @@ class LayerRule(NamedTuple):
 
     gradients: those of a call, one entry per layer. perturbed_outputs: the outputs for inputs x
     [B K, ...] with the parameters of a perturbation. reads_inputs: whether the gradients depend on
-    the inputs of the call, which are else not kept.
+    the inputs of the call, which are else not kept. multiplied: whether they are sums of products
+    of inputs and adjoints.
     """
 
     gradients: Callable[[ModuleCall], Sequence[LayerGradient]]
     perturbed_outputs: Callable[[Perturbation, Tensor], Tensor]
     reads_inputs: bool = True
+    multiplied: bool = False
 
 
 NORMALISATION = LayerRule(normalisation, perturbed_normalisation)
-CONVOLUTION = LayerRule(convolution, perturbed_convolution)
+CONVOLUTION = LayerRule(convolution, perturbed_convolution, multiplied=True)
 
 RULES: dict[type[nn.Module], LayerRule] = {
-    nn.Linear: LayerRule(linear, perturbed_linear),
+    nn.Linear: LayerRule(linear, perturbed_linear, multiplied=True),
     nn.Conv1d: CONVOLUTION,
     nn.Conv2d: CONVOLUTION,
-    StandardisedConv2d: LayerRule(standardised, perturbed_standardised),
+    StandardisedConv2d: LayerRule(standardised, perturbed_standardised, multiplied=True),
     nn.BatchNorm1d: NORMALISATION,
     nn.BatchNorm2d: NORMALISATION,
     nn.BatchNorm3d: NORMALISATION,
