@@ -171,6 +171,14 @@ class GpuStream:
         self.key = chacha.key_words(self._key, self.device)
 
 
+class DrawnStream(CipherStream):
+    """A stream of which the next draws of a law [n] float64 are known, as a captured step gets
+    them."""
+
+    def __init__(self, draws: Tensor):
+        self.draws = draws
+
+
 def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:
     """The stream for one purpose of one run, the same whenever the run is repeated.
 
