@@ -1,117 +1,157 @@
 """A private step as one graph: its Python code runs once for each size of a batch.
 
-What the code does with tensors is captured and then replayed, which takes one call where a step has
-hundreds. A graph would repeat every number of Python of the step that it was made of, so those that
-change are tensors that it is given: learning rate, noise multiplier, and the noise itself.
+What the code does with tensors is captured, and then replayed in one call where a step has
+hundreds. A graph would repeat every number of Python of the step that it was captured from, so
+those that change are tensors that it is given: learning rate, noise multiplier, and the noise or
+its place in the key stream.
 """
 
 import warnings
-from collections.abc import Callable, Hashable
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
 from copy import copy
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch
-from dpbench.step.clipping import Clip
+from dpbench.step.gradients import Gradients
 from dpbench.step.gradients.choice import EngineFallback
 from dpbench.step.gradients.ghost import Ghost
 from dpbench.step.gradients.precision import in_full_precision
-from dpbench.step.mechanism.draws import draws
+from dpbench.step.mechanism.draws import draws, noise_kernel
 from dpbench.step.mechanism.eager import descends, eager_step
 from dpbench.step.mechanism.gradient import PerExample
 from dpbench.step.mechanism.noise import Gaussian
-from dpbench.step.mechanism.step import PrivateStep, StepReport
-from dpbench.step.mechanism.streams import DrawnStream, Stream
+from dpbench.step.mechanism.step import NO_COUNTS, ClippedSum, PrivateStep, StepReport
+from dpbench.step.mechanism.streams import DrawnStream, GpuStream, PlacedStream, Stream
 from dpbench.step.mechanism.update import Update
 from dpbench.system.errors import first_line
 from dpbench.system.seeds import torch_state_kept
 
-Graph = Callable[..., tuple[Tensor, ...]]
+Operations = Callable[..., Sequence[Tensor]]
+"""Maps tensors to tensors."""
 
 MOST = 4
-"""Graphs of a run: each keeps a step's memory on a GPU."""
+"""Graphs of a step: on a GPU each keeps the memory of a pass."""
 
 
 class GraphStep(PrivateStep):
-    """A private step whose operations are captured at the second batch of a size.
+    """A private step that is captured at the second batch of a size, and replayed at later ones.
 
-    The first one takes the step as ever, so that its rows are followed. why: why other steps were
-    not replayed; "" if nothing prevents it. replayed: how many were.
+    At the first one it is taken as ever, so that the engine follows its rows. Of a step that cannot
+    be one graph, the sums over physical batches are. replayed: how many of both. why: why others
+    were not; "" if they were too few of a size.
     """
 
     why = ""
-    replayed = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._graphs: dict[Hashable, Graph | None] = {}
-        self._sizes: set[int] = set()
+        self._graphs: dict[Hashable, Operations | None] = {}
+        self._seen: set[Hashable] = set()
+        self._graphs_of = self._clip
+        self.replayed: Counter[str] = Counter()
 
     @in_full_precision
     def __call__(self, batch: Batch) -> StepReport:
-        graph = self._graph_for(batch)
+        graph = self._graph(self._step, batch) if is_one_graph(self, batch) else None
         return super().__call__(batch) if graph is None else self._replay(graph, batch)
 
-    def _graph_for(self, batch: Batch) -> Graph | None:
-        """The graph of a step on such a batch; None where there is none, or not yet."""
+    def _part_sum(self, gradients: Callable[[Batch], Gradients], part: Batch) -> ClippedSum:
+        if (graph := self._graph(self._sums, part)) is None:
+            return super()._part_sum(gradients, part)
+        self.replayed["sums"] += 1
+        with torch.no_grad():
+            total, *report = graph(part.inputs, part.targets, part.groups)
+        return ClippedSum(total, NO_COUNTS, StepReport(*report))
+
+    def _graph(self, operations: Operations, batch: Batch) -> Operations | None:
+        """The graph of operations on such a batch; None where there is none, or not yet."""
+        size = (operations.__name__, batch.inputs.shape, batch.inputs.dtype, batch.targets.dtype)
         if why := obstacle(self, batch):
-            return self._refuse(why)
-        if len(batch) not in self._sizes:
-            self._sizes.add(len(batch))
-            return None
+            self._refuse(why)
+        elif size not in self._seen:
+            self._seen.add(size)
+        elif kind := self._settled(batch):
+            return self._made((size, kind, descends(self.optimizer)), operations, batch)
+        return None
+
+    def _settled(self, batch: Batch) -> Hashable | None:
+        """What determines the operations of a pass, if it is known."""
         assert isinstance(self.engine, Ghost)
-        if (kind := self.engine.settled(batch)) is None:
-            return self._refuse(f"{self.engine.alone or 'the operations of a pass may change'}")
-        dtypes = batch.inputs.dtype, batch.targets.dtype
-        key = (kind, len(batch), dtypes, descends(self.optimizer))
+        kind = self.engine.settled(batch)
+        if kind is None and len(batch) > 1:
+            self._refuse(self.engine.alone or "Python may do something else in each pass")
+        return kind
+
+    def _made(self, key: Hashable, operations: Operations, batch: Batch) -> Operations | None:
+        """The graph of a key, captured if it is new; None for too many."""
+        if self._clip is not self._graphs_of:
+            self._graphs, self._graphs_of = {}, self._clip
+        if key not in self._graphs and len(self._graphs) < MOST:
+            self._graphs[key] = self._captured(operations, batch)
         if key not in self._graphs:
-            if len(self._graphs) == MOST:
-                return self._refuse(f"batches have more than {MOST} sizes")
-            self._graphs[key] = self._captured(batch)
-        return self._graphs[key]
+            self._refuse(f"batches have more than {MOST} sizes")
+        return self._graphs.get(key)
+
+    @property
+    def said(self) -> str:
+        """How many steps were replayed since the start, and why others were not."""
+        counts = f"{self.replayed['steps']} steps and {self.replayed['sums']} sums replayed"
+        return f"{counts}; not all: {self.why}" if self.why else counts
 
     def _refuse(self, why: str) -> None:
         if why != self.why:
             self.why = why
-            warnings.warn(f"engine.graph: not all steps are graphs: {why}.", EngineFallback, 3)
+            warnings.warn(f"engine.graph=true: not all are graphs: {why}.", EngineFallback, 3)
 
-    def _captured(self, batch: Batch) -> Graph | None:
-        """The graph of a step on such a batch; None if torch cannot capture it."""
+    def _captured(self, operations: Operations, batch: Batch) -> Operations | None:
+        """The graph of operations on such a batch; None if torch cannot capture them."""
         inputs = self._inputs(batch, self.noise_stream.derived("not released"))
+        inputs = inputs if operations == self._step else inputs[:3]
         try:
             with torch_state_kept(batch.targets.device):
-                return captured(lambda *given: self._operations(*given), inputs)
+                return captured(lambda *given: operations(*given), inputs)
         except Exception as error:
-            return self._refuse(f"torch cannot capture it ({first_line(error)})")
+            self._refuse(f"torch cannot capture them ({first_line(error)})")
+            return None
 
     def _inputs(self, batch: Batch, stream: Stream) -> tuple[Tensor, ...]:
-        """What changes from step to step, as tensors; noise from a stream."""
+        """What a graph of a step is given: batch, noise multiplier, learning rate, noise."""
         theta = self.engine.parameters.theta
         rate = -self.optimizer.param_groups[0]["lr"] if descends(self.optimizer) else 0.0
+        numbers = (self.noise_multiplier, torch.float64), (rate, theta.dtype)
         return (
             *(batch.inputs, batch.targets, batch.groups),
-            torch.full((), self.noise_multiplier, dtype=torch.float64, device=theta.device),
-            torch.full((), rate, dtype=theta.dtype, device=theta.device),
-            draws(stream, len(theta), torch.special.ndtri),
+            *(torch.full((), n, dtype=dtype, device=theta.device) for n, dtype in numbers),
+            *_noise(stream, len(theta)),
         )
 
-    def _operations(
-        self, inputs: Tensor, targets: Tensor, groups: Tensor, multiplier: Tensor, rate: Tensor,
-        noise: Tensor,
+    def _sums(self, inputs: Tensor, targets: Tensor, groups: Tensor) -> tuple[Tensor, ...]:
+        """The clipped sum of a batch, its losses [B], and whether gradients are finite [B]."""
+        part = Batch(inputs, targets, groups)
+        result = self.clipped_sum(self.engine(part), part)
+        return result.total, *result.report
+
+    def _step(
+        self, inputs: Tensor, targets: Tensor, groups: Tensor, *changing: Tensor
     ) -> tuple[Tensor, ...]:
         """Losses [B], whether gradients are finite [B], the private gradient [D] and, if a step of
-        the optimiser is an addition, the parameters after it."""
-        step = copy(self)
-        step.noise_multiplier, step.noise_stream = multiplier, DrawnStream(noise)
-        part, start = Batch(inputs, targets, groups), self.engine.parameters.theta.detach()
-        result = step.clipped_sum(self.engine(part), part)
-        noisy, _ = step._with_noise(self.clip.finish(result.total).to(start))
-        gradient = self.update(noisy.div_(self._divisor(len(part))), start)
+        the optimiser is an addition, the parameters after it [D]."""
+        total, *report = self._sums(inputs, targets, groups)
+        step: Any = copy(self)
+        step.noise_multiplier, rate, *noise = changing
+        step.noise_stream = PlacedStream(*noise) if len(noise) > 1 else DrawnStream(*noise)
+        start = self.engine.parameters.theta.detach()
+        noisy, _ = step._with_noise(self.clip.finish(total).to(start))
+        gradient = self.update(noisy.div_(self._divisor(len(targets))), start)
         moved = [start.addcmul(gradient, rate)] if descends(self.optimizer) else []
-        return (*result.report, gradient, *moved)
+        return (*report, gradient, *moved)
 
-    def _replay(self, graph: Graph, batch: Batch) -> StepReport:
+    def _replay(self, graph: Operations, batch: Batch) -> StepReport:
+        self.replayed["steps"] += 1
         theta = self.engine.parameters.theta
         with torch.no_grad():
             losses, finite, gradient, *moved = graph(*self._inputs(batch, self.noise_stream))
@@ -122,35 +162,43 @@ class GraphStep(PrivateStep):
             eager_step(self.optimizer)
         self.released = self._state_after(self.released.steps_done + 1, gradient)
         self._apply_schedule()
-        self.replayed += 1
         return StepReport(losses, finite)
 
 
+def _noise(stream: Stream, size: int) -> tuple[Tensor, ...]:
+    """Key and place of the next draws [size], where a graph makes them; else the draws."""
+    if isinstance(stream, GpuStream) and noise_kernel():
+        return stream.key, torch.full_like(stream.place, stream.taken(size))
+    return (draws(stream, size, torch.special.ndtri),)
+
+
 def obstacle(step: PrivateStep, batch: Batch) -> str:
-    """Why a step on a batch cannot be a graph, as a clause; "" if nothing is known against it."""
-    clip, size, name = step.clip, step.physical.size, step.method.name
-    other = isinstance(clip.sensitivity.bound, Tensor) or clip is not step._clip
-    return next(
-        (
-            why
-            for why, found in (
-                (f"engine={step.engine.name} is not ghost", not isinstance(step.engine, Ghost)),
-                (f"{name} computes its own gradients", type(step.gradient) is not PerExample),
-                (f"the clip of {name} changes", bool(clip.query or clip.memory) or other),
-                (f"{name} has noise of its own", type(step.method.noise) is not Gaussian),
-                (f"{name} keeps state", type(step.update).advance is not Update.advance),
-                ("an audit records what is released", step.recorder is not None),
-                ("batches are of users", batch.present is not None),
-                ("batches are split", bool(step.physical.lengths) or len(batch) > (size or len(batch))),
-            )
-            if found
-        ),
-        "",
+    """Why sums over such a batch cannot be a graph, as a clause; "" if nothing is known."""
+    clip, name = step.clip, step.method.name
+    found = {
+        f"engine={step.engine.name} is not ghost": not isinstance(step.engine, Ghost),
+        f"{name} computes its own gradients": type(step.gradient) is not PerExample,
+        f"the clip of {name} changes": bool(clip.query or clip.memory) or clip is not step._clip,
+        "batches are of users": batch.present is not None,
+    }
+    return next((why for why, is_so in found.items() if is_so), "")
+
+
+def is_one_graph(step: PrivateStep, batch: Batch) -> bool:
+    """Whether what follows the sums of a step can be in its graph, too: noise and update without
+    state, on a batch that is not split."""
+    return (
+        type(step.method.noise) is Gaussian
+        and type(step.update).advance is Update.advance
+        and not isinstance(step.clip.sensitivity.bound, Tensor)
+        and step.recorder is None
+        and step.physical.lengths is None
+        and len(batch) <= (step.physical.size or len(batch))
     )
 
 
-def captured(operations: Graph, inputs: tuple[Tensor, ...]) -> Graph:
-    """The operations on tensors like these inputs, without the Python code that chose them."""
+def captured(operations: Operations, inputs: tuple[Tensor, ...]) -> Operations:
+    """The operations on tensors like the inputs, without the Python code that chose them."""
     from torch._dynamo.backends.cudagraphs import cudagraphs_inner
     from torch.fx.experimental.proxy_tensor import make_fx
 

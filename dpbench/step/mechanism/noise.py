@@ -95,7 +95,8 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     if isinstance(stream, GpuStream):
         if add_noise := noise_kernel():
             law, first = LAWS[quantile], stream.taken(len(total))
-            add_noise(total, _scalar(scale, stream), stream.key, first, law, GRID)
+            scalar = _scalar(scale, stream)
+            add_noise(total, scalar, stream.key, stream.place, first, law, GRID)
             return total
         add, size = _add_on_gpu, CHUNK["cuda"]
     else:
