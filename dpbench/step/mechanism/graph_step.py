@@ -100,7 +100,7 @@ class GraphStep(PrivateStep):
     def said(self) -> str:
         """How many steps were replayed since the start, and why others were not."""
         counts = f"{self.replayed['steps']} steps and {self.replayed['sums']} sums replayed"
-        return f"{counts}; not all: {self.why}" if self.why else counts
+        return f"{counts}; others not: {self.why or 'they were the first of their size'}"
 
     def _refuse(self, why: str) -> None:
         if why != self.why:

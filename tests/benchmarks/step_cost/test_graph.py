@@ -35,5 +35,5 @@ def test_a_step_is_one_graph_with_the_same_bits(case, monkeypatch):
     _, expected = after_steps(case, PrivateStep, monkeypatch)
     step, found = after_steps(case, GraphStep, monkeypatch)
     assert all(map(torch.equal, found, expected))
-    assert step.said == "2 steps and 0 sums replayed"
+    assert step.replayed == {"steps": 2}
     assert len(step._graphs) == 1

@@ -143,7 +143,7 @@ def test_what_is_not_one_graph_has_its_sums_replayed(pair, batch_of, method, cha
 def test_physical_batches_of_one_size_are_one_graph(pair, batch_of):
     steps = pair(physical=4)
     take(steps, of_sizes(batch_of, 15, 9, 12, 10))
-    assert steps[1].said == "0 steps and 9 sums replayed"  # of the ten parts of four
+    assert steps[1].said.startswith("0 steps and 9 sums replayed")  # of the ten parts of four
 
 
 @pytest.mark.usefixtures("uncompiled")
