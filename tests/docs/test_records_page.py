@@ -48,7 +48,7 @@ def test_fields_metrics_and_the_configuration_s_scientific_part_are_those_of_a_r
 
 @pytest.mark.parametrize(
     ("part", "optional"),
-    [("privacy", set()), ("provenance", {"weights", "built", "engine_reason"})],
+    [("privacy", set()), ("provenance", {"weights", "built", "engine_reason", "graph"})],
 )
 def test_a_part_has_the_keys_that_are_named(record, part, optional):
     assert named(part) - optional == record[part].keys()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from scipy import stats
+from torch import nn
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.scattering import Scattering
@@ -23,7 +24,9 @@ from dpbench.runs.training.run import Run
 from dpbench.step.gradients import ForwardOptions, make_engine
 from dpbench.step.gradients.precision import PRECISIONS, Precision, full_precision_products
 from dpbench.step.gradients.products import SUMS, Products
+from dpbench.step.mechanism.graph_step import GraphStep
 from dpbench.step.mechanism.noise import GRID, Gaussian
+from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.step.mechanism.streams import seeded
 from dpbench.step.methods.dpsgd import dpsgd
@@ -107,6 +110,28 @@ def test_noise_is_gaussian_and_on_its_grid(scale, device):
     assert fits > 1e-3 if scale == 1 else fits < 1e-6
     steps = noisy / (GRID * 2.0)
     assert torch.equal(steps, steps.round())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("physical", [None, EXAMPLES // 2])
+def test_graphs_take_the_steps_of_python(physical, batch, device, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda traced, **_: traced)  # on a CPU, for seconds
+    steps = []
+    for kind in (PrivateStep, GraphStep):
+        torch.manual_seed(0)
+        layers = nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.Mish(), nn.Flatten(), nn.Linear(784, 5)
+        model = nn.Sequential(*layers).to(device)
+        engine = make_engine("ghost", model, cross_entropy, batch.split(2)[0])
+        optimizer = torch.optim.SGD([engine.parameters.theta], lr=0.5)
+        streams = (seeded(name, 0, "run", device) for name in ("noise", "counts"))
+        split = PhysicalBatches(physical)
+        steps.append(kind(engine, dpsgd(BOUND, "corrected"), optimizer, 1.0, 12.0, split, *streams))
+        for rate in (0.5, 0.4, 0.3):
+            optimizer.param_groups[0]["lr"] = rate
+            steps[-1](batch)
+    usual, graph = (step.engine.parameters.theta.detach() for step in steps)
+    assert torch.allclose(graph, usual, atol=1e-5)
+    assert steps[1].replayed == ({"sums": 5} if physical else {"steps": 2}), steps[1].why
 
 
 def run_on(device, **changes):

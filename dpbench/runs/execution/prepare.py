@@ -48,6 +48,7 @@ def build(config: dict) -> Run:
     parts: dict[str, Any] = _with_numbers({key: config.get(key) for key in SETTINGS})
     for group in parts.keys() & {*groups()}:
         parts[group] = buildable.build_as(_types_of_groups()[group], group, parts[group])
+    parts["graph"] = parts["engine"].get("graph", False)
     parts["engine"] = parts["engine"].get("name")
     dataset = parts["dataset"]
     if features := parts.pop("features"):

@@ -176,6 +176,7 @@ def run_config(overrides: Sequence[str]) -> RunConfig:
     check_numbers(config.plain)
     check_compute(config.plain)
     one_of("engine", config["engine"].get("name"), options("engine"))
+    boolean("engine.graph", config["engine"].get("graph", False))
     check_execution(config)
     return config
 

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from dpbench.runs.records.code import checksum_of
+from dpbench.step.mechanism.graph_step import GraphStep
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system import memory
 from dpbench.system.paths import PACKAGE
@@ -49,9 +50,9 @@ def provenance(
 ) -> dict:
     """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain.
 
-    engine_reason: why the engine is not the preferred one, if it is another. resumed: how often the
-    run was resumed. weights: the checksum of the file with the model's initial weights, if there is
-    one.
+    engine_reason: why the engine is not the preferred one, if it is another. graph: how many steps
+    were graphs, if any were asked to be. resumed: how often the run was resumed. weights: the
+    checksum of the file with the model's initial weights, if there is one.
     """
     weights = getattr(step.engine.model, "checksum", None)
     reason = getattr(step.engine, "reason", "")
@@ -65,6 +66,7 @@ def provenance(
         "threads": torch.get_num_threads(),
         "engine": step.engine.name,
         **({"engine_reason": reason} if reason else {}),
+        **({"graph": step.said} if isinstance(step, GraphStep) else {}),
         "physical_batch_size": step.physical.size,
         "precision": precision,
         **({"weights": weights} if weights else {}),

@@ -41,7 +41,7 @@ from dpbench.step.mechanism.schedules import Schedules
 from dpbench.step.mechanism.streams import Stream, secure, seeded
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.seeds import derived, seed_torch, torch_state_kept
-from dpbench.system.validate import one_of, typed
+from dpbench.system.validate import boolean, one_of, typed
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Run:
     one configuration, which then share no noise. temperature, conformal: fitted on the part that
     the data set holds out for one of them. batch_limit, participations: settings of two samplers,
     see dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
-    dpbench.training.start. paper_accountant: of the paper that the run reproduces, if any.
+    dpbench.training.start. graph: whether steps are graphs, see dpbench.mechanism.graph_step.
+    paper_accountant: of the paper that the run reproduces, if any.
     """
 
     dataset: Dataset
@@ -70,6 +71,7 @@ class Run:
     batch_size: int
     seed: int
     engine: str = "auto"
+    graph: bool = False
     physical_batch_size: int | str | None = None
     precision: str = "float32"
     sums: str = "float32"
@@ -107,6 +109,7 @@ class Run:
         one_of("noise", self.noise, ARITHMETIC)
         typed("trial", self.trial, str | None)
         one_of("engine", self.engine, ["auto", *ENGINES])
+        boolean("engine.graph", self.graph)
         if self.temperature and self.conformal:
             raise UserError(
                 "prediction sets are not sure to cover after a temperature that is fitted on the "

@@ -19,6 +19,7 @@ from dpbench.step.gradients.precision import Precision
 from dpbench.step.gradients.products import Products
 from dpbench.step.mechanism.dry_run import check_method
 from dpbench.step.mechanism.fit_memory import fit_memory
+from dpbench.step.mechanism.graph_step import GraphStep
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system import seeds
@@ -53,7 +54,7 @@ def private_step(
     squashed = getattr(run.model, "squashed", False)  # as a paper's code has it
     check_outputs(model, example, run.dataset.classes, squashed)
     engine = make_engine(run.engine, model, loss, probe_batch, views, options)
-    step = PrivateStep(
+    step = (GraphStep if run.graph else PrivateStep)(
         engine=engine,
         method=planned.method,
         optimizer=_optimizer(run, engine.parameters),

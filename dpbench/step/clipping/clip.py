@@ -10,6 +10,7 @@ from torch import Tensor
 
 from dpbench.step.clipping.problem import Part
 from dpbench.step.gradients import Gradients, Layer
+from dpbench.step.gradients.norms import unread
 from dpbench.system.errors import UserError
 from dpbench.system.validate import number, positive
 
@@ -34,7 +35,7 @@ def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
     # The bits of the quotient, which torch takes twice as long to find for a number.
     quotients = bound / norms if isinstance(bound, Tensor) else norms.reciprocal().mul_(bound)
     factors = quotients.clamp_(max=most)
-    if factors.is_cuda or not factors.numel() or not factors.min().item() >= MIN_FACTOR:
+    if unread(factors) or not factors.numel() or not factors.min().item() >= MIN_FACTOR:
         return factors.where(factors >= MIN_FACTOR, 0)
     return factors
 

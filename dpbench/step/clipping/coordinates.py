@@ -10,6 +10,7 @@ from torch import Tensor
 from dpbench.step.clipping.clip import Clip, Sensitivity, checked_bound
 from dpbench.step.clipping.problem import Problem
 from dpbench.step.gradients import Gradients
+from dpbench.step.gradients.norms import unread
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,7 @@ class Coordinates(Clip):
         return torch.ones_like(norms)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
-        # Always masked on a GPU, where checking would force a synchronisation.
-        masked = factors.is_cuda or not factors.all()
+        masked = unread(factors) or not factors.all()
         excluded = (factors == 0).unsqueeze(1)
         sums = []
         for block in gradients.blocks():

@@ -7,7 +7,7 @@ optimization on large model at small cost", book-keeping).
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
@@ -178,6 +178,12 @@ class Ghost:
             except RowsMoved:
                 pass
         return row_by_row((self.model, self.loss), forward, *tensors)
+
+    def settled(self, batch: Batch) -> Hashable | None:
+        """What determines the operations of a pass of a batch, so that another can be captured;
+        None if they may differ from pass to pass, or none was followed."""
+        rows = flatten(batch, self.views, self.parameters.theta).rows
+        return self._row_check.settled(rows.inputs, rows.targets)
 
     def check(self, batch: Batch) -> None:
         """Raise Unsupported for a model that moves rows in either mode, or in which a module

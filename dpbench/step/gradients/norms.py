@@ -213,9 +213,15 @@ def rounding_of_sum(terms: int, like: Tensor) -> float:
 def may_exceed(x: Tensor, limit: float) -> bool:
     """Whether one of x, none of them negative, may be larger than a limit, or NaN.
 
-    Always True on a GPU, where to look would force a synchronisation.
+    Always True of `unread` tensors.
     """
-    return x.is_cuda or not x.sum().item() <= limit
+    return unread(x) or not x.sum().item() <= limit
+
+
+def unread(x: Tensor) -> bool:
+    """Whether values are not looked at to save work: on a GPU that would force a synchronisation,
+    and tensors of a pass that is captured have none."""
+    return x.is_cuda or type(x) is not Tensor
 
 
 def roundoff(x: Tensor) -> float:

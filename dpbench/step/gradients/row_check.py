@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 
 from dpbench.learning.models.architecture import LOSSES, ClassWeighted
@@ -65,6 +66,10 @@ class RowCheck:
 
         recorded: whether calls of the modules are announced by `enter` and `leave`.
         """
+        if isinstance(inputs, FakeTensor):  # of a pass that is captured, `settled` before
+            with self.apart(len(inputs)):
+                yield
+            return
         kind = self._kind(inputs, others, recorded)
         if not self._always and (len(inputs) < 2 or kind in self._seen):
             with self.apart(len(inputs)):
@@ -77,6 +82,13 @@ class RowCheck:
             yield
         self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
+
+    def settled(self, inputs: Tensor, targets: Tensor) -> Kind | None:
+        """What determines the operations of a pass; None unless one was followed, and nothing was
+        seen by which they may be others in the next."""
+        kind = self._kind(inputs, [targets], recorded=True)
+        apart = self.alone or self._always or self._stores
+        return kind if kind in self._seen and not apart else None
 
     def _kind(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Kind:
         """What determines the operations of a pass: the number of rows too, unless all is torch's

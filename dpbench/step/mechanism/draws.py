@@ -34,7 +34,8 @@ def draws(stream: Stream, size: int, quantile: Quantile) -> Tensor:
         if quantile is torch.special.ndtri and (add_noise := noise_kernel()):
             out = torch.zeros(size, dtype=torch.float64, device=stream.device)
             one = out.new_ones(())
-            add_noise(out, one, stream.key, stream.taken(size), "gaussian", 0.0)
+            first = stream.taken(size)
+            add_noise(out, one, stream.key, stream.place, first, "gaussian", 0.0)
             return out
         words, further = stream.bits_and_further(size)
         signed = words.double().add_(0.5)

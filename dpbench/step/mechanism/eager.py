@@ -18,16 +18,26 @@ def eager_step(optimizer: Optimizer) -> None:
     torch._dynamo, which takes as long as importing torch. They are left out unless they do
     something: call hooks, or keep the step differentiable.
     """
-    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
     step = _unwrapped(type(optimizer))
-    if step is None or hooks or optimizer.defaults.get("differentiable"):
+    if step is None or _is_watched(optimizer):
         optimizer.step()
-        return
-    if type(optimizer) is SGD and all(map(_is_plain, optimizer.param_groups)):
+    elif type(optimizer) is SGD and all(map(_is_plain, optimizer.param_groups)):
         _descend(optimizer)
-        return
-    with torch.no_grad():
-        step(optimizer)
+    else:
+        with torch.no_grad():
+            step(optimizer)
+
+
+def descends(optimizer: Optimizer) -> bool:
+    """Whether a step is one addition for each parameter, and nothing else."""
+    plain = type(optimizer) is SGD and all(map(_is_plain, optimizer.param_groups))
+    return plain and not _is_watched(optimizer)
+
+
+def _is_watched(optimizer: Optimizer) -> bool:
+    """Whether the wrappers of a step do something."""
+    hooks = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    return bool(hooks or optimizer.defaults.get("differentiable"))
 
 
 def _is_plain(group: dict) -> bool:

@@ -17,22 +17,25 @@ LAWS = {"gaussian": 0, "logistic": 1, "laplace": 2}
 
 @torch.library.custom_op("dpbench::add_noise", mutates_args=("total",))
 def add_noise(
-    total: Tensor, scale: Tensor, key: Tensor, first: int, law: str, rounding: float
+    total: Tensor, scale: Tensor, key: Tensor, place: Tensor, first: int, law: str, rounding: float
 ) -> None:
-    """total [n] plus scale times draws of a law, in place; from word `first` of the key stream.
+    """total [n] plus scale times draws of a law, in place; from word place + first of the key
+    stream.
 
-    scale: a float64 scalar. key: [8] int32, see `chacha`. rounding: the grid that results are
-    rounded to, relative to the power of two below the scale; 0 for none.
+    scale: a float64 scalar. key: [8] int32, see `chacha`. place: an int64 scalar. rounding: the
+    grid that results are rounded to, relative to the power of two below the scale; 0 for none.
     """
     programs = triton.cdiv(len(total) + 7, 8 * BLOCKS)
-    arguments = (total, scale, key, first, len(total), LAWS[law], rounding, BLOCKS)
+    arguments = (total, scale, key, place, first, len(total), LAWS[law], rounding, BLOCKS)
     with torch.cuda.device_of(total):
         # As torch computes it: with a product and a sum in one, the last digits would be others.
         _add_noise[(programs,)](*arguments, enable_fp_fusion=False)
 
 
 @add_noise.register_fake
-def _(total: Tensor, scale: Tensor, key: Tensor, first: int, law: str, rounding: float) -> None:
+def _(
+    total: Tensor, scale: Tensor, key: Tensor, place: Tensor, first: int, law: str, rounding: float
+) -> None:
     """On tensors without numbers there is nothing to add."""
 
 
@@ -41,14 +44,16 @@ def _add_noise(
     total,
     scale,
     key,
+    place,
     first,
     size,
     law: tl.constexpr,
     rounding: tl.constexpr,
     blocks: tl.constexpr,
 ):
+    first = tl.load(place) + first
     number = tl.program_id(0).to(tl.int64) * blocks + tl.arange(0, blocks)
-    place = number * 8 - first % 8
+    at = number * 8 - first % 8
     number += first // 8
     x = _block(key, number, 0)
     y = _block(key, number, 1)
@@ -56,14 +61,14 @@ def _add_noise(
     # Without its mantissa a number is the power of two below it.
     power = (s.to(tl.int64, bitcast=True) & 0x7FF0000000000000).to(tl.float64, bitcast=True)
     g = power * rounding
-    _add_word(total, place + 0, size, x[0], x[1], y[0], y[1], s, g, law, rounding)
-    _add_word(total, place + 1, size, x[2], x[3], y[2], y[3], s, g, law, rounding)
-    _add_word(total, place + 2, size, x[4], x[5], y[4], y[5], s, g, law, rounding)
-    _add_word(total, place + 3, size, x[6], x[7], y[6], y[7], s, g, law, rounding)
-    _add_word(total, place + 4, size, x[8], x[9], y[8], y[9], s, g, law, rounding)
-    _add_word(total, place + 5, size, x[10], x[11], y[10], y[11], s, g, law, rounding)
-    _add_word(total, place + 6, size, x[12], x[13], y[12], y[13], s, g, law, rounding)
-    _add_word(total, place + 7, size, x[14], x[15], y[14], y[15], s, g, law, rounding)
+    _add_word(total, at + 0, size, x[0], x[1], y[0], y[1], s, g, law, rounding)
+    _add_word(total, at + 1, size, x[2], x[3], y[2], y[3], s, g, law, rounding)
+    _add_word(total, at + 2, size, x[4], x[5], y[4], y[5], s, g, law, rounding)
+    _add_word(total, at + 3, size, x[6], x[7], y[6], y[7], s, g, law, rounding)
+    _add_word(total, at + 4, size, x[8], x[9], y[8], y[9], s, g, law, rounding)
+    _add_word(total, at + 5, size, x[10], x[11], y[10], y[11], s, g, law, rounding)
+    _add_word(total, at + 6, size, x[12], x[13], y[12], y[13], s, g, law, rounding)
+    _add_word(total, at + 7, size, x[14], x[15], y[14], y[15], s, g, law, rounding)
 
 
 @triton.jit

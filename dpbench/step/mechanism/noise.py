@@ -19,7 +19,7 @@ from dpbench.privacy.ledger import (
 from dpbench.step.clipping import Part, Problem
 from dpbench.step.mechanism.draws import Quantile, draws, few_draws, noise_kernel
 from dpbench.step.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_is_faster
-from dpbench.step.mechanism.streams import GpuStream, Stream
+from dpbench.step.mechanism.streams import DrawnStream, GpuStream, Stream
 from dpbench.system.errors import UserError
 
 CHUNK = {"cpu": 2**17, "cuda": 2**22}
@@ -89,11 +89,14 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     digits of the release reveal nothing about the sum. Without rounding they do (Mironov 2012).
     Outputs further out are deducted from delta.
     """
+    if isinstance(stream, DrawnStream):
+        return total.copy_(_rounded(stream.draws * scale + total, scale))
     scale = _float64_scale(scale, stream)
     if isinstance(stream, GpuStream):
         if add_noise := noise_kernel():
             law, first = LAWS[quantile], stream.taken(len(total))
-            add_noise(total, _scalar(scale, stream), stream.key, first, law, GRID)
+            scalar = _scalar(scale, stream)
+            add_noise(total, scalar, stream.key, stream.place, first, law, GRID)
             return total
         add, size = _add_on_gpu, CHUNK["cuda"]
     else:

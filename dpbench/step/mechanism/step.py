@@ -7,6 +7,7 @@ per-example gradients --gradient--> clip --> sum --> noise --> update --> parame
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -185,7 +186,7 @@ class PrivateStep:
             exact = self._sum(batch, lambda part: self._exact_counts(gradients(part), part))
             counts = self._release_counts(query, exact, divisor)
 
-        result = self._sum(batch, lambda part: self.clipped_sum(gradients(part), part))
+        result = self._sum(batch, partial(self._part_sum, gradients))
 
         # In the parameters' precision, so that every engine's sum gets the same noise.
         theta = self.engine.parameters.theta
@@ -275,6 +276,9 @@ class PrivateStep:
             return computed
 
         return gradients
+
+    def _part_sum(self, gradients: Callable[[Batch], Gradients], part: Batch) -> ClippedSum:
+        return self.clipped_sum(gradients(part), part)
 
     def clipped_sum(self, gradients: Gradients, part: Batch) -> ClippedSum:
         """The sums over one physical batch; changes neither the clip nor a stream of the step."""

@@ -136,11 +136,13 @@ class GpuStream:
     whose words depends on the key and its own place alone.
 
     key: 32 bytes; without it the stream is indistinguishable from random bits.
+    place: 0 [] int64, from which places of draws are counted.
     """
 
     def __init__(self, key: bytes, device: torch.device):
         self._key, self._drawn, self.device = key, 0, device
         self.key = chacha.key_words(key, device)
+        self.place = torch.zeros((), dtype=torch.int64, device=device)
 
     def taken(self, size: int) -> int:
         """The place of the first of the next draws [size], which are then over."""
@@ -169,6 +171,25 @@ class GpuStream:
             )
         self._key, self._drawn = bytes.fromhex(state["key"]), state["drawn"]
         self.key = chacha.key_words(self._key, self.device)
+
+
+class DrawnStream(CipherStream):
+    """A stream of which the next draws of a law [n] float64 are known, for a step that is
+    captured."""
+
+    def __init__(self, draws: Tensor):
+        self.draws = draws
+
+
+class PlacedStream(GpuStream):
+    """A stream that continues from a place [] int64 of a key stream, for a step that is captured:
+    no place is in the graph, which would draw the same noise again."""
+
+    def __init__(self, key: Tensor, place: Tensor):
+        self.key, self.place, self.device = key, place, key.device
+
+    def taken(self, size: int) -> int:
+        return 0
 
 
 def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:

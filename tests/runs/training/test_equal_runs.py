@@ -9,6 +9,9 @@ from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.digits import Digits
 from dpbench.learning.data.dutch import Dutch
 from dpbench.learning.models.predict import predict
+from dpbench.runs.config.compose import compose
+from dpbench.runs.execution.prepare import build
+from dpbench.runs.records.digest import digest
 from dpbench.runs.training import trainer
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.start import private_step
@@ -126,3 +129,22 @@ def test_training_examples_are_augmented_and_test_examples_are_not():
     outputs, _ = predict(w.step.engine.model, w.step.engine.loss, Digits(0.2).load(NOWHERE, 0).test)
     right = outputs.argmax(1) == Digits(0.2).load(NOWHERE, 0).test.targets
     assert record.metrics["test/accuracy"] == pytest.approx(right.double().mean().item())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "replayed"),
+    [({}, "3 steps and 0 sums"), ({"physical_batch_size": 50}, "0 steps and 50 sums")],
+)
+def test_a_run_with_graphs_has_the_same_bits(changes, replayed, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda traced, **_: traced)
+    usual, graph = (fit(run_of(graph=graph, **changes), NOWHERE) for graph in (False, True))
+    assert what_it_measured(graph) == what_it_measured(usual)
+    assert graph.provenance["graph"].startswith(f"{replayed} replayed")
+    assert "graph" not in usual.provenance
+
+
+def test_graphs_are_a_setting_of_engines_that_is_in_no_name():
+    usual, graph = (compose([f"engine.graph={value}"]) for value in ("false", "true"))
+    assert [build(config).graph for config in (usual, graph)] == [False, True]
+    assert digest(usual) == digest(graph) == digest(compose(["engine=loop"]))

@@ -119,9 +119,9 @@ def test_draws_do_not_depend_on_the_chunk(eager, monkeypatch):
 
 def kernel(interpreted, law, total, scale, first, rounding=GRID):
     """What `add_noise` launches, in one program."""
-    key, of_law = chacha.key_words(KEY, CPU), interpreted.LAWS[law]
-    arguments = (total, torch.tensor(scale, dtype=torch.float64), key, first, len(total), of_law)
-    interpreted._add_noise[(2,)](*arguments, rounding, 64)
+    key, place = chacha.key_words(KEY, CPU), torch.tensor(first // 2)
+    arguments = (total, torch.tensor(scale, dtype=torch.float64), key, place, first - first // 2)
+    interpreted._add_noise[(2,)](*arguments, len(total), interpreted.LAWS[law], rounding, 64)
     return total
 
 
