@@ -87,7 +87,7 @@ class RowCheck:
         """What determines the operations of a pass; None unless one was followed, and nothing was
         seen by which they may be others in the next."""
         kind = self._kind(inputs, [targets], recorded=True)
-        apart = self.alone or self._always or self._stores
+        apart = self.alone or self._always
         return kind if kind in self._seen and not apart else None
 
     def _kind(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Kind:
