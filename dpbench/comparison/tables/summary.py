@@ -200,7 +200,7 @@ def constants_line(baselines: Sequence[ConstantBaseline], counts: Reproduced | N
         sum(len(getattr(b, name)) for b in baselines) for name in ("printed", "zeros", "means")
     )
     ours = ""
-    if counts:
+    if counts and counts.reproduced:
         both = counts.reproduced, counts.beyond_constants
         ours = " Of the {} that we reproduce, {} would be by neither.".format(*both)
     return (

@@ -24,7 +24,11 @@ def after_steps(case, kind, monkeypatch):
     left = []
     for i in range(3):
         stepper.configure(0.1 + i, 1.0 / (1 + i))
-        left += [*stepper.step(next(stepper.batches)), stepper.step.released.gradient, stepper.weights()]
+        left += [
+            *stepper.step(next(stepper.batches)),
+            stepper.step.released.gradient,
+            stepper.weights(),
+        ]
     return stepper.step, left
 
 
