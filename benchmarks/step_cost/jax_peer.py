@@ -16,7 +16,7 @@ Layer = Callable[[Any, Any], Any]
 """Maps a layer's parameters, a list of arrays, and its inputs [B, ...] to its outputs."""
 
 
-class JaxPrivacy:
+class JaxPrivacyStepper:
     """jax_privacy's clipped gradient and Gaussian noise, and an update, compiled as one step."""
 
     def __init__(self, model: nn.Module, batch: Batch):
@@ -70,7 +70,7 @@ class JaxPrivacy:
         jax.block_until_ready(self._weights)
 
 
-def jax_privacy(case: Case, device: torch.device) -> JaxPrivacy:
+def jax_privacy(case: Case, device: torch.device) -> JaxPrivacyStepper:
     """jax_privacy on a case.
 
     Raises CannotBeTimed if it is not installed or the model cannot be translated.
@@ -81,7 +81,7 @@ def jax_privacy(case: Case, device: torch.device) -> JaxPrivacy:
     if case.epoch:
         raise CannotBeTimed("its compiled step is for batches of one size")
     try:
-        return JaxPrivacy(model, case.batch(device))
+        return JaxPrivacyStepper(model, case.batch(device))
     except ImportError as error:
         raise CannotBeTimed(f"not installed ({error})") from error
 

@@ -11,7 +11,7 @@ from .cases import CannotBeTimed, Case
 from .stepper import BOUND, LR, NOISE_MULTIPLIER, TorchStepper
 
 
-class Opacus(TorchStepper):
+class OpacusStepper(TorchStepper):
     """Opacus' wrapped module and optimiser; mode "ghost" takes two backward passes."""
 
     def __init__(self, model: nn.Module, batches: Sequence[Batch], mode: str):
@@ -47,10 +47,10 @@ class Opacus(TorchStepper):
         self.optimizer.noise_multiplier = noise_multiplier
 
 
-def opacus(case: Case, device: torch.device, mode: str) -> Opacus:
+def opacus(case: Case, device: torch.device, mode: str) -> OpacusStepper:
     """Opacus on a case; CannotBeTimed if it is not installed or refuses the model."""
     try:
-        return Opacus(case.build(device), case.batches(device), mode)
+        return OpacusStepper(case.build(device), case.batches(device), mode)
     except ImportError as error:
         raise CannotBeTimed(f"not installed ({error})") from error
     except NotImplementedError as error:

@@ -12,7 +12,7 @@ from dpbench.audit.code.audited import AuditedTraining
 from dpbench.audit.code.checks import batches, noise
 from dpbench.audit.code.checks.dependence import RARE_PAIRS, _dependent, _excess
 from dpbench.audit.code.checks.participation import Participation, as_claimed, uneven_sizes
-from dpbench.audit.code.task import NOTHING, Claim, Finding
+from dpbench.audit.code.task import NOTHING, ClaimedDpsgd, Finding
 from dpbench.runs.records.epsilon import REFUTED
 from tests.audit.loops.planted import audited
 
@@ -81,7 +81,9 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_rate_above_the_claimed_one_is_refuted(name):
     chances, rate, words = PLANTED[name]
-    finding = batches.sampling(AuditedTraining(name, training(chances), Claim(sample_rate=rate)))
+    finding = batches.sampling(
+        AuditedTraining(name, training(chances), ClaimedDpsgd(sample_rate=rate))
+    )
     assert finding.verdict == REFUTED
     assert words in finding.sentence
 
@@ -107,7 +109,9 @@ def test_batches_of_the_uneven_sizes_are_no_whole_numbers():
 
 def test_noise_that_is_divided_by_the_batches_of_an_epoch_is_refuted():
     """Where all examples are in a batch, it is right."""
-    code, wrong = (AuditedTraining("made", training(by_batches=b), Claim()) for b in (False, True))
+    code, wrong = (
+        AuditedTraining("made", training(by_batches=b), ClaimedDpsgd()) for b in (False, True)
+    )
     assert noise._at_the_claimed_rate(code) is None
     finding = noise._at_the_claimed_rate(wrong)
     assert finding.verdict == REFUTED

@@ -18,7 +18,7 @@ from dpbench.audit.code.checks import CHECKS, findings
 from dpbench.audit.code.checks import noise as noise_checks
 from dpbench.audit.code.door import report_of_functions
 from dpbench.audit.code.examples import MadeUp, given
-from dpbench.audit.code.task import FLAGGED, PASSED, SKIPPED, Claim, Finding
+from dpbench.audit.code.task import FLAGGED, PASSED, SKIPPED, ClaimedDpsgd, Finding
 from dpbench.cli.main import main
 from dpbench.runs.records.epsilon import REFUTED
 from dpbench.system.errors import UserError
@@ -127,7 +127,7 @@ def test_code_for_images_and_labels_is_audited_on_given_examples_and_told_their_
     right, wrong = (audit(step=classifier(share), **settings) for share in (1.0, 0.8))
     assert (right.verdict, right.named(FLAGGED)) == ("not refuted", [])
     assert wrong.named(REFUTED) == ["noise scale"]
-    examples, claim = given("labelled", labelled), Claim(bound=100.0)
+    examples, claim = given("labelled", labelled), ClaimedDpsgd(bound=100.0)
     code = AuditedStep("classifier", classifier(1.0), claim, examples=examples)
     sentence = finding_of("sensitivity", code).sentence
     assert "none is clipped: give a smaller bound" in sentence
@@ -226,7 +226,7 @@ def test_what_a_step_returns_beside_parameters_is_ignored(returned):
 
         return weights, step
 
-    code = AuditedStep("with a loss", factory, Claim())
+    code = AuditedStep("with a loss", factory, ClaimedDpsgd())
     assert code.sums(MadeUp().usual(1.0)).tolist() == [[-64.0, -64.0]]
 
 
@@ -235,7 +235,7 @@ def test_noise_that_the_task_does_not_govern_and_parameters_that_grow_are_told()
         yield torch.zeros(2)
         yield torch.zeros(3)
 
-    code = AuditedTraining("growing", factory, Claim())
+    code = AuditedTraining("growing", factory, ClaimedDpsgd())
     with pytest.raises(UserError, match="released 2 numbers, and then 3"):
         code.exact_sum(MadeUp().usual(1.0))
     code = audited("plain", "task.noise_multiplier * task.bound)", "1.0)")
@@ -250,7 +250,7 @@ def test_noise_that_the_task_does_not_govern_and_parameters_that_grow_are_told()
 )
 def test_a_training_that_stops_early_is_refuted(stop, when):
     released = factory_of("poisson")
-    code = AuditedTraining("short", lambda task: islice(released(task), stop + 1), Claim())
+    code = AuditedTraining("short", lambda task: islice(released(task), stop + 1), ClaimedDpsgd())
     found = dict(findings(code))
     assert found["releases"].verdict == REFUTED
     assert f"short stopped {when}" in found["releases"].sentence
@@ -259,7 +259,7 @@ def test_a_training_that_stops_early_is_refuted(stop, when):
 
 def test_a_training_that_stops_between_its_claimed_steps_and_those_of_a_check_is_refuted():
     released = factory_of("poisson")
-    code = AuditedTraining("short", lambda task: islice(released(task), 51), Claim(steps=60))
+    code = AuditedTraining("short", lambda task: islice(released(task), 51), ClaimedDpsgd(steps=60))
     assert "short stopped after 50 of 60 steps" in finding_of("releases", code).sentence
 
 
@@ -305,7 +305,7 @@ def seeded_training(task):
     ],
 )
 def test_a_seed_that_the_code_sets_itself_is_flagged(make, factory, verdict):
-    finding = finding_of("noise independence", make("seeded", factory, Claim()))
+    finding = finding_of("noise independence", make("seeded", factory, ClaimedDpsgd()))
     assert finding.verdict == verdict
     assert ("the code seeds them itself" in finding.sentence) == (verdict == FLAGGED)
 
@@ -324,7 +324,7 @@ def test_what_the_code_prints_is_no_result(capsys):
         print("said")
         return torch.zeros(2), lambda inputs, targets: torch.ones(2)
 
-    code = AuditedStep("talking", factory, Claim())
+    code = AuditedStep("talking", factory, ClaimedDpsgd())
     assert code.sums(MadeUp().usual(1.0)).tolist() == [[-64.0, -64.0]]
     assert capsys.readouterr() == ("", "said\n")
 

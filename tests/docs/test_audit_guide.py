@@ -81,11 +81,11 @@ def test_a_started_program_is_audited(folder):
     (folder / "train.py").write_text(PROGRAM)
     from dpbench.audit.code.audited import AuditedTraining
     from dpbench.audit.code.examples import MadeUp
-    from dpbench.audit.code.task import Claim
+    from dpbench.audit.code.task import ClaimedDpsgd
 
     names: dict = {}
     exec((folder / "my_process.py").read_text(), names)
-    code = AuditedTraining("my_process", names["factory"], Claim())
+    code = AuditedTraining("my_process", names["factory"], ClaimedDpsgd())
     assert code.sums(MadeUp().usual(1.0), steps=2).shape == (2, 32)
 
 

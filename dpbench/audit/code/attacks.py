@@ -10,7 +10,7 @@ from dpbench.audit.audit import GIVEN, AuditResult, NominalEpsilon, nominal_of, 
 from dpbench.audit.canaries import coins
 from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.task import Batch
+from dpbench.audit.code.task import AuditBatch
 from dpbench.audit.game import Game
 from dpbench.audit.inference import Scores
 from dpbench.audit.peers.contenders import play_contender_run
@@ -90,7 +90,9 @@ def _steps(code: Audited, trials: int, seed: int) -> Game:
     return Game("step", code.name, attacks, code.claim.ledger(1.0, 1), code.claim.delta, seed)
 
 
-def _releases(code: Audited, batches: tuple[Batch, Batch], included: Tensor, seed: int) -> Tensor:
+def _releases(
+    code: Audited, batches: tuple[AuditBatch, AuditBatch], included: Tensor, seed: int
+) -> Tensor:
     """The noisy sums [trials, D] of steps on the second batch where `included`, else the first."""
     settings: dict[str, Any] = {"learning_rate": LEARNING_RATE}
     if isinstance(code, AuditedStep):

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpbench.audit.code.examples import LENGTH, Examples, MadeUp, one_hot
-from dpbench.audit.code.task import Batch, Claim, Task, reporting_errors
+from dpbench.audit.code.examples import LENGTH, ExampleBatches, MadeUp, one_hot
+from dpbench.audit.code.task import AuditBatch, ClaimedDpsgd, Task, reporting_errors
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import derived, torch_state_kept
 
@@ -49,15 +49,15 @@ class Audited(ABC):
 
     name: str
     factory: Callable[[Any], Any]
-    claim: Claim
+    claim: ClaimedDpsgd
     by_real_size: bool = False
     seed: int = 0
-    examples: Examples = field(default_factory=MadeUp)
+    examples: ExampleBatches = field(default_factory=MadeUp)
     kind: ClassVar[str]
 
     @abstractmethod
     def noisy_sums(
-        self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
+        self, batch: AuditBatch, steps: int = 1, draws: int | None = 0, **settings: Any
     ) -> Iterator[Tensor]:
         """The noisy sum [D] in units of the bound, of each step; each step uses all examples.
 
@@ -66,18 +66,20 @@ class Audited(ABC):
         """
 
     @abstractmethod
-    def model_after(self, batch: Batch) -> Any:
+    def model_after(self, batch: AuditBatch) -> Any:
         """What a step on a batch leaves: a model, or parameters in any form."""
 
-    def sums(self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any) -> Tensor:
+    def sums(
+        self, batch: AuditBatch, steps: int = 1, draws: int | None = 0, **settings: Any
+    ) -> Tensor:
         """The noisy sums [steps, D] of all steps."""
         return torch.stack([*self.noisy_sums(batch, steps, draws, **settings)])
 
-    def exact_sum(self, batch: Batch, **settings: Any) -> Tensor:
+    def exact_sum(self, batch: AuditBatch, **settings: Any) -> Tensor:
         """The sum [D] of the examples, with negligible noise."""
         return self.sums(batch, **{"noise_multiplier": NEGLIGIBLE, **settings})[0]
 
-    def task(self, data: Batch, **settings: Any) -> Task:
+    def task(self, data: AuditBatch, **settings: Any) -> Task:
         """The claimed task on these data, unless the settings say otherwise."""
         claim = self.claim
         usual = {
@@ -155,16 +157,16 @@ class AuditedStep(Audited):
     kind = "step"
 
     def noisy_sums(
-        self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
+        self, batch: AuditBatch, steps: int = 1, draws: int | None = 0, **settings: Any
     ) -> Iterator[Tensor]:
         return self.released([batch] * steps, draws, **settings)
 
-    def sums_of(self, batches: Sequence[Batch], **settings: Any) -> Tensor:
+    def sums_of(self, batches: Sequence[AuditBatch], **settings: Any) -> Tensor:
         """The noisy sums [steps, D] of steps on these batches."""
         return torch.stack([*self.released(batches, **settings)])
 
     def released(
-        self, batches: Sequence[Batch], draws: int | None = 0, **settings: Any
+        self, batches: Sequence[AuditBatch], draws: int | None = 0, **settings: Any
     ) -> Iterator[Tensor]:
         """The noisy sum [D] of each step."""
         task = self.task(batches[0].at([]), **settings)
@@ -178,7 +180,7 @@ class AuditedStep(Audited):
                 yield self._movement(before, after, task, size)
                 before = after
 
-    def model_after(self, batch: Batch) -> Any:
+    def model_after(self, batch: AuditBatch) -> Any:
         task = self.task(batch.at([]))
         with self._called(task):
             model, step = self._parts(task)
@@ -198,17 +200,19 @@ class AuditedTraining(Audited):
     kind = "training"
 
     def noisy_sums(
-        self, batch: Batch, steps: int = 1, draws: int | None = 0, **settings: Any
+        self, batch: AuditBatch, steps: int = 1, draws: int | None = 0, **settings: Any
     ) -> Iterator[Tensor]:
         size = float(len(batch))
         settings = {"sample_rate": 1.0, "batch_size": size, "steps": steps, **settings}
         return self.released(batch, draws, **settings)
 
-    def train(self, data: Batch, **settings: Any) -> Tensor:
+    def train(self, data: AuditBatch, **settings: Any) -> Tensor:
         """The noisy sums [T, D] of a training of T steps."""
         return torch.stack([*self.released(data, **settings)])
 
-    def released(self, data: Batch, draws: int | None = 0, **settings: Any) -> Iterator[Tensor]:
+    def released(
+        self, data: AuditBatch, draws: int | None = 0, **settings: Any
+    ) -> Iterator[Tensor]:
         """The noisy sum [D] of each step of a training; StoppedEarly after fewer than planned."""
         expected = settings.get("sample_rate", self.claim.sample_rate) * len(data)
         task = self.task(data, **{"batch_size": expected, **settings})
@@ -221,12 +225,12 @@ class AuditedTraining(Audited):
                 yield self._movement(before, after, task, task.batch_size)
                 before = after
 
-    def model_after(self, batch: Batch) -> Any:
+    def model_after(self, batch: AuditBatch) -> Any:
         task = self.task(batch, sample_rate=1.0, batch_size=float(len(batch)))
         with self._called(task):
             return [None, *islice(self._trained(task), 2)][-1]
 
-    def initial(self, data: Batch) -> Tensor:
+    def initial(self, data: AuditBatch) -> Tensor:
         """The initial parameters [D] of a training on these data."""
         task = self.task(data, batch_size=self.claim.sample_rate * len(data))
         with self._called(task):

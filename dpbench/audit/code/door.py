@@ -15,9 +15,9 @@ from dpbench.audit.audit import AuditResult
 from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
-from dpbench.audit.code.examples import Examples, MadeUp, given
+from dpbench.audit.code.examples import ExampleBatches, MadeUp, given
 from dpbench.audit.code.report import CodeReport
-from dpbench.audit.code.task import NOTHING, Claim, Finding, refuted, reporting_errors
+from dpbench.audit.code.task import NOTHING, ClaimedDpsgd, Finding, refuted, reporting_errors
 from dpbench.privacy.accountants import pld
 from dpbench.runs.config.commands import CodeAudit
 from dpbench.runs.records.epsilon import rounded_up
@@ -58,12 +58,14 @@ def report_of(
     kind: str,
     name: str,
     factory: Callable,
-    examples: Examples,
+    examples: ExampleBatches,
     settings: CodeAudit,
     command: str,
 ) -> CodeReport:
     """The report on a factory; UserError for a claim that is none, and for code that fails."""
-    claim = Claim(**{field.name: getattr(settings, field.name) for field in fields(Claim)})
+    claim = ClaimedDpsgd(
+        **{field.name: getattr(settings, field.name) for field in fields(ClaimedDpsgd)}
+    )
     code = KINDS[kind](name, factory, claim, seed=settings.seed, examples=examples)
     checks: dict[str, Finding] = {}
     if settings.claim is not None:
@@ -109,7 +111,7 @@ def named_function(setting: str, function: Callable | str) -> tuple[str, Callabl
     return f"{function.__module__}:{getattr(function, '__qualname__', setting)}", function
 
 
-def account(claim: Claim, nominal: float) -> Finding:
+def account(claim: ClaimedDpsgd, nominal: float) -> Finding:
     """A given epsilon is that of the claimed settings."""
     exact = pld(claim.ledger(claim.sample_rate, claim.steps), claim.delta)
     if nominal >= ROUNDING * exact or not math.isfinite(exact):

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from dpbench.audit.code.task import Batch, reporting_errors
+from dpbench.audit.code.task import AuditBatch, reporting_errors
 from dpbench.system.errors import UserError
 
 LENGTH = 1024.0
@@ -16,28 +16,28 @@ clipped to exactly 1."""
 FEATURES, SIZE, MANY = 32, 6, 16
 """Inputs of an example, examples of a probe, and of a large batch."""
 
-Unlike = tuple[Batch, Batch, Batch]
+Unlike = tuple[AuditBatch, AuditBatch, AuditBatch]
 """Batches whose gradients differ much: a small example, a large one, and four others."""
 
 
-class Examples(Protocol):
+class ExampleBatches(Protocol):
     """Batches by their gradients. bound: the norm to which these are clipped."""
 
     made_up: bool
 
-    def probes(self, bound: float) -> Mapping[str, Batch]:
+    def probes(self, bound: float) -> Mapping[str, AuditBatch]:
         """Batches of SIZE examples, by what they have in common."""
 
-    def usual(self, bound: float) -> Batch:
+    def usual(self, bound: float) -> AuditBatch:
         """Three large examples and a small one."""
 
-    def many(self, bound: float) -> Batch:
+    def many(self, bound: float) -> AuditBatch:
         """MANY large examples."""
 
-    def tiny(self, bound: float) -> Batch:
+    def tiny(self, bound: float) -> AuditBatch:
         """Four examples with tiny gradients."""
 
-    def copies(self, bound: float, number: int) -> Batch:
+    def copies(self, bound: float, number: int) -> AuditBatch:
         """So many times the same large example."""
 
     def unlike(self, bound: float) -> Unlike:
@@ -46,19 +46,19 @@ class Examples(Protocol):
 
 def one_hot(
     indices: list[int], lengths: Tensor | float = LENGTH, features: int = FEATURES
-) -> Batch:
+) -> AuditBatch:
     """Examples that each have one input of 1; squared errors at 0 have these norms."""
     inputs = torch.zeros(len(indices), features)
     inputs[range(len(indices)), indices] = 1
-    return Batch(inputs, -torch.as_tensor(lengths).expand(len(indices)).float() / 2)
+    return AuditBatch(inputs, -torch.as_tensor(lengths).expand(len(indices)).float() / 2)
 
 
-def dense(lengths: Tensor, seed: int = 0) -> Batch:
+def dense(lengths: Tensor, seed: int = 0) -> AuditBatch:
     """Examples with random inputs, and targets of random sign."""
     draw = torch.Generator().manual_seed(seed)
     inputs = torch.randn(len(lengths), FEATURES, generator=draw)
     signs = torch.randint(0, 2, lengths.shape, generator=draw) * 2 - 1
-    return Batch(inputs, (signs * lengths / 2).float())
+    return AuditBatch(inputs, (signs * lengths / 2).float())
 
 
 class MadeUp:
@@ -66,7 +66,7 @@ class MadeUp:
 
     made_up = True
 
-    def probes(self, bound: float) -> Mapping[str, Batch]:
+    def probes(self, bound: float) -> Mapping[str, AuditBatch]:
         apart, large = list(range(SIZE)), torch.full((SIZE,), LENGTH) * bound
         around = torch.logspace(-2, 1, SIZE) * bound
         falling = torch.tensor([*torch.logspace(3, -3, SIZE - 1), 0.0]) * bound
@@ -80,16 +80,16 @@ class MadeUp:
             "examples around the bound, of one direction": one_hot([0] * SIZE, around),
         }
 
-    def usual(self, bound: float) -> Batch:
+    def usual(self, bound: float) -> AuditBatch:
         return dense(torch.tensor([LENGTH, LENGTH, LENGTH, 0.1]) * bound, seed=1)
 
-    def many(self, bound: float) -> Batch:
+    def many(self, bound: float) -> AuditBatch:
         return dense(torch.full((MANY,), LENGTH) * bound, seed=2)
 
-    def tiny(self, bound: float) -> Batch:
+    def tiny(self, bound: float) -> AuditBatch:
         return dense(torch.full((4,), 1e-3) * bound)
 
-    def copies(self, bound: float, number: int) -> Batch:
+    def copies(self, bound: float, number: int) -> AuditBatch:
         return one_hot([0] * number, LENGTH * bound)
 
     def unlike(self, bound: float) -> Unlike:
@@ -102,26 +102,26 @@ class Given:
 
     made_up = False
 
-    def __init__(self, pool: Batch):
+    def __init__(self, pool: AuditBatch):
         self._pool = pool
 
-    def probes(self, bound: float) -> Mapping[str, Batch]:
+    def probes(self, bound: float) -> Mapping[str, AuditBatch]:
         return {
             "examples": self._pool.at(range(SIZE)),
             "other examples": self._pool.at(range(SIZE, 2 * SIZE)),
             "copies of one example": self.copies(bound, SIZE),
         }
 
-    def usual(self, bound: float) -> Batch:
+    def usual(self, bound: float) -> AuditBatch:
         return self._pool.at(range(4))
 
-    def many(self, bound: float) -> Batch:
+    def many(self, bound: float) -> AuditBatch:
         return self._pool.at(range(MANY))
 
-    def tiny(self, bound: float) -> Batch:
+    def tiny(self, bound: float) -> AuditBatch:
         return self._pool.at(range(4, 8))
 
-    def copies(self, bound: float, number: int) -> Batch:
+    def copies(self, bound: float, number: int) -> AuditBatch:
         return self._pool.at([0] * number)
 
     def unlike(self, bound: float) -> Unlike:
@@ -135,7 +135,7 @@ def given(name: str, make: Callable[[int], Any]) -> Given:
         made = make(MANY)
         if not (isinstance(made, tuple) and len(made) == 2):
             raise UserError(f"{name} must return a pair of arrays: inputs and targets.")
-        pool = Batch(*map(torch.as_tensor, made))
+        pool = AuditBatch(*map(torch.as_tensor, made))
     if min(map(len, (pool.inputs, pool.targets))) < MANY:
         raise UserError(f"{name} was asked for {MANY} examples, and returned fewer.")
     return Given(pool)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpbench.audit.audit import NOT_REFUTED, AuditResult, audit_grid
-from dpbench.audit.code.task import FLAGGED, Claim, Finding
+from dpbench.audit.code.task import FLAGGED, ClaimedDpsgd, Finding
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Block, Page
 from dpbench.privacy.accountants import pld
@@ -28,7 +28,7 @@ class CodeReport:
 
     name: str
     kind: str
-    claim: Claim
+    claim: ClaimedDpsgd
     findings: dict[str, Finding]
     attack: AuditResult | None
     command: str

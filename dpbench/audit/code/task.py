@@ -22,7 +22,7 @@ NOT_THEIRS = (str(Path(__file__).parents[2]), sysconfig.get_path("stdlib"), "<fr
 PASSED, FLAGGED, SKIPPED = "passed", "flagged", "not checked"
 
 
-class Batch(NamedTuple):
+class AuditBatch(NamedTuple):
     """Examples: inputs [n, features] and targets [n], float32 unless they are their owner's."""
 
     inputs: Tensor
@@ -31,23 +31,23 @@ class Batch(NamedTuple):
     def __len__(self) -> int:
         return len(self.targets)
 
-    def without(self, i: int) -> "Batch":
+    def without(self, i: int) -> "AuditBatch":
         """The batch without its example i."""
         return self.at([k for k in range(len(self)) if k != i])
 
-    def followed_by(self, other: "Batch") -> "Batch":
+    def followed_by(self, other: "AuditBatch") -> "AuditBatch":
         """All examples of both."""
         pairs = zip(self, other, strict=True)
-        return Batch(*map(torch.cat, pairs))
+        return AuditBatch(*map(torch.cat, pairs))
 
-    def scaled(self, factor: float) -> "Batch":
+    def scaled(self, factor: float) -> "AuditBatch":
         """The examples with larger inputs."""
-        return Batch(factor * self.inputs, self.targets)
+        return AuditBatch(factor * self.inputs, self.targets)
 
-    def at(self, indices: Iterable[int]) -> "Batch":
+    def at(self, indices: Iterable[int]) -> "AuditBatch":
         """The examples with these indices."""
         chosen = torch.tensor([*indices], dtype=torch.long)
-        return Batch(self.inputs[chosen], self.targets[chosen])
+        return AuditBatch(self.inputs[chosen], self.targets[chosen])
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ClaimedDpsgd:
     """DP-SGD as the code is said to carry it out, for the epsilon of `steps` steps at `delta`."""
 
     noise_multiplier: float = 1.0

@@ -9,7 +9,7 @@ import yaml
 
 from dpbench.audit.code.audited import Audited
 from dpbench.audit.code.door import KINDS
-from dpbench.audit.code.task import Claim
+from dpbench.audit.code.task import ClaimedDpsgd
 
 FOLDER = Path(__file__).parent
 FAULTS = yaml.safe_load((FOLDER / "faults.yaml").read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def audited(loop: str, replaced: str = "", by: str = "", **settings: Any) -> Aud
     """A loop, with one text replaced, as the audit takes it. settings: of the claim, and a seed."""
     factory = factory_of(loop, replaced, by)
     seed = settings.pop("seed", 0)
-    return KINDS[kind_of(factory)](loop, factory, Claim(**settings), seed=seed)
+    return KINDS[kind_of(factory)](loop, factory, ClaimedDpsgd(**settings), seed=seed)
 
 
 def kind_of(factory: Any) -> str:

@@ -5,7 +5,7 @@ import torch
 
 from dpbench.audit.code.audited import Audited
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.task import NOTHING, Batch, Finding, flagged, skipped
+from dpbench.audit.code.task import NOTHING, AuditBatch, Finding, flagged, skipped
 
 RUNS, CANARIES = 24, 16
 """Runs of one step, in each of which so many coordinates have a sum of 1, and as many one of 0."""
@@ -32,7 +32,7 @@ def bits(code: Audited) -> Finding:
     )
 
 
-def _heard(code: Audited, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+def _heard(code: Audited, batch: AuditBatch) -> tuple[np.ndarray, np.ndarray]:
     """Noisy sums of coordinates with an example, and of those without."""
     runs = [code.sums(batch, bound=1.0, seed=seed)[0] for seed in range(RUNS)]
     noisy = torch.stack(runs).numpy()

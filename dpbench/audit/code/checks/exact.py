@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.audit.code.audited import Audited, AuditedTraining, flat
-from dpbench.audit.code.task import NOTHING, Batch, Finding, refuted, skipped
+from dpbench.audit.code.task import NOTHING, AuditBatch, Finding, refuted, skipped
 from dpbench.system.errors import UserError
 
 
@@ -47,7 +47,7 @@ def skipped_steps(code: Audited) -> Finding:
         strange = usual.inputs.clone()
         strange[0] = value
         try:
-            moved = code.sums(Batch(strange, usual.targets))[0]
+            moved = code.sums(AuditBatch(strange, usual.targets))[0]
         except UserError:
             return skipped(f"The code refuses an example of {value}.")
         if not moved.any():

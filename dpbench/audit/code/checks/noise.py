@@ -16,7 +16,7 @@ from dpbench.audit.code.checks.participation import (
     claimed_releases,
     uneven_sizes,
 )
-from dpbench.audit.code.task import NOTHING, Batch, Finding, flagged, refuted
+from dpbench.audit.code.task import NOTHING, AuditBatch, Finding, flagged, refuted
 from dpbench.runs.records.epsilon import REFUTED
 
 STEPS = 16
@@ -58,7 +58,7 @@ def learning_rate(steps: int) -> float:
 
 def noise(
     code: Audited,
-    batch: Batch,
+    batch: AuditBatch,
     number: int,
     steps: int = STEPS,
     least_runs: int = 1,
@@ -134,7 +134,7 @@ def _conditions(code: Audited) -> Iterator[Finding]:
     bound, multiplier = code.claim.bound, code.claim.noise_multiplier
     made = code.examples
     batch, many = made.usual(bound), made.many(bound)
-    conditions: tuple[tuple[str, Batch, dict[str, Any]], ...] = (
+    conditions: tuple[tuple[str, AuditBatch, dict[str, Any]], ...] = (
         ("with one example in the batch", batch.at([0]), {}),
         ("with 16 examples in the batch", many, {}),
         ("with tiny gradients", made.tiny(bound), {}),
@@ -154,14 +154,14 @@ def _conditions(code: Audited) -> Iterator[Finding]:
             yield wrong
 
 
-def _where(code: Audited, words: str, batch: Batch, **settings: Any) -> Finding | None:
+def _where(code: Audited, words: str, batch: AuditBatch, **settings: Any) -> Finding | None:
     """What is wrong with the scale of the noise in one condition."""
     drawn = noise(code, batch, DRAWS_OF_A_CONDITION, **settings)
     found = _deviation(drawn)
     return _wrong_scale(f", {words}", found) if _differs(found, drawn.numel()) else None
 
 
-def share_after(code: Audited, batch: Batch) -> float:
+def share_after(code: Audited, batch: AuditBatch) -> float:
     """How much noise there is on a batch, of what there is as claimed."""
     drawn = noise(code, batch, DRAWS_OF_A_CONDITION)
     return _deviation(drawn) / max(LEAST, _deviation(noise_as_claimed(code)))

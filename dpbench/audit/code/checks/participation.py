@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, AuditedTraining
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.task import Batch, skipped
+from dpbench.audit.code.task import AuditBatch, skipped
 
 EXAMPLES, CYCLE, EPOCHS = 256, 8, 24
 """Examples of a training whose epochs have CYCLE batches, and its epochs."""
@@ -89,6 +89,6 @@ def claimed_releases(code: AuditedTraining, number: int, noise_multiplier: float
     positive, large = kinds(number).values()
     lengths = torch.where(large, 16.0, 1.0) * LENGTH * code.claim.bound
     data = one_hot(list(range(number)), lengths, number + OF_NONE)
-    data = Batch(data.inputs, data.targets.where(~positive, -data.targets))
+    data = AuditBatch(data.inputs, data.targets.where(~positive, -data.targets))
     rate = claimed_rate(code)
     return code.train(data, noise_multiplier=noise_multiplier, sample_rate=rate, steps=STEPS)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpbench.audit.code.audited import NEGLIGIBLE, Audited, AuditedStep
 from dpbench.audit.code.examples import SIZE, one_hot
-from dpbench.audit.code.task import NOTHING, Batch, Finding, flagged, refuted, skipped
+from dpbench.audit.code.task import NOTHING, AuditBatch, Finding, flagged, refuted, skipped
 
 TOLERANCE = 2e-3
 """In units of the bound: float32 rounding in parameters, and noise that is negligible."""
@@ -35,7 +35,7 @@ class BatchSum(NamedTuple):
 
     words: str
     bound: float
-    total: Callable[[Batch], Tensor]
+    total: Callable[[AuditBatch], Tensor]
 
 
 def _conditions(code: Audited) -> Iterator[BatchSum]:
@@ -51,7 +51,7 @@ def _conditions(code: Audited) -> Iterator[BatchSum]:
         yield BatchSum(f", in step {WARM_UP + 1},", bound, partial(_later_sum, code))
 
 
-def _later_sum(code: AuditedStep, batch: Batch) -> Tensor:
+def _later_sum(code: AuditedStep, batch: AuditBatch) -> Tensor:
     """The sum [D] after steps on other examples."""
     before = [code.examples.usual(code.claim.bound)] * WARM_UP
     return code.sums_of([*before, batch], noise_multiplier=NEGLIGIBLE)[-1]
@@ -75,7 +75,7 @@ def sensitivity(code: Audited) -> Finding:
 
 
 def _farthest(
-    total: Callable[[Batch], Tensor], words: str, batch: Batch
+    total: Callable[[AuditBatch], Tensor], words: str, batch: AuditBatch
 ) -> tuple[float, str, float]:
     """The example that moves the sum farthest: how far, of which probe, and its sum alone."""
     whole = total(batch)
@@ -144,7 +144,7 @@ def _others_in_each_step(code: Audited) -> Finding:
     bound, steps = code.claim.bound, min(MOST_STEPS, code.claim.steps)
     alike = one_hot(list(range(SIZE)), bound / 4)
     kept = (torch.arange(SIZE) > 0).float()
-    emptied = Batch(alike.inputs * kept.unsqueeze(1), alike.targets * kept)
+    emptied = AuditBatch(alike.inputs * kept.unsqueeze(1), alike.targets * kept)
     first, second = (code.sums(b, steps, noise_multiplier=NEGLIGIBLE) for b in (alike, emptied))
     worst = float((first - second)[:, 1:SIZE].abs().max())
     if worst <= 3 * TOLERANCE:
@@ -155,7 +155,7 @@ def _others_in_each_step(code: Audited) -> Finding:
     )
 
 
-def _interaction(total: Callable[[Batch], Tensor], batch: Batch) -> float:
+def _interaction(total: Callable[[AuditBatch], Tensor], batch: AuditBatch) -> float:
     halves = (batch.at(range(start, len(batch), 2)) for start in (0, 1))
     parts = sum(total(half) for half in halves)
     return _length(total(batch) - parts)
