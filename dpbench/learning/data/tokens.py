@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -53,9 +54,7 @@ class Tokens:
         texts: n sentences; or n premises, and n hypotheses. Raises UserError if the tokenizer is
         not available or does not match the settings; warns of texts that are cut.
         """
-        tokens, counts = self._coded(*texts)
-        _warn_of_long(counts, self.length)
-        return torch.from_numpy(tokens)
+        return _cut(*self._coded(*texts))
 
     def kept(self, folder: Path, *texts: Sequence[str]) -> Tensor:
         """Those of `of`, in a file below the data folder whose name is a checksum of texts and
@@ -67,9 +66,7 @@ class Tokens:
         stem = folder / "tokens" / digest.hexdigest()[:32]
         files = [stem.with_suffix(".npy"), stem.with_suffix(".counts.npy")]
         ensure_cached(files, lambda parts: _save(self._coded(*texts), parts))
-        tokens, counts = (np.load(file, mmap_mode="c") for file in files)
-        _warn_of_long(counts, self.length)
-        return torch.from_numpy(tokens)
+        return _cut(*(np.load(file, mmap_mode="c") for file in files))
 
     def preparation(self, pairs: bool, classes: Sequence[Any]) -> "TextPreparation":
         """How new texts become a model's inputs. classes: in the order of its outputs."""
@@ -128,6 +125,10 @@ class PublishedTexts:
     pairs: ClassVar[bool]
     groups: ClassVar[tuple[str, ...]]
 
+    vocabulary = property(attrgetter("tokens.vocabulary"))
+    padding = property(attrgetter("tokens.padding"))
+    lengths = property(attrgetter("tokens.lengths"))
+
     @property
     def classes(self) -> int:
         return len(self.groups)
@@ -135,18 +136,6 @@ class PublishedTexts:
     @property
     def shape(self) -> tuple[int, ...]:
         return (2, self.tokens.length)
-
-    @property
-    def vocabulary(self) -> int:
-        return self.tokens.vocabulary
-
-    @property
-    def padding(self) -> int:
-        return self.tokens.padding
-
-    @property
-    def lengths(self) -> list[int] | None:
-        return self.tokens.lengths
 
     def text_preparation(self) -> "TextPreparation":
         """How texts become a model's inputs."""
@@ -173,9 +162,7 @@ class TextPreparation(msgspec.Struct, frozen=True):
             wanted = "pairs of texts, [(one, other), ...]" if self.pairs else "texts"
             raise UserError(f"this model classifies {wanted}: give a list of them.")
         columns = [*zip(*texts, strict=True)] if self.pairs else [texts]
-        tokens, counts = coded(self._loaded, self.length, self.padding, *columns)
-        _warn_of_long(counts, self.length)
-        return torch.from_numpy(tokens).long()
+        return _cut(*coded(self._loaded, self.length, self.padding, *columns)).long()
 
     @property
     def _loaded(self) -> Any:
@@ -234,11 +221,13 @@ def _save(arrays: Sequence[np.ndarray], files: Sequence[Path]) -> None:
             np.save(file, array)
 
 
-def _warn_of_long(counts: np.ndarray, length: int) -> None:
-    """Warn of texts with more tokens than are kept. counts: their numbers."""
+def _cut(tokens: np.ndarray, counts: np.ndarray) -> Tensor:
+    """Tokens [n, 2, T]; warns of texts that had more than T. counts: of their tokens [n]."""
+    length = tokens.shape[2]
     if long := int((counts > length).sum()):
         warnings.warn(
             f"{long:,} of {len(counts):,} texts have more than {length} tokens, and are cut: a "
             f"greater length keeps more (the longest has {counts.max():,}).",
             stacklevel=3,
         )
+    return torch.from_numpy(tokens)

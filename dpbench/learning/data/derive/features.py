@@ -18,6 +18,7 @@ from dpbench.learning.data.dataset import (
     DerivedDataset,
     Split,
     class_sizes_of,
+    of_base,
     people_of,
 )
 from dpbench.learning.data.derive.fewer import Fewer
@@ -83,23 +84,14 @@ class WithFeatures(DerivedDataset):
     def shape(self) -> tuple[int, ...]:
         return self.features.shape_of(self.base)
 
-    vocabulary = lengths = None
-
     @property
     def note(self) -> str:
         return self.features.note
 
-    @property
-    def bounded(self) -> int:
-        return 0
-
-    @property
-    def train_people(self) -> int | None:
-        return people_of(self.base)
-
-    @property
-    def class_sizes(self) -> tuple[float, ...]:
-        return class_sizes_of(self.base)
+    vocabulary = lengths = None
+    bounded = 0
+    train_people = of_base(people_of)
+    class_sizes = of_base(class_sizes_of)
 
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and its features; what an interrupted process has computed is kept."""
