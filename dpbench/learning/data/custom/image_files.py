@@ -22,9 +22,9 @@ from dpbench.learning.data.custom.checksums import (
     verified,
 )
 from dpbench.learning.data.custom.columns import named
-from dpbench.learning.data.custom.copies import SHARE
+from dpbench.learning.data.custom.csv_files import verified_file
+from dpbench.learning.data.custom.oddities import SHARE
 from dpbench.learning.data.custom.source import FOLDER, Encoded, Table, TestRows
-from dpbench.learning.data.custom.table_files import verified_file
 from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.files import cached_digest_of
 from dpbench.system.validate import quoted

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is_string_dtype
 
-from dpbench.learning.data.custom import copies, identifiers
+from dpbench.learning.data.custom import identifiers
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
 from dpbench.learning.data.custom.columns import (
     IMPUTE,
@@ -23,7 +23,7 @@ from dpbench.learning.data.custom.columns import (
     columns_of,
     without,
 )
-from dpbench.learning.data.custom.oddities import warn_of_spellings
+from dpbench.learning.data.custom.oddities import identical, warn_of_spellings
 from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
@@ -98,7 +98,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]
-    numbers = copies.identical([plain(frame[name], as_text=True) for name in used])
+    numbers = identical([plain(frame[name], as_text=True) for name in used])
     train = numbers[: len(frame) - table.test.number]
     file = Path(str(node[source.setting])).expanduser()
     counted = file.is_file() and file.suffix.lower() != ".parquet"

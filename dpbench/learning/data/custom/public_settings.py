@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpbench.learning.data.custom import (
-    copies,
+    csv_files,
     hub,
     image_files,
     oddities,
     table,
-    table_files,
     texts,
 )
 from dpbench.learning.data.custom.column_types import plain
@@ -113,7 +112,7 @@ def _warn_of_people(rows: Table, columns: Columns, used: list[str]) -> None:
     if columns.user is None:
         oddities.warn_of_people(rows.frame, rows.name)
     series = [plain(rows.frame[name], as_text=True) for name in used]
-    copies.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
+    oddities.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
 
 
 def _images(settings: Settings, rows: Table) -> dict[str, Any]:
@@ -136,7 +135,7 @@ class OwnSource(NamedTuple):
 
 
 SOURCES = {
-    "dpbench.data.custom.table_rows.CsvFile": OwnSource("csv", "file", table_files.read, _table),
+    "dpbench.data.custom.table_rows.CsvFile": OwnSource("csv", "file", csv_files.read, _table),
     "dpbench.data.custom.table_rows.HubTable": OwnSource("hub", "path", hub.read, _table),
     "dpbench.data.custom.image_rows.ImageFolder": OwnSource(
         "images", "folder", image_files.read, _images

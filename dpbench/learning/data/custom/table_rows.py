@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from dpbench.learning.data.custom import csv_files, hub, table_files, texts
+from dpbench.learning.data.custom import csv_files, hub, texts
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     NONE,
@@ -256,7 +256,7 @@ class CsvFile(TableRows):
     needs = "dataset.file=FILE and dataset.target=COLUMN"
 
     def read(self) -> Table:
-        return table_files.read(vars(self))
+        return csv_files.read(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)

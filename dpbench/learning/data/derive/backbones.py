@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.fetch.published_weights import with_weights
-from dpbench.learning.data.fetch.weights import tensors_of
+from dpbench.learning.data.fetch.published_weights import tensors_of, with_weights
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import one_of
 
