@@ -19,9 +19,10 @@ from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
 from dpbench.system.errors import Unavailable, UserError
-from dpbench.system.validate import Count, integer, quoted
+from dpbench.system.validate import Count, Whole, integer, quoted
 
 MAX_TOKENS = 100_000  # per pair: beyond any model
+Length = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
 CHUNK = 10_000  # pairs tokenised at a time: the tokenizer's lists take far more memory than arrays
 
 
@@ -38,14 +39,12 @@ class Tokens:
 
     tokenizer: str
     vocabulary: Count
-    length: int
-    padding: int = 0
+    length: Length
+    padding: Whole = 0
     lengths: list[int] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         check_lengths("dataset.tokens.lengths", self.lengths)
-        integer("dataset.tokens.length", self.length, most=MAX_TOKENS)
-        integer("dataset.tokens.padding", self.padding, least=0)
 
     def of(self, *texts: Sequence[str]) -> Tensor:
         """Token numbers and the number of each token's text, int32 [n, 2, T]; BERT's are [CLS]
@@ -150,8 +149,8 @@ class TextPreparation(msgspec.Struct, frozen=True):
     """
 
     tokenizer: str
-    length: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
-    padding: Annotated[int, msgspec.Meta(ge=0)]
+    length: Length
+    padding: Whole
     pairs: bool
     classes: list[str | int | float | bool | None]
 

@@ -5,8 +5,10 @@ including the whole training split: it explains a run, and no run may depend on 
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch, Split
@@ -22,9 +24,7 @@ from dpbench.runs.diagnostics.observer import Observer, chosen_groups
 from dpbench.runs.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system import seeds
-from dpbench.system.validate import Count, integer
-
-MAX_VECTORS = 100_000
+from dpbench.system.validate import Count
 
 TERMS = {
     "R_mag": excess_risk.magnitude_risk,
@@ -51,13 +51,10 @@ class MisalignmentDiagnostics:
     """
 
     every: Count | None
-    hutchinson: int
+    hutchinson: Annotated[int, Meta(ge=0, le=100_000)]
     eigenvalues: bool
     chunk: Count
     groups: list[int] | None
-
-    def __post_init__(self) -> None:
-        integer("diagnostics.hutchinson", self.hutchinson, 0, most=MAX_VECTORS)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None

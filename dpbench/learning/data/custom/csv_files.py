@@ -240,7 +240,8 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
             texts = [
                 number
                 for number, name in enumerate(frame)
-                if name in as_text or _has_texts_read_as_missing(frame[name])
+                # The text NA or None is no value to pandas.
+                if name in as_text or (is_string_dtype(frame[name]) and frame[name].isna().any())
             ]
             if texts:
                 again = read(
@@ -331,8 +332,3 @@ def _encoding(path: Path) -> str:
 def _has(path: Path, character: str) -> bool:
     with unpacked(path) as stream:
         return any(character.encode() in line for line in stream)
-
-
-def _has_texts_read_as_missing(column: pd.Series) -> bool:
-    """Whether a column of text may have the text NA or None, which pandas takes for no value."""
-    return is_string_dtype(column) and bool(column.isna().any())

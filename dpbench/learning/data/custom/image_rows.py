@@ -1,17 +1,17 @@
 """The user's own images as data sets: class folders, or images that `datasets` loads."""
 
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import torch
+from msgspec import Meta
 
 from dpbench.learning.data.custom import hub, image_files
-from dpbench.learning.data.custom.image_files import MODES, stacked
+from dpbench.learning.data.custom.image_files import stacked
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.source import Table
 from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
 from dpbench.learning.data.dataset import Data, Split
-from dpbench.system.errors import UserError
-from dpbench.system.validate import integer
 
 MAX_PIXELS = 1_024
 """The largest side of an image."""
@@ -25,18 +25,12 @@ class ImageRows(RowSplit):
     target, group: columns, as of a table.
     """
 
-    size: int
-    channels: int
+    size: Annotated[int, Meta(ge=1, le=MAX_PIXELS)]
+    channels: Literal[3, 1]
     target: str | None = None
     group: str | list[str] | None = field(default=None, hash=False)
 
     task = "classification"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        integer("dataset.size", self.size, most=MAX_PIXELS)
-        if self.channels not in MODES:
-            raise UserError(f"dataset.channels must be 3 or 1, got {self.channels}.")
 
     @property
     def shape(self) -> tuple[int, ...]:

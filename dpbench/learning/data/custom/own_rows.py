@@ -4,10 +4,12 @@ import re
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import torch
+from msgspec import Meta
 
 from dpbench.learning.data.custom.people import people_of
 from dpbench.learning.data.custom.source import Table
@@ -15,7 +17,7 @@ from dpbench.learning.data.dataset import Data, Fact, Split
 from dpbench.learning.data.splits import drawn, held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
-from dpbench.system.validate import fraction, integer, quoted
+from dpbench.system.validate import Fraction, Whole, integer, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +34,16 @@ class RowSplit:
 
     name: str | None
     checksum: str | None
-    test_share: float
-    split_seed: int | None
+    test_share: Fraction
+    split_seed: Whole | None
     rows: int | None
     classes: int | None
     groups: list[str] | None
     test_rows: int | None = None
     user: str | None = None
-    people: int | None = None
+    people: Annotated[int, Meta(ge=2)] | None = None
 
     def __post_init__(self) -> None:
-        fraction("dataset.test_share", self.test_share)
-        if self.split_seed is not None:
-            integer("dataset.split_seed", self.split_seed, least=0)
         if self.rows is None or self.name is None:
             raise UserError(f"this data set reads data of your own: set {self.needs}.")
         if not re.fullmatch(r"\w[\w.-]*", self.name):
@@ -56,8 +55,6 @@ class RowSplit:
         integer("dataset.classes", self.classes)
         if not self.groups or len({*self.groups}) < len(self.groups):
             raise UserError("dataset.groups must name each group once.")
-        if self.people is not None:
-            integer("dataset.people", self.people, least=2)
         if self.test_rows is not None:
             integer("dataset.test_rows", self.test_rows, most=self.rows - 1)
         if self._test_size == 0:

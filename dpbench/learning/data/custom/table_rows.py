@@ -87,13 +87,10 @@ class TableRows(RowSplit):
                 f"dataset.standardise={quoted(self.standardise)} is unknown: write train, none, or "
                 "mean and standard deviation by column, e.g. {age:[40,15]}."
             )
-        for column, constants in dict(self._constants).items():
-            if len(constants) != 2 or constants[1] <= 0:
+        constants = self.standardise if isinstance(self.standardise, dict) else {}
+        for column, pair in constants.items():
+            if len(pair) != 2 or pair[1] <= 0:
                 raise UserError(f"dataset.standardise.{column} must be [mean, deviation above 0].")
-
-    @property
-    def _constants(self) -> Mapping[str, list[float]]:
-        return self.standardise if isinstance(self.standardise, dict) else {}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -157,9 +154,8 @@ class TableRows(RowSplit):
     def _data(self, table: Table, seed: int) -> Data:
         if self.text is not None:
             return self._texts(table, seed)
-        frame, (train, test) = table.frame, self.order(seed, self._people(table.frame))
-        columns = self._columns(frame)
-        frame = columns.plain(frame)
+        train, test = self.order(seed, self._people(table.frame))
+        columns, frame = self._plain(table)
         prepared = prepared_by(frame, columns, self.standardise, train)
         inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
         for name, most in columns.selected.items():
@@ -210,20 +206,20 @@ class TableRows(RowSplit):
         noise; None for texts. UserError if the table has changed."""
         if self.text is not None:
             return None
-        frame = self.read().frame
-        columns, train = self._columns(frame), self.order(seed, self._people(frame))[0]
-        return prepared_by(columns.plain(frame), columns, self.standardise, train)
+        table = self.read()
+        columns, frame = self._plain(table)
+        train, _ = self.order(seed, self._people(table.frame))
+        return prepared_by(frame, columns, self.standardise, train)
 
     def candidates(self) -> Values:
         """All values of the columns of which a run selects some."""
-        frame = self.read().frame
-        columns = self._columns(frame)
-        frame = columns.plain(frame)
+        columns, frame = self._plain(self.read())
         return {name: tuple(all_distinct(frame[name])) for name in columns.selected}
 
-    def _columns(self, frame: pd.DataFrame) -> Columns:
-        lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
-        return columns_of(vars(self) | lists, frame)
+    def _plain(self, table: Table) -> tuple[Columns, pd.DataFrame]:
+        """The columns of the table, and its rows with plain values."""
+        columns = columns_of(vars(self), table.frame)
+        return columns, columns.plain(table.frame)
 
 
 def _categories_note(given: Mapping[str, Any]) -> str:
