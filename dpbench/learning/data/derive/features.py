@@ -109,7 +109,7 @@ class WithFeatures(DerivedDataset):
         return replace(split, inputs=features, lengths=None)
 
     def _write(self, split: Split, path: Path, part: Path) -> None:
-        rows = _Rows(path, (len(split), *self.shape), self.features.dtype)
+        rows = _UnfinishedFile(path, (len(split), *self.shape), self.features.dtype)
         left = split.batches(AT_ONCE)[rows.done :]
         extract = self.features.extractor(self.base, self._device)
         with counting(f"features: batches of {AT_ONCE}", len(left)) as count:
@@ -124,7 +124,7 @@ class WithFeatures(DerivedDataset):
         return torch.device(first_gpu if self.device == "auto" else self.device)
 
 
-class _Rows:
+class _UnfinishedFile:
     """An array that is written in batches beside `path`; those of an interrupted process stay.
 
     done: the number of batches that are written.

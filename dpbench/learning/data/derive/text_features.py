@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Dataset, padding_of, vocabulary_of
+from dpbench.learning.data.dataset import Dataset, Lengths, padding_of, vocabulary_of
 from dpbench.learning.data.derive.pretrained import (
     AT_ONCE,
     LARGEST,
@@ -19,7 +19,6 @@ from dpbench.learning.data.derive.pretrained import (
 from dpbench.learning.data.fetch.encoders import encoder_config
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.fetch.published_weights import with_weights
-from dpbench.learning.data.lengths import Lengths
 from dpbench.system.errors import UserError
 
 LENGTHS = (16, 32, 64, 128)
