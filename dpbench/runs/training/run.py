@@ -30,7 +30,11 @@ from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.class_weights import COUNT_NOTE, WEIGHTED_SAMPLING
 from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.score import SCORE_NOTE
-from dpbench.runs.training.statistics import PrivateStatistics
+from dpbench.runs.training.statistics import (
+    PrivateColumns,
+    PrivateNormalization,
+    PrivateStatistics,
+)
 from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.gradients import ENGINES
 from dpbench.step.gradients.precision import PRECISIONS
@@ -152,7 +156,7 @@ class Run:
         match self.normalization:
             case None:
                 return data
-            case PrivateStatistics() as statistics:
+            case PrivateNormalization() | PrivateColumns() as statistics:
                 noise = self.stream("statistics", torch.device("cpu"))
                 delta = self.privacy.delta
                 measured = statistics.measured(data.train, self.dataset, delta, noise)
