@@ -9,15 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
-from dpbench.runs.execution.launcher import Attempts, Outcome
+from dpbench.runs.execution.launcher import Attempts
 from dpbench.runs.execution.run_config import RunConfig
-from dpbench.runs.execution.task import COMMAND, Tasks
+from dpbench.runs.execution.task import COMMAND, Job, Tasks, submitting
 from dpbench.system.errors import MAX_CHARACTERS, UserError
 from dpbench.system.interrupts import hung_up
 from dpbench.system.validate import Count, Positive, Whole, one_of, quoted
@@ -64,16 +63,6 @@ exit $code
 """
 """The script of a task; a signal near the time limit, also at its start, ends it with the code
 `stopped`."""
-
-
-class Job(Protocol):
-    """Tasks that have been submitted."""
-
-    def ended(self) -> Mapping[int, str]:
-        """The numbers of the tasks that have ended, each with how; after a moment."""
-
-    def cancel(self) -> None:
-        """End the tasks that are left; each writes a checkpoint."""
 
 
 class ArrayJob:
@@ -178,25 +167,13 @@ class Slurm:
         for line in self.setup:
             _one_line("each of launcher.setup", line)
 
-    @contextmanager
-    def start(self, jobs: int, folder: Path) -> Iterator[Attempts[RunConfig]]:
+    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts[RunConfig]]:
         if self.cluster == "slurm" and not shutil.which("sbatch"):
             raise UserError(
                 "launcher=slurm found no sbatch: run the command on a login node of the cluster, "
                 "or try it here with launcher.cluster=local."
             )
-        submitted: list[Job] = []
-
-        def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
-            tasks = Tasks.written(folder, runs, wait)
-            submitted.append(self._submitted(tasks))
-            yield from tasks.outcomes(submitted[-1].ended)
-
-        try:
-            yield attempts
-        finally:
-            for job in submitted if not hung_up() else ():
-                job.cancel()
+        return submitting(folder, self._submitted, left_alone=hung_up)
 
     def _submitted(self, tasks: Tasks) -> Job:
         script, number = tasks.folder / "script.sh", len(tasks.runs)
