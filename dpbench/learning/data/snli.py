@@ -33,13 +33,11 @@ TEST = Source(
     path="snli_1.0/snli_1.0_test.jsonl",
     checksum="md5:2392a35de49893c84b08fb92de6fc5e4",
     page=ARCHIVE.page,
-    urls=(),
 )
 DEV = Source(
     path="snli_1.0/snli_1.0_dev.jsonl",
     checksum="md5:b23798a0751d9a3dccac16a232496ca5",
     page=ARCHIVE.page,
-    urls=(),
 )
 
 

@@ -1,7 +1,6 @@
 """Tokenisation of sentences and pairs of sentences."""
 
 import hashlib
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +17,7 @@ from torch import Tensor
 from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
-from dpbench.system.errors import Unavailable, UserError
+from dpbench.system.errors import Unavailable, UserError, warn
 from dpbench.system.validate import Count, Whole, integer, quoted
 
 MAX_TOKENS = 100_000  # per pair: beyond any model
@@ -224,9 +223,8 @@ def _cut(tokens: np.ndarray, counts: np.ndarray) -> Tensor:
     """Tokens [n, 2, T]; warns of texts that had more than T. counts: of their tokens [n]."""
     length = tokens.shape[2]
     if long := int((counts > length).sum()):
-        warnings.warn(
+        warn(
             f"{long:,} of {len(counts):,} texts have more than {length} tokens, and are cut: a "
-            f"greater length keeps more (the longest has {counts.max():,}).",
-            stacklevel=3,
+            f"greater length keeps more (the longest has {counts.max():,})."
         )
     return torch.from_numpy(tokens)

@@ -28,7 +28,7 @@ from dpbench.learning.data.custom.quotes import (
     swallowed,
 )
 from dpbench.learning.data.custom.sizes import size_by_footers, size_of, unpacked
-from dpbench.learning.data.custom.source import Table, TestRows
+from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.validate import boolean, integer, one_of, quoted, shown
 
@@ -66,14 +66,14 @@ DOUBLE = "double"
 """Values may be in double quotes."""
 
 
-def read(settings: Mapping[str, Any]) -> Table:
+def read(settings: Mapping[str, Any]) -> OwnTable:
     """The rows of the file that settings name, and then those of its test file; UserError for files
     that are not tables of one kind, and for others than the expected ones."""
     frame, checksum = verified_file(settings, "file", "checksum")
     name, checksums = str(settings["file"]), {"checksum": checksum}
     tested = settings.get("test_file")
     if tested is None:
-        return Table(name, frame, checksums)
+        return OwnTable(name, frame, checksums)
     what = f"dataset.test_file={tested}"
     test, test_checksum = verified_file(settings, "test_file", "test_checksum")
     if test_checksum == checksum:
@@ -94,7 +94,7 @@ def read(settings: Mapping[str, Any]) -> Table:
         test, _ = verified_file(settings, "test_file", "test_checksum", texts)
     rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
     checksums["test_checksum"] = test_checksum
-    return Table(name, rows, checksums, TestRows(what, len(test)))
+    return OwnTable(name, rows, checksums, TestRows(what, len(test)))
 
 
 def verified_file(
@@ -150,7 +150,7 @@ class _File(NamedTuple):
     thousands: str | None
 
 
-class _Rows(NamedTuple):
+class _FileRows(NamedTuple):
     """What is read. joined: lines that seem to be several rows. first: the first line, if it names
     the columns and looks like a row."""
 
@@ -206,11 +206,11 @@ def _setting_of(separator: str) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) -> _Rows:
+def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) -> _FileRows:
     """The rows, cached until the file changes: its settings and its data are read separately."""
     ending = file.path.suffix.lower()
     if ending == PARQUET:
-        return _Rows(_parquet(file, may_be_large))
+        return _FileRows(_parquet(file, may_be_large))
     read = functools.partial(
         pd.read_csv,
         file.path,
@@ -278,7 +278,7 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
     may_join = file.quotes == DOUBLE and size.lines > len(frame) + has_names + file.skip
     encoding = "utf-8-sig" if file.encoding == UTF_8 else file.encoding
     joined = joined_lines(file.path, file.separator, frame, encoding) if may_join else None
-    return _Rows(frame, joined, _line(first, file) if is_like_others else "")
+    return _FileRows(frame, joined, _line(first, file) if is_like_others else "")
 
 
 def _line(values: pd.Series, file: _File) -> str:

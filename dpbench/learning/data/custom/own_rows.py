@@ -12,7 +12,7 @@ import torch
 from msgspec import Meta
 
 from dpbench.learning.data.custom.people import people_of
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.dataset import Data, Fact, Split
 from dpbench.learning.data.splits import drawn, held_out
 from dpbench.system.errors import UserError
@@ -70,11 +70,11 @@ class RowSplit:
     """The settings that have to be set."""
 
     @abstractmethod
-    def read(self) -> Table:
+    def read(self) -> OwnTable:
         """The rows of its source, verified."""
 
     @abstractmethod
-    def _data(self, table: Table, seed: int) -> Data:
+    def _data(self, table: OwnTable, seed: int) -> Data:
         """Both splits of the rows."""
 
     def load(self, folder: Path, seed: int) -> Data:
@@ -87,7 +87,7 @@ class RowSplit:
             )
         return self._data(table, seed)
 
-    def _split(self, table: Table, rows: Split, seed: int, target_unit: float = 1.0) -> Data:
+    def _split(self, table: OwnTable, rows: Split, seed: int, target_unit: float = 1.0) -> Data:
         people = self._people(table.frame)
         if people is not None:
             rows = replace(rows, people=torch.from_numpy(people))

@@ -21,7 +21,7 @@ from dpbench.learning.data.custom.columns import (
 from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
-from dpbench.learning.data.custom.source import Table, TestRows
+from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
 from dpbench.learning.data.dataset import MOMENTS, Data, Fact, Split, lengths_of
 from dpbench.learning.data.tokens import TextPreparation, Tokens
@@ -151,7 +151,7 @@ class TableRows(RowSplit):
         )
         return self._public, categories, scores
 
-    def _data(self, table: Table, seed: int) -> Data:
+    def _data(self, table: OwnTable, seed: int) -> Data:
         if self.text is not None:
             return self._texts(table, seed)
         train, test = self.order(seed, self._people(table.frame))
@@ -175,7 +175,7 @@ class TableRows(RowSplit):
         rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
         return self._split(table, rows, seed, prepared.target[1])
 
-    def _texts(self, table: Table, seed: int) -> Data:
+    def _texts(self, table: OwnTable, seed: int) -> Data:
         """The splits of texts; warns of those that are cut."""
         frame = table.frame
         columns = texts.columns_with_texts(vars(self), frame)
@@ -216,7 +216,7 @@ class TableRows(RowSplit):
         columns, frame = self._plain(self.read())
         return {name: tuple(all_distinct(frame[name])) for name in columns.selected}
 
-    def _plain(self, table: Table) -> tuple[Columns, pd.DataFrame]:
+    def _plain(self, table: OwnTable) -> tuple[Columns, pd.DataFrame]:
         """The columns of the table, and its rows with plain values."""
         columns = columns_of(vars(self), table.frame)
         return columns, columns.plain(table.frame)
@@ -251,21 +251,12 @@ class CsvFile(TableRows):
 
     needs = "dataset.file=FILE and dataset.target=COLUMN"
 
-    def read(self) -> Table:
+    def read(self) -> OwnTable:
         return csv_files.read(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubTable(TableRows):
-    """A table that the `datasets` library loads. path: its name on the hub, or a folder or file;
-    revision: the commit on the hub; part: the split that is read; test_part: the test rows'."""
-
-    path: str | None = None
-    revision: str | None
-    part: str
-    test_part: str | None = None
+class HubTable(hub.HubRows, TableRows):
+    """A table that the `datasets` library loads."""
 
     needs = "dataset.path=FOLDER, or NAME with dataset.revision=COMMIT, and dataset.target=COLUMN"
-
-    def read(self) -> Table:
-        return hub.read(vars(self))
