@@ -147,11 +147,9 @@ def _results(record: Record) -> object:
 
 def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     for path in files_in(folder / RUNS, "*.json"):
-        text, source = text_of(path), f"runs/{path.name}"
-        if isinstance(text, Unreadable):
-            yield Unreadable(source, text.reason)
-        else:
-            yield _stored(parse_named(text, path), source, text)
+        text = text_of(path)
+        entry = parse_named(text, path) if isinstance(text, str) else text
+        yield _stored(entry, f"runs/{path.name}", str(text))
 
 
 def _tables(folder: Path) -> Iterator[StoredRecord | Unreadable]:
