@@ -24,7 +24,8 @@ def ensure_cached(paths: Sequence[Path], make: Callable[[Sequence[Path]], None])
                 _make(paths, make)
     for path in paths:
         # Cached, as the runs of a sweep share gigabytes.
-        if cached_digest_of(path) != _expected_digest(path):
+        line = _checksum_of(path).read_text(encoding="utf-8", errors="replace")
+        if cached_digest_of(path) != line.partition(" ")[0]:
             raise UserError(f"{path} is truncated or altered: delete it to have it created again.")
 
 
@@ -56,7 +57,3 @@ def _make(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None
         for part in parts:
             with suppress(OSError):
                 part.unlink()
-
-
-def _expected_digest(path: Path) -> str:
-    return _checksum_of(path).read_text(encoding="utf-8", errors="replace").partition(" ")[0]

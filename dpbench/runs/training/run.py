@@ -30,11 +30,7 @@ from dpbench.runs.training.budget import Privacy
 from dpbench.runs.training.class_weights import COUNT_NOTE, WEIGHTED_SAMPLING
 from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.score import SCORE_NOTE
-from dpbench.runs.training.statistics import (
-    PrivateColumns,
-    PrivateNormalization,
-    PrivateStatistics,
-)
+from dpbench.runs.training.statistics import PrivateStatistics
 from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.gradients import ENGINES
 from dpbench.step.gradients.precision import PRECISIONS
@@ -156,13 +152,13 @@ class Run:
         match self.normalization:
             case None:
                 return data
-            case PrivateNormalization() | PrivateColumns() as statistics:
+            case Normalization() as public:
+                return with_transform(data, public)
+            case statistics:
                 noise = self.stream("statistics", torch.device("cpu"))
                 delta = self.privacy.delta
                 measured = statistics.measured(data.train, self.dataset, delta, noise)
                 return with_transform(data, measured)
-            case public:
-                return with_transform(data, public)
 
     def _loaded(self, folder: Path) -> Data:
         """The data set's data; UserError for files that lack the expected columns or values."""

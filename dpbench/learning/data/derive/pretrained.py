@@ -70,10 +70,9 @@ class Pretrained(FrozenNetwork):
     """The last features of a frozen network, pooled to one vector per image, in float16.
 
     backbone: its name in timm; None for the transformers model that a config.json beside the
-    weights describes. pooling: see
-    TimmBackbone and TransformersBackbone. image_size: the side to which images are scaled, by
-    bilinear interpolation. normalization: of the pixels, by the constants that the weights expect;
-    None for those that timm or the folder names.
+    weights describes. pooling: see TimmBackbone and TransformersBackbone. image_size: the side to
+    which images are scaled, by bilinear interpolation. normalization: of the pixels, by the
+    constants that the weights expect; None for those that timm or the folder names.
 
     Every image is transformed by itself, and nothing is measured on the data: features are neither
     normalised nor clipped.
