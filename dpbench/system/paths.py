@@ -1,11 +1,16 @@
 """The folders of the configuration (conf/), the published numbers (benchmarks/) and the searches
-whose choices tables take (results/search/).
+whose choices tables take (results/search/), and other folders on this machine.
 
 A wheel contains them in the package; in a checkout they are beside it.
 """
 
 import functools
+import os
+import re
+from importlib.util import find_spec
 from pathlib import Path
+
+from platformdirs import user_cache_path
 
 from dpbench.system.errors import UserError
 
@@ -21,6 +26,19 @@ def check_working_folder() -> None:
         raise UserError(
             f"the working folder cannot be used ({error.strerror}): change to another one."
         ) from error
+
+
+def data_folder() -> Path:
+    """The default data folder: $DPBENCH_DATA, else the user's cache folder."""
+    configured = os.environ.get("DPBENCH_DATA")
+    return Path(configured).expanduser() if configured else user_cache_path("dpbench")
+
+
+def installed_folder(package: str) -> Path | None:
+    """The folder of an installed package, none of whose code is run; None if there is none."""
+    spec = find_spec(package) if re.fullmatch(r"[A-Za-z_]\w*", package) else None
+    places = spec.submodule_search_locations if spec else None
+    return Path(next(iter(places))) if places else None
 
 
 def conf_folder() -> Path:

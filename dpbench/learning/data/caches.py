@@ -23,7 +23,10 @@ def ensure_cached(paths: Sequence[Path], make: Callable[[Sequence[Path]], None])
             if not all(map(_has_checksum, paths)):  # another process may have created them
                 _make(paths, make)
     for path in paths:
-        _verify(path)
+        # Cached, as the runs of a sweep share gigabytes.
+        line = _checksum_of(path).read_text(encoding="utf-8", errors="replace")
+        if cached_digest_of(path) != line.partition(" ")[0]:
+            raise UserError(f"{path} is truncated or altered: delete it to have it created again.")
 
 
 def _has_checksum(path: Path) -> bool:
@@ -54,13 +57,3 @@ def _make(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None
         for part in parts:
             with suppress(OSError):
                 part.unlink()
-
-
-def _verify(path: Path) -> None:
-    # Cached, as the runs of a sweep share gigabytes.
-    if cached_digest_of(path) != _expected_digest(path):
-        raise UserError(f"{path} is truncated or altered: delete it to have it created again.")
-
-
-def _expected_digest(path: Path) -> str:
-    return _checksum_of(path).read_text(encoding="utf-8", errors="replace").partition(" ")[0]

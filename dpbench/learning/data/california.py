@@ -25,7 +25,6 @@ SOURCE = Source(
     path="california/cal_housing.data",
     checksum="md5:2c9da11498c5aa9ed02cf8b7f6e77ea7",
     page=ARCHIVE.page,
-    urls=(),
 )
 MEMBER = "CaliforniaHousing/cal_housing.data"
 

@@ -23,13 +23,11 @@ ATTRIBUTES = Source(
     path="celeba/list_attr_celeba.txt",
     checksum="md5:75e246fa4810816ffd6ee81facbd244c",
     page=PAGE,
-    urls=(),
 )
 PARTITION = Source(
     path="celeba/list_eval_partition.txt",
     checksum="md5:d32c9cbf5e040fd4025c592c306e6668",
     page=PAGE,
-    urls=(),
 )
 KAGGLE = "https://www.kaggle.com/datasets/jessicali9530/celeba-dataset"
 CSV = ".csv"  # of Kaggle's lists; the publishers' are text

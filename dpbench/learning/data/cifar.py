@@ -20,7 +20,7 @@ def _archive(name: str, md5: str) -> Source:
 
 
 def _member(path: str, md5: str) -> Source:
-    return Source(path, f"md5:{md5}", PAGE, ())
+    return Source(path, f"md5:{md5}", PAGE)
 
 
 ARCHIVE_10 = _archive("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a")

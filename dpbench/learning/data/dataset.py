@@ -1,6 +1,6 @@
 """The types that all data sets share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
@@ -9,7 +9,6 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.lengths import Lengths
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, quoted, typed
 
@@ -18,6 +17,28 @@ Fact = Literal["epsilon", "public", "exact"]
 the user, as public; or read from the data, and no epsilon covers it."""
 
 MOMENTS = "means and deviations"
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """A few lengths, to the least possible of which each text is cut, whatever the others are.
+
+    sizes: numbers of tokens in ascending order; longer texts stay as they are. padding: the number
+    of the padding token.
+    """
+
+    sizes: tuple[int, ...]
+    padding: int
+
+    def groups(self, texts: Tensor) -> list[tuple[Tensor, int]]:
+        """The texts int64 or int32 [n, 2, T] by length: places [m] in order, and the length that
+        these are cut to. One group for no texts."""
+        most = texts.shape[-1]
+        sizes = [*(size for size in self.sizes if size < most), most]
+        padded = (texts[:, 0] == self.padding).flip(1).int().cumprod(1).sum(1)
+        chosen = torch.bucketize(most - padded, torch.tensor(sizes, device=texts.device))
+        groups = [((chosen == k).nonzero().flatten(), size) for k, size in enumerate(sizes)]
+        return [group for group in groups if len(group[0])] or groups[:1]
 
 
 @dataclass(frozen=True)
@@ -101,7 +122,8 @@ class Split:
         return self._each(lambda t: t.to(device))
 
     def take(self, indices: Tensor) -> "Split":
-        """The examples at `indices` [m] int64, as a new split."""
+        """The examples at `indices` [m] int64, or those that are true in [n] bool, as a new
+        split."""
         return self._each(lambda t: t[indices])
 
     def at(self, indices: Tensor) -> Batch:
@@ -222,6 +244,15 @@ def check_declared(dataset: Dataset) -> None:
         raise UserError(f"two groups of {dataset.name} have one name: rename one of them.")
 
 
+def check_images(group: str, dataset: Dataset) -> None:
+    """UserError for data other than images, which a group of settings needs."""
+    if len(dataset.shape) != 3:
+        raise UserError(
+            f"{group} needs images, and the inputs of {dataset.name} are {dataset.shape}; use "
+            f"{group}=none."
+        )
+
+
 def check_loaded(dataset: Dataset, data: Data) -> None:
     """UserError for inputs, targets or groups of another shape, type or range than the data set
     declares."""
@@ -324,6 +355,11 @@ def class_sizes_of(dataset: Dataset) -> tuple[float, ...]:
     return getattr(dataset, "class_sizes", ())
 
 
+def of_base(read: Callable[[Dataset], Any]) -> property:
+    """An attribute of a derived data set that is what `read` says of its base."""
+    return property(lambda derived: read(derived.base))
+
+
 class DerivedDataset:
     """A data set derived from another: delegates to `base` every property not overridden."""
 
@@ -336,37 +372,14 @@ class DerivedDataset:
     groups = property(attrgetter("base.groups"))
     train_size = property(attrgetter("base.train_size"))
 
-    @property
-    def vocabulary(self) -> int | None:
-        return vocabulary_of(self.base)
-
-    @property
-    def bounded(self) -> int:
-        return bounded_of(self.base)
-
-    @property
-    def selected(self) -> tuple[int, ...]:
-        return selected_of(self.base)
-
-    @property
-    def facts(self) -> dict[str, Fact]:
-        return facts_of(self.base)
-
-    @property
-    def padding(self) -> int:
-        return padding_of(self.base)
-
-    @property
-    def lengths(self) -> Sequence[int] | None:
-        return getattr(self.base, "lengths", None)
-
-    @property
-    def calibration_size(self) -> int:
-        return calibration_size_of(self.base)
-
-    @property
-    def random_size(self) -> bool:
-        return has_random_size(self.base)
+    vocabulary = of_base(vocabulary_of)
+    bounded = of_base(bounded_of)
+    selected = of_base(selected_of)
+    facts = of_base(facts_of)
+    padding = of_base(padding_of)
+    lengths = of_base(lambda base: getattr(base, "lengths", None))
+    calibration_size = of_base(calibration_size_of)
+    random_size = of_base(has_random_size)
 
     @property
     def note(self) -> str:

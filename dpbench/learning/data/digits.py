@@ -1,7 +1,6 @@
 """Digits: which digit does an image of 8 x 8 pixels show? Real data that need no download."""
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 
 from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.splits import check_test_share, held_out, shuffle_and_split
+from dpbench.system.paths import installed_folder
 
 CLASS_SIZES = (178, 182, 177, 183, 181, 182, 181, 179, 174, 180)
 ROWS = sum(CLASS_SIZES)
@@ -57,8 +57,7 @@ def _images_and_labels() -> tuple[np.ndarray, np.ndarray]:
 
     scikit-learn itself is not imported, which would take a second.
     """
-    package = find_spec("sklearn")
+    package = installed_folder("sklearn")
     assert package
-    assert package.origin
-    rows = np.loadtxt(Path(package.origin).parent / FILE, dtype=np.uint8, delimiter=",")
+    rows = np.loadtxt(package / FILE, dtype=np.uint8, delimiter=",")
     return rows[:, :-1].reshape(-1, 8, 8), rows[:, -1].astype(int)

@@ -18,8 +18,7 @@ def _source(name: str, md5: str) -> Source:
     return Source(
         path=f"imagenet32/{name}",
         checksum=f"md5:{md5}",
-        page="https://image-net.org/download-images.php",
-        urls=(),  # its publisher requires a login
+        page="https://image-net.org/download-images.php",  # which requires a login
     )
 
 

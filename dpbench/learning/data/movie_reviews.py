@@ -57,8 +57,7 @@ class MovieReviews(PublishedTexts):
             self.tokens.kept(folder, texts), classes, classes, lengths=lengths_of(self)
         )
         tested = torch.arange(len(classes)) % EVERY == 0
-        train, test = (everything.take(torch.nonzero(part).flatten()) for part in (~tested, tested))
-        return Data(train, test)
+        return Data(everything.take(~tested), everything.take(tested))
 
 
 def read(archive: Path) -> tuple[list[str], list[int]]:

@@ -33,28 +33,27 @@ TEST = Source(
     path="snli_1.0/snli_1.0_test.jsonl",
     checksum="md5:2392a35de49893c84b08fb92de6fc5e4",
     page=ARCHIVE.page,
-    urls=(),
 )
 DEV = Source(
     path="snli_1.0/snli_1.0_dev.jsonl",
     checksum="md5:b23798a0751d9a3dccac16a232496ca5",
     page=ARCHIVE.page,
-    urls=(),
 )
 
 
 class TrainingPart(NamedTuple):
-    """A part of the publishers' pairs to train on: its number of pairs, of those with a gold label,
-    of premises among these, and its name on the hub."""
+    """A part of the publishers' pairs to train on: its name in words, its number of pairs, of those
+    with a gold label, and its name on the hub."""
 
+    name: str
     published: int
     labelled: int
     hub: str
 
 
 PARTS = {
-    "train": TrainingPart(550_152, 549_367, "train"),
-    "dev": TrainingPart(10_000, 9_842, "validation"),
+    "train": TrainingPart("training", 550_152, 549_367, "train"),
+    "dev": TrainingPart("development", 10_000, 9_842, "validation"),
 }
 
 
@@ -93,18 +92,12 @@ class Snli(PublishedTexts):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        published, labelled, _ = PARTS[self.part]
-        other = "development" if self.part == "train" else "training"
+        part, other = PARTS[self.part], PARTS["dev" if self.part == "train" else "train"]
         return (
-            f"The {published - labelled} {self._name} pairs without a gold label are left out; "
-            "their number is published.",
-            f"The {PARTS['dev' if self.part == 'train' else 'train'].published:,} pairs of the "
-            f"publishers' {other} part are left out.",
+            f"The {part.published - part.labelled} {part.name} pairs without a gold label are left "
+            "out; their number is published.",
+            f"The {other.published:,} pairs of the publishers' {other.name} part are left out.",
         )
-
-    @property
-    def _name(self) -> str:
-        return "training" if self.part == "train" else "development"
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the two files below `folder`, or download them (95 MB), and their tokens, which are

@@ -67,4 +67,4 @@ def shuffle_and_count(examples: Split, count: int, seed: int) -> Data:
 def subsample(examples: Split, marked: Tensor, keep: float, seed: int) -> Split:
     """Keep each example that is `marked` [n] bool with probability `keep`, and all others."""
     kept = torch.from_numpy(numpy_generator(seed, "thin").random(len(examples)) < keep)
-    return examples.take(torch.nonzero(kept | ~marked).flatten())
+    return examples.take(kept | ~marked)

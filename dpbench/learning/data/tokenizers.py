@@ -1,13 +1,12 @@
 """Folders of tokenizers: what is public of them, read without the library that runs them."""
 
 import json
-import re
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpbench.learning.data.fetch.archives import SUFFIX, SUFFIXES, unpacked
 from dpbench.system.errors import UserError
+from dpbench.system.paths import installed_folder
 
 WHOLE, WORDS = "tokenizer.json", "vocab.txt"
 PAD_TOKENS = ("[PAD]", "<pad>", "<PAD>")
@@ -29,13 +28,12 @@ def tokenizer_folder(place: str) -> Path | None:
         return path
     if path.suffix in SUFFIXES and path.is_file():
         return unpacked(path)
-    found = find_spec(place) if re.fullmatch(r"[A-Za-z]\w*", place) else None
-    for folder in map(Path, (found and found.submodule_search_locations) or ()):
-        for file in sorted(folder.rglob("*")):
-            if file.name == WHOLE:
-                return file.parent
-            if file.suffix == SUFFIX:
-                return unpacked(file)
+    package = installed_folder(place)
+    for file in sorted(package.rglob("*")) if package else ():
+        if file.name == WHOLE:
+            return file.parent
+        if file.suffix == SUFFIX:
+            return unpacked(file)
     return None
 
 

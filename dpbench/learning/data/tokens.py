@@ -1,11 +1,11 @@
 """Tokenisation of sentences and pairs of sentences."""
 
 import hashlib
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -17,10 +17,11 @@ from torch import Tensor
 from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
-from dpbench.system.errors import Unavailable, UserError
-from dpbench.system.validate import Count, integer, quoted
+from dpbench.system.errors import Unavailable, UserError, warn
+from dpbench.system.validate import Count, Whole, integer, quoted
 
 MAX_TOKENS = 100_000  # per pair: beyond any model
+Length = Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
 CHUNK = 10_000  # pairs tokenised at a time: the tokenizer's lists take far more memory than arrays
 
 
@@ -37,14 +38,12 @@ class Tokens:
 
     tokenizer: str
     vocabulary: Count
-    length: int
-    padding: int = 0
+    length: Length
+    padding: Whole = 0
     lengths: list[int] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
         check_lengths("dataset.tokens.lengths", self.lengths)
-        integer("dataset.tokens.length", self.length, most=MAX_TOKENS)
-        integer("dataset.tokens.padding", self.padding, least=0)
 
     def of(self, *texts: Sequence[str]) -> Tensor:
         """Token numbers and the number of each token's text, int32 [n, 2, T]; BERT's are [CLS]
@@ -53,9 +52,7 @@ class Tokens:
         texts: n sentences; or n premises, and n hypotheses. Raises UserError if the tokenizer is
         not available or does not match the settings; warns of texts that are cut.
         """
-        tokens, counts = self._coded(*texts)
-        _warn_of_long(counts, self.length)
-        return torch.from_numpy(tokens)
+        return _cut(*self._coded(*texts))
 
     def kept(self, folder: Path, *texts: Sequence[str]) -> Tensor:
         """Those of `of`, in a file below the data folder whose name is a checksum of texts and
@@ -67,9 +64,7 @@ class Tokens:
         stem = folder / "tokens" / digest.hexdigest()[:32]
         files = [stem.with_suffix(".npy"), stem.with_suffix(".counts.npy")]
         ensure_cached(files, lambda parts: _save(self._coded(*texts), parts))
-        tokens, counts = (np.load(file, mmap_mode="c") for file in files)
-        _warn_of_long(counts, self.length)
-        return torch.from_numpy(tokens)
+        return _cut(*(np.load(file, mmap_mode="c") for file in files))
 
     def preparation(self, pairs: bool, classes: Sequence[Any]) -> "TextPreparation":
         """How new texts become a model's inputs. classes: in the order of its outputs."""
@@ -128,6 +123,10 @@ class PublishedTexts:
     pairs: ClassVar[bool]
     groups: ClassVar[tuple[str, ...]]
 
+    vocabulary = property(attrgetter("tokens.vocabulary"))
+    padding = property(attrgetter("tokens.padding"))
+    lengths = property(attrgetter("tokens.lengths"))
+
     @property
     def classes(self) -> int:
         return len(self.groups)
@@ -135,18 +134,6 @@ class PublishedTexts:
     @property
     def shape(self) -> tuple[int, ...]:
         return (2, self.tokens.length)
-
-    @property
-    def vocabulary(self) -> int:
-        return self.tokens.vocabulary
-
-    @property
-    def padding(self) -> int:
-        return self.tokens.padding
-
-    @property
-    def lengths(self) -> list[int] | None:
-        return self.tokens.lengths
 
     def text_preparation(self) -> "TextPreparation":
         """How texts become a model's inputs."""
@@ -161,8 +148,8 @@ class TextPreparation(msgspec.Struct, frozen=True):
     """
 
     tokenizer: str
-    length: Annotated[int, msgspec.Meta(ge=1, le=MAX_TOKENS)]
-    padding: Annotated[int, msgspec.Meta(ge=0)]
+    length: Length
+    padding: Whole
     pairs: bool
     classes: list[str | int | float | bool | None]
 
@@ -173,9 +160,7 @@ class TextPreparation(msgspec.Struct, frozen=True):
             wanted = "pairs of texts, [(one, other), ...]" if self.pairs else "texts"
             raise UserError(f"this model classifies {wanted}: give a list of them.")
         columns = [*zip(*texts, strict=True)] if self.pairs else [texts]
-        tokens, counts = coded(self._loaded, self.length, self.padding, *columns)
-        _warn_of_long(counts, self.length)
-        return torch.from_numpy(tokens).long()
+        return _cut(*coded(self._loaded, self.length, self.padding, *columns)).long()
 
     @property
     def _loaded(self) -> Any:
@@ -234,11 +219,12 @@ def _save(arrays: Sequence[np.ndarray], files: Sequence[Path]) -> None:
             np.save(file, array)
 
 
-def _warn_of_long(counts: np.ndarray, length: int) -> None:
-    """Warn of texts with more tokens than are kept. counts: their numbers."""
+def _cut(tokens: np.ndarray, counts: np.ndarray) -> Tensor:
+    """Tokens [n, 2, T]; warns of texts that had more than T. counts: of their tokens [n]."""
+    length = tokens.shape[2]
     if long := int((counts > length).sum()):
-        warnings.warn(
+        warn(
             f"{long:,} of {len(counts):,} texts have more than {length} tokens, and are cut: a "
-            f"greater length keeps more (the longest has {counts.max():,}).",
-            stacklevel=3,
+            f"greater length keeps more (the longest has {counts.max():,})."
         )
+    return torch.from_numpy(tokens)

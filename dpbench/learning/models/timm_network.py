@@ -18,8 +18,8 @@ from dpbench.learning.data.fetch.published_weights import (
     loading_weights,
     public_note,
     refuse_missing,
+    tensors_of,
 )
-from dpbench.learning.data.fetch.weights import tensors_of
 from dpbench.learning.models.images import image_shape
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.pretrained import attention, planning

@@ -40,17 +40,14 @@ def composed(chosen: list[Override]) -> Composition:
     options = {o.key_or_group: str(o.value()) for o in chosen if o.type == OverrideType.CHANGE}
     added = [o for o in chosen if o.type != OverrideType.CHANGE]
     nodes = {group: option_node(group, name) for group, name in options.items()}
-    if None in nodes.values() or not all(map(_is_ours, added)):
+    ours = [search_path.own_file_of(o.key_or_group, str(o.value())) for o in added]
+    if None in (*nodes.values(), *ours):
         return pickle.loads(by_hydra(folders, *(str(o.input_line) for o in chosen)))
     composition = pickle.loads(by_hydra(folders, *(str(o.input_line) for o in added)))
     for group, node in nodes.items():
         composition.config[group] = node
         composition.choices[group] = options[group]
     return composition
-
-
-def _is_ours(added: Override) -> bool:
-    return search_path.own_file_of(added.key_or_group, str(added.value())) is not None
 
 
 @functools.cache

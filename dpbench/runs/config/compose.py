@@ -23,7 +23,7 @@ from dpbench.runs.config.chosen_options import composed
 from dpbench.runs.config.overrides import grammar, parse, sentence
 from dpbench.runs.config.plugins import plugin_of
 from dpbench.runs.config.search_path import Folders, groups, options
-from dpbench.runs.config.settings import PATHS, SETTINGS
+from dpbench.runs.config.settings import PATHS, SETTINGS, target_of
 from dpbench.runs.config.table_rules import chosen_by_table, of_seed, table_of, values
 from dpbench.runs.config.yaml_files import check_expansion
 from dpbench.system.errors import UserError, nearest
@@ -47,7 +47,7 @@ def compose(overrides: list[str]) -> dict:
             from dpbench.learning.data.fetch import published_weights  # which imports torch
 
             plain[group] = published_weights.named_by_content(plain[group], group)
-    if str(_target_of(plain["dataset"])).startswith(CUSTOM):
+    if target_of(plain["dataset"]).startswith(CUSTOM):
         from dpbench.learning.data.custom.public_settings import (  # which imports pandas
             display_name,
             with_public_settings,
@@ -80,10 +80,6 @@ def _names_weights(part: object) -> bool:
     unknown = part.get("checksum") is None or part.get("config", {}) is None
     elsewhere = any(part.get(key) is not None for key in ("package", "hub"))
     return part.get("weights") is not None or (elsewhere and unknown)
-
-
-def _target_of(node: object) -> object:
-    return node.get(buildable.TARGET) if isinstance(node, dict) else None
 
 
 @functools.lru_cache(maxsize=1024)

@@ -40,15 +40,8 @@ ADDED_TO_PARTS: dict[str, dict[str, object]] = {
         "image": "file",
         "target": None,
     },
-    "dpbench.data.custom.table_rows.CsvFile": {
-        **_TO_TABLES,
-        "test_checksum": None,
-    },
-    "dpbench.data.custom.table_rows.HubTable": {
-        **_TO_TABLES,
-        "test_part": None,
-        "separator": None,
-    },
+    "dpbench.data.custom.table_rows.CsvFile": {**_TO_TABLES, "test_checksum": None},
+    "dpbench.data.custom.table_rows.HubTable": {**_TO_TABLES, "test_part": None, "separator": None},
     "dpbench.models.wide_resnet.WideResNet": {"order": 0, "scale_norm": False},
     "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
     "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},

@@ -38,7 +38,8 @@ def literal(value: object) -> str | None:
         parts = [literal(part) for part in value]
         return None if None in parts else f"[{','.join(map(str, parts))}]"
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        pairs = {_key(key): literal(part) for key, part in value.items()}
+        keys = (key if is_plain_key(key) else in_quotes(key) for key in value)
+        pairs = dict(zip(keys, map(literal, value.values()), strict=True))
         text = ",".join(f"{key}:{part}" for key, part in pairs.items())
         return None if None in pairs.values() else f"{{{text}}}"
     return None
@@ -106,10 +107,6 @@ def _text(value: str) -> str:
         return value
     # To OmegaConf, ${ begins an interpolation unless an odd number of backslashes precedes it.
     return in_quotes(re.sub(r"(\\*)\$\{", r"\1\1\\${", value))
-
-
-def _key(key: str) -> str:
-    return key if is_plain_key(key) else in_quotes(key)
 
 
 def _prepared(element: str) -> str:

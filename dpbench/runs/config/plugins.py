@@ -9,13 +9,12 @@ imported.
 import functools
 import re
 import sys
-import warnings
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 
-from dpbench.system.paths import PACKAGE, benchmarks_folder
+from dpbench.system.errors import warn
+from dpbench.system.paths import PACKAGE, benchmarks_folder, installed_folder
 
 GROUP = "dpbench.plugins"
 
@@ -83,10 +82,9 @@ def _plugin(entry: EntryPoint) -> Plugin | None:
         folder and entry.dist and Plugin(entry.value, folder, entry.dist.name, entry.dist.version)
     )
     if not plugin or not plugin.option_folders:
-        warnings.warn(
+        warn(
             f"the plug-in {entry.name} is ignored: {entry.value} is not a package with a folder "
-            "conf/ or table/; install it again, or correct its entry point.",
-            stacklevel=2,
+            "conf/ or table/; install it again, or correct its entry point."
         )
         return None
     return plugin
@@ -97,6 +95,5 @@ def _folder(package: str) -> Path | None:
     outer, *inner = package.split(".")
     if not re.fullmatch(r"\w+(\.\w+)*", package) or outer == PACKAGE.name:
         return None
-    spec = find_spec(outer)
-    places = spec.submodule_search_locations if spec else None
-    return Path(next(iter(places))).joinpath(*inner) if places else None
+    folder = installed_folder(outer)
+    return folder and folder.joinpath(*inner)

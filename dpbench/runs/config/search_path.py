@@ -109,7 +109,7 @@ def check_folders(added: Folders) -> None:
     """UserError for files that are never read: of an unknown group, of a name taken, too large, or
     nothing to read at all, as a pipe."""
     ours = option_folders()
-    groups = {folder.name for folder in conf_folder().iterdir() if folder.is_dir()}
+    known = {*groups(), EXPERIMENTS}
     sources = {
         path.relative_to(folder): folder for folder in ours for path in folder.rglob("*.yaml")
     }
@@ -118,9 +118,9 @@ def check_folders(added: Folders) -> None:
             name = path.relative_to(folder)
             if not path.is_file() or path.stat().st_size > MAX_BYTES:
                 raise UserError(f"{path} is not a file of at most {MAX_BYTES:,} bytes.")
-            if name.parts[0] not in groups:
+            if name.parts[0] not in known:
                 raise UserError(
-                    f"{path} is not in the folder of a group: {nearest(name.parts[0], groups)}"
+                    f"{path} is not in the folder of a group: {nearest(name.parts[0], known)}"
                 )
             if sources.setdefault(name, folder) != folder:
                 raise UserError(

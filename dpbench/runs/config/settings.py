@@ -122,7 +122,7 @@ def check_numbers(settings: Mapping[str, object]) -> None:
 
 def check_optimizer(settings: object) -> None:
     """UserError for an optimiser of torch that stands still, or whose averages never forget."""
-    target = str(settings.get("_target_")) if isinstance(settings, Mapping) else ""
+    target = target_of(settings)
     if not isinstance(settings, Mapping) or not target.startswith("torch.optim."):
         return
     if is_number(rate := settings.get("lr")):  # other types are refused when it is built
@@ -151,6 +151,11 @@ def no_device(name: object) -> str:
     return f"device={name!s:.60} is not available here; try device=auto."
 
 
+def target_of(node: object) -> str:
+    """The name of what a node of a configuration builds; "" for nothing."""
+    return str(node.get("_target_", "")) if isinstance(node, Mapping) else ""
+
+
 def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
     """The settings of a part that are paths; only unset ones in a data set without a checksum."""
     named = group != "dataset" or part.get("checksum") is not None
@@ -159,7 +164,7 @@ def path_settings(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
 
 def settings_left_out(group: str, part: Mapping[str, object]) -> tuple[str, ...]:
     """The settings of a part that a record leaves out: paths, and later ones that are as ever."""
-    added = ADDED_TO_PARTS.get(str(part.get("_target_")), {})
+    added = ADDED_TO_PARTS.get(target_of(part), {})
     as_ever = (key for key, value in added.items() if part.get(key) == value)
     return (*path_settings(group, part), *as_ever)
 

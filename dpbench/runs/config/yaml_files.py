@@ -10,6 +10,7 @@ a variable of their own environment; and no interpolation multiplies a configura
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -114,17 +115,13 @@ def _count_read(path: Path, within: tuple[Path, ...]) -> int:
     for name in texts_in(settings.get("defaults") if isinstance(settings, dict) else None):
         if "${" in name:
             raise UserError(f"{path}: {name} in its defaults list must be spelt out.")
-        for found in _files_named(name.partition("@")[0].rpartition("/")[2]):
+        option = name.partition("@")[0].rpartition("/")[2]
+        added = (file for _, files in search_path.added_folders() for file, _ in files)
+        for found in (file for file in added if file.stem == option):
             read += _count_read(found, (*within, path))
             if read > MAX_READ:
                 raise UserError(f"{path} reads more than {MAX_READ} files by its defaults list.")
     return read
-
-
-def _files_named(name: str) -> Iterator[Path]:
-    """The added files that an option of that name may be."""
-    for _, files in search_path.added_folders():
-        yield from (path for path, _ in files if path.stem == name)
 
 
 def refuse_resolvers(text: str, source: str = "", environment: bool = False) -> None:
@@ -148,14 +145,14 @@ def check_expansion(config: DictConfig) -> None:
 
 def _expanded(plain: Any, path: KeyPath, within: tuple[KeyPath, ...]) -> int:
     """The number of characters of the part at a path, with its interpolations replaced."""
-    total = 0
-    for text in _leaves(_part(plain, path)):
-        total += 1 + len(text)
-        for name in filter(None, NAMED.findall(text)):  # `${}` names nothing
-            if len(within) < MAX_CHAIN:
-                total += _expanded(plain, tuple(re.findall(r"[^.\[\]]+", name)), (*within, path))
+    text = repr(_part(plain, path))
+    # The last first, as it may name those before it; `${}` names nothing.
+    names = filter(None, reversed(NAMED.findall(text))) if len(within) < MAX_CHAIN else ()
+    paths = (tuple(re.findall(r"[^.\[\]]+", name)) for name in names)
+    sizes = (_expanded(plain, named, (*within, path)) for named in paths)
+    for total in accumulate(sizes, initial=len(text)):
         if total > MAX_EXPANDED or len(within) == MAX_CHAIN:
-            where = ".".join(path or within[-1]) or "the configuration"
+            where = ".".join(path) or "the configuration"
             raise UserError(f"{where} is too large with its interpolations replaced.")
     return total
 
@@ -170,19 +167,3 @@ def _part(node: Any, path: KeyPath) -> Any:
         else:
             return node if isinstance(node, str) else None
     return node
-
-
-def _leaves(node: Any) -> list[str]:
-    """The keys and values of a part that are text, at any depth; other values as empty texts."""
-    found: list[str] = []
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, dict):
-            found += map(str, node)
-            stack += node.values()
-        elif isinstance(node, list):
-            stack += node
-        else:
-            found.append(node if isinstance(node, str) else "")
-    return found

@@ -69,10 +69,8 @@ class _Sums:
 
     def add(self, gradients: BatchGradients, members: Tensor) -> None:
         """Add the examples of a part that are in members [B] bool."""
-        plain_finite, method_finite = (
-            gradients.plain_finite & members,
-            gradients.method_finite & members,
-        )
+        plain_finite = gradients.plain_finite & members
+        method_finite = gradients.method_finite & members
         norms, own_norms = gradients.plain.norms, gradients.method.norms
         # Where squares underflow, the norm does not determine the direction.
         directed = plain_finite & (norms > torch.finfo(norms.dtype).tiny ** 0.5)

@@ -5,26 +5,25 @@ including the whole training split: it explains a run, and no run may depend on 
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch, Split
-from dpbench.runs.diagnostics import excess_risk, lower_bounds
+from dpbench.runs.diagnostics import excess_risk
 from dpbench.runs.diagnostics.batch import (
     GroupMeans,
     clipped_batch,
     group_means,
     isolated_evaluation,
 )
-from dpbench.runs.diagnostics.curvature import MeanLoss
+from dpbench.runs.diagnostics.curvature import MeanLoss, largest_eigenvalue, trace
 from dpbench.runs.diagnostics.observer import Observer, chosen_groups
-from dpbench.runs.diagnostics.spectrum import largest_eigenvalue, trace
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system import seeds
-from dpbench.system.validate import Count, integer
-
-MAX_VECTORS = 100_000
+from dpbench.system.validate import Count
 
 TERMS = {
     "R_mag": excess_risk.magnitude_risk,
@@ -51,13 +50,10 @@ class MisalignmentDiagnostics:
     """
 
     every: Count | None
-    hutchinson: int
+    hutchinson: Annotated[int, Meta(ge=0, le=100_000)]
     eigenvalues: bool
     chunk: Count
     groups: list[int] | None
-
-    def __post_init__(self) -> None:
-        integer("diagnostics.hutchinson", self.hutchinson, 0, most=MAX_VECTORS)
 
     def observer(
         self, step: PrivateStep, train: Split, test: Split | None = None
@@ -162,12 +158,12 @@ class MisalignmentObserver(Observer):
         rest = other * torch.linalg.vector_norm(self._rest.gradient()) if other else 0.0
         direction, clipping = excess_risk.direction_risk(x), excess_risk.clipping_risk(x)
         self._scalar("step/gap_dir", direction[0] - direction[1])
-        self._scalar("step/bound_prop3", lower_bounds.direction_gap_bound(x))
+        self._scalar("step/bound_prop3", excess_risk.direction_gap_bound(x))
         starred = excess_risk.direction_risk_starred(x)
         self._scalar("step/gap_dir*", starred[0] - starred[1])
-        self._scalar("step/bound_prop3*", lower_bounds.direction_gap_bound_starred(x))
+        self._scalar("step/bound_prop3*", excess_risk.direction_gap_bound_starred(x))
         self._scalar("step/gap_clip", clipping[0] - clipping[1])
-        self._scalar("step/bound_tran", lower_bounds.clipping_gap_bound(x, shares, rest))
+        self._scalar("step/bound_tran", excess_risk.clipping_gap_bound(x, shares, rest))
 
     def _traces(self) -> Tensor:
         """Hutchinson's estimates [K], with the same random vectors for all groups."""

@@ -19,10 +19,8 @@ def attempt(run: RunConfig, wait: bool = True, quiet: bool = True) -> Outcome:
         return load_or_run(run, quiet, wait)
     except Busy as reason:
         return Failure(str(reason), busy=True)
-    except Unavailable as reason:
-        return Failure(str(reason), unavailable=True)
     except UserError as reason:
-        return Failure(str(reason))
+        return _refused(reason)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also a plug-in's exit, or a panic of Rust
@@ -34,7 +32,11 @@ def configured(overrides: Sequence[str]) -> RunConfig | Failure:
     try:
         return run_config(overrides)
     except UserError as reason:
-        return Failure(str(reason), unavailable=isinstance(reason, Unavailable))
+        return _refused(reason)
+
+
+def _refused(reason: UserError) -> Failure:
+    return Failure(str(reason), unavailable=isinstance(reason, Unavailable))
 
 
 def record_of(outcome: Outcome) -> Record | str:

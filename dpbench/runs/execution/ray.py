@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpbench.runs.execution.launcher import Attempts, Outcome
+from dpbench.runs.execution.launcher import Attempts
 from dpbench.runs.execution.run_config import RunConfig
-from dpbench.runs.execution.task import COMMAND, Tasks
+from dpbench.runs.execution.task import COMMAND, Tasks, submitting
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.interrupts import handlers_kept
 from dpbench.system.validate import Count, NonNegative, Positive, Whole, quoted
@@ -56,19 +56,11 @@ class Ray:
                 f"launcher=ray found no cluster at {self.address}: {first_line(error)}. Start one "
                 "with ray start --head, or leave launcher.address=null to use this machine."
             ) from error
-        submitted: list[RayTasks] = []
-
-        def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
-            tasks = Tasks.written(folder, runs, wait)
-            submitted.append(RayTasks(ray, reserved, tasks))
-            yield from tasks.outcomes(submitted[-1].ended)
-
         try:
             reserved = self._reserved([m["Resources"] for m in ray.nodes() if m["Alive"]])
-            yield attempts
+            with submitting(folder, lambda tasks: RayTasks(ray, reserved, tasks)) as attempts:
+                yield attempts
         finally:
-            for tasks in submitted:
-                tasks.cancel()
             ray.shutdown()
 
     def _reserved(self, machines: Sequence[Mapping[str, float]]) -> dict[str, float]:

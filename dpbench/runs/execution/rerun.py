@@ -1,5 +1,6 @@
 """What reruns a record, verified by its digest: a command line, and `dpbench run record=...`."""
 
+import functools
 import pickle
 import re
 import shlex
@@ -44,7 +45,7 @@ class CommandBuilder:
         self._constructed = {*SCIENTIFIC} & {*groups()}
         # Groups in conf/ do not depend on each other, so each option is composed once, not in every
         # combination; if that changed, the digest would differ and no command would be shown.
-        self._parts: dict[tuple[str, str], dict | None] = {}
+        self._part = functools.cache(_part)
         # Shared by runs that differ only by their seed.
         self._found: dict[str, list[str] | UserError] = {}
         self._allowed: set[tuple[str, str]] = set()  # the nodes that may be built
@@ -95,15 +96,6 @@ class CommandBuilder:
             buildable.check(group, node)
             self._allowed.add(key)
 
-    def _part(self, group: str, name: str) -> dict:
-        """The part of the configuration that an option sets; UserError if there is none."""
-        if (group, name) not in self._parts:
-            self._parts[group, name] = _part(group, name)
-        if (part := self._parts[group, name]) is None:
-            is_name = NAME.fullmatch(name)
-            raise UserError(NO_OPTION.format(f"{group}={name}") if is_name else NO_COMMAND)
-        return part
-
 
 def overrides_of(record: Record) -> list[str]:
     """What `dpbench run` needs to make the same record, to the bit where the versions are equal.
@@ -153,18 +145,18 @@ def _options(choices: dict, defaults: dict) -> Iterator[tuple[str, str]]:
             yield group, option
 
 
-def _part(group: str, name: str) -> dict | None:
-    """The part of the configuration that an option sets; None if there is no such option."""
+def _part(group: str, name: str) -> dict:
+    """The part of the configuration that an option sets; UserError if there is no such option."""
     # Options are file names; a record may contain anything.
     if not NAME.fullmatch(name):
-        return None
+        raise UserError(NO_COMMAND)
     try:
         node = option_node(group, name)
         # Composing leaves out settings of data sets that were added later and are off.
         as_composed = node is None or group == "dataset"
         return {group: compose([f"{group}={name}"])[group] if as_composed else node}
-    except UserError:
-        return None
+    except UserError as error:
+        raise UserError(NO_OPTION.format(f"{group}={name}")) from error
 
 
 def _overrides(config: dict, base: dict) -> list[str]:

@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpbench.learning.data.fetch.folder import default_folder
 from dpbench.runs.config import buildable
 from dpbench.runs.config.compose import CUSTOM, compose
 from dpbench.runs.config.search_path import options
@@ -26,6 +25,7 @@ from dpbench.runs.records.trackers import Tracker
 from dpbench.runs.records.trained_model import model_path
 from dpbench.system.errors import UserError
 from dpbench.system.files import refuse_folders
+from dpbench.system.paths import data_folder
 from dpbench.system.validate import boolean, fits, integer, one_of, path_of, positive, quoted, typed
 
 STALE = "stale"
@@ -98,7 +98,7 @@ class RunConfig:
     @property
     def data_folder(self) -> Path:
         """`data_dir`, or the default one."""
-        return Path(self["data_dir"]) if self["data_dir"] else default_folder()
+        return Path(self["data_dir"]) if self["data_dir"] else data_folder()
 
     @property
     def launcher(self) -> "Launcher[RunConfig]":
@@ -193,11 +193,8 @@ def check_execution(config: RunConfig) -> None:
     if config["tracker_curves"] is not None:
         boolean("tracker_curves", config["tracker_curves"])
     if boolean("save_model", config["save_model"]):
-        for group in (
-            "temperature",
-            "conformal",
-            "normalization",
-        ):  # what they measure is not in the model
+        # What they measure is not in the model.
+        for group in ("temperature", "conformal", "normalization"):
             choice = str(config["choices"][group])
             if choice.startswith("private") and choice != "private_columns":
                 raise UserError(

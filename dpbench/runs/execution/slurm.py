@@ -1,21 +1,23 @@
-"""Runs on a Slurm cluster, as array jobs whose tasks can be requeued."""
+"""Runs on a Slurm cluster, as array jobs whose tasks can be requeued, or in processes of this
+machine in the place of one."""
 
 import os
 import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dpbench.runs.execution.array_job import ArrayJob, Job, Processes
-from dpbench.runs.execution.launcher import Attempts, Outcome
+from dpbench.runs.execution.launcher import Attempts
 from dpbench.runs.execution.run_config import RunConfig
-from dpbench.runs.execution.task import COMMAND, Tasks
-from dpbench.system.errors import UserError
+from dpbench.runs.execution.task import COMMAND, Job, Tasks, submitting
+from dpbench.system.errors import MAX_CHARACTERS, UserError
 from dpbench.system.interrupts import hung_up
 from dpbench.system.validate import Count, Positive, Whole, one_of, quoted
 
@@ -38,6 +40,15 @@ WARNED = 90
 """The most seconds before the time limit at which a task is told to write a checkpoint; Slurm may
 tell it a minute earlier."""
 
+ENDED = {
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+    *("PREEMPTED", "REVOKED", "TIMEOUT"),
+}
+"""The states in which a task of Slurm has ended for good; one that is requeued has others."""
+
+LOOKED_EVERY, ASKED_EVERY = 1.0, 10.0
+"""Seconds between two looks at the answers of tasks, and between two questions to Slurm."""
+
 SCRIPT = """\
 #!/bin/bash
 trap '' TERM USR2  # for the task, at whose end this script goes on
@@ -52,6 +63,68 @@ exit $code
 """
 """The script of a task; a signal near the time limit, also at its start, ends it with the code
 `stopped`."""
+
+
+class ArrayJob:
+    """A script as an array job; UserError if Slurm refuses it.
+
+    tasks: their number. at_once: how many may run at a time. options: of sbatch.
+    """
+
+    def __init__(self, script: Path, tasks: int, at_once: int, options: Iterable[str]):
+        array = f"--array=0-{tasks - 1}%{at_once}"
+        done = _slurm("sbatch", "--parsable", array, *options, str(script))
+        if done.returncode:
+            raise UserError(f"Slurm refuses the job: {done.stderr.strip():.{MAX_CHARACTERS}}")
+        self._number = done.stdout.strip().partition(";")[0]  # after it, the cluster's name
+        self._tasks, self._ended, self._asked = tasks, dict[int, str](), 0.0
+
+    def ended(self) -> Mapping[int, str]:
+        time.sleep(LOOKED_EVERY)
+        if time.monotonic() - self._asked >= ASKED_EVERY:
+            self._ended = self._states()
+            self._asked = time.monotonic()
+        return self._ended
+
+    def cancel(self) -> None:
+        _slurm("scancel", "--quiet", self._number)
+
+    def _states(self) -> dict[int, str]:
+        """The states of the tasks that have ended; those known before, if Slurm does not answer."""
+        fields = ("--array", "--noheader", "--states=all", "--format=%K %T")
+        done = _slurm("squeue", f"--jobs={self._number}", *fields)
+        if done.returncode and "Invalid job id" not in done.stderr:
+            return self._ended
+        states = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+        known = {n: states.get(str(n), "forgotten by Slurm") for n in range(self._tasks)}
+        return {n: state for n, state in known.items() if state in ENDED or str(n) not in states}
+
+
+def _slurm(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+class Processes:
+    """A script in processes of this machine, with the variable of an array job in each."""
+
+    EACH = 'seq 0 $(($1 - 1)) | xargs -P "$2" -I{} env SLURM_ARRAY_TASK_ID={} bash "$3"'
+
+    def __init__(self, script: Path, tasks: int, at_once: int):
+        arguments = (str(tasks), str(at_once), str(script))
+        self._tasks = tasks
+        self._shell = subprocess.Popen(
+            ["bash", "-c", self.EACH, "bash", *arguments], start_new_session=True
+        )
+
+    def ended(self) -> Mapping[int, str]:
+        time.sleep(LOOKED_EVERY)
+        over = self._shell.poll() is not None
+        return dict.fromkeys(range(self._tasks), "its process ended") if over else {}
+
+    def cancel(self) -> None:
+        if self._shell.poll() is None:
+            os.killpg(self._shell.pid, signal.SIGTERM)
+        self._shell.wait()
 
 
 @dataclass(frozen=True)
@@ -94,25 +167,13 @@ class Slurm:
         for line in self.setup:
             _one_line("each of launcher.setup", line)
 
-    @contextmanager
-    def start(self, jobs: int, folder: Path) -> Iterator[Attempts[RunConfig]]:
+    def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts[RunConfig]]:
         if self.cluster == "slurm" and not shutil.which("sbatch"):
             raise UserError(
                 "launcher=slurm found no sbatch: run the command on a login node of the cluster, "
                 "or try it here with launcher.cluster=local."
             )
-        submitted: list[Job] = []
-
-        def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
-            tasks = Tasks.written(folder, runs, wait)
-            submitted.append(self._submitted(tasks))
-            yield from tasks.outcomes(submitted[-1].ended)
-
-        try:
-            yield attempts
-        finally:
-            for job in submitted if not hung_up() else ():
-                job.cancel()
+        return submitting(folder, self._submitted, left_alone=hung_up)
 
     def _submitted(self, tasks: Tasks) -> Job:
         script, number = tasks.folder / "script.sh", len(tasks.runs)

@@ -11,15 +11,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import yaml
 
 from dpbench.runs.execution.attempt import attempt
-from dpbench.runs.execution.launcher import Failure, Outcome
+from dpbench.runs.execution.launcher import Attempts, Failure, Outcome
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.records.reading import load
 from dpbench.system import interrupts
@@ -111,6 +112,39 @@ class Tasks:
         log = self.log(number)
         trace = log.read_text(errors="replace") if log.exists() else ""
         return Failure(f"task {number} of the cluster failed ({how}): see {log}.", trace)
+
+
+class Job(Protocol):
+    """Tasks that have been submitted."""
+
+    def ended(self) -> Mapping[int, str]:
+        """The numbers of the tasks that have ended, each with how; after a moment."""
+
+    def cancel(self) -> None:
+        """End the tasks that are left; each writes a checkpoint."""
+
+
+@contextmanager
+def submitting(
+    folder: Path, submit: Callable[[Tasks], Job], left_alone: Callable[[], bool] = lambda: False
+) -> Iterator[Attempts[RunConfig]]:
+    """A function that executes runs as tasks. On exit those that are left are cancelled, unless
+    they are to be left alone.
+
+    folder: in which each submission has a new one.
+    """
+    jobs: list[Job] = []
+
+    def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:
+        tasks = Tasks.written(folder, runs, wait)
+        jobs.append(submit(tasks))
+        yield from tasks.outcomes(jobs[-1].ended)
+
+    try:
+        yield attempts
+    finally:
+        for job in () if left_alone() else jobs:
+            job.cancel()
 
 
 def answer(folder: Path, number: str) -> None:

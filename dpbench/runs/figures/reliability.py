@@ -27,12 +27,7 @@ def reliability_points(runs: ByColumn) -> pd.DataFrame:
     confidence and accuracy are means over the bin's examples, NaN where it has none. Raises
     UserError for a run whose record lacks them.
     """
-    rows = [
-        (label, record.config["seed"], *row)
-        for label, record in _calibrated(runs)
-        for row in _with_edges(*(record.calibration["bins"][name] for name in BIN_COLUMNS))
-    ]
-    return pd.DataFrame(rows, columns=["label", "seed", "low", "high", *BIN_COLUMNS])
+    return _points(runs, "bins", {name: name for name in BIN_COLUMNS})
 
 
 def histogram_points(runs: ByColumn, variable: str) -> pd.DataFrame:
@@ -40,12 +35,17 @@ def histogram_points(runs: ByColumn, variable: str) -> pd.DataFrame:
 
     variable: "confidence" or "true_class". Raises UserError for a run whose record lacks it.
     """
+    return _points(runs, "histogram", {variable: "count"})
+
+
+def _points(runs: ByColumn, part: str, names: Mapping[str, str]) -> pd.DataFrame:
+    """Rows for equal bins of [0, 1]. names: of columns, by those in a part of the calibration."""
     rows = [
         (label, record.config["seed"], *row)
         for label, record in _calibrated(runs)
-        for row in _with_edges(record.calibration["histogram"][variable])
+        for row in _with_edges(*(record.calibration[part][name] for name in names))
     ]
-    return pd.DataFrame(rows, columns=["label", "seed", "low", "high", "count"])
+    return pd.DataFrame(rows, columns=["label", "seed", "low", "high", *names.values()])
 
 
 def _calibrated(runs: ByColumn) -> Iterator[tuple[str, Record]]:

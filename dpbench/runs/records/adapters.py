@@ -2,18 +2,19 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from safetensors.torch import save_file
+from torch import nn
+
+from dpbench.learning.models.lora import Adapted
 from dpbench.system.errors import UserError
-
-if TYPE_CHECKING:
-    from torch import nn
 
 PREFIX = "base_model.model."
 """What peft puts before the names of parameters."""
 
 
-def save_adapter(model: "nn.Module", folder: str | Path) -> None:
+def save_adapter(model: nn.Module, folder: str | Path) -> None:
     """Write the adapters and the head of a model that was trained with `model.train=lora`.
 
     The folder gets adapter_config.json and adapter_model.safetensors, which
@@ -21,8 +22,6 @@ def save_adapter(model: "nn.Module", folder: str | Path) -> None:
     weights and number of classes.
     Raises UserError for a model without adapters.
     """
-    from safetensors.torch import save_file
-
     net: Any = getattr(model, "net", model)
     trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
     place = Path(folder)
@@ -33,10 +32,8 @@ def save_adapter(model: "nn.Module", folder: str | Path) -> None:
     (place / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-def _config(net: "nn.Module", trained: list[str]) -> dict[str, Any]:
+def _config(net: nn.Module, trained: list[str]) -> dict[str, Any]:
     """The settings in the names of peft."""
-    from dpbench.learning.models.lora import Adapted
-
     adapted = {name: m for name, m in net.named_modules() if isinstance(m, Adapted)}
     if not adapted:
         raise UserError("this model has no adapters: train one with model.train=lora.")

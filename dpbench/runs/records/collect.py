@@ -49,7 +49,8 @@ def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
     known: set[object] = set()
-    for entry in chain(_runs(folder), _tables(folder)):
+    tables = map(records_in, files_in(folder / TABLES, f"*.{RECORDS}"))
+    for entry in chain(_runs(folder), chain.from_iterable(tables)):
         if isinstance(entry, Unreadable):
             yield entry
         elif (name := _name(entry.record)) not in known:
@@ -147,16 +148,9 @@ def _results(record: Record) -> object:
 
 def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     for path in files_in(folder / RUNS, "*.json"):
-        text, source = text_of(path), f"runs/{path.name}"
-        if isinstance(text, Unreadable):
-            yield Unreadable(source, text.reason)
-        else:
-            yield _stored(parse_named(text, path), source, text)
-
-
-def _tables(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    for path in files_in(folder / TABLES, f"*.{RECORDS}"):
-        yield from records_in(path)
+        text = text_of(path)
+        entry = parse_named(text, path) if isinstance(text, str) else text
+        yield _stored(entry, f"runs/{path.name}", str(text))
 
 
 def records_in(path: Path) -> Iterator[StoredRecord | Unreadable]:

@@ -65,11 +65,6 @@ def largest_epsilon(statements: Iterable[Statement], accountant: str) -> float |
     return reasons[0] if reasons else max(v for v in found if not isinstance(v, str))
 
 
-def is_zero_out(privacy: Statement) -> bool:
-    """Whether the epsilons of a statement are for a removed example that leaves its place empty."""
-    return privacy["adjacency"].startswith("zero out")
-
-
 class Terms(NamedTuple):
     """What an epsilon is stated for: its delta, what adjacent data sets differ by, the law of the
     batches, and how far it can be trusted."""
@@ -83,7 +78,8 @@ class Terms(NamedTuple):
     @classmethod
     def of(cls, statement: Statement) -> Self:
         """The terms of a statement that has them all."""
-        delta, unit, zero_out = statement["delta"], statement["unit"], is_zero_out(statement)
+        delta, unit = statement["delta"], statement["unit"]
+        zero_out = statement["adjacency"].startswith("zero out")
         return cls(delta, unit, zero_out, batches_of(statement), statement["guarantee"])
 
     @property

@@ -1,6 +1,5 @@
 """`dpbench publish [results_dir=] [record=] [out=]`: records without what no epsilon covers."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +12,7 @@ from dpbench.runs.records.epsilon import is_trial, released
 from dpbench.runs.records.other_seeds import left_out
 from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, warn
 from dpbench.system.files import check_replaceable, write_atomically
 
 UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
@@ -38,7 +37,7 @@ def publish(arguments: list[str]) -> Path:
     known = readable_records(folder)
     records = _chosen(folder, known, given.record)
     for remark in _remarks(records, known):
-        warnings.warn(remark, stacklevel=2)
+        warn(remark)
     # Sorted by their text, so that the order says nothing about the seeds.
     lines = sorted(without_uncovered(record).json() for record in records)
     write_atomically(out, "".join(f"{line}\n" for line in lines).encode(), setting="out")

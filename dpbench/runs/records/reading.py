@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -12,6 +11,7 @@ import msgspec
 from dpbench.learning.metrics.registry import NOISY_ACCURACY, REGISTRY, parse_name
 from dpbench.privacy.statement import Statement
 from dpbench.runs.records.record import SCHEMA, Record, checksum, sha256
+from dpbench.system.errors import warn
 
 MAX_BYTES = 2**28
 """The most bytes of a file of records, a thousand times those of a long run: a sparse file of any
@@ -241,4 +241,4 @@ def set_aside_invalid(path: Path) -> None:
         backup = path.with_name(f"{path.name}.kept")
         os.replace(path, backup)
         kept = f" it is kept as {backup.name}, and"
-    warnings.warn(f"the record {path} {entry.reason}:{kept} the run is repeated.", stacklevel=2)
+    warn(f"the record {path} {entry.reason}:{kept} the run is repeated.")

@@ -1,7 +1,6 @@
 """The privacy budget of a run, and the noise multiplier that meets it."""
 
 import math
-import warnings
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +16,7 @@ from dpbench.privacy.ledger import (
 )
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.schedules import UNCHANGED, Schedules, run_lengths
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, warn
 from dpbench.system.validate import fraction, positive, quoted, spelled_number
 
 MAX_ENTRIES = 100
@@ -144,10 +143,9 @@ class Privacy:
     def warn_if_weak(self, units: Units) -> None:
         """Warn of a delta above 1/n, which permits a mechanism to publish all data of one unit."""
         if self.delta > 1 / units.number:
-            warnings.warn(
+            warn(
                 f"privacy.delta={self.delta:g} is above 1/n = {1 / units.number:.2g}: publishing "
-                f"one {units.name} in the clear would satisfy it; choose a smaller delta.",
-                stacklevel=2,
+                f"one {units.name} in the clear would satisfy it; choose a smaller delta."
             )
 
 

@@ -10,7 +10,6 @@ import hashlib
 import io
 import json
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from dpbench.runs.training.progress import STEPS_FILE
+from dpbench.system.errors import warn
 from dpbench.system.files import remove_parts, replace_file
 from dpbench.system.lock import exclusive
 from dpbench.system.memory import is_out_of_memory
@@ -97,10 +97,9 @@ class Checkpoints:
             for old in earlier[: -(CHECKPOINTS_KEPT - 1)]:
                 old.unlink(missing_ok=True)
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"a checkpoint cannot be written to {self.folder} ({error.strerror}): {then} "
-                "from an earlier checkpoint, if there is one.",
-                stacklevel=2,
+                "from an earlier checkpoint, if there is one."
             )
         self._saved_at = time.monotonic()
 
@@ -123,10 +122,12 @@ class Checkpoints:
                     raise UnusableCheckpoint(reason) from error
                 return True
             except (UnusableCheckpoint, OSError) as error:
-                warnings.warn(
-                    f"the checkpoint {path} {_reason_text(error)}: it is ignored, and the run "
-                    "resumes from an earlier one or starts over.",
-                    stacklevel=2,
+                why: object = error
+                if isinstance(error, OSError):
+                    why = f"cannot be read ({error.strerror})"
+                warn(
+                    f"the checkpoint {path} {why}: it is ignored, and the run "
+                    "resumes from an earlier one or starts over."
                 )
         return False
 
@@ -136,18 +137,11 @@ class Checkpoints:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
-                warnings.warn(
-                    f"{path} cannot be removed ({error.strerror}), and is no longer needed.",
-                    stacklevel=2,
-                )
+                warn(f"{path} cannot be removed ({error.strerror}), and is no longer needed.")
 
     def _paths(self) -> list[Path]:
         numbered = (path for path in self.folder.glob("*.ckpt") if path.stem.isdecimal())
         return sorted(numbered, key=lambda path: int(path.stem))
-
-
-def _reason_text(error: UnusableCheckpoint | OSError) -> str:
-    return f"cannot be read ({error.strerror})" if isinstance(error, OSError) else str(error)
 
 
 def _content(path: Path) -> bytes:

@@ -13,11 +13,7 @@ from statistics import NormalDist
 
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Dataset
-from dpbench.learning.data.derive.users import Users
 from dpbench.privacy.ledger import Poisson, Release, Step
-from dpbench.runs.training.held_out_fit import check_fit
-from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import Gaussian
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
@@ -95,14 +91,3 @@ class PrivateConformal:
         excess = (scores <= threshold).double() - self.level
         total = excess.sum().reshape(1)
         return Gaussian().add(total, self.sensitivity, self.noise_multiplier, stream).item()
-
-
-def conformal_steps(
-    conformal: PrivateConformal | None, dataset: Dataset, users: Users | None, method: Method
-) -> tuple[Step, ...]:
-    """The steps of the search, for the ledger; none where there are no sets. UserError for a run
-    that has no use of them."""
-    if conformal is None:
-        return ()
-    check_fit("conformal", conformal, dataset, users, method)
-    return (conformal.step,) * conformal.steps

@@ -1,6 +1,5 @@
 """The evaluation of a trained run: its metrics, its noisy accuracy, an attack's target losses."""
 
-import warnings
 from collections.abc import Sequence
 
 import torch
@@ -18,16 +17,16 @@ from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import noisy_accuracy
 from dpbench.runs.training.temperature import UNSCALED, LogitScaling, PrivateTemperature
 from dpbench.step.gradients import Engine
+from dpbench.system.errors import warn
 
 
 def warn_of_empty_groups(data: Data, names: Sequence[str]) -> None:
     """Warn of groups that no held-out example belongs to."""
     sizes = torch.bincount(data.test.groups.cpu(), minlength=len(names)).tolist()
     if empty := [name for name, size in zip(names, sizes, strict=True) if not size]:
-        warnings.warn(
+        warn(
             f"no {data.tested_on} example is in group {' or '.join(empty)}: its accuracy and all "
-            "gaps between groups are NaN.",
-            stacklevel=2,
+            "gaps between groups are NaN."
         )
 
 

@@ -9,6 +9,7 @@ counts them once.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +70,7 @@ class MovingAverage:
             self.theta.data.copy_(last)
 
 
+@dataclass(eq=False)
 class Batches:
     """An endless iterator over the batches of a run, augmented if configured.
 
@@ -78,62 +80,59 @@ class Batches:
     draws, those now kept by group (`Clip.group_shares`).
     """
 
-    def __init__(
-        self,
-        sampler: Sampler,
-        train: Split | Population,
-        augmentation: ShiftsFlips | None,
-        sampling: Stream,
-        views: torch.Generator,
-        shares: Callable[[], Tensor | None],
-    ):
-        self._sampler, self._train, self._augmentation = sampler, train, augmentation
-        self._shares = shares
-        self._sampling, self._views = sampling, views
+    sampler: Sampler
+    train: Split | Population
+    augmentation: ShiftsFlips | None
+    sampling: Stream
+    views: torch.Generator
+    shares: Callable[[], Tensor | None]
+
+    def __post_init__(self) -> None:
         self._begin_epoch()
 
     def __next__(self) -> Batch:
-        if self.drawn == self._sampler.steps_per_epoch:
+        if self.drawn == self.sampler.steps_per_epoch:
             self._begin_epoch()
-        batch = self._train.at(self._draw())
-        return self._augmentation.of(batch, self._views) if self._augmentation else batch
+        batch = self.train.at(self._draw())
+        return self.augmentation.of(batch, self.views) if self.augmentation else batch
 
     def _begin_epoch(self) -> None:
-        self._epoch_start, self.drawn = self._sampling.state_dict(), 0
-        self._indices = self._sampler.batches(len(self._train), self._sampling)
+        self._epoch_start, self.drawn = self.sampling.state_dict(), 0
+        self._indices = self.sampler.batches(len(self.train), self.sampling)
 
     def _draw(self) -> Tensor:
         self.drawn += 1
-        indices, device = self._kept(next(self._indices)), self._train.device
+        indices, device = self._kept(next(self._indices)), self.train.device
         # From pinned memory, so that the processor does not wait for a GPU.
         pinned = indices.pin_memory() if device.type == "cuda" else indices
         return pinned.to(device, non_blocking=True)
 
     def _kept(self, indices: Tensor) -> Tensor:
-        shares, train = self._shares(), self._train
+        shares, train = self.shares(), self.train
         if shares is None:
             return indices
         assert isinstance(train, Split)  # users have no groups
-        coins = uniforms(self._sampling, len(indices)).to(train.device)
+        coins = uniforms(self.sampling, len(indices)).to(train.device)
         return indices[(coins < shares.to(train.device)[train.groups[indices]]).cpu()]
 
     def state_dict(self) -> dict:
         return {
             "epoch_start": self._epoch_start,
             "drawn": self.drawn,
-            "views": self._views.get_state(),
+            "views": self.views.get_state(),
         }
 
     def load_state_dict(self, state: dict) -> None:
-        if not 0 <= state["drawn"] <= self._sampler.steps_per_epoch:
+        if not 0 <= state["drawn"] <= self.sampler.steps_per_epoch:
             raise ValueError("the state has more batches than an epoch")
-        self._sampling.load_state_dict(state["epoch_start"])
+        self.sampling.load_state_dict(state["epoch_start"])
         self._begin_epoch()
         while self.drawn < state["drawn"]:
             self._draw()
-        self._views.set_state(state["views"])
+        self.views.set_state(state["views"])
 
 
+@dataclass(eq=False)
 class Training:
     """The training of a run; iterating takes the remaining steps one by one.
 
@@ -142,26 +141,22 @@ class Training:
     are seeded here and are part of the state.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        step: PrivateStep,
-        batches: Batches,
-        observer: Observer | None,
-        average: MovingAverage | None,
-        usage: ResourceUsage,
-        statistics: ChannelNormalization | None = None,
-        weighted: ClassWeighted | None = None,
-    ):
-        self.plan, self.step, self._batches = plan, step, batches
-        self.observer, self.average, self.usage = observer, average, usage
-        self.statistics, self._weighted = statistics, weighted
+    plan: Plan
+    step: PrivateStep
+    batches: Batches
+    observer: Observer | None
+    average: MovingAverage | None
+    usage: ResourceUsage
+    statistics: ChannelNormalization | None
+    weighted: ClassWeighted | None
+
+    def __post_init__(self) -> None:
         self.history: dict[str, list] = {"train/loss": [], "train/not_finite": []}
         self._reports: list[StepReport] = []  # of the current epoch
         self._noise_runs: list[list] = []  # run-length encoding: [noise multiplier, steps]
         self._has_finite_gradients = True  # in the last epoch
-        step.engine.model.train()
-        seeds.seed_torch(seeds.derived(step.seed, "dropout"), step.engine.parameters.theta.device)
+        self.step.engine.model.train()
+        seeds.seed_torch(seeds.derived(self.step.seed, "dropout"), self._device)
 
     def evaluated(self) -> AbstractContextManager:
         """The context in which the model has the parameters that the run is evaluated at."""
@@ -205,7 +200,7 @@ class Training:
     def __iter__(self) -> Iterator[None]:
         """Take the remaining steps; yields after each."""
         while not self._finished():
-            self._do_step(next(self._batches))
+            self._do_step(next(self.batches))
             if self.between_epochs:
                 self._end_epoch()
             yield
@@ -244,11 +239,11 @@ class Training:
     def _parts(self) -> dict:
         parts = {
             "step": self.step,
-            "batches": self._batches,
+            "batches": self.batches,
             "observer": self.observer,
             "average": self.average,
             "usage": self.usage,
-            "weighted": self._weighted,
+            "weighted": self.weighted,
         }
         return {name: part for name, part in parts.items() if part is not None}
 
@@ -308,7 +303,7 @@ class Training:
         if not (
             self.ledger == self.plan.ledger.first(self.steps_done)
             and epochs == {self.steps_done // per_epoch}
-            and self._batches.drawn % per_epoch == self.steps_done % per_epoch
+            and self.batches.drawn % per_epoch == self.steps_done % per_epoch
         ):
             raise ValueError("the checkpoint's steps are inconsistent with the plan")
 

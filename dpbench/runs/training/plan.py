@@ -16,11 +16,10 @@ from dpbench.runs.diagnostics.observer import check_groups
 from dpbench.runs.training.accounting import statement
 from dpbench.runs.training.budget import PlannedSteps
 from dpbench.runs.training.class_weights import check_class_weights, count_steps
-from dpbench.runs.training.conformal import conformal_steps
+from dpbench.runs.training.held_out_fit import fit_steps
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import score_steps
 from dpbench.runs.training.statistics import PrivateStatistics, statistics_steps
-from dpbench.runs.training.temperature import temperature_steps
 from dpbench.step.clipping import Problem
 from dpbench.step.gradients import Layout
 from dpbench.step.mechanism.eager import eager_step, leave_out_compiler
@@ -103,8 +102,8 @@ def _released_once(run: Run) -> Ledger:
         *statistics_steps(run.normalization, run.dataset, run.users, run.privacy.delta),
         *count_steps(run.class_count_noise_multiplier),
         *score_steps(run.score_noise_multiplier, run.dataset, run.users, run.method),
-        *temperature_steps(run.temperature, run.dataset, run.users, run.method),
-        *conformal_steps(run.conformal, run.dataset, run.users, run.method),
+        *fit_steps("temperature", run.temperature, run.dataset, run.users, run.method),
+        *fit_steps("conformal", run.conformal, run.dataset, run.users, run.method),
     ):
         ledger = ledger.after(step)
     return ledger

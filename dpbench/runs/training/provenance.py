@@ -78,19 +78,17 @@ def provenance(
 
 def conditions(engine: str, device: torch.device) -> dict:
     """What the exact bits of a run depend on, besides its settings and code, as plain values."""
+    of_order = {  # in which a CPU adds
+        "threads": torch.get_num_threads(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+    }
     return {
         "dpbench": __version__,
         **{name: installed_version(name) for name in ("torch", "numpy")},
         "engine": engine,
         "device": device.type,
-        **(_cpu_conditions() if device.type == "cpu" else {}),
+        **(of_order if device.type == "cpu" else {}),
     }
-
-
-def _cpu_conditions() -> dict:
-    """What determines the order of additions on a CPU."""
-    instructions = torch.backends.cpu.get_cpu_capability()
-    return {"threads": torch.get_num_threads(), "instructions": instructions}
 
 
 @functools.cache

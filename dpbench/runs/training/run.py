@@ -152,13 +152,13 @@ class Run:
         match self.normalization:
             case None:
                 return data
-            case PrivateStatistics() as statistics:
+            case Normalization() as public:
+                return with_transform(data, public)
+            case statistics:
                 noise = self.stream("statistics", torch.device("cpu"))
                 delta = self.privacy.delta
                 measured = statistics.measured(data.train, self.dataset, delta, noise)
                 return with_transform(data, measured)
-            case public:
-                return with_transform(data, public)
 
     def _loaded(self, folder: Path) -> Data:
         """The data set's data; UserError for files that lack the expected columns or values."""

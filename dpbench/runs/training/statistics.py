@@ -1,10 +1,9 @@
 """Normalization by the mean and deviation of the training data, which are released with noise."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import msgspec
 import torch
@@ -49,32 +48,8 @@ MOST_SHARES = 10
 """A person counts for categories that at least a tenth of their rows have, so for at most ten."""
 
 
-class PrivateStatistics(ABC):
-    """Statistics of the training examples that are released with noise before the first step."""
-
-    note: ClassVar[str]
-
-    def facts(self, dataset: Dataset) -> dict[str, Fact]:
-        """The facts of the data that it measures."""
-        return {MOMENTS: "epsilon"}
-
-    @abstractmethod
-    def check(self, dataset: Dataset, users: Users | None) -> None:
-        """UserError for inputs that have no such statistics."""
-
-    @abstractmethod
-    def step(self, dataset: Dataset, delta: float) -> Step:
-        """The releases, for the ledger."""
-
-    @abstractmethod
-    def measured(
-        self, train: Split, dataset: Dataset, delta: float, stream: Stream
-    ) -> "ChannelNormalization":
-        """The constants, measured on the training split with noise from the stream."""
-
-
 @dataclass(frozen=True)
-class PrivateNormalization(PrivateStatistics):
+class PrivateNormalization:
     """Standardises each channel by its mean and standard deviation, both measured with noise.
 
     noise_multiplier: of the mean of each channel, and of its mean square. Either is a sum of one
@@ -92,6 +67,10 @@ class PrivateNormalization(PrivateStatistics):
         "and epsilon pays for them."
     )
 
+    def facts(self, dataset: Dataset) -> dict[str, Fact]:
+        """The facts of the data that it measures."""
+        return {MOMENTS: "epsilon"}
+
     def check(self, dataset: Dataset, users: Users | None) -> None:
         """UserError for inputs without channels, and for users, who have several examples."""
         if users:
@@ -106,6 +85,7 @@ class PrivateNormalization(PrivateStatistics):
             )
 
     def step(self, dataset: Dataset, delta: float) -> Step:
+        """The releases, for the ledger."""
         both = (("norms", self.median_noise_multiplier), ("sum", self.noise_multiplier))
         releases = (
             Release(f"{what} of the channels' mean {power}", GaussianMechanism(multiplier))
@@ -117,6 +97,7 @@ class PrivateNormalization(PrivateStatistics):
     def measured(
         self, train: Split, dataset: Dataset, delta: float, stream: Stream
     ) -> "ChannelNormalization":
+        """The constants, measured on the training split with noise from the stream."""
         answers = self.answers(train, stream)
         means, squares = (total / dataset.train_size for _, total in answers)
         return ChannelNormalization(means, (squares - means.square()).clamp(min=0))
@@ -134,7 +115,7 @@ class PrivateNormalization(PrivateStatistics):
 
 
 @dataclass(frozen=True)
-class PrivateColumns(PrivateStatistics):
+class PrivateColumns:
     """Standardises the numbers of a table, and selects categories, by sums measured with noise.
 
     noise_multiplier: of the sum over examples of one vector: all numbers with public bounds,
@@ -156,7 +137,8 @@ class PrivateColumns(PrivateStatistics):
     )
 
     def facts(self, dataset: Dataset) -> dict[str, Fact]:
-        return super().facts(dataset) if bounded_of(dataset) else {}
+        """The facts of the data that it measures."""
+        return {MOMENTS: "epsilon"} if bounded_of(dataset) else {}
 
     def check(self, dataset: Dataset, users: Users | None) -> None:
         """UserError for data with nothing to measure, and for users that are made up."""
@@ -173,6 +155,7 @@ class PrivateColumns(PrivateStatistics):
             )
 
     def step(self, dataset: Dataset, delta: float) -> Step:
+        """The release, for the ledger."""
         failure = FAILURE_SHARE * delta if selected_of(dataset) else 0.0
         mechanism = GaussianMechanism(self.noise_multiplier, failure)
         what = "sum of the columns' values and squares"
@@ -213,6 +196,10 @@ class PrivateColumns(PrivateStatistics):
 
     def _bound(self, dataset: Dataset) -> float:
         return math.sqrt(2 * bounded_of(dataset) + len(selected_of(dataset)))
+
+
+PrivateStatistics = PrivateNormalization | PrivateColumns
+"""Statistics of the training examples that are released with noise before the first step."""
 
 
 def threshold(scale: float, failure: float, columns: int) -> float:

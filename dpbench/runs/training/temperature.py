@@ -12,11 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Batch, Dataset, Split
-from dpbench.learning.data.derive.users import Users
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.privacy.ledger import Poisson, Step
-from dpbench.runs.training.held_out_fit import check_fit
 from dpbench.step.clipping import Abadi
 from dpbench.step.gradients import make_engine
 from dpbench.step.mechanism.method import Method
@@ -96,6 +94,14 @@ class PrivateTemperature:
         noise = self.noise_multiplier * self.bound / (self.sample_rate * math.sqrt(self.steps))
         return math.ceil(noise / MAX_NOISE)
 
+    def check(self, dataset: Dataset) -> None:
+        """UserError for a bias where there are not two classes."""
+        if self.parameters == 2 and dataset.classes != 2:
+            raise UserError(
+                "temperature.parameters=2 is a scale and a bias for two classes, and "
+                f"{dataset.name} has {dataset.classes}: set temperature.parameters=1."
+            )
+
     def fitted(
         self, logits: Split, expected_size: int, stream: Callable[[str], Stream]
     ) -> LogitScaling:
@@ -124,22 +130,3 @@ class PrivateTemperature:
         for _ in range(self.steps):
             step(logits.at(poisson_indices(len(logits), self.sample_rate, batches)))
         return scaling
-
-
-def temperature_steps(
-    temperature: PrivateTemperature | None, dataset: Dataset, users: Users | None, method: Method
-) -> tuple[Step, ...]:
-    """The steps of the fit, for the ledger; none where there is no fit.
-
-    They are composed with the training steps, although an example is only in one of the two parts:
-    the ledger does not distinguish parts. UserError for a run that cannot have one.
-    """
-    if temperature is None:
-        return ()
-    check_fit("temperature", temperature, dataset, users, method)
-    if temperature.parameters == 2 and dataset.classes != 2:
-        raise UserError(
-            f"temperature.parameters=2 is a scale and a bias for two classes, and {dataset.name} "
-            f"has {dataset.classes}: set temperature.parameters=1."
-        )
-    return (temperature.step,) * temperature.steps

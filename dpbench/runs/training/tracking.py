@@ -3,7 +3,6 @@
 import functools
 import json
 import math
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from dpbench.runs.records.trackers import Log, RunInfo, Tracker, group_names
 from dpbench.runs.training.plan import Plan, privacy_statement
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.method import GRADIENT_SUM
-from dpbench.system.errors import first_line
+from dpbench.system.errors import first_line, warn
 from dpbench.system.files import write_atomically
 from dpbench.system.interrupts import raise_if_interrupted
 
@@ -204,10 +203,9 @@ def guarded(name: str, call: Callable[[], None]) -> bool:
         missing = isinstance(error, ImportError)
         extra = name if name == "mlflow" else "tracking"
         hint = f"; pip install 'dpbench-suite[{extra}]'" if missing else ""
-        warnings.warn(
+        warn(
             f"tracker={name} failed and is disabled, and the run continues: "
-            f"{type(error).__name__}, {first_line(error)}{hint}",
-            stacklevel=2,
+            f"{type(error).__name__}, {first_line(error)}{hint}"
         )
         return False
 

@@ -47,7 +47,7 @@ def tokens(tmp_path):
 @pytest.fixture
 def small(tmp_path, tokens, monkeypatch, unchecked):
     """A data folder with the archive of a small SNLI, and the data set."""
-    monkeypatch.setitem(PARTS, "train", snli.TrainingPart(8, 6, "train"))
+    monkeypatch.setitem(PARTS, "train", snli.TrainingPart("training", 8, 6, "train"))
     (tmp_path / "snli_1.0").mkdir()
     with ZipFile(tmp_path / snli.ARCHIVE.path, "w") as archive:
         archive.writestr(snli.TRAIN, lines(PAIRS * 2))
@@ -111,7 +111,7 @@ def test_pairs_with_one_premise_are_in_one_part_of_a_validation_split(small):
     with ZipFile(folder / snli.ARCHIVE.path, "w") as archive:
         archive.writestr(snli.TRAIN, lines(rows))
         archive.writestr(snli.TEST.path, lines(PAIRS))
-    PARTS["train"] = snli.TrainingPart(len(rows), len(rows), "train")
+    PARTS["train"] = snli.TrainingPart("training", len(rows), len(rows), "train")
     data = WithValidation(dataset, 0.2).load(folder, seed=0)
     assert (len(data.train), len(data.test)) == (len(rows) - 3, 3)
     assert not {*data.train.people.tolist()} & {*data.test.people.tolist()}

@@ -13,7 +13,11 @@ import torch
 from safetensors.torch import save_file
 
 from dpbench.comparison.reproduce.target import target_of
-from dpbench.learning.data.fetch.weights import tensors_of, verified_checksum, weights_file
+from dpbench.learning.data.fetch.published_weights import (
+    tensors_of,
+    verified_checksum,
+    weights_file,
+)
 from dpbench.learning.models.bert import Bert
 from dpbench.learning.models.timm_network import TimmNetwork
 from dpbench.runs.config.compose import compose
@@ -76,9 +80,9 @@ def test_a_checksum_is_compared_with_the_file_even_if_it_changed(file):
     assert asked.build(SHAPE, CLASSES).checksum == sha256(file)
     with pytest.raises(UserError, match=f"has the checksum {sha256(file)}, but model.checksum"):
         replace(asked, checksum=OTHER).build(SHAPE, CLASSES)
-    before = verified_checksum(file, None)
+    before = verified_checksum([file], None, "model")
     file.write_bytes(file.read_bytes() + b"\0")
-    assert verified_checksum(file, None) == sha256(file) != before
+    assert verified_checksum([file], None, "model") == sha256(file) != before
 
 
 def test_the_hub_is_asked_for_the_pinned_revision_and_its_file_is_checked_too(file, monkeypatch):

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from dpbench.runs.diagnostics.curvature import MeanLoss
-from dpbench.runs.diagnostics.spectrum import largest_eigenvalue, trace
+from dpbench.runs.diagnostics.curvature import MeanLoss, largest_eigenvalue, trace
 
 GROUPS = [0, 1, 0, 0, 3, 1, 0, 1, 1, 0, 0]  # nobody in 2, one in 3
 

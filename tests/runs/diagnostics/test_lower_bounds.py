@@ -3,7 +3,7 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from dpbench.runs.diagnostics import excess_risk, lower_bounds
+from dpbench.runs.diagnostics import excess_risk
 from dpbench.runs.diagnostics.excess_risk import Expansion
 
 SLACK = 1e-9
@@ -24,9 +24,9 @@ def rest_of(q, shares, full):
 @given(seeds)
 def test_both_direction_bounds_are_below_the_gap(quadratic, seed):
     x = quadratic(seed, convex=True).expansion
-    assert lower_bounds.direction_gap_bound(x) <= gap(excess_risk.direction_risk, x) + SLACK
+    assert excess_risk.direction_gap_bound(x) <= gap(excess_risk.direction_risk, x) + SLACK
     x = quadratic(seed, convex=True).expansion
-    bound = lower_bounds.direction_gap_bound_starred(x)
+    bound = excess_risk.direction_gap_bound_starred(x)
     assert bound <= gap(excess_risk.direction_risk_starred, x) + SLACK * (1 + abs(bound))
 
 
@@ -45,8 +45,8 @@ def test_starred_direction_bound_needs_the_square_that_equation_18_leaves_out(lr
         curvature_clipped=torch.tensor([0.0, 1 / lr]),
     )
     attained = gap(excess_risk.direction_risk_starred, x)
-    torch.testing.assert_close(attained, lower_bounds.direction_gap_bound_starred(x))
-    as_printed = lower_bounds.direction_gap_bound_starred(x) + lr * (length**2 - length)
+    torch.testing.assert_close(attained, excess_risk.direction_gap_bound_starred(x))
+    as_printed = excess_risk.direction_gap_bound_starred(x) + lr * (length**2 - length)
     assert (as_printed > attained + 1e-6) == (lr * length * (length - 1) > 1e-6)
 
 
@@ -64,10 +64,10 @@ def test_direction_bound_is_attained_up_to_its_learning_rate_and_not_beyond(lr, 
         curvature_plain=torch.tensor([1 / lr, 0.0]),
         curvature_clipped=torch.tensor([0.0, length**2 / lr]),
     )
-    attained = lower_bounds.direction_gap_bound(x)
+    attained = excess_risk.direction_gap_bound(x)
     torch.testing.assert_close(gap(excess_risk.direction_risk, x), attained)
     beyond = x._replace(learning_rate=1.1 * lr)
-    assert gap(excess_risk.direction_risk, beyond) < lower_bounds.direction_gap_bound(beyond)
+    assert gap(excess_risk.direction_risk, beyond) < excess_risk.direction_gap_bound(beyond)
 
 
 @pytest.mark.slow
@@ -80,7 +80,7 @@ def test_clipping_bound_is_below_the_gap_of_the_full_gradient(quadratic, seed, f
     full = shares @ q.gradients
     assume(torch.linalg.vector_norm(full) > 1e-6)
     x = q._replace(plain=full).expansion
-    bound = lower_bounds.clipping_gap_bound(_first_two(x), shares[:2], rest_of(q, shares, full))
+    bound = excess_risk.clipping_gap_bound(_first_two(x), shares[:2], rest_of(q, shares, full))
     assert bound <= gap(excess_risk.clipping_risk, x) + SLACK
 
 
@@ -93,7 +93,7 @@ def test_clipping_bound_of_a_batch_is_off_by_how_far_its_gradient_is(quadratic, 
     full = shares @ q.gradients
     x = q.expansion
     off = q.learning_rate * (q.gradients[0] - q.gradients[1]) @ (q.plain - full)
-    bound = lower_bounds.clipping_gap_bound(x, shares, 0.0)
+    bound = excess_risk.clipping_gap_bound(x, shares, 0.0)
     assert bound + off <= gap(excess_risk.clipping_risk, x) + SLACK
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.runs.diagnostics.spectrum import largest_eigenvalue, trace
+from dpbench.runs.diagnostics.curvature import largest_eigenvalue, trace
 
 
 def times(matrix):

@@ -8,7 +8,7 @@ import pytest
 
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.search_path import as_overrides
-from dpbench.runs.execution import array_job, task
+from dpbench.runs.execution import slurm, task
 from dpbench.runs.execution import sweep as sweeps
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.execution.slurm import Slurm
@@ -52,7 +52,7 @@ def false_slurm(tmp_path, monkeypatch):
         (bin_ / name).chmod(0o755)
     (tmp_path / "states").write_text("0 FAILED\n1 TIMEOUT\n")
     monkeypatch.setenv("PATH", f"{bin_}:/usr/bin:/bin")
-    monkeypatch.setattr(array_job, "LOOKED_EVERY", 0)
+    monkeypatch.setattr(slurm, "LOOKED_EVERY", 0)
     monkeypatch.setattr(task, "PATIENCE", 0)
     return tmp_path
 
@@ -118,8 +118,8 @@ def test_a_job_that_slurm_refuses_is_one_sentence(false_slurm, tmp_path):
 
 def test_tasks_have_ended_that_slurm_lists_so_or_has_forgotten(false_slurm, tmp_path, monkeypatch):
     """One that waits, runs or is requeued has not; without an answer nothing has changed."""
-    monkeypatch.setattr(array_job, "ASKED_EVERY", 0)
-    job = array_job.ArrayJob(tmp_path / "bin" / "sbatch", 4, 4, ())
+    monkeypatch.setattr(slurm, "ASKED_EVERY", 0)
+    job = slurm.ArrayJob(tmp_path / "bin" / "sbatch", 4, 4, ())
     states = tmp_path / "states"
     states.write_text("0 PENDING\n1 RUNNING\n2 COMPLETING\n3 REQUEUED\n")
     assert job.ended() == {}
@@ -155,7 +155,7 @@ def test_tasks_are_cancelled_when_the_sweep_is_interrupted_but_not_by_a_closed_t
     def interrupt(self):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(array_job.ArrayJob, "ended", interrupt)
+    monkeypatch.setattr(slurm.ArrayJob, "ended", interrupt)
     place = run_config(SMALL).launcher.start(1, tmp_path / "launched")
     with pytest.raises(KeyboardInterrupt), place as attempts:
         list(attempts([run_config([f"seed={seed}"]) for seed in (0, 1)], False))

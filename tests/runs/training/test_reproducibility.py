@@ -87,7 +87,7 @@ def test_with_secure_noise_the_draws_inside_a_step_are_secret_too():
         data = run.load(NOWHERE)
         training = start_training(run, plan(run), data, ResourceUsage(torch.device("cpu")))
         dropout = torch.rand(4)
-        views = run.augmentation.apply(data.train.inputs[:20], training._batches._views)
+        views = run.augmentation.apply(data.train.inputs[:20], training.batches.views)
         return training.step.released.seed, dropout, views
 
     for one, other in zip(drawn(noise="secure"), drawn(noise="secure"), strict=True):

@@ -37,7 +37,9 @@ def plain(column: pd.Series, as_text: bool = False) -> pd.Series:
     Decimals are numbers; dates and durations are texts. A column of bytes, mappings or lists stays
     one, for `structure` to name, unless it is asked for as_text.
     """
-    if isinstance(column.dtype, pd.StringDtype) or _is_plain_number(column.dtype):
+    dtype = column.dtype
+    of_numpy = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
+    if of_numpy or isinstance(dtype, pd.StringDtype):
         return column
     values = column.astype(object).where(column.notna(), np.nan)
     types = {*map(type, values[values.notna()])}
@@ -73,10 +75,6 @@ def amounts_like(column: pd.Series) -> str | None:
     """The name of a kind of number that all texts of a column begin with."""
     found = (name for name, form in AMOUNTS.items() if all(map(form.match, column.dropna())))
     return next(found, None)
-
-
-def _is_plain_number(dtype: object) -> bool:
-    return isinstance(dtype, np.dtype) and dtype.kind in "biuf"
 
 
 def _text(value: object) -> str:

@@ -107,12 +107,13 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     one_of("dataset.missing", missing, (REFUSE, IMPUTE, INDICATOR))
     if settings["target"] is None:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
-    target, group = named("target", settings["target"], known), settings["group"]
+    target, group = named("dataset.target", settings["target"], known), settings["group"]
     groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
     bounds, listed = settings.get("bounds") or {}, settings.get("categories") or {}
     typed("dataset.bounds", bounds, dict[str, list[float]])
     typed("dataset.categories", listed, dict[str, list[str | float] | int])
-    lists = {"group": tuple(named("group", name, known, group is groups) for name in groups)}
+    several = group is groups
+    lists = {"group": tuple(named("dataset.group", name, known, several) for name in groups)}
     if len({*lists["group"]}) < len(groups):
         raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
     typed(
@@ -120,7 +121,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     )
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str | float])
-        lists[key] = tuple(named(key, name, known, True) for name in settings[key])
+        lists[key] = tuple(named(f"dataset.{key}", name, known, True) for name in settings[key])
     if target in lists["drop"]:
         raise UserError(f"dataset.target={target} cannot be dropped.")
     if settings["task"] == REGRESSION and target in lists["group"]:
@@ -177,14 +178,7 @@ def without(column: pd.Series, marks: Sequence[str | float]) -> pd.Series:
     return column.mask(column.isin(marks)) if marks else column
 
 
-def named(key: str, value: object, known: Collection[str], one_of_several: bool = False) -> str:
-    """The column that a setting of the data set names; see `column_named`."""
-    return column_named(f"dataset.{key}", value, known, one_of_several)
-
-
-def column_named(
-    what: str, value: object, known: Collection[str], one_of_several: bool = False
-) -> str:
+def named(what: str, value: object, known: Collection[str], one_of_several: bool = False) -> str:
     """The column that the setting `what` names; a number stands for the column that is named so.
 
     one_of_several: whether the value is part of a list.

@@ -1,4 +1,4 @@
-"""Reads a file of rows: CSV, or Parquet."""
+"""Reads files of rows, CSV or Parquet, and a test file of the publisher's own."""
 
 import codecs
 import csv
@@ -16,6 +16,7 @@ import pandas as pd
 from pandas.api.types import is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
+from dpbench.learning.data.custom.checksums import source_path, verified
 from dpbench.learning.data.custom.columns import NONE
 from dpbench.learning.data.custom.header import is_row, named_by
 from dpbench.learning.data.custom.quotes import (
@@ -27,6 +28,7 @@ from dpbench.learning.data.custom.quotes import (
     swallowed,
 )
 from dpbench.learning.data.custom.sizes import size_by_footers, size_of, unpacked
+from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.validate import boolean, integer, one_of, quoted, shown
 
@@ -62,6 +64,47 @@ OWN_FORMATS = (".csv", ".tsv")
 
 DOUBLE = "double"
 """Values may be in double quotes."""
+
+
+def read(settings: Mapping[str, Any]) -> OwnTable:
+    """The rows of the file that settings name, and then those of its test file; UserError for files
+    that are not tables of one kind, and for others than the expected ones."""
+    frame, checksum = verified_file(settings, "file", "checksum")
+    name, checksums = str(settings["file"]), {"checksum": checksum}
+    tested = settings.get("test_file")
+    if tested is None:
+        return OwnTable(name, frame, checksums)
+    what = f"dataset.test_file={tested}"
+    test, test_checksum = verified_file(settings, "test_file", "test_checksum")
+    if test_checksum == checksum:
+        raise UserError(
+            f"{what} has the rows that are trained on: give a file of others, or none, to hold out "
+            "dataset.test_share of the rows."
+        )
+    if different := [*frame.columns.symmetric_difference(test.columns, sort=False)]:
+        raise UserError(
+            f"{what} and dataset.file={name} must have the same columns, but only one of them has "
+            f"{quoted(different[0])}."
+        )
+    if not len(test):
+        raise UserError(f"{what} has no rows.")
+    texts = tuple(n for n in frame if is_string_dtype(frame[n]) != is_string_dtype(test[n]))
+    if texts:  # 01 is a number in one file, and a text where another row has 1A
+        frame, _ = verified_file(settings, "file", "checksum", texts)
+        test, _ = verified_file(settings, "test_file", "test_checksum", texts)
+    rows = pd.concat([frame, test[frame.columns]], ignore_index=True)
+    checksums["test_checksum"] = test_checksum
+    return OwnTable(name, rows, checksums, TestRows(what, len(test)))
+
+
+def verified_file(
+    settings: Mapping[str, Any], key: str, expected: str, texts: tuple[str, ...] = ()
+) -> tuple[pd.DataFrame, str]:
+    """The rows of the file that a setting names, and its checksum; UserError for another one than
+    the setting `expected` has. texts: columns that are."""
+    path = source_path(f"dataset.{key}", settings[key], "file")
+    found = verified(f"dataset.{key}", path, settings.get(expected), f"dataset.{expected}")
+    return read_file(settings, key, path, texts), found
 
 
 def read_file(
@@ -107,7 +150,7 @@ class _File(NamedTuple):
     thousands: str | None
 
 
-class _Rows(NamedTuple):
+class _FileRows(NamedTuple):
     """What is read. joined: lines that seem to be several rows. first: the first line, if it names
     the columns and looks like a row."""
 
@@ -163,11 +206,11 @@ def _setting_of(separator: str) -> str:
 
 
 @functools.lru_cache(maxsize=2)
-def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) -> _Rows:
+def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) -> _FileRows:
     """The rows, cached until the file changes: its settings and its data are read separately."""
     ending = file.path.suffix.lower()
     if ending == PARQUET:
-        return _Rows(_parquet(file, may_be_large))
+        return _FileRows(_parquet(file, may_be_large))
     read = functools.partial(
         pd.read_csv,
         file.path,
@@ -197,7 +240,8 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
             texts = [
                 number
                 for number, name in enumerate(frame)
-                if name in as_text or _has_texts_read_as_missing(frame[name])
+                # The text NA or None is no value to pandas.
+                if name in as_text or (is_string_dtype(frame[name]) and frame[name].isna().any())
             ]
             if texts:
                 again = read(
@@ -234,7 +278,7 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
     may_join = file.quotes == DOUBLE and size.lines > len(frame) + has_names + file.skip
     encoding = "utf-8-sig" if file.encoding == UTF_8 else file.encoding
     joined = joined_lines(file.path, file.separator, frame, encoding) if may_join else None
-    return _Rows(frame, joined, _line(first, file) if is_like_others else "")
+    return _FileRows(frame, joined, _line(first, file) if is_like_others else "")
 
 
 def _line(values: pd.Series, file: _File) -> str:
@@ -288,8 +332,3 @@ def _encoding(path: Path) -> str:
 def _has(path: Path, character: str) -> bool:
     with unpacked(path) as stream:
         return any(character.encode() in line for line in stream)
-
-
-def _has_texts_read_as_missing(column: pd.Series) -> bool:
-    """Whether a column of text may have the text NA or None, which pandas takes for no value."""
-    return is_string_dtype(column) and bool(column.isna().any())

@@ -3,6 +3,7 @@
 import functools
 import re
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pandas as pd
 from dpbench.learning.data.custom.checksums import Files, checksum, files_of, verified
 from dpbench.learning.data.custom.csv_files import OWN_FORMATS, PARQUET, read_file
 from dpbench.learning.data.custom.sizes import Size, size_by_footers
-from dpbench.learning.data.custom.source import NO_TEST, Encoded, Table, TestRows
+from dpbench.learning.data.custom.source import NO_TEST, Encoded, OwnTable, TestRows
 from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import Unavailable, UserError, first_line, warn
 from dpbench.system.validate import one_of, quoted
@@ -32,7 +33,21 @@ READERS = {
 """The library's readers of single files, by the files' endings."""
 
 
-def read(settings: Mapping[str, Any]) -> Table:
+@dataclass(frozen=True, kw_only=True)
+class HubRows:
+    """Rows that the `datasets` library loads. path: their name on the hub, or a folder or file;
+    revision: the commit on the hub; part: the split that is read; test_part: the test rows'."""
+
+    path: str | None = None
+    revision: str | None
+    part: str
+    test_part: str | None = None
+
+    def read(self) -> OwnTable:
+        return read(vars(self))
+
+
+def read(settings: Mapping[str, Any]) -> OwnTable:
     """The part of a data set that settings name, and then its test part, if they name one.
 
     Raises UserError for other data than the expected, by their checksum.
@@ -46,7 +61,7 @@ def read(settings: Mapping[str, Any]) -> Table:
                 f"dataset.path={path} cannot be loaded with dataset.part={part}: "
                 f"a file has the part {TRAIN} alone."
             )
-        return Table(str(path), read_file(settings, "path", place), checksums)
+        return OwnTable(str(path), read_file(settings, "path", place), checksums)
     rows, test = _rows(settings, place)
     if "image" in settings:
         one_of("dataset.image", settings["image"], rows.column_names)
@@ -56,11 +71,11 @@ def read(settings: Mapping[str, Any]) -> Table:
         names = getattr(rows.features[settings["target"]], "names", ())
         frame = frame_of(rows.remove_columns(settings["image"]))
         images = images_of(rows, settings["image"])
-        return Table(str(path), frame, checksums, test, tuple(names), images)
+        return OwnTable(str(path), frame, checksums, test, tuple(names), images)
     if not settings.get("large"):
         size = Size(len(rows), len(rows.column_names), rows.data.nbytes)
         size.check(f"dataset.path={path}")
-    return Table(str(path), frame_of(rows), checksums, test)
+    return OwnTable(str(path), frame_of(rows), checksums, test)
 
 
 def _rows(settings: Mapping[str, Any], place: Path) -> tuple[Any, TestRows]:

@@ -22,9 +22,9 @@ from dpbench.learning.data.custom.checksums import (
     verified,
 )
 from dpbench.learning.data.custom.columns import named
-from dpbench.learning.data.custom.copies import SHARE
-from dpbench.learning.data.custom.source import FOLDER, Encoded, Table, TestRows
-from dpbench.learning.data.custom.table_files import verified_file
+from dpbench.learning.data.custom.csv_files import verified_file
+from dpbench.learning.data.custom.oddities import SHARE
+from dpbench.learning.data.custom.source import FOLDER, Encoded, OwnTable, TestRows
 from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.files import cached_digest_of
 from dpbench.system.validate import quoted
@@ -47,7 +47,7 @@ DARK = 0.25
 """Where all images with more than 8 bits are darker, 8 bits would keep few of their shades."""
 
 
-def read(settings: Mapping[str, Any]) -> Table:
+def read(settings: Mapping[str, Any]) -> OwnTable:
     """The images in the class folders of a folder, or of its folders `train` and `test`; with a
     file of labels, in any folders, each with its row.
 
@@ -66,7 +66,7 @@ def read(settings: Mapping[str, Any]) -> Table:
         frame = _labelled(frame, names, rows, settings)
     images = [(str(file), file) for file in everything]
     test = TestRows(f"dataset.folder={folder / TEST}", len(tested))
-    return Table(f"dataset.folder={folder}", frame, checksums, test, images=images)
+    return OwnTable(f"dataset.folder={folder}", frame, checksums, test, images=images)
 
 
 def _files(folder: Path, any_folder: bool) -> tuple[list[Path], list[Path]]:
@@ -99,7 +99,7 @@ def _labelled(
     A name is a path below the folder, or the last part of it where no other image has that.
     """
     what = f"dataset.labels={settings['labels']}"
-    column = named("image", settings["image"], list(labels))
+    column = named("dataset.image", settings["image"], list(labels))
     rows = labels.set_index(labels[column].astype(str).map(_as_path))
     if rows.index.has_duplicates:
         twice = rows.index[rows.index.duplicated()][0]
@@ -128,7 +128,7 @@ def _as_path(name: str) -> str:
     return name.strip().replace("\\", "/").removeprefix("./")
 
 
-def warn_of_copied_images(rows: Table, target: str) -> None:
+def warn_of_copied_images(rows: OwnTable, target: str) -> None:
     """Warn of a file whose copy is of another class, or of the other split, and of many copies."""
     files = [file for _, file in rows.images if isinstance(file, Path)]
     sizes = [file.stat().st_size for file in files]

@@ -1,17 +1,17 @@
 """The user's own images as data sets: class folders, or images that `datasets` loads."""
 
 from dataclasses import dataclass, field
+from typing import Annotated, Literal
 
 import torch
+from msgspec import Meta
 
 from dpbench.learning.data.custom import hub, image_files
-from dpbench.learning.data.custom.image_files import MODES, stacked
+from dpbench.learning.data.custom.image_files import stacked
 from dpbench.learning.data.custom.own_rows import RowSplit
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
 from dpbench.learning.data.dataset import Data, Split
-from dpbench.system.errors import UserError
-from dpbench.system.validate import integer
 
 MAX_PIXELS = 1_024
 """The largest side of an image."""
@@ -25,18 +25,12 @@ class ImageRows(RowSplit):
     target, group: columns, as of a table.
     """
 
-    size: int
-    channels: int
+    size: Annotated[int, Meta(ge=1, le=MAX_PIXELS)]
+    channels: Literal[3, 1]
     target: str | None = None
     group: str | list[str] | None = field(default=None, hash=False)
 
     task = "classification"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        integer("dataset.size", self.size, most=MAX_PIXELS)
-        if self.channels not in MODES:
-            raise UserError(f"dataset.channels must be 3 or 1, got {self.channels}.")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -46,7 +40,7 @@ class ImageRows(RowSplit):
     def notes(self) -> tuple[str, ...]:
         return (self._public,)
 
-    def _data(self, table: Table, seed: int) -> Data:
+    def _data(self, table: OwnTable, seed: int) -> Data:
         columns = image_columns(vars(self), table)
         _, labels = labels_of(table, columns.target)
         images = stacked(table.images, self.size, self.channels)
@@ -71,22 +65,15 @@ class ImageFolder(ImageRows):
 
     needs = "dataset.folder=FOLDER"
 
-    def read(self) -> Table:
+    def read(self) -> OwnTable:
         return image_files.read(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubImages(ImageRows):
-    """Images that the `datasets` library loads; see `HubTable`. image, target: their columns."""
+class HubImages(hub.HubRows, ImageRows):
+    """Images that the `datasets` library loads. image, target: their columns."""
 
-    path: str | None = None
-    revision: str | None
-    part: str
-    test_part: str | None = None
     image: str
     target: str
 
     needs = "dataset.path=NAME (with dataset.revision=COMMIT) or a folder"
-
-    def read(self) -> Table:
-        return hub.read(vars(self))

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is_string_dtype
 
-from dpbench.learning.data.custom import copies, identifiers
+from dpbench.learning.data.custom import identifiers
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
 from dpbench.learning.data.custom.columns import (
     IMPUTE,
@@ -23,11 +23,11 @@ from dpbench.learning.data.custom.columns import (
     columns_of,
     without,
 )
-from dpbench.learning.data.custom.oddities import warn_of_spellings
+from dpbench.learning.data.custom.oddities import identical, warn_of_spellings
 from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import check_values, image_columns
 from dpbench.learning.data.custom.texts import has_texts, text_columns
 from dpbench.system.errors import UserError
@@ -98,7 +98,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]
-    numbers = copies.identical([plain(frame[name], as_text=True) for name in used])
+    numbers = identical([plain(frame[name], as_text=True) for name in used])
     train = numbers[: len(frame) - table.test.number]
     file = Path(str(node[source.setting])).expanduser()
     counted = file.is_file() and file.suffix.lower() != ".parquet"
@@ -119,7 +119,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
     )
 
 
-def _warn_of_all_spellings(table: Table) -> None:
+def _warn_of_all_spellings(table: OwnTable) -> None:
     """What is warned of in the columns of a table that is refused for something else."""
     for name in table.frame:
         values = plain(table.frame[name], as_text=True)
@@ -135,7 +135,7 @@ def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
     return tuple(np.bincount(people[people >= 0]).tolist())
 
 
-def _columns(settings: Mapping[str, Any], table: Table) -> Columns:
+def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
     """The columns, as far as settings name those that there are."""
     try:
         return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
@@ -151,11 +151,10 @@ def _counts(frame: pd.DataFrame, names: list[str]) -> dict[str, int]:
     return {" & ".join(key): int(size) for key, size in sizes.items()}
 
 
-def _facts(settings: Mapping[str, Any], columns: Columns, table: Table) -> Iterator[ColumnFacts]:
-    texts = text_columns(settings["text"], table.frame) if has_texts(settings) else ()
+def _facts(settings: Mapping[str, Any], columns: Columns, table: OwnTable) -> Iterator[ColumnFacts]:
     for name in table.frame:
         column = plain(without(table.frame[name], columns.missing_values))
-        becomes, cost = _fate(settings, columns, table, column, texts)
+        becomes, cost = _fate(settings, columns, table, column)
         hashable = column if structure(column) is None else column.map(str, na_action="ignore")
         yield ColumnFacts(
             str(name),
@@ -189,14 +188,11 @@ def _values(column: pd.Series) -> str:
 
 
 def _fate(
-    settings: Mapping[str, Any],
-    columns: Columns,
-    table: Table,
-    column: pd.Series,
-    texts: tuple[str, ...],
+    settings: Mapping[str, Any], columns: Columns, table: OwnTable, column: pd.Series
 ) -> tuple[str, str]:
     """What becomes of a column, and what that reads from the data without accounting."""
     name = str(column.name)
+    texts = text_columns(settings["text"], table.frame) if has_texts(settings) else ()
     if name == columns.user:
         return "says whose a row is", ""
     if name in columns.drop and name not in columns.group:

@@ -4,18 +4,20 @@ import re
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import torch
+from msgspec import Meta
 
 from dpbench.learning.data.custom.people import people_of
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.dataset import Data, Fact, Split
 from dpbench.learning.data.splits import drawn, held_out
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
-from dpbench.system.validate import fraction, integer, quoted
+from dpbench.system.validate import Fraction, Whole, integer, quoted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,19 +34,16 @@ class RowSplit:
 
     name: str | None
     checksum: str | None
-    test_share: float
-    split_seed: int | None
+    test_share: Fraction
+    split_seed: Whole | None
     rows: int | None
     classes: int | None
     groups: list[str] | None
     test_rows: int | None = None
     user: str | None = None
-    people: int | None = None
+    people: Annotated[int, Meta(ge=2)] | None = None
 
     def __post_init__(self) -> None:
-        fraction("dataset.test_share", self.test_share)
-        if self.split_seed is not None:
-            integer("dataset.split_seed", self.split_seed, least=0)
         if self.rows is None or self.name is None:
             raise UserError(f"this data set reads data of your own: set {self.needs}.")
         if not re.fullmatch(r"\w[\w.-]*", self.name):
@@ -56,8 +55,6 @@ class RowSplit:
         integer("dataset.classes", self.classes)
         if not self.groups or len({*self.groups}) < len(self.groups):
             raise UserError("dataset.groups must name each group once.")
-        if self.people is not None:
-            integer("dataset.people", self.people, least=2)
         if self.test_rows is not None:
             integer("dataset.test_rows", self.test_rows, most=self.rows - 1)
         if self._test_size == 0:
@@ -73,11 +70,11 @@ class RowSplit:
     """The settings that have to be set."""
 
     @abstractmethod
-    def read(self) -> Table:
+    def read(self) -> OwnTable:
         """The rows of its source, verified."""
 
     @abstractmethod
-    def _data(self, table: Table, seed: int) -> Data:
+    def _data(self, table: OwnTable, seed: int) -> Data:
         """Both splits of the rows."""
 
     def load(self, folder: Path, seed: int) -> Data:
@@ -90,7 +87,7 @@ class RowSplit:
             )
         return self._data(table, seed)
 
-    def _split(self, table: Table, rows: Split, seed: int, target_unit: float = 1.0) -> Data:
+    def _split(self, table: OwnTable, rows: Split, seed: int, target_unit: float = 1.0) -> Data:
         people = self._people(table.frame)
         if people is not None:
             rows = replace(rows, people=torch.from_numpy(people))

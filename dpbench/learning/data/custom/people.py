@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 
 from dpbench.learning.data.custom.column_types import plain
-from dpbench.learning.data.custom.columns import column_named
+from dpbench.learning.data.custom.columns import named
 from dpbench.learning.data.custom.oddities import warn_of_spellings
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.source import OwnTable
 from dpbench.system.errors import UserError, warn
 from dpbench.system.validate import integer
 
@@ -17,14 +17,14 @@ TARGET = "dpbench.data.derive.users.column"
 """What `users=column` builds."""
 
 
-def described(rows: Table, users: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+def described(rows: OwnTable, users: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
     """What has to be public of people: their column and number, and the most rows of one that are
     trained on; UserError for a column that is unknown, or has rows without a value.
 
     The number is that of all people where test rows are drawn, and else of those who train.
     """
     frame = rows.frame
-    name = column_named("users.column", users["column"], list(frame))
+    name = named("users.column", users["column"], list(frame))
     if unknown := int(frame[name].isna().sum()):
         row = rows.test.row(int(np.flatnonzero(frame[name].isna())[0]), len(frame))
         raise UserError(

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -154,11 +154,7 @@ class TablePreparation(msgspec.Struct, frozen=True):
         """Its text, which `load_preparation` reads. privacy: what whoever gets the file alone has
         to know of it."""
         content = {"privacy": privacy, **msgspec.structs.asdict(self)}
-        return json.dumps(content, default=_plain, indent=1) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    return value.item()
+        return json.dumps(content, default=lambda value: value.item(), indent=1) + "\n"
 
 
 def _check(usable: np.ndarray, column: pd.Series, what: str) -> None:
@@ -188,7 +184,9 @@ def prepared_by(
             return (low + high) / 2, (high - low) / 2
         if standardise == TRAIN:
             values = frame[name].iloc[train].dropna().to_numpy("float64")
-            return _mean_and_deviation(values) if len(values) > 1 else (0.0, 0.0)
+            if len(values) < 2:
+                return 0.0, 0.0
+            return float(values.mean()), float(deviations(values))
         if standardise == NONE:
             return UNSCALED
         assert isinstance(standardise, Mapping)
@@ -216,10 +214,6 @@ def prepared_by(
         tuple(columns.listed),
         {name: (low, high) for name, (low, high) in columns.bounds.items() if name in numbers},
     )
-
-
-def _mean_and_deviation(values: np.ndarray) -> tuple[float, float]:
-    return float(values.mean()), float(deviations(values))
 
 
 def load_preparation(path: str | Path) -> TablePreparation:

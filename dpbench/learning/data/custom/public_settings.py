@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpbench.learning.data.custom import (
-    copies,
+    csv_files,
     hub,
     image_files,
     oddities,
     table,
-    table_files,
     texts,
 )
 from dpbench.learning.data.custom.column_types import plain
 from dpbench.learning.data.custom.columns import Columns, columns_of
 from dpbench.learning.data.custom.people import TARGET, described
-from dpbench.learning.data.custom.source import FOLDER, Table
+from dpbench.learning.data.custom.source import FOLDER, OwnTable
 from dpbench.system.errors import UserError
 
 Settings = Mapping[str, Any]
@@ -91,7 +90,7 @@ def _name(source: str) -> str:
     return re.sub(r"[^\w.-]+", "_", path.stem if path.is_file() else path.name).strip("._-") or "x"
 
 
-def _table(settings: Settings, rows: Table) -> dict[str, Any]:
+def _table(settings: Settings, rows: OwnTable) -> dict[str, Any]:
     frame, columns = rows.frame, columns_of(settings, rows.frame)
     lists = {"categorical": [*columns.categorical], "drop": [*columns.drop]}
     named = columns.as_settings | lists
@@ -108,15 +107,15 @@ def _table(settings: Settings, rows: Table) -> dict[str, Any]:
     return {**named, **described}
 
 
-def _warn_of_people(rows: Table, columns: Columns, used: list[str]) -> None:
+def _warn_of_people(rows: OwnTable, columns: Columns, used: list[str]) -> None:
     """Warn of people with several rows, unless they are protected, and of rows in two places."""
     if columns.user is None:
         oddities.warn_of_people(rows.frame, rows.name)
     series = [plain(rows.frame[name], as_text=True) for name in used]
-    copies.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
+    oddities.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
 
 
-def _images(settings: Settings, rows: Table) -> dict[str, Any]:
+def _images(settings: Settings, rows: OwnTable) -> dict[str, Any]:
     columns = table.image_columns(settings, rows)
     image_files.warn_of_copied_images(rows, columns.target)
     if columns.user is None:
@@ -131,12 +130,12 @@ class OwnSource(NamedTuple):
 
     option: str
     setting: str
-    read: Callable[[Settings], Table]
-    describe: Callable[[Settings, Table], dict[str, Any]]
+    read: Callable[[Settings], OwnTable]
+    describe: Callable[[Settings, OwnTable], dict[str, Any]]
 
 
 SOURCES = {
-    "dpbench.data.custom.table_rows.CsvFile": OwnSource("csv", "file", table_files.read, _table),
+    "dpbench.data.custom.table_rows.CsvFile": OwnSource("csv", "file", csv_files.read, _table),
     "dpbench.data.custom.table_rows.HubTable": OwnSource("hub", "path", hub.read, _table),
     "dpbench.data.custom.image_rows.ImageFolder": OwnSource(
         "images", "folder", image_files.read, _images

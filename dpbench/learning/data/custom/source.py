@@ -31,7 +31,7 @@ NO_TEST = TestRows("", 0)
 """Of a table without such rows."""
 
 
-class Table(NamedTuple):
+class OwnTable(NamedTuple):
     """Rows of any source: of a file, of a folder of images, or of the `datasets` library.
 
     name: in messages. checksums: by setting. classes: the names of the target's values 0, 1, ...,

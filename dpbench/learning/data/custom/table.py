@@ -24,7 +24,7 @@ from dpbench.learning.data.custom.oddities import (
     warn_of_oddities,
     warn_of_spellings,
 )
-from dpbench.learning.data.custom.source import FOLDER, Table, TestRows
+from dpbench.learning.data.custom.source import FOLDER, OwnTable, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError
 from dpbench.system.validate import LARGEST, quoted
@@ -78,7 +78,7 @@ def _width(column: pd.Series, columns: Columns, name: str) -> int:
     return len(categories_of(column, columns, name)) if columns.is_categorical(column) else 1
 
 
-def image_columns(settings: Mapping[str, Any], rows: Table) -> Columns:
+def image_columns(settings: Mapping[str, Any], rows: OwnTable) -> Columns:
     """The columns of images: the target, by default their folder, and groups."""
     target = FOLDER if settings.get("target") is None else settings["target"]
     none: dict[str, Any] = {
@@ -92,7 +92,7 @@ def image_columns(settings: Mapping[str, Any], rows: Table) -> Columns:
     )
 
 
-def describe_images(rows: Table, columns: Columns) -> dict[str, Any]:
+def describe_images(rows: OwnTable, columns: Columns) -> dict[str, Any]:
     """What has to be public of images, whose groups are their classes unless columns are named."""
     names, labels = labels_of(rows, columns.target)
     classes = pd.Series(np.array(names)[labels], name=columns.target)
@@ -120,7 +120,7 @@ def _check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRo
             warn_of_spellings(f"column {group} of {name}", frame[group].unique())
 
 
-def labels_of(rows: Table, target: str) -> tuple[list[str], np.ndarray]:
+def labels_of(rows: OwnTable, target: str) -> tuple[list[str], np.ndarray]:
     """The names of the classes of images, and the class of each [n]; UserError for other values
     than classes."""
     values = plain(rows.frame[target])

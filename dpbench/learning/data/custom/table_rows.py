@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from dpbench.learning.data.custom import csv_files, hub, table_files, texts
+from dpbench.learning.data.custom import csv_files, hub, texts
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     NONE,
@@ -21,7 +21,7 @@ from dpbench.learning.data.custom.columns import (
 from dpbench.learning.data.custom.oddities import warn_of_unseen
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
-from dpbench.learning.data.custom.source import Table, TestRows
+from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
 from dpbench.learning.data.dataset import MOMENTS, Data, Fact, Split, lengths_of
 from dpbench.learning.data.tokens import TextPreparation, Tokens
@@ -87,13 +87,10 @@ class TableRows(RowSplit):
                 f"dataset.standardise={quoted(self.standardise)} is unknown: write train, none, or "
                 "mean and standard deviation by column, e.g. {age:[40,15]}."
             )
-        for column, constants in dict(self._constants).items():
-            if len(constants) != 2 or constants[1] <= 0:
+        constants = self.standardise if isinstance(self.standardise, dict) else {}
+        for column, pair in constants.items():
+            if len(pair) != 2 or pair[1] <= 0:
                 raise UserError(f"dataset.standardise.{column} must be [mean, deviation above 0].")
-
-    @property
-    def _constants(self) -> Mapping[str, list[float]]:
-        return self.standardise if isinstance(self.standardise, dict) else {}
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -154,12 +151,11 @@ class TableRows(RowSplit):
         )
         return self._public, categories, scores
 
-    def _data(self, table: Table, seed: int) -> Data:
+    def _data(self, table: OwnTable, seed: int) -> Data:
         if self.text is not None:
             return self._texts(table, seed)
-        frame, (train, test) = table.frame, self.order(seed, self._people(table.frame))
-        columns = self._columns(frame)
-        frame = columns.plain(frame)
+        train, test = self.order(seed, self._people(table.frame))
+        columns, frame = self._plain(table)
         prepared = prepared_by(frame, columns, self.standardise, train)
         inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
         for name, most in columns.selected.items():
@@ -179,7 +175,7 @@ class TableRows(RowSplit):
         rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
         return self._split(table, rows, seed, prepared.target[1])
 
-    def _texts(self, table: Table, seed: int) -> Data:
+    def _texts(self, table: OwnTable, seed: int) -> Data:
         """The splits of texts; warns of those that are cut."""
         frame = table.frame
         columns = texts.columns_with_texts(vars(self), frame)
@@ -210,20 +206,20 @@ class TableRows(RowSplit):
         noise; None for texts. UserError if the table has changed."""
         if self.text is not None:
             return None
-        frame = self.read().frame
-        columns, train = self._columns(frame), self.order(seed, self._people(frame))[0]
-        return prepared_by(columns.plain(frame), columns, self.standardise, train)
+        table = self.read()
+        columns, frame = self._plain(table)
+        train, _ = self.order(seed, self._people(table.frame))
+        return prepared_by(frame, columns, self.standardise, train)
 
     def candidates(self) -> Values:
         """All values of the columns of which a run selects some."""
-        frame = self.read().frame
-        columns = self._columns(frame)
-        frame = columns.plain(frame)
+        columns, frame = self._plain(self.read())
         return {name: tuple(all_distinct(frame[name])) for name in columns.selected}
 
-    def _columns(self, frame: pd.DataFrame) -> Columns:
-        lists = {"categorical": list(self.categorical), "drop": list(self.drop)}
-        return columns_of(vars(self) | lists, frame)
+    def _plain(self, table: OwnTable) -> tuple[Columns, pd.DataFrame]:
+        """The columns of the table, and its rows with plain values."""
+        columns = columns_of(vars(self), table.frame)
+        return columns, columns.plain(table.frame)
 
 
 def _categories_note(given: Mapping[str, Any]) -> str:
@@ -255,21 +251,12 @@ class CsvFile(TableRows):
 
     needs = "dataset.file=FILE and dataset.target=COLUMN"
 
-    def read(self) -> Table:
-        return table_files.read(vars(self))
+    def read(self) -> OwnTable:
+        return csv_files.read(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
-class HubTable(TableRows):
-    """A table that the `datasets` library loads. path: its name on the hub, or a folder or file;
-    revision: the commit on the hub; part: the split that is read; test_part: the test rows'."""
-
-    path: str | None = None
-    revision: str | None
-    part: str
-    test_part: str | None = None
+class HubTable(hub.HubRows, TableRows):
+    """A table that the `datasets` library loads."""
 
     needs = "dataset.path=FOLDER, or NAME with dataset.revision=COMMIT, and dataset.target=COLUMN"
-
-    def read(self) -> Table:
-        return hub.read(vars(self))

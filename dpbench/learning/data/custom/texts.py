@@ -28,7 +28,7 @@ def has_texts(settings: Mapping[str, Any]) -> bool:
 def text_columns(text: object, frame: pd.DataFrame) -> tuple[str, ...]:
     """The columns that `dataset.text` names; UserError for other than one or two."""
     given = text if isinstance(text, list | tuple) else [text]
-    columns = tuple(named("text", name, list(frame)) for name in given)
+    columns = tuple(named("dataset.text", name, list(frame)) for name in given)
     if len(columns) not in (1, 2) or len({*columns}) < len(columns):
         raise UserError(
             f"dataset.text=[{','.join(columns)}] must name one column, or two different ones."

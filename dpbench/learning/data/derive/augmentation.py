@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Batch, Dataset
+from dpbench.learning.data.dataset import Batch, Dataset, check_images
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Share, Whole, integer, one_of
 
@@ -41,12 +41,8 @@ class ShiftsFlips:
 
     def check(self, dataset: Dataset) -> None:
         """UserError for data other than images, or images not larger than the shift."""
+        check_images("augmentation", dataset)
         shape = dataset.shape
-        if len(shape) != 3:
-            raise UserError(
-                f"augmentation needs images, and the inputs of {dataset.name} are {shape}; use "
-                "augmentation=none."
-            )
         if self.shift >= min(shape[1:]):
             raise UserError(
                 f"augmentation.shift={self.shift} must be less than the side of the images of "

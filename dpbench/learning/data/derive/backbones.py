@@ -1,43 +1,22 @@
 """Networks of other libraries, without their heads: from prepared images to one vector each."""
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.fetch.published_weights import with_weights
-from dpbench.learning.data.fetch.weights import tensors_of
+from dpbench.learning.data.fetch.published_weights import tensors_of, with_weights
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import one_of
 
 Constants = tuple[tuple[float, ...], tuple[float, ...]]
 """The mean and the standard deviation by which a network expects channels to be normalised."""
-
-
-class Backbone(Hashable, Protocol):
-    """A network from images [B, 3, S, S] to features [B, D]."""
-
-    @property
-    def pooling(self) -> str | None: ...
-
-    @property
-    def title(self) -> str:
-        """What it is called in messages and notes."""
-
-    def untrained(self) -> nn.Module: ...
-
-    def trained(self, file: Path) -> nn.Module:
-        """The network with a file's weights; UserError for those of another network."""
-
-    def constants(self) -> Constants:
-        """What its published weights expect; UserError where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +28,7 @@ class TimmBackbone:
 
     @property
     def title(self) -> str:
+        """What it is called in messages and notes."""
         return self.name
 
     def untrained(self) -> nn.Module:
@@ -61,6 +41,7 @@ class TimmBackbone:
         return timm.create_model(self.name, num_classes=0, **pooled, **settings)
 
     def constants(self) -> Constants:
+        """What its published weights expect."""
         config = library("timm").get_pretrained_cfg(self.name)
         return tuple(config.mean), tuple(config.std)
 
@@ -71,9 +52,14 @@ class TimmBackbone:
             whole = library("timm").create_model(self.name).state_dict()
         tensors = named_as_in_timm(tensors_of(file), whole, own)
         without_head = {k: v for k, v in tensors.items() if k in own or k not in whole}
-        with _fitting(file, self.title):
-            overlay = {"state_dict": without_head, "num_classes": 0, "label_offset": 0}
+        overlay = {"state_dict": without_head, "num_classes": 0, "label_offset": 0}
+        try:
             return self._made(pretrained=True, pretrained_cfg_overlay=overlay)
+        except Exception as error:  # converters of older files may raise any exception
+            raise UserError(
+                f"{file} has the weights of another network than features.backbone={self.title}: "
+                "name the network that they are of, or give the weights of this one."
+            ) from error
 
 
 def named_as_in_timm(
@@ -133,6 +119,7 @@ class TransformersBackbone:
             ) from error
 
     def constants(self) -> Constants:
+        """What its published weights expect; UserError where that is not known."""
         file = self.config.with_name("preprocessor_config.json")
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
@@ -167,16 +154,8 @@ class _Pooled(nn.Module):
         return hidden.mean(1) if self.pooling == "avg" else hidden[:, 0]
 
 
-@contextmanager
-def _fitting(file: Path, name: str) -> Iterator[None]:
-    """Turns what is raised for the weights of another network into a UserError."""
-    try:
-        yield
-    except Exception as error:  # converters of older files may raise any exception
-        raise UserError(
-            f"{file} has the weights of another network than features.backbone={name}: name the "
-            "network that they are of, or give the weights of this one."
-        ) from error
+Backbone = TimmBackbone | TransformersBackbone
+"""A network from images [B, 3, S, S] to features [B, D]."""
 
 
 @lru_cache(maxsize=32)

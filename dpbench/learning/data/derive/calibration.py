@@ -56,5 +56,4 @@ class WithCalibration(DerivedDataset):
         data = self.base.load(folder, seed)
         coins = numpy_generator(seed, "calibration").random(len(data.train)) < self.share
         out = torch.from_numpy(coins)
-        train, calibration = (data.train.take(part.nonzero().flatten()) for part in (~out, out))
-        return replace(data, train=train, calibration=calibration)
+        return replace(data, train=data.train.take(~out), calibration=data.train.take(out))

@@ -18,6 +18,7 @@ from dpbench.learning.data.dataset import (
     DerivedDataset,
     Split,
     class_sizes_of,
+    of_base,
     people_of,
 )
 from dpbench.learning.data.derive.fewer import Fewer
@@ -83,23 +84,14 @@ class WithFeatures(DerivedDataset):
     def shape(self) -> tuple[int, ...]:
         return self.features.shape_of(self.base)
 
-    vocabulary = lengths = None
-
     @property
     def note(self) -> str:
         return self.features.note
 
-    @property
-    def bounded(self) -> int:
-        return 0
-
-    @property
-    def train_people(self) -> int | None:
-        return people_of(self.base)
-
-    @property
-    def class_sizes(self) -> tuple[float, ...]:
-        return class_sizes_of(self.base)
+    vocabulary = lengths = None
+    bounded = 0
+    train_people = of_base(people_of)
+    class_sizes = of_base(class_sizes_of)
 
     def load(self, folder: Path, seed: int) -> Data:
         """Load `base`, and its features; what an interrupted process has computed is kept."""
@@ -117,7 +109,7 @@ class WithFeatures(DerivedDataset):
         return replace(split, inputs=features, lengths=None)
 
     def _write(self, split: Split, path: Path, part: Path) -> None:
-        rows = _Rows(path, (len(split), *self.shape), self.features.dtype)
+        rows = _UnfinishedFile(path, (len(split), *self.shape), self.features.dtype)
         left = split.batches(AT_ONCE)[rows.done :]
         extract = self.features.extractor(self.base, self._device)
         with counting(f"features: batches of {AT_ONCE}", len(left)) as count:
@@ -132,7 +124,7 @@ class WithFeatures(DerivedDataset):
         return torch.device(first_gpu if self.device == "auto" else self.device)
 
 
-class _Rows:
+class _UnfinishedFile:
     """An array that is written in batches beside `path`; those of an interrupted process stay.
 
     done: the number of batches that are written.

@@ -53,7 +53,7 @@ class Mislabelled(DerivedDataset):
         included = torch.from_numpy(numpy_generator(seed, "coins").random(len(chosen)) < 0.5)
         others = torch.ones(len(data.train), dtype=torch.bool)
         others[chosen] = False
-        train = _joined(data.train.take(others.nonzero().flatten()), examples.take(included))
+        train = _joined(data.train.take(others), examples.take(included))
         return replace(data, train=train, targets=Targets(examples, included))
 
     def _chosen(self, groups: Tensor, draws: np.random.Generator) -> Tensor:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Dataset
+from dpbench.learning.data.dataset import Data, Dataset, check_images
 from dpbench.system.errors import UserError
 from dpbench.system.validate import is_number, positive, quoted
 
@@ -33,17 +33,13 @@ class Normalization:
 
     def check(self, dataset: Dataset) -> None:
         """UserError for data other than images, or another number of channels."""
-        shape = dataset.shape
-        if len(shape) != 3:
-            raise UserError(
-                f"normalization needs images, and the inputs of {dataset.name} are {shape}; use "
-                "normalization=none."
-            )
+        check_images("normalization", dataset)
+        channels = dataset.shape[0]
         for name, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) not in (1, shape[0]):
+            if len(values) not in (1, channels):
                 raise UserError(
                     f"normalization.{name} has {len(values)} numbers, and the images of "
-                    f"{dataset.name} have this many channels: {shape[0]}."
+                    f"{dataset.name} have this many channels: {channels}."
                 )
 
     @property

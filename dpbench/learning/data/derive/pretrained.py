@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -30,30 +31,57 @@ LARGEST = torch.finfo(torch.float16).max
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pretrained:
+class FrozenNetwork:
+    """A network that somebody else has trained, whose features are kept in float16.
+
+    package, weights, hub, revision, checksum: see PublishedWeights.
+    """
+
+    package: str | None
+    weights: str | None = None
+    hub: str | None
+    revision: str | None
+    checksum: str | None
+
+    dtype = np.float16
+
+    @property
+    def _published(self) -> PublishedWeights:
+        return PublishedWeights.of(vars(self))
+
+    @property
+    def _short_checksum(self) -> str:
+        """Of the weights, for names of files."""
+        return self._published.verified()[1].removeprefix("sha256:")[:12]
+
+    def check_files(self) -> None:
+        """UserError for missing weights, and for those of another checksum."""
+        self._published.verified()
+
+    def _with_weights(self, network: Callable[[Path], nn.Module]) -> nn.Module:
+        """The network with the weights of a file, in evaluation mode."""
+        (file, *_), _ = self._published.verified()
+        with torch_state_kept(torch.device("cpu")):
+            return network(file).eval()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pretrained(FrozenNetwork):
     """The last features of a frozen network, pooled to one vector per image, in float16.
 
     backbone: its name in timm; None for the transformers model that a config.json beside the
-    weights describes. package, weights, hub, revision, checksum: see PublishedWeights. pooling: see
-    TimmBackbone and TransformersBackbone. image_size: the side to which images are scaled, by
-    bilinear interpolation. normalization: of the pixels, by the constants that the weights expect;
-    None for those that timm or the folder names.
+    weights describes. pooling: see TimmBackbone and TransformersBackbone. image_size: the side to
+    which images are scaled, by bilinear interpolation. normalization: of the pixels, by the
+    constants that the weights expect; None for those that timm or the folder names.
 
     Every image is transformed by itself, and nothing is measured on the data: features are neither
     normalised nor clipped.
     """
 
     backbone: str | None
-    package: str | None
-    weights: str | None = None
-    hub: str | None
-    revision: str | None
-    checksum: str | None
     pooling: str | None
     image_size: int
     normalization: Normalization | None
-
-    dtype = np.float16
 
     def __post_init__(self) -> None:
         integer("features.image_size", self.image_size, most=1024)
@@ -64,10 +92,6 @@ class Pretrained:
                 "features=pretrained needs features.backbone=NAME and features.weights=FILE: or "
                 "use features=efficientnet_lite0, which has both."
             )
-
-    @property
-    def _published(self) -> PublishedWeights:
-        return PublishedWeights.of(vars(self))
 
     @property
     def _network(self) -> Backbone:
@@ -98,19 +122,15 @@ class Pretrained:
             )
         return (width_of(self._network, self.image_size),)
 
-    def check_files(self) -> None:
-        """UserError for missing weights, and for those of another checksum."""
-        self._published.verified()
-
     def file_name(self, inputs: str) -> str:
         """The name of a file of features: 154 MB for 60,000 images and 1,280 features."""
-        weights = self._published.verified()[1].removeprefix("sha256:")[:12]
         prepared = repr((self.backbone, self.image_size, "bilinear", self._constants))
         name = hashlib.sha256(prepared.encode()).hexdigest()[:8]
-        return f"pretrained_{weights}_{self.pooling or 'own'}_{name}_{inputs}"
+        return f"pretrained_{self._short_checksum}_{self.pooling or 'own'}_{name}_{inputs}"
 
     def extractor(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
-        network, normalize = self._trained().to(device), self._constants
+        network = self._with_weights(self._network.trained).to(device)
+        normalize = self._constants
         size = (self.image_size, self.image_size)
 
         @torch.inference_mode()
@@ -121,11 +141,6 @@ class Pretrained:
 
         draw = torch.Generator().manual_seed(0)
         return one_by_one(features, torch.rand(AT_ONCE, *dataset.shape, generator=draw))
-
-    def _trained(self) -> nn.Module:
-        (file, *_), _ = self._published.verified()
-        with torch_state_kept(torch.device("cpu")):
-            return self._network.trained(file).eval()
 
 
 def one_by_one(function: Callable[[Tensor], Tensor], rows: Tensor) -> Callable[[Tensor], Tensor]:

@@ -3,49 +3,41 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.dataset import Dataset, padding_of, vocabulary_of
-from dpbench.learning.data.derive.pretrained import AT_ONCE, LARGEST, one_by_one
+from dpbench.learning.data.dataset import Dataset, Lengths, padding_of, vocabulary_of
+from dpbench.learning.data.derive.pretrained import (
+    AT_ONCE,
+    LARGEST,
+    FrozenNetwork,
+    one_by_one,
+)
 from dpbench.learning.data.fetch.encoders import encoder_config
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.fetch.published_weights import PublishedWeights, with_weights
-from dpbench.learning.data.lengths import Lengths
+from dpbench.learning.data.fetch.published_weights import with_weights
 from dpbench.system.errors import UserError
-from dpbench.system.seeds import torch_state_kept
 
 LENGTHS = (16, 32, 64, 128)
 """The lengths to which sentences are cut, each by its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextFeatures:
+class TextFeatures(FrozenNetwork):
     """The mean of an encoder's last hidden states over the tokens of a text, in float16.
 
     Of a pair, each text is read by itself, and the features of their means u and v are u, v,
     |u - v| and u v (Conneau et al. 2017, "Supervised learning of universal sentence
-    representations from natural language inference data"). config, package, weights, hub, revision,
-    checksum: as those of `dpbench.models.text.Text`.
+    representations from natural language inference data"). config: as that of
+    `dpbench.models.text.Text`.
 
     Every text is read by itself, and nothing is measured on the data.
     """
 
     config: dict[str, Any] | None = field(hash=False)
-    package: str | None
-    weights: str | None = None
-    hub: str | None
-    revision: str | None
-    checksum: str | None
-
-    dtype = np.float16
-
-    @property
-    def _published(self) -> PublishedWeights:
-        return PublishedWeights.of(vars(self))
 
     @cached_property
     def _sizes(self) -> Any:
@@ -87,14 +79,9 @@ class TextFeatures:
             )
         return (sizes.hidden_size * (4 if _has_pairs(dataset) else 1),)
 
-    def check_files(self) -> None:
-        """UserError for missing weights, and for those of another checksum."""
-        self._published.verified()
-
     def file_name(self, inputs: str) -> str:
         """The name of a file of features: 30 MB for 10,000 pairs and a width of 384."""
-        weights = self._published.verified()[1].removeprefix("sha256:")[:12]
-        return f"text_{weights}_{inputs}"
+        return f"text_{self._short_checksum}_{inputs}"
 
     def extractor(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
         means = self._means(dataset, device)
@@ -110,7 +97,7 @@ class TextFeatures:
 
     def _means(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
         """A function from texts [B, 2, T] to their means [B, D], each by itself."""
-        encoder, padding = self._encoder().to(device), padding_of(dataset)
+        encoder, padding = self._with_weights(self._encoder).to(device), padding_of(dataset)
         lengths = Lengths(LENGTHS, padding)
         draw, by_length = torch.Generator().manual_seed(0), {}
 
@@ -137,12 +124,11 @@ class TextFeatures:
 
         return means
 
-    def _encoder(self) -> nn.Module:
-        (file, *_), _ = self._published.verified()
+    def _encoder(self, file: Path) -> nn.Module:
+        """The encoder with the weights of a file, but for its pooler, which is not used."""
         config = self._sizes
         network = library("transformers").MODEL_MAPPING[type(config)]
-        with torch_state_kept(torch.device("cpu")):  # of its pooler, which is not used
-            return with_weights(network, config, file, own=("pooler.",)).eval()
+        return with_weights(network, config, file, own=("pooler.",))
 
 
 def _has_pairs(dataset: Dataset) -> bool:

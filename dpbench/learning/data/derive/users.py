@@ -5,7 +5,6 @@ to users by the run's seed. The user's own data may have a column of people. The
 of each user's examples, or a bound on it, is public configuration.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -29,25 +28,8 @@ Assignment = Callable[[np.ndarray, list[int], np.random.Generator], np.ndarray]
 user gets the first sizes[0] of them, and so on."""
 
 
-class Users(ABC):
-    """What makes examples those of users."""
-
-    @property
-    def note(self) -> str:
-        """What of them is read from the data without accounting; empty for nothing."""
-        return ""
-
-    @abstractmethod
-    def units(self, dataset: Dataset) -> "Units":
-        """The users, from configuration alone; UserError for a data set that has no such users."""
-
-    @abstractmethod
-    def of(self, examples: Split, seed: int) -> "Population":
-        """The examples by user."""
-
-
 @dataclass(frozen=True)
-class Synthetic(Users):
+class Synthetic:
     """The number of users, and how examples are assigned to them.
 
     spread: the standard deviation of the logarithm of their sizes. by_label: whether `assign`
@@ -58,6 +40,8 @@ class Synthetic(Users):
     spread: float
     assign: Assignment
     by_label: bool
+
+    note = ""
 
     def __post_init__(self) -> None:
         integer("users.number", self.number)
@@ -82,6 +66,8 @@ class Synthetic(Users):
         return population(examples, sorted(by_user, key=min))
 
     def units(self, dataset: Dataset) -> "Units":
+        """The users, from configuration alone; UserError for a data set that has too few examples,
+        or no classes."""
         self._check_number(dataset.train_size)
         if self.by_label and dataset.task != "classification":
             raise UserError(f"{dataset.name} has no classes to assign users by: use users=iid.")
@@ -96,7 +82,7 @@ class Synthetic(Users):
 
 
 @dataclass(frozen=True)
-class Column(Users):
+class Column:
     """The people that a column of the user's own data names.
 
     most: the largest number of rows of one, which is public; of others with more, so many are drawn
@@ -108,6 +94,7 @@ class Column(Users):
 
     @property
     def note(self) -> str:
+        """What of them is read from the data without accounting."""
         return (
             f"A user is all rows with one value of column {self.column}, of which at most "
             f"{self.most}, drawn by seed, are trained on: people with more are represented by some "
@@ -116,6 +103,7 @@ class Column(Users):
         )
 
     def units(self, dataset: Dataset) -> "Units":
+        """The users, from configuration alone; UserError for a data set without people."""
         if (people := people_of(dataset)) is None:
             raise UserError(
                 f"users=column takes people from a column of your own data, and {dataset.name} has "
@@ -124,6 +112,7 @@ class Column(Users):
         return Units("user", people, [self.most] * people)
 
     def of(self, examples: Split, seed: int) -> "Population":
+        """The examples by user."""
         assert examples.people is not None
         people = examples.people.cpu().numpy()
         order = numpy_generator(seed, "users").permutation(len(people))
@@ -131,6 +120,10 @@ class Column(Users):
         _, starts = np.unique(people[order], return_index=True)
         by_user = [part[: self.most] for part in np.split(order, starts[1:])]
         return population(examples, sorted(by_user, key=min))
+
+
+Users = Synthetic | Column
+"""What makes examples those of users."""
 
 
 def column(column: str | None, most: int | None) -> Users:

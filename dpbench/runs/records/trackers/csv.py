@@ -5,14 +5,10 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers.tracker import RunInfo, Tracker
+from dpbench.runs.records.trackers.tracker import Points, RunInfo, Tracker
 from dpbench.system.files import write_atomically
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -43,7 +39,7 @@ class CsvLog:
         table.writerows({"step": step, **self.rows[step]} for step in sorted(self.rows))
         write_atomically(self.path, text.getvalue().encode())
 
-    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: Points) -> None:
         beside = self.path.with_name(f"{self.path.stem}-{name}")
         if png:
             write_atomically(beside.with_suffix(".png"), png)

@@ -7,14 +7,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpbench.runs.records.epsilon import released
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers.tracker import RunInfo, Tracker
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dpbench.runs.records.trackers.tracker import Points, RunInfo, Tracker
 
 DIGEST, MAX_PARAM = "digest", 500
 
@@ -31,7 +28,7 @@ class MlflowTracker(Tracker):
 
     def start(self, info: RunInfo) -> "MlflowLog":
         client, experiment = self._open(info.folder)
-        for run in _runs(client, experiment, info.digest):
+        for run in client.search_runs([experiment], f"tags.{DIGEST} = '{info.digest}'"):
             client.delete_run(run.info.run_id)
         tags = {DIGEST: info.digest, "group": info.group, "terms": info.terms}
         tags |= {f"tag.{number}": tag for number, tag in enumerate(info.tags)}
@@ -75,7 +72,7 @@ class MlflowLog:
         for name, number in numbers.items():
             self._client.log_metric(self._run, _metric(name), number, now, step)
 
-    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: Points) -> None:
         from PIL import Image
 
         if png:
@@ -88,10 +85,6 @@ class MlflowLog:
         self._client.log_text(self._run, statement, "privacy.json")
         self._client.set_tag(self._run, "status", record.status)
         self._client.set_terminated(self._run)
-
-
-def _runs(client: Any, experiment: str, digest: str) -> Any:
-    return client.search_runs([experiment], filter_string=f"tags.{DIGEST} = '{digest}'")
 
 
 def _metric(name: str) -> str:

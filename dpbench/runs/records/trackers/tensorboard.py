@@ -6,17 +6,13 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers.tracker import RunInfo, Tracker
+from dpbench.runs.records.trackers.tracker import Points, RunInfo, Tracker
 from dpbench.system.validate import MAX_NAME
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class TensorboardLog:
             self.writer.add_scalar(name, number, step)
         self.writer.flush()
 
-    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: Points) -> None:
         if png is None:
             return
         pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dpbench.runs.config import buildable
 from dpbench.runs.config.search_path import with_variant
@@ -111,6 +111,10 @@ def _budget(config: dict) -> str:
     return config["choices"].get("privacy", "none")
 
 
+Points: TypeAlias = "pd.DataFrame"
+"""The numbers in a picture."""
+
+
 class Log(Protocol):
     """The open log of one run. Numbers of a step may come in several calls, and steps in any
     order. A process that resumes a run opens a new log, and logs everything again."""
@@ -118,7 +122,7 @@ class Log(Protocol):
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """step: the number of steps done when the numbers were measured."""
 
-    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: Points) -> None:
         """The numbers in a picture, and the picture if it was drawn."""
 
     def finish(self, record: Record) -> None:

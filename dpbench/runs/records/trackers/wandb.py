@@ -9,18 +9,14 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpbench.runs.records.epsilon import released
 from dpbench.runs.records.reading import text_of
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers.tracker import RunInfo, Tracker
+from dpbench.runs.records.trackers.tracker import Points, RunInfo, Tracker
 from dpbench.system.errors import UserError
 from dpbench.system.files import write_atomically
 from dpbench.system.validate import one_of, quoted
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MAX_TAG, MAX_NAME = 64, 128
 """The most characters of a tag, and of the name of a run or a group."""
@@ -108,11 +104,13 @@ class WandbTracker(Tracker):
         return info.folder / "wandb" / "logged" / where / info.digest
 
     def table(self, name: str, files: Mapping[str, bytes], folder: Path) -> None:
+        import pandas as pd
         import wandb
 
         tags = [name[:MAX_TAG], *self.tags]
         run = self._init(folder, name=name, group=name, job_type="table", tags=tags)
-        run.log({name: _table(files["csv"].decode())})
+        rows = pd.read_csv(io.BytesIO(files["csv"]))
+        run.log({name: wandb.Table(dataframe=rows)})  # whose numbers can be drawn there
         if "html" in files:  # a panel, in which the page works as in a browser
             run.log({f"{name}/page": wandb.Html(files["html"].decode(), inject=False)})
         artifact = wandb.Artifact(name, type="table")
@@ -158,7 +156,7 @@ class WandbLog:
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         self._run.log({AXIS: step, **numbers})
 
-    def figure(self, name: str, png: bytes | None, points: "pd.DataFrame") -> None:
+    def figure(self, name: str, png: bytes | None, points: Points) -> None:
         import wandb
         from PIL import Image
 
@@ -181,14 +179,6 @@ def _check_name(setting: str, name: str) -> None:
             f"tracker.wandb.{setting}={quoted(name)} is not a valid name: use letters, digits, "
             "'.', '_' and '-'."
         )
-
-
-def _table(text: str):
-    """A CSV text with a header as a W&B table, whose numbers can be drawn there."""
-    import pandas as pd
-    import wandb
-
-    return wandb.Table(dataframe=pd.read_csv(io.StringIO(text)))
 
 
 def _sweep() -> str:

@@ -11,7 +11,7 @@ import torch
 from dpbench import load_preparation
 from dpbench.learning.data.custom.column_types import plain, structure
 from dpbench.learning.data.custom.hub import frame_of
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import labels_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
@@ -235,7 +235,7 @@ def test_classes_of_images_are_single_values_of_every_row(no_cache):
 
     def labels(values, features=None, names=()):
         rows = datasets.Dataset.from_dict({"y": values}, features=features)
-        return labels_of(Table("rows", frame_of(rows), {}, classes=names), "y")
+        return labels_of(OwnTable("rows", frame_of(rows), {}, classes=names), "y")
 
     names, numbers = labels([0, 1, 1], kind, ("b", "a"))
     assert names == ["b", "a"]

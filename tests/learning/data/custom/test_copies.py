@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpbench.learning.data.custom.copies import expected_pairs, identical
 from dpbench.learning.data.custom.identifiers import repeating
+from dpbench.learning.data.custom.oddities import expected_pairs, identical
 from dpbench.runs.config.compose import compose
 from tests.learning.data.custom.tables import settings
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from dpbench.learning.data.custom.source import Table
+from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import labels_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
@@ -231,7 +231,7 @@ def test_images_by_the_datasets_library_are_the_same(pets, no_cache):
 def test_rows_without_a_class_are_refused():
     rows = pd.DataFrame({"kind": ["dog", None, "cat"]})
     with pytest.raises(UserError, match=r"dataset\.target=kind has rows without a class"):
-        labels_of(Table("rows", rows, {}), "kind")
+        labels_of(OwnTable("rows", rows, {}), "kind")
 
 
 def test_class_folders_that_differ_only_in_case_are_warned_of(pets):

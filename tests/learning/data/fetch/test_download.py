@@ -15,8 +15,8 @@ import pytest
 
 from dpbench.learning.data.fetch import download
 from dpbench.learning.data.fetch.download import Source, fetch
-from dpbench.learning.data.fetch.folder import default_folder
 from dpbench.system.errors import UserError
+from dpbench.system.paths import data_folder
 
 CONTENT = bytes(range(256)) * 2000
 MD5 = "md5:" + hashlib.md5(CONTENT).hexdigest()
@@ -243,7 +243,7 @@ def test_only_a_long_transfer_on_a_terminal_shows_a_bar(site, tmp_path, monkeypa
 
 def test_the_folder_is_named_by_the_environment_or_is_the_users_cache(monkeypatch):
     monkeypatch.setenv("DPBENCH_DATA", "~/somewhere")
-    assert default_folder().name == "somewhere"
-    assert "~" not in str(default_folder())
+    assert data_folder().name == "somewhere"
+    assert "~" not in str(data_folder())
     monkeypatch.delenv("DPBENCH_DATA")
-    assert default_folder().name == "dpbench"
+    assert data_folder().name == "dpbench"
