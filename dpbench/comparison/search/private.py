@@ -29,7 +29,7 @@ from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.execution.sweep import launching
 from dpbench.runs.records.epsilon import delta_text, marked, rounded_up
 from dpbench.runs.records.folder import SEARCH
-from dpbench.runs.records.reading import Unreadable, text_of
+from dpbench.runs.records.reading import required, text_of
 from dpbench.runs.records.record import Record, sha256
 from dpbench.runs.records.trained_model import model_path
 from dpbench.step.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
@@ -123,9 +123,7 @@ def _read_key(path: Path) -> str:
     The first keys have no checksum. They are accepted, since their trials have spent their epsilon
     and could not be resumed otherwise, and get one.
     """
-    text = text_of(path)
-    if isinstance(text, Unreadable):
-        raise UserError(f"{path} {text.reason}: {KEY_NEEDED}")
+    text = required(text_of(path), path, f": {KEY_NEEDED}")
     key, _, checksum = text.rstrip("\n").partition(" ")
     if not re.fullmatch("[0-9a-f]{64}", key) or (checksum and checksum != _checksum(path, key)):
         raise UserError(f"{path} is damaged: {KEY_NEEDED}")

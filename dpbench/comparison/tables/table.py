@@ -1,7 +1,7 @@
 """Builds a table, ready to be rendered."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import summary
@@ -98,8 +98,9 @@ def build_table(
     privacy = privacy_of(rows, epsilon, file.baseline, not_run.statements)
     reasons = _why_no_runs(edition, not_run.reasons)
     at_paper_scale = edition.scale_label == PAPER_SCALE
-    found = evidence(edition.conditions, rows, printed_table(edition, published))
-    data = replace(found, tuning=edition.tuning, second_search=edition.second_search)
+    found_in_print = printed_table(edition, published)
+    again = edition.second_search
+    data = evidence(edition.conditions, rows, found_in_print, edition.tuning, again)
     judged = judged_claims(edition, data)
     order, baselines = summary.order_of(edition, data), summary.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []

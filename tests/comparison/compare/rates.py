@@ -62,7 +62,7 @@ def coverage(searches, seeds, luck, repetitions, by_search=True):
                 for seed, value in enumerate(values)
             ]
             sides.append(Side(name, Row("", name, "", runs, unit).compared("test/accuracy")))
-        low, high = paired_test([*gaps_of(*sides).values()], 1).interval()
+        low, high = paired_test([*gaps_of(*(side.values for side in sides)).values()], 1).interval()
         inside += low <= 0 <= high
         width += (high - low) / repetitions
     return inside / repetitions, width

@@ -3,10 +3,11 @@
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim, judge_gaps
-from dpbench.comparison.compare.pairs import doubts_of, margin_of, why_none
+from dpbench.comparison.compare.pairs import doubts_of, gaps_of, margin_of, why_none
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
@@ -101,20 +102,18 @@ class ClaimEvidence:
     conditions: Sequence[str]
     rows: Mapping[str, Row]
     published: PrintedTable
-    tuning: Mapping[str, Tuning] = field(default_factory=dict)
-    second_search: Mapping[str, str] = field(default_factory=dict)
+    tuning: Mapping[str, Tuning]
+    second_search: Mapping[str, str]
 
     def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
-        return judged_claim(claim, tuple(self._comparisons(claim, quantities)))
+        return judged_claim(claim, [*self._comparisons(claim, quantities)])
 
     def gaps(
         self, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> dict[int, float]:
         """The row's value - the other's by seed, for the seeds that both have."""
-        ours = self._values(condition, row, quantity)
-        theirs = self._others(condition, than, quantity, ours)
-        return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+        return dict(sorted(gaps_of(*self._pair(condition, row, than, quantity)).items()))
 
     def printed_gap(
         self, condition: str, row: str, than: str | float, quantity: Quantity
@@ -135,41 +134,41 @@ class ClaimEvidence:
     def _compare(
         self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> RowComparison:
-        gaps = self.gaps(condition, row, than, quantity)
+        # The margin is that of the quantity's first column, and print has no part in it.
+        values = self._pair(condition, row, than, quantity.first)
         compared = RowComparison(
             condition=condition,
             row=row,
             than=than,
             quantity=quantity,
-            gaps=gaps,
+            gaps=self.gaps(condition, row, than, quantity),
             printed=self.printed_gap(condition, row, than, quantity),
             favour={"better": quantity.sign, "larger": 1, "smaller": -1}[claim.relation],
             by=claim.by,
-            margin=self._margin(condition, row, than, quantity),
+            margin=margin_of(*values, quantity.columns[0].margin),
         )
-        return replace(compared, found=self._found(claim, compared)) if gaps else compared
+        return replace(compared, found=self._found(claim, compared)) if compared.gaps else compared
 
     def _found(self, claim: Claim, compared: RowComparison) -> Gap:
         """The gap of a comparison with all that may speak against a verdict on it."""
-        sides = [self._side(compared, name) for name in (compared.row, compared.than)]
-        if claim.unequal_budgets:
-            sides = [replace(side, budgets=()) for side in sides]
-        second = self._gaps_again(compared)
+        # Budgets differ by design between conditions.
+        has_budgets = self._shares_condition(compared) and not claim.unequal_budgets
+        ours = self._side(compared, compared.row, has_budgets)
+        theirs = self._side(compared, compared.than, has_budgets)
         return Gap(
             in_favour=compared.in_favour(compared.gaps),
-            doubts=doubts_of(sides[0], sides[1]),
-            beside=compared.in_favour(second),
+            doubts=doubts_of(ours, theirs),
+            beside=compared.in_favour(self._gaps_again(compared)),
             no_headroom=self._no_headroom(compared),
         )
 
-    def _side(self, compared: RowComparison, name: str | float) -> Side:
-        """A row as a side of the comparison. Budgets differ by design between conditions."""
+    def _side(self, compared: RowComparison, name: str | float, has_budgets: bool) -> Side:
+        """A row as a side of the comparison."""
         if not isinstance(name, str):
             return Side(str(name), {})
         full = self._full_name(compared.condition, name)
         row = self.rows[full]
-        values = compared.quantity.values(row)
-        budgets = row.budgets if self._shares_condition(compared) else ()
+        values, budgets = compared.quantity.values(row), row.budgets if has_budgets else ()
         return Side(name, values, budgets, tuning=self.tuning.get(full, GIVEN))
 
     def _gaps_again(self, compared: RowComparison) -> BySeed:
@@ -208,12 +207,6 @@ class ClaimEvidence:
         row = self.rows.get(str(compared.than))
         return row is None or row.condition == compared.condition
 
-    def _margin(self, condition: str, row: str, than: str | float, quantity: Quantity) -> float:
-        """The margin of the quantity's first column, of which print has no part."""
-        ours = self._values(condition, row, quantity.first)
-        theirs = self._others(condition, than, quantity.first, ours)
-        return margin_of(Side(row, ours), Side(str(than), theirs), quantity.columns[0].margin)
-
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
         row = self.rows.get(self._full_name(condition, name))
         return quantity.values(row) if row else {}
@@ -222,21 +215,23 @@ class ClaimEvidence:
         """The name of a row under the condition, unless it is that of one under another."""
         return name if name in self.rows else row_name(condition, name)
 
-    def _others(
-        self, condition: str, than: str | float, quantity: Quantity, ours: Mapping[int, float]
-    ) -> dict[int, float]:
+    def _pair(
+        self, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> tuple[BySeed, BySeed]:
+        """The values of a row, and those of the other one or a number."""
+        ours = self._values(condition, row, quantity)
         if isinstance(than, str):
-            return self._values(condition, than, quantity)
-        return dict.fromkeys(ours, float(than))
+            return ours, self._values(condition, than, quantity)
+        return ours, dict.fromkeys(ours, float(than))
 
 
 def evidence(
     conditions: Sequence[str],
     rows: Sequence[Row],
     published: PrintedTable,
+    tuning: Mapping[str, Tuning] = MappingProxyType({}),
+    second_search: Mapping[str, str] = MappingProxyType({}),
 ) -> ClaimEvidence:
     """The evidence in rows; of several variants of a method, the first row counts."""
-    first_rows: dict[str, Row] = {}
-    for row in rows:
-        first_rows.setdefault(row.name, row)
-    return ClaimEvidence(conditions, first_rows, published)
+    first_rows = {row.name: row for row in reversed(rows)}
+    return ClaimEvidence(conditions, first_rows, published, tuning, second_search)
