@@ -22,19 +22,15 @@ from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
 from dpbench.comparison.tables.edition import PAPER_SCALE, Column
 from dpbench.comparison.tables.figures.bands import band_grid, bands
 from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
-from dpbench.comparison.tables.figures.lines import LineFigure, draw_lines, line_points
-from dpbench.comparison.tables.figures.scatter import (
-    ScatterFigure,
-    draw_scatter,
-    scatter_grid,
-    scatter_points,
-)
+from dpbench.comparison.tables.figures.lines import draw_lines, line_points
+from dpbench.comparison.tables.figures.panels import F, FigureSpec
+from dpbench.comparison.tables.figures.scatter import draw_scatter, scatter_grid, scatter_points
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Block
 from dpbench.comparison.tables.runs import FlatRun, Row
 from dpbench.comparison.tables.summary import claims_line
 from dpbench.learning.metrics.metric import Margin
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.buildable import TARGET, check
 from dpbench.runs.config.search_path import method_name
@@ -68,18 +64,25 @@ class Picture:
 
 def picture(target: Target, records: list[Record]) -> Picture:
     """The figure of a target, of the kind in its file."""
-    figure = target.table.figure
+    figure, title = target.table.figure, _title(target)
     match figure:
-        case Lines():
-            return _lines(target, figure, records)
+        case Lines(columns=columns, panels=panels):
+            lines = _spec(target, figure, names=not figure.labels)
+            # A group has no number at a step whose batch has none of its examples.
+            data = bands(line_points(lines, target.placed(records)), skip_nan=columns == "method")
+            x = " or ".join(dict.fromkeys(panel.x_label for panel in panels))
+            return Picture(draw_lines(lines, data), data, (band_grid(data, x),))
         case Heat():
-            return _heat(target, figure, records)
+            data = heat_points(records, figure)
+            return Picture(draw_heat(data, title, figure), data, heat_grids(data, figure))
         case Scatter():
-            return _scatter(target, figure, records)
+            spec = _spec(target, figure, names=True)
+            data = scatter_points(spec, target.placed(records), _trials(target, figure))
+            return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
         case Histogram():
             return _histogram(target, figure.variable, records)
     data = reliability_points(_runs(target, records))
-    return Picture(draw_reliability(data, _title(target)), data)
+    return Picture(draw_reliability(data, title), data)
 
 
 def check_figure(table: TableFile) -> None:
@@ -93,6 +96,9 @@ def check_figure(table: TableFile) -> None:
         varied = {key for block in table.conditions for key in block}
         one_of("table.figure.x", figure.x, varied)
         one_of("table.figure.y", figure.y, varied)
+    for name in (figure.x, figure.y) if isinstance(figure, Scatter) else ():
+        if metric_of(name).better is None:
+            raise UserError(f"figure: no value of {name} is better than another: name another.")
     if len(table.groups) != len(table.group_numbers):
         raise UserError("table.groups and table.group_numbers must have the same length.")
 
@@ -111,37 +117,11 @@ def remarks(target: Target, records: Iterable[Record]) -> list[str]:
     ]
 
 
-def _lines(target: Target, figure: Lines, records: list[Record]) -> Picture:
-    spec = LineFigure(
-        name=target.name,
-        title=_title(target),
-        file=figure,
-        arms=_labels(target, names=not figure.labels),
-        conditions=tuple(target.labels),
-        groups=target.table.numbers_of_groups,
-    )
-    # A group has no number at a step whose batch has none of its examples.
-    by_group = figure.columns == "method"
-    data = bands(line_points(spec, target.placed(records)), skip_nan=by_group)
-    return Picture(draw_lines(spec, data), data, (band_grid(data, spec.x_label),))
-
-
-def _heat(target: Target, figure: Heat, records: list[Record]) -> Picture:
-    data = heat_points(records, figure)
-    return Picture(draw_heat(data, _title(target), figure), data, heat_grids(data, figure))
-
-
-def _scatter(target: Target, figure: Scatter, records: list[Record]) -> Picture:
-    spec = ScatterFigure(
-        title=_title(target),
-        x=figure.x,
-        y=figure.y,
-        arms=_labels(target, names=True),
-        baseline=target.table.baseline,
-        columns=tuple(target.labels),
-    )
-    data = scatter_points(spec, target.placed(records), _trials(target, figure))
-    return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
+def _spec(target: Target, file: F, names: bool) -> FigureSpec[F]:
+    """names: whether arms without a label have a method's display name."""
+    arms, table = _labels(target, names), target.table
+    places = target.labels, table.numbers_of_groups, table.baseline
+    return FigureSpec(target.name, _title(target), file, arms, *places)
 
 
 def _trials(target: Target, figure: Scatter) -> pd.DataFrame:

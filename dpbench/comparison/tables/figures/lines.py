@@ -3,7 +3,6 @@
 import statistics
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import cycle, product
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pandas as pd
 
 from dpbench.comparison.tables.conditions import setting
 from dpbench.comparison.tables.figures.looks import on_paper
+from dpbench.comparison.tables.figures.panels import FigureSpec
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import options
@@ -37,34 +37,17 @@ MAX_MARKERS = 9
 """About so many points of a line have markers."""
 
 
-@dataclass(frozen=True)
-class LineFigure:
-    """A figure of panels.
+LineFigure = FigureSpec[Lines]
 
-    arms: from each arm's name to its label; conditions: their labels; groups: from each group's
-    name to its number.
-    """
 
-    name: str
-    title: str
-    file: Lines
-    arms: dict[str, str]
-    conditions: tuple[str, ...]
-    groups: dict[str, int]
-
-    @property
-    def x_label(self) -> str:
-        """The labels of all panels' x-axes."""
-        return " or ".join(dict.fromkeys(panel.x_label for panel in self.file.panels))
-
-    def lines_of(self, panel: Panel) -> Iterator[tuple[str, str]]:
-        """Label and series of every line of a panel."""
-        for label, series in panel.lines.items():
-            if "<k>" not in series:
-                yield label, series
-                continue
-            for group, number in self.groups.items():
-                yield label.replace("<group>", group), series.replace("<k>", str(number))
+def _lines_of(spec: LineFigure, panel: Panel) -> Iterator[tuple[str, str]]:
+    """Label and series of every line of a panel."""
+    for label, series in panel.lines.items():
+        if "<k>" not in series:
+            yield label, series
+            continue
+        for group, number in spec.groups.items():
+            yield label.replace("<group>", group), series.replace("<k>", str(number))
 
 
 def line_points(spec: LineFigure, records: Iterable[PlacedRecord]) -> pd.DataFrame:
@@ -106,7 +89,7 @@ def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Itera
     for panel in spec.file.panels:
         if panel.arms is not None and arm not in panel.arms:
             continue
-        for label, series in spec.lines_of(panel):
+        for label, series in _lines_of(spec, panel):
             if series not in measured:
                 raise UserError(f"{spec.name} needs {series}, which the run of {arm} lacks.")
             try:
@@ -202,13 +185,9 @@ def _plot(axis, spec: LineFigure, panel: Panel, data: pd.DataFrame) -> None:
     axis.set_xlabel(symbol(panel.x_label))
     _set_scale(axis.set_xscale, panel.x_scale)
     _set_scale(axis.set_yscale, panel.y_scale)
-    if all(_is_percent(series) for series in panel.lines.values()):
+    if all(metric_of(series).unit == "percent" for series in panel.lines.values()):
         axis.yaxis.set_major_formatter(lambda value, place: f"{100 * value:.3g}%")
     axis.grid(alpha=0.3)
-
-
-def _is_percent(series: str) -> bool:
-    return metric_of(series).unit == "percent"
 
 
 def _lines(
@@ -219,7 +198,7 @@ def _lines(
     Over time with several arms in a plot, each arm has a colour, a method that of all pictures;
     otherwise each line has one, and over a setting a line passes through the arms.
     """
-    styles = dict(zip((label for label, _ in spec.lines_of(panel)), cycle(STYLES), strict=False))
+    styles = dict(zip((label for label, _ in _lines_of(spec, panel)), cycle(STYLES), strict=False))
     if spec.file.columns == "method" or not panel.over_time:
         for number, (label, style) in enumerate(styles.items()):
             look = {"color": f"C{number}", "marker": "o", "linestyle": style}
