@@ -4,13 +4,13 @@ those whose runs take no longer than a limit."""
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from dpbench.comparison.compare.side import value_in
 from dpbench.comparison.tables.sweep.cells import CellKey, SweepLayout
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.records.digest import setting_of
-from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
@@ -60,13 +60,17 @@ def best_on_validation(
         raise UserError("best=validation needs runs with a validation split: see dpbench search.")
     tried, chosen, not_best = _by_cell(trials, layout), [], []
     for cell, settings in _by_cell(tested, layout).items():
-        means = {name: _mean(runs, metric) for name, runs in tried.get(cell, {}).items()}
-        ranked = {name: known.sign * mean for name, mean in means.items() if not math.isnan(mean)}
+        means = {
+            name: known.sign * statistics.fmean(value_in(run, metric) for run in runs)
+            for name, runs in tried.get(cell, {}).items()
+        }
+        ranked = {name: mean for name, mean in means.items() if not math.isnan(mean)}
         both = [name for name in settings if name in ranked]
         if not both and len(settings) > 1:
+            name = ", ".join(str(value) for key in cell for value in key) or "the table"
             raise UserError(
-                f"none of the {len(settings)} tested settings of {_name(cell)} has a trial with "
-                f"{metric}: search it, or select one setting."
+                f"none of the {len(settings)} tested settings of {name} has a trial with {metric}: "
+                "search it, or select one setting."
             )
         shown = max(both, key=ranked.__getitem__) if both else next(iter(settings))
         chosen += settings[shown]
@@ -78,24 +82,10 @@ def best_on_validation(
 def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, BySetting]:
     cells: dict[CellKey, BySetting] = {}
     for record in records:
-        settings = cells.setdefault(layout.cell_of(record.config), {})
-        settings.setdefault(_settings(record.config), []).append(record)
+        config = record.config
+        name = setting_of(config) + json.dumps(config.get("privacy"), sort_keys=True)
+        cells.setdefault(layout.cell_of(config), {}).setdefault(name, []).append(record)
     return cells
-
-
-def _settings(config: Mapping) -> str:
-    return setting_of(dict(config)) + json.dumps(config.get("privacy"), sort_keys=True)
-
-
-def _mean(records: Sequence[Record], metric: str) -> float:
-    """The mean of a metric over runs, NaN where one diverged or lacks it."""
-    return statistics.fmean(
-        math.nan if r.status == DIVERGED else r.measured.get(metric, math.nan) for r in records
-    )
-
-
-def _name(cell: CellKey) -> str:
-    return ", ".join(str(value) for key in cell for value in key) or "the table"
 
 
 def within(seconds: float, records: Sequence[Record]) -> list[Record]:

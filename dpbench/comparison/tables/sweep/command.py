@@ -17,7 +17,6 @@ from dpbench.comparison.tables.sweep.cells import (
     varied_settings,
 )
 from dpbench.comparison.tables.sweep.chosen import best_on_validation, on_the_test_set, within
-from dpbench.comparison.tables.sweep.differences import check_baseline
 from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.learning.metrics.registry import RANKED_BY
 from dpbench.runs.config.commands import Table
@@ -48,16 +47,21 @@ def table(arguments: Sequence[str]) -> str:
             f"table needs a folder first: dpbench table {given} rows=method columns=privacy."
         )
     values, selecting = split_settings("table", Table, rest)
-    filters = key_values(selecting)
+    filters, path = key_values(selecting), Path(folder)
     out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
     rows, columns = _names(values.rows), _names(values.columns)
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
+    digests = read_list(path, values.sweep) if values.sweep else None
     if not values.best and not values.seconds:
         layout = SweepLayout(rows, columns, (), values.baseline)
-        _check_alike(Path(folder), values.sweep, filters, asked, layout)
-    runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
-    selected = _of_sweep(runs, Path(folder), values.sweep) if values.sweep else runs
-    trials = [record for record in runs if record.config.get("validation") is not None]
+        _check_alike(_of_sweep(outlines(path), digests), filters, asked, layout)
+    runs = [record for record in readable_records(path) if not record.is_audit]
+    selected = _of_sweep(runs, digests)
+    if digests is not None and not selected:
+        raise UserError(
+            f"none of the {len(digests)} runs of sweep {values.sweep} has a record in {folder}."
+        )
+    trials = [record for record in runs if not _is_tested(record)]
     records = filter_records(selected, filters)
     if values.best:
         records = on_the_test_set(records)
@@ -67,9 +71,8 @@ def table(arguments: Sequence[str]) -> str:
     if seconds := values.seconds:
         records, limit = within(seconds, records), f", in at most {seconds:g} s a run"
     metrics = _metrics(values.metrics or _usual(records), records)
-    if values.baseline:
-        check_baseline(values.baseline, (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values.baseline, trials_by_task(runs))
+    _check_baseline(layout, records)
     tried: Mapping[CellKey, int] = {}
     not_best: Sequence[CellKey] = ()
     if values.best:
@@ -84,41 +87,50 @@ def table(arguments: Sequence[str]) -> str:
     return made.markdown
 
 
+def _of_sweep(runs: Iterable[Record], digests: Collection[str] | None) -> list[Record]:
+    """The runs of one sweep, all if there is none."""
+    return [run for run in runs if digests is None or run.digest in digests]
+
+
+def _is_tested(record: Record) -> bool:
+    """Whether a run has no validation split; the others are trials of a search."""
+    return record.config.get("validation") is None
+
+
 def _check_alike(
-    folder: Path,
-    sweep: str,
-    filters: Mapping[str, str],
-    asked: Collection[str],
-    layout: SweepLayout,
+    runs: Sequence[Record], filters: Mapping[str, str], asked: Collection[str], layout: SweepLayout
 ) -> None:
     """UserError where a cell would mix runs, by their configurations, before they are read."""
-    runs = [*outlines(folder)]
-    if sweep:
-        digests = read_list(folder, sweep)
-        runs = [run for run in runs if run.digest in digests]
     if "validation" not in asked:
-        runs = [run for run in runs if run.config.get("validation") is None] or runs
-    if not runs:
+        runs = [*filter(_is_tested, runs)] or runs
+    if runs:
+        selected = filter_records(runs, filters)
+        _check_baseline(layout, selected)
+        group_runs(selected, layout)
+
+
+def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
+    """UserError for a baseline that no run or every run has, or where methods are neither rows nor
+    columns."""
+    if not (baseline := layout.baseline):
         return
-    selected = filter_records(runs, filters)
-    if layout.baseline:
-        check_baseline(layout.baseline, (*layout.rows, *layout.columns), selected)
-    group_runs(selected, layout)
-
-
-def _of_sweep(runs: Sequence[Record], folder: Path, name: str) -> list[Record]:
-    """The runs of one sweep; UserError where none of them has a record."""
-    digests = read_list(folder, name)
-    if not (found := [run for run in runs if run.digest in digests]):
+    methods = {record.config["choices"]["method"] for record in records}
+    if baseline not in methods:
         raise UserError(
-            f"none of the {len(digests)} runs of sweep {name} has a record in {folder}."
+            f"no selected run has the method baseline={baseline}: {nearest(baseline, methods)}"
         )
-    return found
+    if methods == {baseline}:
+        raise UserError(f"all selected runs are of the method baseline={baseline}.")
+    if "method" not in (*layout.rows, *layout.columns):
+        raise UserError(
+            f"baseline={baseline} is a method that others are compared with: add method to rows or "
+            "columns."
+        )
 
 
 def _without_trials(records: list[Record]) -> list[Record]:
-    """The runs without a validation split, if there are some: the others are trials of a search."""
-    tested = [record for record in records if record.config.get("validation") is None]
+    """The tested runs, if there are some."""
+    tested = [*filter(_is_tested, records)]
     if not tested or len(tested) == len(records):
         return records
     print_message(
@@ -155,16 +167,18 @@ def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) 
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return _once(text, filter(None, _without_brackets(text).split(",")))
+    return _once(text, _parts(text))
 
 
-def _without_brackets(text: str) -> str:
-    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+def _parts(text: str) -> list[str]:
+    """What stands between commas, with or without brackets around all."""
+    is_list = text.startswith("[") and text.endswith("]")
+    return (text[1:-1] if is_list else text).split(",")
 
 
 def _once(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names; UserError for one that the text has twice."""
-    found = tuple(names)
+    """The names that are not empty; UserError for one that the text has twice."""
+    found = tuple(filter(None, names))
     if len({*found}) < len(found):
         raise UserError(f"{text} names something twice.")
     return found
@@ -176,7 +190,7 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
     The name of a group may have commas: of names that begin alike, the longest is meant.
     """
     known = {metric for record in records for metric in record.measured}
-    parts, names = _without_brackets(text).split(","), []
+    parts, names = _parts(text), []
     while parts:
         ends = range(len(parts), 0, -1)
         found = ((_recorded(",".join(parts[:end]), known), end) for end in ends)
@@ -185,7 +199,7 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
             raise UserError(f"no record has the metric {parts[0]}: {nearest(parts[0], known)}")
         names.append(name)
         parts = parts[end:]
-    return _once(text, filter(None, names))
+    return _once(text, names)
 
 
 def _usual(records: Sequence[Record]) -> str:
