@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dpbench.comparison.compare.pairs import compare
 from dpbench.comparison.compare.side import AT_EDGE, GIVEN, Side, Tuning
 from dpbench.comparison.compare.verdict import Judged
-from dpbench.comparison.search.repeats import Searched
-from dpbench.comparison.search.report import at_edge
+from dpbench.comparison.search.report import Searched, at_edge
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text, interval_text, number
 from dpbench.comparison.tables.page import Block, Page

@@ -4,10 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dpbench.comparison.search import repeats
 from dpbench.comparison.search.private import how_to_publish, released_files, select
-from dpbench.comparison.search.repeats import Searched
-from dpbench.comparison.search.report import render
+from dpbench.comparison.search.report import Searched, page_of_several, render
 from dpbench.comparison.search.request import PIECE, SearchRequest, repeated
 from dpbench.comparison.search.samplers import SAMPLERS
 from dpbench.comparison.search.selection import RULES, Trial, check_any, failures_of, ranked
@@ -49,7 +47,7 @@ def beyond(
 
 
 def _leading(request: SearchRequest, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """The best trial, and the best of its finalists, which are run for it."""
+    """The best trial, and the best of its finalists, which are only run where it is asked for."""
     yield from ranked(trials, RULES[request.rule])[:1]
     if request.finalists:
         yield from ranked(run_finals(request, trials), RULES[request.rule])[:1]
@@ -100,7 +98,7 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda tex
     made = [run_search(request, on_failures) for request in requests]
     if len(made) == 1:
         return made[0].text
-    text = repeats.page(made).markdown
+    text = page_of_several(made).markdown
     write_atomically(folder / f"{requests[0].repeated}.md", text.encode())
     return text
 

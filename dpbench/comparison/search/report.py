@@ -1,7 +1,9 @@
-"""A search as page, CSV and data: all trials, the best first, and the one chosen by the rule."""
+"""A search as page, CSV and data: all trials, the best first, and the one chosen by the rule; and
+several independent searches of one space as a page: what each chose, and what luck is worth."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -22,8 +24,9 @@ from dpbench.comparison.search.selection import (
 )
 from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.data import SearchData, json_file
-from dpbench.comparison.tables.grid import Grid, counted, epsilon_text
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, epsilon_text, with_spread
 from dpbench.comparison.tables.page import Block, Page
+from dpbench.learning.metrics.paired_t import paired_test
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.runs.config.settings import NAMED_GROUPS
 from dpbench.runs.config.space import Interval, Range
@@ -233,8 +236,8 @@ def _grid(request: SearchRequest, ordered: Sequence[Trial]) -> Grid:
         (
             str(trial.number),
             *trial.values.values(),
-            *(_number(trial, metric, lambda value: f"{100 * value:.2f}") for metric in metrics),
-            _number(trial, LOSS, lambda value: f"{value:.4f}"),
+            *(_number(trial, metric, 100, 2) for metric in metrics),
+            _number(trial, LOSS, 1, 4),
             str(len(trial.outcomes) - len(trial.failures)),
             *(shown_epsilon(trial, accountant) for accountant in EPSILONS),
             trial.terms.text_of_delta if trial.terms else "",
@@ -245,11 +248,9 @@ def _grid(request: SearchRequest, ordered: Sequence[Trial]) -> Grid:
     return Grid("", tuple(head), tuple(rows))
 
 
-def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
-    if trial.failures or math.isnan(trial.mean(metric)):
-        return ""
-    spread = trial.spread(metric)
-    return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
+def _number(trial: Trial, metric: str, factor: int, digits: int) -> str:
+    mean, spread = factor * trial.mean(metric), factor * trial.spread(metric)
+    return "" if math.isnan(mean) else with_spread(mean, spread, digits)
 
 
 def shown_epsilon(trial: Trial, accountant: AccountantName) -> str:
@@ -282,3 +283,71 @@ def _row(trial: Trial) -> dict:
         "failed": _reasons(trial),
         "records": " ".join(record.digest for record in trial.records),
     }
+
+
+class Searched(NamedTuple):
+    """A search that was made: its trials, the best of them again with their final seeds, if that
+    was asked for, and its page."""
+
+    request: SearchRequest
+    trials: Sequence[Trial]
+    finals: Sequence[Trial]
+    text: str
+
+    @property
+    def chosen(self) -> list[Trial]:
+        return ranked(self.finals or self.trials, RULES[self.request.rule])[:1]
+
+
+def page_of_several(searches: Sequence[Searched]) -> Page:
+    """The page of at least two searches."""
+    request = searches[0].request
+    choices, keys = request.config["choices"], [range_.key for range_ in request.space.ranges]
+    title = ", ".join(choices[group] for group in NAMED_GROUPS if group not in keys)
+    values = [100 * trial.mean(scored(request)) for one in searches for trial in one.chosen]
+    blocks: list[Block] = [
+        f"{len(searches)} independent searches, each with other draws, other seeds and so other "
+        "validation splits. A table whose `searches` is as many takes the choices of all.",
+        _choices(searches, keys),
+        *([_chance(values)] if len(values) > 1 and all(map(math.isfinite, values)) else []),
+        *_fewer_trials_of(searches),
+    ]
+    return Page(f"Searches: {title}", blocks)
+
+
+def _choices(searches: Sequence[Searched], keys: Sequence[str]) -> Grid:
+    score, rows = scored(searches[0].request), []
+    for search, trial in [(one, trial) for one in searches for trial in one.chosen]:
+        numbers = ((100, 2, score), (1, 4, LOSS), (100, 2, ECE))
+        texts = (f"{scale * trial.mean(name):.{digits}f}" for scale, digits, name in numbers)
+        shown = (text.replace("nan", NO_VALUE) for text in texts)
+        rows.append((search.request.name, str(trial.number), *trial.values.values(), *shown))
+    head = ("search", "trial", *keys, f"{score} (%)", LOSS, ECE)
+    return Grid("What each chose", head, tuple(rows))
+
+
+def _chance(values: Sequence[float]) -> str:
+    test = paired_test(values, 0.0)
+    low, high = test.interval()
+    return (
+        f"The chosen settings score {test.mean:.2f} on average, with a standard deviation of "
+        f"{test.deviation:.2f} between the {test.n} searches (95% interval of "
+        f"the mean {low:.2f} to {high:.2f})."
+    )
+
+
+def _fewer_trials_of(searches: Sequence[Searched]) -> list[Block]:
+    """What fewer trials would have found, with an interval over the searches."""
+    curves = [best_of_fewer(one.request, one.trials) for one in searches]
+    shared = [count for count in curves[0] if all(count in curve for curve in curves)]
+    cells = []
+    for count in shared:
+        test = paired_test([curve[count] for curve in curves], 0.0)
+        low, high = test.interval()
+        cells.append((str(count), f"{test.mean:.2f} [{low:.2f}, {high:.2f}]"))
+    if not cells:
+        return []
+    return [
+        fewer_trials(searches[0].request, cells),
+        f"{OF_FEWER}, averaged over the searches, with its 95% interval by Student's t.",
+    ]
