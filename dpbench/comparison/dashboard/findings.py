@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from dpbench.comparison.compare.claims import NOT_RUN, ON_AVERAGE
-from dpbench.comparison.compare.verdict import Verdict
+from dpbench.comparison.compare.verdict import Verdict, reasoned
 from dpbench.comparison.dashboard.answers import EPSILONS, KINDS, answers, as_chosen
 from dpbench.comparison.dashboard.contests import Contest
 from dpbench.comparison.dashboard.summarise import summary_of
@@ -127,7 +127,7 @@ def _claims(tables: Mapping[str, TableData]) -> Grid:
         "effect": lambda pair: _effect(pair[1]),
         "headroom": lambda pair: _headroom(pair[1]),
         "tuning": lambda pair: _tuning(*pair),
-        "verdict": lambda pair: ": ".join(filter(None, (pair[1].verdict, pair[1].reason))),
+        "verdict": lambda pair: reasoned(pair[1].verdict, pair[1].reason),
         "to decide": lambda pair: _cost(*pair),
     }
     pairs = sorted(_of_papers(tables), key=lambda pair: _place(pair[1]))

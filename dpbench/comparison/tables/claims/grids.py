@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
+from dpbench.comparison.compare.verdict import reasoned
 from dpbench.comparison.tables.claims.claim import Claim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.conditions import row_name
@@ -51,7 +52,7 @@ def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
         "source": lambda j: _source(j.claim),
         "in print": _in_print,
         "ours": _ours,
-        "verdict": lambda j: _reasoned(j.verdict, j.ruling.reason),
+        "verdict": lambda j: reasoned(j.verdict, j.ruling.reason),
     }
     return _without_print(grid_of("Claims", columns, judged), "in print")
 
@@ -71,7 +72,7 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     columns: dict[str, Callable[[RowComparison], str]] = {
         **PLACE,
         "printed gap": _printed_text,
-        "verdict": lambda c: _reasoned(c.verdict, c.reason),
+        "verdict": lambda c: reasoned(c.verdict, c.reason),
     }
     run = [(j.claim.name, c) for j in judged for c in j.comparisons if c.verdict != NOT_RUN]
     rows = tuple((name, *(text(c) for text in columns.values())) for name, c in run)
@@ -83,11 +84,6 @@ def _source(claim: Claim) -> str:
     """`Xia et al. 2023 (abstract read)`; a paper that was read in full is not said to be."""
     in_part = claim.read and claim.read != "full text"
     return f"{claim.source} ({claim.read} read)" if in_part else claim.source
-
-
-def _reasoned(verdict: str, reason: str) -> str:
-    """`undecided: nothing to win`."""
-    return ": ".join(filter(None, (verdict, reason)))
 
 
 def _without_print(grid: Grid, head: str) -> Grid:
