@@ -153,7 +153,7 @@ def _figure(
 ) -> dict[str, bytes]:
     """The page of a figure, its numbers and its verdicts."""
     table, runs = target.table, _runs(target, records)
-    judged = judge_figure(target, runs, records)
+    rows, judged = _figure_rows(target, runs), judge_figure(target, runs, records)
     before, after = claims_blocks(judged)
     text = page(
         target,
@@ -165,13 +165,12 @@ def _figure(
         *drawn.grids,
         *_reasons(target, not_run.reasons),
         *remarks(target, records),
-        *_privacy(target, records, not_run.statements),
+        *_privacy(target, records, rows, not_run.statements),
         *after,
         *table.notes,
         *target.notes,
     )
     numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
-    rows = _figure_rows(target, runs)
     data = table_json(target, text, records, rows, judged, not_run.reasons)
     return {**text.files, "csv": numbers.encode(), **claims_file(judged), "json": data}
 
@@ -197,12 +196,11 @@ def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
 
 
 def _privacy(
-    target: Target, records: list[Record], planned: Mapping[str, Statement]
+    target: Target, records: list[Record], rows: list[Row], planned: Mapping[str, Statement]
 ) -> list[Block]:
     """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
     if target.table.epsilon is UNSET:
         return []
-    rows = _figure_rows(target, _runs(target, records))
     printed, file = _printed_epsilons(target), target.table
     stated = privacy_of(rows, printed, file.baseline, planned)
     return [privacy_grid(stated, file.claimed_by), *_terms(records, planned)]

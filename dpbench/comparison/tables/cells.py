@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from dpbench.comparison.tables.edition import STANDARD_ERROR, Column, Edition
-from dpbench.comparison.tables.grid import NO_VALUE, number, signed
+from dpbench.comparison.tables.grid import NO_VALUE, signed, with_spread
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.verdict import IMPOSSIBLE, MISSING, Distance, reproduces
@@ -33,6 +33,21 @@ class Cell:
     distance: Distance | None = None
 
     @property
+    def method(self) -> str:
+        """The row without its condition."""
+        return self.row.removeprefix(f"{self.condition}, ")
+
+    @property
+    def printed(self) -> str:
+        """The printed number, digit for digit; "" for none."""
+        return self.published.value if self.published else ""
+
+    @property
+    def printed_spread(self) -> str:
+        """The number after its ±; "" for none."""
+        return (self.published and self.published.spread) or ""
+
+    @property
     def difference(self) -> float:
         """Ours - published, or NaN."""
         return self.ours - float(self.published.value) if self.published else math.nan
@@ -42,8 +57,7 @@ class Cell:
         """`80.5 ± 0.4 (5)`: mean, spread if there is one, and number of runs."""
         if self.n == 0:
             return self.verdict
-        mean, spread = (number(value, self.column.digits) for value in (self.ours, self.spread))
-        return f"{mean} ({self.n})" if math.isnan(self.spread) else f"{mean} ± {spread} ({self.n})"
+        return f"{with_spread(self.ours, self.spread, self.column.digits)} ({self.n})"
 
 
 COMPARED: dict[str, Callable[[Cell], str]] = {

@@ -7,16 +7,16 @@ from itertools import groupby
 
 from dpbench.comparison.tables.cells import Cell
 from dpbench.comparison.tables.edition import Column, Edition
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number, with_spread
 from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.privacy import RowPrivacy
-from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import Table
 from dpbench.learning.metrics.registry import parse_name
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS
 from dpbench.runs.config.search_path import method_name, with_variant
 from dpbench.runs.records.epsilon import NO_PROOF
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import one_of
 
 
@@ -106,31 +106,23 @@ def _cell(cell: Cell | None, best: str | None) -> str:
     if cell is None:
         return NO_VALUE
     digits = cell.column.digits
-    mean = number(cell.ours, digits) if cell.n else NO_VALUE
-    spread = "" if math.isnan(cell.spread) else f" ± {number(cell.spread, digits)}"
-    ours = f"**{mean}{spread}**" if mean == best else f"{mean}{spread}"
-    return _beside(ours, _published(cell.published))
+    ours = with_spread(cell.ours, cell.spread, digits) if cell.n else NO_VALUE
+    is_best = cell.n and number(cell.ours, digits) == best
+    return _beside(f"**{ours}**" if is_best else ours, cell.printed)
 
 
 def _beside(ours: str, published: str) -> str:
     return f"{ours} [{published}]" if published else ours
 
 
-def _published(printed: Published | None) -> str:
-    return printed.value if printed else ""
-
-
 def _csv(cells: Sequence[Cell]) -> str:
     """One line per row of the table with plain numbers: mean, spread, n and published value."""
     names = list(dict.fromkeys(cell.column.name for cell in cells))
-    by_row: dict[tuple[str, str], dict[str, Cell]] = {}
-    for cell in cells:
-        row = (cell.condition, cell.row.removeprefix(f"{cell.condition}, "))
-        by_row.setdefault(row, {})[cell.column.name] = cell
+    by_row = grouped(((cell.condition, cell.method), (cell.column.name, cell)) for cell in cells)
     parts = ("", " spread", " n", " published")
     head = ("condition", "method", *(f"{name}{part}" for name in names for part in parts))
     lines = [
-        (*row, *(text for name in names for text in _numbers(found.get(name))))
+        (*row, *(text for name in names for text in _numbers(dict(found).get(name))))
         for row, found in by_row.items()
     ]
     return csv_text(head, lines)
@@ -140,4 +132,4 @@ def _numbers(cell: Cell | None) -> tuple[str, ...]:
     if cell is None:
         return ("",) * 4
     ours, spread = (f"{value:.6g}" for value in (cell.ours, cell.spread))
-    return ours, spread, str(cell.n), _published(cell.published)
+    return ours, spread, str(cell.n), cell.printed
