@@ -242,7 +242,8 @@ def _names(file: str, task: Sequence[str], method: str) -> tuple[str, str]:
 
 
 def _card(study: str, group: Sequence[SearchTrials]) -> Card:
-    metric = _metric(group[0])
+    has_accuracy = any(trial[ACCURACY] for trial in group[0].trials)
+    metric = ACCURACY if has_accuracy else LOSS
     entry = metric_entry(metric)
     axis = _axis(group)
     rows = [[one.method, str(len(one.trials)), *_best(one, metric)] for one in group]
@@ -263,11 +264,6 @@ def _best(search: SearchTrials, metric: str) -> tuple[str, str]:
     percent = metric_entry(metric)["percent"]
     setting = _settings(search, chosen) or f"trial {search.chosen}"
     return setting, with_unit(finite_number(chosen.get(metric, "")), percent)
-
-
-def _metric(search: SearchTrials) -> str:
-    """The metric of the validation split that is drawn: the loss where there is no accuracy."""
-    return ACCURACY if any(trial[ACCURACY] for trial in search.trials) else LOSS
 
 
 def _axis(group: Sequence[SearchTrials]) -> str | None:

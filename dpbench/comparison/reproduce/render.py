@@ -219,14 +219,13 @@ def printed_numbers(target: Target) -> PublishedTable:
 def _printed_epsilons(target: Target) -> dict[str, str]:
     """The printed epsilon by condition: from a file, or each condition's own budget where the
     table's `epsilon` is "budget"."""
-    source, printed = target.table.epsilon, {}
-    declared = conditions_of(target.table.conditions)
-    replaced = any(change.startswith("dataset=") for change in target.changes)
-    for condition in target.conditions:
-        values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}
-        if source == BUDGET:
-            if condition in declared:
-                printed[condition.label] = f"{values['privacy.epsilon']}"
-        elif source and not replaced:
-            printed[condition.label] = read_epsilon(published_files()[source], values["dataset"])
-    return printed
+    source, conditions = target.table.epsilon, target.conditions
+    if source == BUDGET:
+        declared = conditions_of(target.table.conditions)
+        budgets = {c.label: dict(c.values) for c in conditions if c in declared}
+        return {label: f"{values['privacy.epsilon']}" for label, values in budgets.items()}
+    if not source or any(change.startswith("dataset=") for change in target.changes):
+        return {}
+    file, usual = published_files()[source], target.config["choices"]["dataset"]
+    data = {c.label: str(dict(c.values).get("dataset", usual)) for c in conditions}
+    return {label: read_epsilon(file, dataset) for label, dataset in data.items()}

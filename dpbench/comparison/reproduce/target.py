@@ -318,11 +318,12 @@ def target_of(name: str, arguments: list[str]) -> Target:
         raise UserError(f"{fixed[0]} is set by the table: use table.methods or table.seeds.")
     config = run_config([f"+table={name}", *overrides])
     scale_name, scale = _scale(name, table_of(config["table"]), arguments)
-    conditions = _conditions(config)
+    scaled = config
     if scale.overrides:
         scaled = run_config([f"+table={name}", *scale.overrides])
         config = run_config([f"+table={name}", *scale.overrides, *overrides])
-        conditions, _ = _narrow(_conditions(config), scale.overrides, scaled.plain)
+    declared = conditions_of(table_of(config["table"]).conditions)
+    conditions, _ = _narrow(declared, scale.overrides, scaled.plain)
     conditions, undeclared = _narrow(conditions, overrides, config.plain)
     changes = tuple(
         _without_path(o, config.plain) for o in overrides if _is_change(o, conditions, undeclared)
@@ -331,10 +332,6 @@ def target_of(name: str, arguments: list[str]) -> Target:
     _check_names(target.table)
     _check_searches(target)
     return target
-
-
-def _conditions(config: RunConfig) -> list[Condition]:
-    return conditions_of(table_of(config["table"]).conditions)
 
 
 def _check_names(table: TableFile) -> None:

@@ -141,7 +141,10 @@ def parse(arguments: list[str]) -> SearchRequest:
     elif settings.start not in ("", NONE):
         raise UserError(f"start={settings.start} needs a search space: space=method.")
     ranges, fixed = split_ranges(overrides)
-    _check_search_settings(settings)
+    if settings.name and not re.fullmatch(r"\w[\w.-]{,99}", settings.name):
+        name = quoted(settings.name)
+        raise UserError(f"name must be up to 100 letters, digits, '.', '_' and '-', got {name}.")
+    check_installed(settings.by)
     space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
     _check_ranges(space.ranges)
     if "validation" not in map(key_of, fixed):
@@ -251,15 +254,6 @@ def _identity_and_name(
 
 def _short(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
-
-
-def _check_search_settings(settings: Search) -> None:
-    if settings.name and not re.fullmatch(r"\w[\w.-]{,99}", settings.name):
-        raise UserError(
-            f"name must be up to 100 letters, digits, '.', '_' and '-', "
-            f"got {quoted(settings.name)}."
-        )
-    check_installed(settings.by)
 
 
 def _repetitions(settings: Search) -> Repetitions | None:

@@ -68,7 +68,9 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
             problems += [Mismatch(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
-    retrained = _quickest([entry for entry in stored if has_data(entry.record)], settings.rerun)
+    with_data = (entry for entry in stored if has_data(entry.record))
+    quickest = sorted(with_data, key=lambda s: s.record.provenance.get("seconds", 0.0))
+    retrained = quickest[: settings.rerun]
     if len(retrained) < min(settings.rerun, len(stored)):
         print_message(WITHOUT_DATA)
     trained = 0
@@ -149,7 +151,3 @@ def _without_digest(name: str, folder: Path) -> str:
         f"no record {digest} is in {folder / 'runs'} or in a table beside it: run its command "
         "first, or name the results_dir of the run."
     )
-
-
-def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]:
-    return sorted(stored, key=lambda s: s.record.provenance.get("seconds", 0.0))[:number]

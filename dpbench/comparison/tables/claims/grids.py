@@ -120,19 +120,15 @@ def chance_line(judged: Sequence[JudgedClaim]) -> str:
 def power_line(judged: Sequence[JudgedClaim]) -> str:
     """The smallest gaps that the seeds can show, by quantity."""
     compared = (c for j in judged for c in j.comparisons if c.gaps and c.test.deviation > 0)
-    shown = grouped((comparison.quantity.name, comparison) for comparison in compared)
+    shown = grouped((c.quantity, c.test.smallest_difference()) for c in compared)
     if not shown:
         return ""
-    sizes = ", ".join(f"{name} {_smallest(found)}" for name, found in shown.items())
+    smallest = ((q, number(statistics.median(found), q.digits)) for q, found in shown.items())
+    sizes = ", ".join(f"{quantity.name} {size}" for quantity, size in smallest)
     return (
         f"Power: of the gaps that these seeds would show in four of five repetitions, the smallest "
         f"is {sizes} (median over the comparisons, each by itself)."
     )
-
-
-def _smallest(comparisons: Sequence[RowComparison]) -> str:
-    sizes = [comparison.test.smallest_difference() for comparison in comparisons]
-    return number(statistics.median(sizes), comparisons[0].quantity.digits)
 
 
 def gap_text(c: RowComparison) -> str:
