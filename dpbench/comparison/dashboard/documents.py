@@ -114,7 +114,7 @@ def published(folder: Path, pages: Mapping[str, TableData]) -> PublishedPages:
     """What the folder publishes beside records and tables of cells."""
     drawings = pictures(folder)
     documents = {
-        name: _document(page, folder / TABLES / f"{name}.csv", name if name in drawings else None)
+        name: _document(folder, name, page, drawings)
         for name, page in pages.items()
         if not page.cells
     }
@@ -138,17 +138,16 @@ def citation(study: str) -> dict[str, str | None]:
     return yaml.safe_load((benchmarks_folder() / study / CITATION).read_text(encoding="utf-8"))
 
 
-def _document(page: TableData, numbers: Path, drawing: str | None) -> Card:
-    head, rows = _grid(numbers)
-    notes = [_plain(note) for note in page.notes]
-    command = page.command or None
-    return card(page.title, notes=notes, command=command, image=drawing, head=head, rows=rows)
-
-
-def _grid(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Head and lines of a CSV file; nothing of one that is missing, damaged or long."""
-    lines = [*csv.reader(text_in(path).splitlines())]
-    return (lines[0], lines[1:]) if 1 < len(lines) <= MOST_LINES else ([], [])
+def _document(folder: Path, name: str, page: TableData, drawings: Mapping[str, str]) -> Card:
+    """A page with its picture and its numbers, unless these are missing, damaged or many."""
+    head, *rows = [*csv.reader(text_in(folder / TABLES / f"{name}.csv").splitlines())] or [[]]
+    return card(
+        page.title,
+        notes=[_plain(note) for note in page.notes],
+        command=page.command or None,
+        image=name if name in drawings else None,
+        **({"head": head, "rows": rows} if 0 < len(rows) < MOST_LINES else {}),
+    )
 
 
 def text_in(path: Path) -> str:
@@ -285,11 +284,8 @@ def _cloud(group: Sequence[SearchTrials], axis: str, metric: str) -> dict:
     values = [x for points in clouds.values() for x, _, _ in points]
     log = bool(values) and 0 < 8 * min(values) < max(values)
     y = f"{entry['label']}, %" if entry["percent"] else entry["label"]
-    series = [
-        {"method": name, "text": name, "points": points}
-        for name, points in clouds.items()
-        if points
-    ]
+    drawn = {name: points for name, points in clouds.items() if points}
+    series = [{"method": n, "text": n, "points": points} for n, points in drawn.items()]
     return {"x": axis, "y": y, "log": log, "series": series}
 
 

@@ -20,9 +20,8 @@ from dpbench.comparison.tables.claims.grids import (
 )
 from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
 from dpbench.comparison.tables.edition import PAPER_SCALE, Column
-from dpbench.comparison.tables.figures.bands import band_grid, bands
 from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
-from dpbench.comparison.tables.figures.lines import draw_lines, line_points
+from dpbench.comparison.tables.figures.lines import band_grid, bands, draw_lines, line_points
 from dpbench.comparison.tables.figures.panels import F, FigureSpec
 from dpbench.comparison.tables.figures.scatter import draw_scatter, scatter_grid, scatter_points
 from dpbench.comparison.tables.grid import Grid

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dpbench.comparison.tables.figures.bands import bands
-from dpbench.comparison.tables.figures.lines import draw_lines, line_points
+from dpbench.comparison.tables.figures.lines import bands, draw_lines, line_points
 from dpbench.comparison.tables.figures.looks import on_paper
 from dpbench.comparison.tables.figures.panels import FigureSpec
 from dpbench.runs.config.search_path import searching
