@@ -54,8 +54,8 @@ def plan_trials(request: SearchRequest) -> PlannedTrials:
 
     Raises UserError for an invalid candidate, and for a target that no noise can meet.
     """
-    candidates = tuple(request.space.random(request.count, request.draw))
-    target = request.epsilon
+    candidates = tuple(request.space.random(request.count, request.options.draw))
+    target = request.options.epsilon
     plan = _calibrated(request, candidates, target) if target else _plan(request, candidates)
     if plan.search.epsilon == math.inf:
         raise UserError(f"private=true: {NOISE_ENDS}")

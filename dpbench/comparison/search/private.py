@@ -220,7 +220,7 @@ def _page(selected: PrivateSelection) -> Page:
     fixed = " ".join(f"`{o}`" for o in request.settings if key_of(o) not in OF_THE_FILE)
     count = len(planned.candidates)
     blocks: list[Block] = [
-        f"Each trial is one of {count} candidates (draw={request.draw}) of {ranges}, drawn "
+        f"Each trial is one of {count} candidates (draw={request.options.draw}) of {ranges}, drawn "
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
         f"{describe_law(request)}, and not released.",
         _grid(planned),

@@ -13,7 +13,6 @@ from dpbench.comparison.search.selection import (
     BY_LOSS,
     ECE,
     LOSS,
-    RULES,
     WORST_GROUP,
     SelectionRule,
     Trial,
@@ -65,7 +64,7 @@ def render(
 
     finals: the finalists with their final seeds, from which the choice is made if there are any.
     """
-    rule = RULES[request.rule]
+    rule = request.rule
     ordered, last = (_ordered(each, rule) for each in (trials, finals))
     chosen = next((trial for trial in last or ordered if not trial.failures), None)
     rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
@@ -96,7 +95,7 @@ def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None
     return SearchData(
         choices={group: choices[group] for group in NAMED_GROUPS if group not in keys},
         ranges={range_.key: range_.text for range_ in ranges},
-        rule=request.rule,
+        rule=request.options.rule,
         chosen=chosen.number if chosen else None,
         ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
     )
@@ -113,15 +112,16 @@ def _introduction(
     """What was searched, from where, and how the choice is made."""
     ranges = ", ".join(f"`{key}={text}`" for key, text in data.ranges.items())
     settings = " ".join(f"`{o}`" for o in request.settings)
+    number, options = counted(len(trials), "trial"), request.options
     yield (
-        f"{counted(len(trials), 'trial')} (by={request.by}, draw={request.draw}) of {ranges}, each "
-        f"with seed {', '.join(request.seeds)} and {settings}."
+        f"{number} (by={options.by}, draw={options.draw}) of {ranges}, each with seed "
+        f"{', '.join(request.seeds)} and {settings}."
     )
     if request.start:
         yield request.start.description
     yield from _extended(request, trials)
-    rule = BY_LOSS if is_regression(trials) else RULES[request.rule].description
-    yield f"Rule `{request.rule}`: {rule}. Spread: standard deviation over seeds."
+    rule = BY_LOSS if is_regression(trials) else request.rule.description
+    yield f"Rule `{options.rule}`: {rule}. Spread: standard deviation over seeds."
 
 
 def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
@@ -163,14 +163,14 @@ def best_of_fewer(request: SearchRequest, trials: Sequence[Trial]) -> dict[int, 
     trials are not independent or have no accuracy."""
     drawn = [trial for trial in trials if NUMBER < trial.number <= request.count]  # at random
     values = [100 * trial.mean(scored(request)) for trial in drawn if not trial.failures]
-    if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
+    if request.options.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
         return {}
     return {k: expected_best(values, k) for k in budgets(len(values))}
 
 
 def scored(request: SearchRequest) -> str:
     """The accuracy, of all or of the worst group, that a search is about."""
-    return WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
+    return WORST_GROUP if request.rule.metric == WORST_GROUP else ACCURACY
 
 
 def fewer_trials(request: SearchRequest, cells: Sequence[tuple[str, str]]) -> Grid:
@@ -228,7 +228,7 @@ def at_edge(
 
 def _grid(request: SearchRequest, ordered: Sequence[Trial]) -> Grid:
     metrics = {} if is_regression(ordered) else {ACCURACY: "accuracy (%)"}
-    if metrics and RULES[request.rule].metric == WORST_GROUP:
+    if metrics and request.rule.metric == WORST_GROUP:
         metrics[WORST_GROUP] = "worst group (%)"
     keys = (range_.key for range_ in request.space.ranges)
     head = ["trial", *keys, *metrics.values(), "loss", "n", *EPSILONS.values(), "delta", "failed"]
@@ -296,7 +296,7 @@ class Searched(NamedTuple):
 
     @property
     def chosen(self) -> list[Trial]:
-        return ranked(self.finals or self.trials, RULES[self.request.rule])[:1]
+        return ranked(self.finals or self.trials, self.request.rule)[:1]
 
 
 def page_of_several(searches: Sequence[Searched]) -> Page:
