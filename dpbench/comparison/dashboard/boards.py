@@ -12,7 +12,7 @@ from dpbench.comparison.dashboard.representative import Candidate, Group
 from dpbench.comparison.dashboard.run_row import seven_digits
 from dpbench.comparison.dashboard.values import metric_entry
 from dpbench.learning.metrics.derived import WORST_GROUP
-from dpbench.learning.metrics.students_t import Estimate, estimate, paired
+from dpbench.learning.metrics.students_t import Estimate, paired
 
 ECE = "test/ece"
 
@@ -68,11 +68,10 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
 def _cell(candidate: Candidate, name: str, baseline: Candidate | None) -> dict | None:
     """A mean with its interval, and its difference to the baseline, paired by seed, as a mean, half
     the width of its interval, and their number."""
-    values = candidate.by_seed(name)
-    if (mean := estimate([*values.values()])) is None:
+    if (mean := candidate.mean(name)) is None:
         return None
-    is_other = baseline is not None and baseline is not candidate
-    gap = paired(values, baseline.by_seed(name)) if baseline and is_other else None
+    others = baseline.by_seed(name) if baseline and baseline is not candidate else {}
+    gap = paired(candidate.by_seed(name), others)
     return {
         "mean": seven_digits(mean.mean),
         **_interval(candidate, name, mean),

@@ -21,7 +21,6 @@ from dpbench.comparison.dashboard.representative import (
 )
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
 from dpbench.learning.metrics.registry import metric_of, parse_name
-from dpbench.learning.metrics.students_t import estimate
 from dpbench.runs.config.search_path import data_kind
 from dpbench.system.grouping import grouped
 
@@ -83,18 +82,15 @@ class Contest:
         return sorted(self.candidates, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple:
-        mean = estimate([*candidate.by_seed(self.metric).values()])
+        mean = candidate.mean(self.metric)
         value = -metric_of(self.metric).sign * mean.mean if mean else 0.0
         return not candidate.is_ranked, mean is None, value, candidate.method
 
     @cached_property
     def sides(self) -> dict[str, Side]:
         """The methods with a rank that have a mean, the best first."""
-        return {
-            c.method: c.side(self.metric)
-            for c in self.ranked
-            if c.is_ranked and estimate([*c.by_seed(self.metric).values()])
-        }
+        compared = (c for c in self.ranked if c.is_ranked and c.mean(self.metric))
+        return {c.method: c.side(self.metric) for c in compared}
 
     @cached_property
     def judged(self) -> dict[str, Judged]:

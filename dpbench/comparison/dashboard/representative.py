@@ -34,7 +34,9 @@ class Group:
         return sum(run.row["status"] != "complete" for run in self.runs)
 
     def by_seed(self, metric: str) -> dict[str, float]:
-        """The metric of each run that measured it, by seed."""
+        """The metric of each run that measured it, by seed; none if a run diverged."""
+        if self.diverged:
+            return {}
         if metric == WORST_GROUP:
             worst = {run.row["seed"]: value_of(run.metrics, metric) for run in self.runs}
             return {seed: value for seed, value in worst.items() if not math.isnan(value)}
@@ -42,7 +44,7 @@ class Group:
 
     def mean(self, metric: str) -> Estimate | None:
         """The metric's mean over seeds; None if a run diverged, or none has measured it."""
-        return None if self.diverged else estimate([*self.by_seed(metric).values()])
+        return estimate([*self.by_seed(metric).values()])
 
     @cached_property
     def epsilon(self) -> float | str:
@@ -128,8 +130,10 @@ class Candidate:
         )
 
     def by_seed(self, metric: str) -> dict[str, float]:
-        """A metric by seed; none if a run diverged."""
-        return {} if self.group.diverged else self.group.by_seed(metric)
+        return self.group.by_seed(metric)
+
+    def mean(self, metric: str) -> Estimate | None:
+        return self.group.mean(metric)
 
 
 def choose(
