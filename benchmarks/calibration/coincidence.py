@@ -13,11 +13,11 @@ from dpbench.comparison.reproduce.data import claims_file
 from dpbench.comparison.reproduce.figure import claims_blocks
 from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, own_scale, page
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import setting
-from dpbench.comparison.tables.edition import Column
+from dpbench.comparison.tables.edition import TableColumn
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.metric import OTHER_MARGIN
@@ -86,7 +86,7 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     return {**text.files, "csv": csv.encode(), **pictures, **claims_file(judged)}
 
 
-def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedClaim]:
+def judge_distances(claims: Iterable[RowClaim], gaps: pd.DataFrame) -> list[JudgedClaim]:
     """The claims about `distance`, whose rows are learning rates: `lr 0.05`.
 
     gaps: from `distances`. Raises UserError for a claim about anything else.
@@ -94,7 +94,7 @@ def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedC
     rows = [
         Row("", f"lr {lr:g}", CORRECTED, part.to_dict("records")) for lr, part in gaps.groupby("lr")
     ]
-    columns = [Column("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
+    columns = [TableColumn("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
     judge = evidence([""], rows, {}).judge
     return [judge(c, [quantity(name, columns) for name in c.quantities]) for c in claims]
 

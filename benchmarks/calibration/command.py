@@ -6,7 +6,7 @@ import torch
 from dpbench.comparison.reproduce.page import own_scale
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.published import read_published
-from dpbench.comparison.tables.table import Table
+from dpbench.comparison.tables.table import ResultTable
 from dpbench.runs.execution.prepare import run_of
 from dpbench.system.progress import counting
 
@@ -39,7 +39,7 @@ def measured(target: Target) -> dict[str, bytes]:
                 count()
     checked = claims(findings, printed, setup.zero)
     with_noise = any(claim.name == SAME for claim in checked)
-    table = Table(
+    table = ResultTable(
         name=target.name,
         title=target.title,
         introduction=(_introduction(target, setup),),

@@ -16,7 +16,7 @@ from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, number, signed, tally
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.search_path import method_name, options
@@ -65,7 +65,7 @@ def findings(arguments: Sequence[str]) -> str:
 def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
     """What tables and contests say together. tables: by the names of their files."""
     private = [as_chosen(one) for one in contests if one.budget and one.is_searched]
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         _answers(contests),
         INTRODUCTION,
         _methods(tables, private),

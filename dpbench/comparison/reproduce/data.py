@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from dpbench.comparison.compare.side import GIVEN
 from dpbench.comparison.compare.verdict import UNDECIDED
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.cells import Cell
+from dpbench.comparison.tables.cells import TableCell
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.data import (
     CellData,
@@ -23,7 +23,7 @@ from dpbench.comparison.tables.data import (
 from dpbench.comparison.tables.grid import csv_text, grid_of
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.table import Table
+from dpbench.comparison.tables.table import ResultTable
 from dpbench.learning.metrics.paired_t import POWER, PairedTest
 from dpbench.runs.records.record import Record
 
@@ -36,7 +36,7 @@ def table_json(
     judged: Sequence[JudgedClaim],
     not_run: Mapping[str, str],
     printed: Reproduced | None = None,
-    cells: Iterable[Cell] = (),
+    cells: Iterable[TableCell] = (),
 ) -> bytes:
     """The file of a table: the same runs give the same bytes."""
     seconds = {record.digest: record.provenance.get("seconds") for record in records}
@@ -86,7 +86,7 @@ def _comparison(c: RowComparison) -> ComparisonData:
     )
 
 
-def _cell(cell: Cell) -> CellData:
+def _cell(cell: TableCell) -> CellData:
     return CellData(
         row=cell.row,
         column=cell.column.name,
@@ -109,7 +109,7 @@ def _number(value: float) -> float | None:
     return float(f"{round(value, 9) + 0.0:.6g}") if math.isfinite(value) else None
 
 
-CELLS: dict[str, Callable[[Cell], str]] = {
+CELLS: dict[str, Callable[[TableCell], str]] = {
     "condition": lambda cell: cell.condition,
     "method": lambda cell: cell.method,
     "column": lambda cell: cell.column.name,
@@ -124,7 +124,7 @@ CELLS: dict[str, Callable[[Cell], str]] = {
 """What the CSV file says of a cell, in the unit of its column and to six digits; NaN is `nan`."""
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: ResultTable) -> str:
     """One line per cell; where the table has conditions, the first column says which."""
     varied = any(cell.condition for cell in table.cells)
     columns = {head: text for head, text in CELLS.items() if varied or head != "condition"}

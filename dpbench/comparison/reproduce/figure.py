@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.grids import (
     chance_line,
@@ -19,13 +19,13 @@ from dpbench.comparison.tables.claims.grids import (
     rules_of,
 )
 from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
-from dpbench.comparison.tables.edition import PAPER_SCALE, Column
+from dpbench.comparison.tables.edition import PAPER_SCALE, TableColumn
 from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.comparison.tables.figures.lines import band_grid, bands, draw_lines, line_points
 from dpbench.comparison.tables.figures.panels import F, FigureSpec
 from dpbench.comparison.tables.figures.scatter import draw_scatter, scatter_grid, scatter_points
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.page import Block
+from dpbench.comparison.tables.page import PageBlock
 from dpbench.comparison.tables.runs import FlatRun, Row
 from dpbench.comparison.tables.summary import claims_line
 from dpbench.learning.metrics.metric import Margin
@@ -218,7 +218,7 @@ def judge_figure(
     ]
 
 
-def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[Block], list[Block]]:
+def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[PageBlock], list[PageBlock]]:
     """The blocks on claims at the beginning and at the end of a figure's page."""
     if not judged:
         return [], []
@@ -229,7 +229,7 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[Block], list[Bloc
     return [[*filter(None, lines)], claims_grid(judged)], [comparisons_grid(judged), *rules]
 
 
-def _columns(target: Target, claim: Claim) -> list[Column]:
+def _columns(target: Target, claim: RowClaim) -> list[TableColumn]:
     """The quantities of a claim as columns, whose metrics are expressions for `_value`."""
     groups = target.table.numbers_of_groups
     series = [
@@ -239,7 +239,7 @@ def _columns(target: Target, claim: Claim) -> list[Column]:
     ]
     prefix = "" if claim.over == "mean" else f"{claim.over} of "
     return [
-        Column(
+        TableColumn(
             f"{prefix}{label}", f"{claim.over} of {name}", 1, None, "higher", label, _margin(name)
         )
         for label, name in series

@@ -2,7 +2,7 @@
 
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.edition import PAPER_SCALE
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 
 NOT_PRIVATE = (
     "Drawn from private data without accounting for it; nothing here is released privately."
@@ -10,7 +10,7 @@ NOT_PRIVATE = (
 """On the page of a picture whose numbers no epsilon covers."""
 
 
-def page(target: Target, *blocks: Block) -> Page:
+def page(target: Target, *blocks: PageBlock) -> Page:
     """The page under the target's title, with its command at the end."""
     return Page(target.title, blocks, target.command)
 

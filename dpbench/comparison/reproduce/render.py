@@ -22,12 +22,12 @@ from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.comparison.reproduce.target import BUDGET, Target
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim
 from dpbench.comparison.tables.conditions import conditions_of, row_name
-from dpbench.comparison.tables.page import Block
+from dpbench.comparison.tables.page import PageBlock
 from dpbench.comparison.tables.paper_layout import paper_files
 from dpbench.comparison.tables.privacy import EVERYTHING_WAS_RUN, NotRun, privacy_grid, privacy_of
 from dpbench.comparison.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.comparison.tables.runs import FlatRun, Row
-from dpbench.comparison.tables.table import Table, build_table
+from dpbench.comparison.tables.table import ResultTable, build_table
 from dpbench.learning.metrics.calibration import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.guarantee import CORRECTED
@@ -105,7 +105,7 @@ def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, 
     return {**files, "json": table_json(target, table.page, records, *parts)}
 
 
-def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
+def _built(target: Target, records: list[Record], not_run: NotRun) -> ResultTable:
     edition = target.edition
     fitted = any(column.metric == "test/ece_temperature" for column in edition.columns)
     table = build_table(
@@ -197,7 +197,7 @@ def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
 
 def _privacy(
     target: Target, records: list[Record], rows: list[Row], planned: Mapping[str, Statement]
-) -> list[Block]:
+) -> list[PageBlock]:
     """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
     if target.table.epsilon is UNSET:
         return []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables.claims.claim import Claim, claims_of
+from dpbench.comparison.tables.claims.claim import RowClaim, claims_of
 from dpbench.comparison.tables.conditions import (
     Condition,
     conditions_of,
@@ -167,7 +167,7 @@ class Target:
         return published_files()[one_of("table.published", self.table.published, published_files())]
 
     @property
-    def claims(self) -> tuple[Claim, ...]:
+    def claims(self) -> tuple[RowClaim, ...]:
         return claims_of(self.table, self.conditions)
 
     @property

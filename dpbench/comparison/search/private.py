@@ -18,7 +18,7 @@ import torch
 from dpbench.comparison.search.planned_trials import PlannedTrials, plan_trials
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.tables.grid import NO_VALUE, Grid
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.guarantee import VOUCHED
 from dpbench.privacy.private_selection import Repetitions
@@ -219,7 +219,7 @@ def _page(selected: PrivateSelection) -> Page:
     ranges = ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
     fixed = " ".join(f"`{o}`" for o in request.settings if key_of(o) not in OF_THE_FILE)
     count = len(planned.candidates)
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         f"Each trial is one of {count} candidates (draw={request.options.draw}) of {ranges}, drawn "
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
         f"{describe_law(request)}, and not released.",

@@ -24,7 +24,7 @@ from dpbench.comparison.search.selection import (
 from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.data import SearchData, json_file
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, epsilon_text, with_spread
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.metrics.paired_t import paired_test
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
 from dpbench.runs.config.settings import NAMED_GROUPS
@@ -71,7 +71,7 @@ def render(
     if start := request.start:
         rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
     data = _data(request, ordered, chosen)
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         *_introduction(request, data, ordered),
         *(_finals(request, last) if last else ()),
         _grid(request, ordered),
@@ -141,7 +141,7 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
     ]
 
 
-def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[Block]:
+def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[PageBlock]:
     seeds = ", ".join(request.final_seeds)
     return [
         f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
@@ -151,7 +151,7 @@ def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[Block]:
     ]
 
 
-def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
+def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[PageBlock]:
     if not (best := best_of_fewer(request, trials)):
         return []
     cells = [(str(k), f"{value:.2f}") for k, value in best.items()]
@@ -305,7 +305,7 @@ def page_of_several(searches: Sequence[Searched]) -> Page:
     choices, keys = request.config["choices"], [range_.key for range_ in request.space.ranges]
     title = ", ".join(choices[group] for group in NAMED_GROUPS if group not in keys)
     values = [100 * trial.mean(scored(request)) for one in searches for trial in one.chosen]
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         f"{len(searches)} independent searches, each with other draws, other seeds and so other "
         "validation splits. A table whose `searches` is as many takes the choices of all.",
         _choices(searches, keys),
@@ -336,7 +336,7 @@ def _chance(values: Sequence[float]) -> str:
     )
 
 
-def _fewer_trials_of(searches: Sequence[Searched]) -> list[Block]:
+def _fewer_trials_of(searches: Sequence[Searched]) -> list[PageBlock]:
     """What fewer trials would have found, with an interval over the searches."""
     curves = [best_of_fewer(one.request, one.trials) for one in searches]
     shared = [count for count in curves[0] if all(count in curve for curve in curves)]

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.edition import STANDARD_ERROR, Column, Edition
+from dpbench.comparison.tables.edition import STANDARD_ERROR, Edition, TableColumn
 from dpbench.comparison.tables.grid import NO_VALUE, signed, with_spread
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
@@ -15,7 +15,7 @@ from dpbench.learning.metrics.students_t import standard_deviation
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One number of a table, in the column's unit.
 
     ours: the mean of n runs, NaN if any of them diverged; spread: the standard error or deviation,
@@ -24,7 +24,7 @@ class Cell:
 
     condition: str
     row: str
-    column: Column
+    column: TableColumn
     ours: float
     spread: float
     n: int
@@ -60,7 +60,7 @@ class Cell:
         return f"{with_spread(self.ours, self.spread, self.column.digits)} ({self.n})"
 
 
-COMPARED: dict[str, Callable[[Cell], str]] = {
+COMPARED: dict[str, Callable[[TableCell], str]] = {
     "method": lambda cell: cell.row,
     "column": lambda cell: cell.column.name,
     "ours": lambda cell: cell.text,
@@ -75,7 +75,7 @@ COMPARED: dict[str, Callable[[Cell], str]] = {
 
 def cells_of(
     edition: Edition, rows: Sequence[Row], published: PublishedTable, impossible: Collection[str]
-) -> list[Cell]:
+) -> list[TableCell]:
     """All cells, row by row; the baseline has none in columns that are relative to it."""
     return [
         _cell(edition, row, column, published, impossible)
@@ -88,18 +88,18 @@ def cells_of(
 def _cell(
     edition: Edition,
     row: Row,
-    column: Column,
+    column: TableColumn,
     published: PublishedTable,
     impossible: Collection[str],
-) -> Cell:
+) -> TableCell:
     printed = published.get((row.name, column.printed))
     values = [column.factor * value for value in row.values(column.metric).values()]
     if not values:
         reason = IMPOSSIBLE if row.name in impossible else MISSING
-        return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
+        return TableCell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
     mean = statistics.fmean(values)
     spread = standard_deviation(values)
     if edition.file.spread == STANDARD_ERROR:
         spread /= math.sqrt(len(values))
     result = reproduces(edition, column, values, printed)
-    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
+    return TableCell(row.condition, row.label, column, mean, spread, len(values), printed, *result)

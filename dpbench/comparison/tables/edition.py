@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from dpbench.comparison.compare.side import Tuning
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.learning.metrics.metric import Better, Margin
@@ -20,7 +20,7 @@ from dpbench.system.validate import known_keys, spelled_number
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column: a metric of the records, in the paper's unit and with the paper's digits.
 
     factor: converts the metric to the column's unit (100 for percent). digits: decimals, or None
@@ -39,17 +39,17 @@ class Column:
     judged: bool = True
 
 
-def columns_of(entries: Mapping[str, ColumnEntry]) -> tuple[Column, ...]:
+def columns_of(entries: Mapping[str, ColumnEntry]) -> tuple[TableColumn, ...]:
     """The columns by name, in order; UserError for what neither they nor the registry say."""
     return tuple(_column(name, entry) for name, entry in entries.items())
 
 
-def metric_column(metric: str) -> Column:
+def metric_column(metric: str) -> TableColumn:
     """A metric of the registry as a column of that name; UserError for one without a direction."""
     return _column(metric, ColumnEntry(metric=metric))
 
 
-def _column(name: str, entry: ColumnEntry) -> Column:
+def _column(name: str, entry: ColumnEntry) -> TableColumn:
     found = parse_name(entry.metric)
     known: dict[str, Any] = {"margin": found.margin}
     # Without a direction, as where the registry does not know it, a column must name its own.
@@ -59,7 +59,7 @@ def _column(name: str, entry: ColumnEntry) -> Column:
     known_keys(f"column {name}", known, known, required=("factor", "digits", "better"))
     if entry.margin is not UNSET:
         known["margin"] = _margin(name, entry.margin)
-    return Column(name, **{**known, "printed": entry.printed or name})
+    return TableColumn(name, **{**known, "printed": entry.printed or name})
 
 
 def _margin(column: str, value: object) -> Margin:
@@ -92,7 +92,7 @@ class Edition:
     title: str
     conditions: tuple[str, ...]
     scale_label: str
-    claims: tuple[Claim, ...]
+    claims: tuple[RowClaim, ...]
     tuning: Mapping[str, Tuning]
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class Edition:
             self._check_pairing()
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         return columns_of(self.file.columns)
 
     @property

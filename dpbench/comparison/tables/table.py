@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import summary
-from dpbench.comparison.tables.cells import COMPARED, Cell, cells_of
+from dpbench.comparison.tables.cells import COMPARED, TableCell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
@@ -13,7 +13,7 @@ from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.privacy import (
     EVERYTHING_WAS_RUN,
     TIGHTEST,
@@ -33,7 +33,7 @@ from dpbench.system.grouping import grouped
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """A table of runs or measurements, and what its files say of it.
 
     summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts; rows:
@@ -48,7 +48,7 @@ class Table:
     grids: tuple[Grid, ...]
     rules: tuple[str, ...]
     notes: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     claims: tuple[JudgedClaim, ...] = ()
     rows: tuple[Row, ...] = field(default=(), compare=False)
     privacy: tuple[RowPrivacy, ...] = ()
@@ -59,7 +59,13 @@ class Table:
     @property
     def page(self) -> Page:
         rules = ["## Rules and notes", *self.rules, self.notes] if self.rules or self.notes else []
-        blocks: list[Block] = [*self.introduction, self.summary, *self.grids, *rules, *self.foot]
+        blocks: list[PageBlock] = [
+            *self.introduction,
+            self.summary,
+            *self.grids,
+            *rules,
+            *self.foot,
+        ]
         return Page(self.title, blocks, self.command)
 
     @property
@@ -82,7 +88,7 @@ def build_table(
     notes: Sequence[str],
     not_run: NotRun = EVERYTHING_WAS_RUN,
     paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
-) -> Table:
+) -> ResultTable:
     """The table of an edition, from runs and the paper's printed numbers.
 
     runs: by dataset, model, method, variant, seed, status (`complete` or `diverged`),
@@ -122,7 +128,7 @@ def build_table(
         claim_grids.comparisons_grid(judged),
         privacy_grid(privacy, paper_accountant),
     ]
-    return Table(
+    return ResultTable(
         name=edition.name,
         title=edition.title if at_paper_scale else f"{edition.title} (not at the paper's scale)",
         introduction=tuple(filter(None, (summary.opening(cells), *_introduction(edition)))),
@@ -179,7 +185,7 @@ def _why_no_runs(edition: Edition, impossible: Mapping[str, str]) -> dict[str, s
 def _main(
     edition: Edition,
     rows: Sequence[Row],
-    cells: Sequence[Cell],
+    cells: Sequence[TableCell],
     reasons: Mapping[str, str],
     privacy: Iterable[RowPrivacy],
 ) -> Grid:

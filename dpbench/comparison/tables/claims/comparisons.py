@@ -9,7 +9,7 @@ from types import MappingProxyType
 from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim, judge_gaps
 from dpbench.comparison.compare.pairs import doubts_of, gaps_of, margin_of, why_none
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.runs import Row
@@ -67,7 +67,7 @@ class RowComparison:
 class JudgedClaim:
     """A claim and its comparisons, judged together."""
 
-    claim: Claim
+    claim: RowClaim
     comparisons: tuple[RowComparison, ...]
     ruling: Ruling
 
@@ -76,7 +76,7 @@ class JudgedClaim:
         return self.ruling.verdict
 
 
-def judged_claim(claim: Claim, comparisons: Sequence[RowComparison]) -> JudgedClaim:
+def judged_claim(claim: RowClaim, comparisons: Sequence[RowComparison]) -> JudgedClaim:
     """The claim with the verdicts on its comparisons, and on itself."""
     gaps = [c.found for c in comparisons if c.found]
     words = judge_gaps(gaps, claim.by)
@@ -105,7 +105,7 @@ class ClaimEvidence:
     tuning: Mapping[str, Tuning]
     second_search: Mapping[str, str]
 
-    def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
+    def judge(self, claim: RowClaim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
         return judged_claim(claim, [*self._comparisons(claim, quantities)])
 
@@ -125,14 +125,16 @@ class ClaimEvidence:
         theirs = quantity.printed(self.published, self._full_name(condition, than))
         return ours - theirs if ours and theirs else None
 
-    def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[RowComparison]:
+    def _comparisons(
+        self, claim: RowClaim, quantities: Sequence[Quantity]
+    ) -> Iterator[RowComparison]:
         for condition in self.conditions:
             if claim.labels is None or condition in claim.labels:
                 for pair in itertools.product(claim.rows, claim.than, quantities):
                     yield self._compare(claim, condition, *pair)
 
     def _compare(
-        self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
+        self, claim: RowClaim, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> RowComparison:
         # The margin is that of the quantity's first column, and print has no part in it.
         values = self._pair(condition, row, than, quantity.first)
@@ -149,7 +151,7 @@ class ClaimEvidence:
         )
         return replace(compared, found=self._found(claim, compared)) if compared.gaps else compared
 
-    def _found(self, claim: Claim, compared: RowComparison) -> Gap:
+    def _found(self, claim: RowClaim, compared: RowComparison) -> Gap:
         """The gap of a comparison with all that may speak against a verdict on it."""
         # Budgets differ by design between conditions.
         has_budgets = self._shares_condition(compared) and not claim.unequal_budgets

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from dpbench.comparison.compare.verdict import reasoned
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import (
@@ -40,7 +40,7 @@ RULE_OF_BY = (
 )
 
 
-def rules_of(claims: Iterable[Claim]) -> list[str]:
+def rules_of(claims: Iterable[RowClaim]) -> list[str]:
     """The sentences that say how claims are judged."""
     return [RULE, *([RULE_OF_BY] if any(claim.by for claim in claims) else [])]
 
@@ -80,7 +80,7 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     return _without_print(grid, "printed gap")
 
 
-def _source(claim: Claim) -> str:
+def _source(claim: RowClaim) -> str:
     """`Xia et al. 2023 (abstract read)`; a paper that was read in full is not said to be."""
     in_part = claim.read and claim.read != "full text"
     return f"{claim.source} ({claim.read} read)" if in_part else claim.source
