@@ -10,8 +10,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpbench.comparison.reproduce.data import claims_file
-from dpbench.comparison.reproduce.figure import claims_blocks
-from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, own_scale, page
+from dpbench.comparison.reproduce.figure import NOT_PRIVATE, claims_blocks
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
@@ -71,11 +70,10 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     gaps = distances(data)
     judged = judge_distances(target.claims, gaps)
     before, after = claims_blocks(judged)
-    text = page(
-        target,
-        f"{target.table.paper}. {own_scale(target)}, seeds {target.table.seeds}.",
+    text = target.page(
+        f"{target.table.paper}. {target.own_scale}, seeds {target.table.seeds}.",
         *before,
-        image(target),
+        target.image,
         _grid(gaps),
         NOT_PRIVATE,
         *after,

@@ -3,7 +3,6 @@ without private training."""
 
 import torch
 
-from dpbench.comparison.reproduce.page import own_scale
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.published import read_published
 from dpbench.comparison.tables.table import ResultTable
@@ -60,7 +59,7 @@ def _printed(target: Target):
 def _introduction(target: Target, setup: FlowSettings) -> str:
     choices = target.config["choices"]
     return (
-        f"{target.table.paper}. {own_scale(target)}, on {setup.examples} examples of "
+        f"{target.table.paper}. {target.own_scale}, on {setup.examples} examples of "
         f"{choices['dataset']}; model: {choices['model']}; seeds: {target.table.seeds}; "
         f"at most {setup.steps} steps of {setup.lr:g}, the kernel every {setup.every}; zero loss: "
         f"{setup.zero:g} of the first. M is the matrix of each clipping, H or HC or sum_r H_r C_r."

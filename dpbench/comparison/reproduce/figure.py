@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
+NOT_PRIVATE = (
+    "Drawn from private data without accounting for it; nothing here is released privately."
+)
+"""On the page of a picture whose numbers no epsilon covers."""
+
+
 @dataclass(frozen=True)
 class Picture:
     """A figure, the data drawn in it, and the grids for its page."""

@@ -12,13 +12,13 @@ from msgspec import UNSET
 from dpbench.comparison.reproduce.checklist import table_checklist
 from dpbench.comparison.reproduce.data import claims_file, table_json, to_csv
 from dpbench.comparison.reproduce.figure import (
+    NOT_PRIVATE,
     Picture,
     claims_blocks,
     judge_figure,
     picture,
     remarks,
 )
-from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.comparison.reproduce.target import BUDGET, Target
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim
 from dpbench.comparison.tables.conditions import conditions_of, row_name
@@ -155,12 +155,11 @@ def _figure(
     table, runs = target.table, _runs(target, records)
     rows, judged = _figure_rows(target, runs), judge_figure(target, runs, records)
     before, after = claims_blocks(judged)
-    text = page(
-        target,
+    text = target.page(
         f"{table.paper}. Scale: {target.scale_label}. Seeds: {table.seeds}.",
         *target.part,
         *before,
-        image(target),
+        target.image,
         NOT_PRIVATE,
         *drawn.grids,
         *_reasons(target, not_run.reasons),

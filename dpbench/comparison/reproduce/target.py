@@ -18,6 +18,7 @@ from dpbench.comparison.tables.conditions import (
     setting,
 )
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config import buildable
@@ -141,6 +142,21 @@ class Target:
     def labels(self) -> list[str]:
         """The labels of the conditions."""
         return [condition.label for condition in self.conditions]
+
+    def page(self, *blocks: PageBlock) -> Page:
+        """The page under its title, with its command at the end."""
+        return Page(self.title, blocks, self.command)
+
+    @property
+    def image(self) -> str:
+        """Its picture, in Markdown."""
+        return f"![{self.title}]({self.stem}.png)"
+
+    @property
+    def own_scale(self) -> str:
+        """The scale, on a page, of runs in our own set-up, with what the user changed."""
+        changed = "" if self.scale_label == PAPER_SCALE else f", changed: {self.scale_label}"
+        return f"Our own runs{changed}"
 
     def computed_by(self, kind: type[T]) -> T:
         """The settings in `table.compute` as an object of `kind`, a dataclass; targets are built.

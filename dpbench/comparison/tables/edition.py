@@ -1,7 +1,7 @@
 """An edition of a table: its file with its columns, as its runs are judged at one scale."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -99,10 +99,16 @@ class Edition:
         needed = {"spread": self.file.spread, "published_runs": self.file.published_runs}
         given = {key: value for key, value in needed.items() if value is not None}
         known_keys("the table", given, needed, required=needed)
-        _distinct("methods", self.file.methods)
-        _distinct("seeds", self.file.seeds)
-        _distinct("conditions", self.conditions)
-        _distinct("columns", [column.name for column in self.columns])
+        names = [column.name for column in self.columns]
+        named: dict[str, Sequence[object]] = {
+            "methods": self.file.methods,
+            "seeds": self.file.seeds,
+            "conditions": self.conditions,
+            "columns": names,
+        }
+        for what, values in named.items():
+            if not values or len({*values}) < len(values):
+                raise UserError(f"{what} must name at least one, and none twice: {[*values]}.")
         if len(self.file.groups) not in (0, 2):
             raise UserError(f"groups must name two groups or none, not {self.file.groups}.")
         if any(is_paired(column.metric) for column in self.columns):
@@ -141,9 +147,3 @@ class Edition:
             )
         if not self.file.groups:
             raise UserError(f"groups must name the two groups whose privacy cost {self.name} has.")
-
-
-def _distinct(what: str, values: Iterable[Any]) -> None:
-    values = list(values)
-    if not values or len(set(values)) < len(values):
-        raise UserError(f"{what} must name at least one, and none twice: {values}.")

@@ -7,7 +7,7 @@ from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import summary
 from dpbench.comparison.tables.cells import COMPARED, TableCell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
-from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
+from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
@@ -107,7 +107,10 @@ def build_table(
     found_in_print = printed_table(edition, published)
     again = edition.second_search
     data = evidence(edition.conditions, rows, found_in_print, edition.tuning, again)
-    judged = judged_claims(edition, data)
+    judged = [
+        data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
+        for claim in edition.claims
+    ]
     order, baselines = summary.order_of(edition, data), summary.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
     counts = summary.reproduced(baselines, cells) if at_paper_scale else None
@@ -145,14 +148,6 @@ def build_table(
         privacy=tuple(privacy),
         printed=counts,
     )
-
-
-def judged_claims(edition: Edition, data: ClaimEvidence) -> list[JudgedClaim]:
-    """The claims of a table, in their order."""
-    return [
-        data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
-        for claim in edition.claims
-    ]
 
 
 def _rules(edition: Edition, published: bool) -> Iterable[str]:
