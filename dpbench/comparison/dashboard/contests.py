@@ -2,7 +2,7 @@
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -144,16 +144,12 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list
     """The budget of each contest, and its candidates."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)
-    private = sorted(
-        (float(group.epsilon), place)
-        for place, group in enumerate(tested)
-        if not isinstance(group.epsilon, str)
-    )
-    others = [group for group in tested if isinstance(group.epsilon, str)]
+    by_reason = grouped((isinstance(group.epsilon, str), group) for group in tested)
+    private, others = by_reason.get(False, []), by_reason.get(True, [])
     widths = budgets_of(runs)
     if not private and others:
         yield None, _candidates(others, validated, widths)
-    for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
+    for budget, groups in sorted(_clusters(private), key=lambda pair: pair[0]):
         budgets = {group.first.budget for group in groups}
         protocols = {group.first.row["protocol"] for group in groups}
         beside = [
@@ -165,18 +161,16 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list
         yield budget, _candidates([*groups, *beside], validated, widths)
 
 
-def _clusters(
-    private: list[tuple[float, int]], groups: Sequence[Group]
-) -> Iterator[tuple[BudgetRange, list[Group]]]:
-    """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
-    by_delta = grouped((groups[place].first.delta, (epsilon, place)) for epsilon, place in private)
-    for delta, pairs in by_delta.items():
-        while pairs:
-            most = pairs[0][0] * SAME_BUDGET
-            inside = [pair for pair in pairs if pair[0] <= most]
-            pairs = pairs[len(inside) :]
-            found = [groups[place] for _, place in inside]
-            yield BudgetRange(inside[0][0], inside[-1][0], delta, found[0].first.adjacency), found
+def _clusters(private: Iterable[Group]) -> Iterator[tuple[BudgetRange, list[Group]]]:
+    """Groups of one delta and about the same epsilon."""
+    ordered = sorted(private, key=lambda group: float(group.epsilon))
+    for delta, groups in grouped((group.first.delta, group) for group in ordered).items():
+        while groups:
+            low = float(groups[0].epsilon)
+            inside = [g for g in groups if float(g.epsilon) <= low * SAME_BUDGET]
+            groups = groups[len(inside) :]
+            high, adjacency = float(inside[-1].epsilon), inside[0].first.adjacency
+            yield BudgetRange(low, high, delta, adjacency), inside
 
 
 def _candidates(

@@ -3,7 +3,7 @@
 import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
@@ -212,17 +212,14 @@ class Target:
         flaw = AT_EDGE if at_edge else "" if self._is_searched(cell) else ELSEWHERE
         method = self._first[cell][0]["choices"]["method"]
         case = special_case(method)
-        found = Tuning(min(len(trials_of(search)) for search in searches), flaw)
-        if case is None:
-            return found
-        folder = Path(self.config["results_dir"]) / SEARCH
-        tried = all(has_special_case(search, method) for search in searches)
-        equal = all(case.is_that_of(chosen_text(search, folder)) for search in searches)
-        return replace(
-            found,
-            unsearched="" if tried else case.special_case,
-            equals=case.special_case if equal else "",
-        )
+        unsearched = equals = ""
+        if case:
+            folder = Path(self.config["results_dir"]) / SEARCH
+            if not all(has_special_case(search, method) for search in searches):
+                unsearched = case.special_case
+            if all(case.is_that_of(chosen_text(search, folder)) for search in searches):
+                equals = case.special_case
+        return Tuning(min(len(trials_of(s)) for s in searches), flaw, unsearched, equals)
 
     def _is_searched(self, cell: RowKey) -> bool:
         """Whether a row has the settings that its search was made at; a budget of privacy is none

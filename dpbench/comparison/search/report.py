@@ -27,7 +27,6 @@ from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, epsilon_text
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.metrics.paired_t import paired_test
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
-from dpbench.runs.config.settings import NAMED_GROUPS
 from dpbench.runs.config.space import Interval, Range
 from dpbench.runs.config.special_case import START
 from dpbench.runs.config.table_rules import outer_end
@@ -90,10 +89,9 @@ def render(
 
 
 def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None) -> SearchData:
-    choices, ranges = request.config["choices"], request.space.ranges
-    keys = [range_.key for range_ in ranges]
+    ranges = request.space.ranges
     return SearchData(
-        choices={group: choices[group] for group in NAMED_GROUPS if group not in keys},
+        choices=request.choices,
         ranges={range_.key: range_.text for range_ in ranges},
         rule=request.options.rule,
         chosen=chosen.number if chosen else None,
@@ -302,8 +300,7 @@ class Searched(NamedTuple):
 def page_of_several(searches: Sequence[Searched]) -> Page:
     """The page of at least two searches."""
     request = searches[0].request
-    choices, keys = request.config["choices"], [range_.key for range_ in request.space.ranges]
-    title = ", ".join(choices[group] for group in NAMED_GROUPS if group not in keys)
+    keys = [range_.key for range_ in request.space.ranges]
     values = [100 * trial.mean(scored(request)) for one in searches for trial in one.chosen]
     blocks: list[PageBlock] = [
         f"{len(searches)} independent searches, each with other draws, other seeds and so other "
@@ -312,7 +309,7 @@ def page_of_several(searches: Sequence[Searched]) -> Page:
         *([_chance(values)] if len(values) > 1 and all(map(math.isfinite, values)) else []),
         *_fewer_trials_of(searches),
     ]
-    return Page(f"Searches: {title}", blocks)
+    return Page(f"Searches: {', '.join(request.choices.values())}", blocks)
 
 
 def _choices(searches: Sequence[Searched], keys: Sequence[str]) -> Grid:

@@ -16,7 +16,7 @@ from dpbench.runs.config.commands import Search
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import groups
-from dpbench.runs.config.settings import is_scientific, key_of, leaves, split_settings
+from dpbench.runs.config.settings import NAMED_GROUPS, is_scientific, key_of, leaves, split_settings
 from dpbench.runs.config.space import (
     Choices,
     Configuration,
@@ -85,6 +85,12 @@ class SearchRequest:
     repetitions: Repetitions | None
     start: Start | None
     repeated: str = ""
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The data set, the model and the method, without those that differ between trials."""
+        searched, options = {range_.key for range_ in self.space.ranges}, self.config["choices"]
+        return {group: options[group] for group in NAMED_GROUPS if group not in searched}
 
     @property
     def rule(self) -> SelectionRule:
