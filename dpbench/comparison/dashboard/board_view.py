@@ -9,12 +9,19 @@ from dpbench.comparison.dashboard.values import (
     arrowed,
     bound_text,
     delta_text,
-    epsilon_text,
     gap_text,
     value_text,
     with_unit,
 )
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, csv_text, number, tally
+from dpbench.comparison.tables.grid import (
+    NO_VALUE,
+    Grid,
+    counted,
+    csv_text,
+    epsilon_text,
+    number,
+    tally,
+)
 from dpbench.comparison.tables.page import tabular
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.learning.metrics.students_t import CONFIDENCE
@@ -223,7 +230,7 @@ def _epsilon(row: dict) -> ViewCell:
         kind = "sub" if audit["refuted"] is None else "sub alarm"
         lines.append((kind, f"audit: ≥ {bound_text(audit)}"))
     return {
-        "text": epsilon_text(row["epsilon"]),
+        "text": epsilon_text(row["epsilon"], ""),
         "sort": row["epsilon"] if has_epsilon else None,
         "lines": lines,
     }
@@ -346,7 +353,7 @@ def board_tex(board: dict, names: Mapping[str, str]) -> str:
         if texts and baseline:
             gap = row["gap"]
             texts.insert(1, gap_text(gap[:2], columns[0]["percent"]) if gap else NO_VALUE)
-        rows.append((names[row["method"]], *texts, epsilon_text(row["epsilon"])))
+        rows.append((names[row["method"]], *texts, epsilon_text(row["epsilon"], "")))
     delta = "" if board["delta"] is None else f", δ = {delta_text(board['delta'])}"
     return tabular(f"{board['facet']}{delta}.", Grid("", ("method", *labels, "ε"), tuple(rows)))
 

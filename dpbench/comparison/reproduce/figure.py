@@ -42,7 +42,7 @@ from dpbench.runs.figures.reliability import (
     histogram_points,
     reliability_points,
 )
-from dpbench.runs.records.divergence import DIVERGED, nonfinite_gradients, note
+from dpbench.runs.records.divergence import DIVERGED, note
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.system.grouping import grouped
@@ -108,18 +108,12 @@ def check_figure(table: TableFile) -> None:
         raise UserError("table.groups and table.group_numbers must have the same length.")
 
 
-def remarks(target: Target, records: Iterable[Record]) -> list[str]:
+def remarks(rows: Iterable[Row]) -> list[str]:
     """Sentences on runs that diverged, whose curves end early, and on non-finite gradients."""
-    runs = [(target.row_of(record.config), record.config["seed"], record) for record in records]
-    diverged = grouped((row, seed) for row, seed, run in runs if run.status == DIVERGED)
-    counts = grouped((row, (seed, nonfinite_gradients(run))) for row, seed, run in runs)
-    return [
-        *(
-            f"{row} diverged with seed {', '.join(map(str, sorted(seeds)))}."
-            for row, seeds in sorted(diverged.items())
-        ),
-        *filter(None, (note(row, by_seed) for row, by_seed in sorted(counts.items()))),
-    ]
+    ordered = sorted(rows, key=lambda row: row.name)
+    seeds = {row.name: ", ".join(map(str, sorted(row.diverged))) for row in ordered}
+    diverged = (f"{name} diverged with seed {text}." for name, text in seeds.items() if text)
+    return [*diverged, *filter(None, (note(row.name, row.nonfinite) for row in ordered))]
 
 
 def _spec(target: Target, file: F, names: bool) -> FigureSpec[F]:

@@ -163,7 +163,7 @@ def _figure(
         NOT_PRIVATE,
         *drawn.grids,
         *_reasons(target, not_run.reasons),
-        *remarks(target, records),
+        *remarks(rows),
         *_privacy(target, records, rows, not_run.statements),
         *after,
         *table.notes,

@@ -65,6 +65,11 @@ class Row:
         return [run["seed"] for run in self.runs if run["status"] == DIVERGED]
 
     @property
+    def nonfinite(self) -> list[tuple[int, int]]:
+        """The numbers of non-finite gradients, by seed, where they were counted."""
+        return [(run["seed"], run["nonfinite"]) for run in self.runs if "nonfinite" in run]
+
+    @property
     def budgets(self) -> tuple[Budget, ...]:
         """The largest epsilon of its runs; none where they have no statement of privacy. The terms
         of all rows are those of the table."""

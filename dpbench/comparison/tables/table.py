@@ -263,10 +263,9 @@ def _notes_on_runs(
     paired = any(is_paired(column.metric) for column in edition.columns)
     for row in rows:
         seeds = {run["seed"] for run in row.runs}
-        nonfinite = [(run["seed"], run["nonfinite"]) for run in row.runs if "nonfinite" in run]
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if sentence := note(row.label, nonfinite):
+        if sentence := note(row.label, row.nonfinite):
             yield sentence
         if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."
