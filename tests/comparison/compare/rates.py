@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from dpbench.comparison.compare.claims import Gap, judge_claim, judge_gaps
+from dpbench.comparison.compare.claims import Gap, judge_claim
 from dpbench.comparison.compare.pairs import gaps_of
 from dpbench.comparison.compare.side import AT_EDGE, Side
 from dpbench.comparison.compare.verdict import NO_DOUBTS, Doubts, judge
@@ -73,4 +73,4 @@ def _word(repetition, at_edge):
         Gap(dict(enumerate(row)), EDGE if number < at_edge else NO_DOUBTS)
         for number, row in enumerate(repetition)
     ]
-    return judge_claim(gaps, [word for word, _ in judge_gaps(gaps, 0.0)], 0.0, complete=True).word
+    return judge_claim(gaps, 0.0)[0].word

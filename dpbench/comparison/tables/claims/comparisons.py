@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim, judge_gaps
+from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim
 from dpbench.comparison.compare.pairs import doubts_of, gaps_of, margin_of, why_none
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
 from dpbench.comparison.tables.claims.claim import RowClaim
@@ -78,16 +78,9 @@ class JudgedClaim:
 
 def judged_claim(claim: RowClaim, comparisons: Sequence[RowComparison]) -> JudgedClaim:
     """The claim with the verdicts on its comparisons, and on itself."""
-    gaps = [c.found for c in comparisons if c.found]
-    words = judge_gaps(gaps, claim.by)
-    ruling = judge_claim(
-        gaps, [word for word, _ in words], claim.by, complete=len(gaps) == len(comparisons)
-    )
-    verdicts = iter(words)
-    judged = []
-    for comparison in comparisons:
-        word, reason = next(verdicts) if comparison.found else (NOT_RUN, "")
-        judged.append(replace(comparison, verdict=word, reason=reason))
+    ruling, words = judge_claim([c.found for c in comparisons], claim.by)
+    pairs = zip(comparisons, words, strict=True)
+    judged = (replace(c, verdict=word, reason=reason) for c, (word, reason) in pairs)
     return JudgedClaim(claim, tuple(judged), ruling)
 
 
