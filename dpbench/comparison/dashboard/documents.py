@@ -141,12 +141,15 @@ def citation(study: str) -> dict[str, str | None]:
 def _document(folder: Path, name: str, page: TableData, drawings: Mapping[str, str]) -> Card:
     """A page with its picture and its numbers, unless these are missing, damaged or many."""
     head, *rows = [*csv.reader(text_in(folder / TABLES / f"{name}.csv").splitlines())] or [[]]
+    if not 0 < len(rows) < MOST_LINES:
+        head, rows = [], []
     return card(
         page.title,
         notes=[_plain(note) for note in page.notes],
         command=page.command or None,
         image=name if name in drawings else None,
-        **({"head": head, "rows": rows} if 0 < len(rows) < MOST_LINES else {}),
+        head=head,
+        rows=rows,
     )
 
 

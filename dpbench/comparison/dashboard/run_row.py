@@ -108,7 +108,7 @@ def reported_run(
         metrics=record.measured,
         setting=names["setting"],
         changes=_changes(config),
-        validated=config.get("validation") is not None,
+        validated=not record.is_tested,
         delta=record.statement["delta"],
         adjacency=record.statement["adjacency"],
         budget=names["budget"],

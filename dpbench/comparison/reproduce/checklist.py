@@ -173,7 +173,7 @@ def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evid
 def _of_folder(folder: Path) -> Evidence:
     """The runs of a results folder without validation split; the others are trials of searches."""
     records = [record for record in readable_records(folder) if not record.is_audit]
-    by_split = grouped((record.config.get("validation") is None, record) for record in records)
+    by_split = grouped((record.is_tested, record) for record in records)
     tested, trials = by_split.get(True, []), by_split.get(False, [])
     if records and not tested:
         raise UserError(

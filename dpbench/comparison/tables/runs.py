@@ -124,7 +124,7 @@ def _rows_under(edition: Edition, condition: str, runs: Sequence[FlatRun]) -> li
         selected = [{WORST_GROUP: value_of(run, WORST_GROUP), **run} for run in selected]
     needed = [name for name in metrics if not name.startswith(OPTIONAL_METRICS)]
     if missing := [name for name in needed if selected and name not in selected[0]]:
-        raise UserError(f"The runs have no metric {', '.join(missing)}.")
+        raise UserError(f"The runs have no column {', '.join(missing)}.")
     unit = edition.file.unit
     return [
         Row(condition, method, variant, of_variant, unit)

@@ -71,7 +71,7 @@ def table(arguments: Sequence[str]) -> str:
         raise UserError(
             f"none of the {len(digests)} runs of sweep {values.sweep} has a record in {folder}."
         )
-    trials = [record for record in runs if not _is_tested(record)]
+    trials = [record for record in runs if not record.is_tested]
     records = filter_records(selected, filters)
     if values.best:
         records = _on_the_test_set(records)
@@ -102,17 +102,12 @@ def _of_sweep(runs: Iterable[Record], digests: Collection[str] | None) -> list[R
     return [run for run in runs if digests is None or run.digest in digests]
 
 
-def _is_tested(record: Record) -> bool:
-    """Whether a run has no validation split; the others are trials of a search."""
-    return record.config.get("validation") is None
-
-
 def _check_alike(
     runs: Sequence[Record], filters: Mapping[str, str], asked: Collection[str], layout: SweepLayout
 ) -> None:
     """UserError where a cell would mix runs, by their configurations, before they are read."""
     if "validation" not in asked:
-        runs = [*filter(_is_tested, runs)] or runs
+        runs = [run for run in runs if run.is_tested] or runs
     if runs:
         selected = filter_records(runs, filters)
         _check_baseline(layout, selected)
@@ -140,7 +135,7 @@ def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
 
 def _without_trials(records: list[Record]) -> list[Record]:
     """The tested runs, if there are some."""
-    tested = [*filter(_is_tested, records)]
+    tested = [record for record in records if record.is_tested]
     if not tested or len(tested) == len(records):
         return records
     print_message(
@@ -177,7 +172,7 @@ class Chosen(NamedTuple):
 
 def _on_the_test_set(records: Iterable[Record]) -> list[Record]:
     """The runs without a validation split; UserError where there is none."""
-    if not (found := [*filter(_is_tested, records)]):
+    if not (found := [record for record in records if record.is_tested]):
         raise UserError(
             "best=validation chooses by runs with a validation split, and shows runs without one. "
             "There are none: rerun the best settings without validation=."
