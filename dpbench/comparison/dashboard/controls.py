@@ -6,14 +6,8 @@ from dpbench.comparison.dashboard.values import SHOWN, arrowed, finite_number
 from dpbench.comparison.tables.figures.looks import looks
 from dpbench.runs.config.history import ADDED_TO_METHOD, ADDED_TO_METHODS, ADDED_TO_PARTS
 from dpbench.runs.config.settings import OFF_VALUES, SCIENTIFIC, SETTINGS, leaves, varying_keys
+from dpbench.runs.records import epsilon
 from dpbench.runs.records.digest import with_current_options
-from dpbench.runs.records.epsilon import (
-    NO_PROOF,
-    NOT_COMPUTED,
-    NOT_PRIVATE,
-    OF_ITS_SEARCH,
-    TOO_LITTLE_NOISE,
-)
 from dpbench.system.grouping import grouped
 
 EXCLUDED = ("seed", "privacy", "diagnostics")
@@ -188,7 +182,7 @@ FILTERS = {
     "seed": "Seed",
     "status": "Status",
 }
-REASONS = ("ε = 0", NOT_COMPUTED, NO_PROOF, OF_ITS_SEARCH, TOO_LITTLE_NOISE, NOT_PRIVATE)
+REASONS = ("ε = 0", *epsilon.REASONS)
 """What stands beside the axis of epsilon, in its order."""
 
 
