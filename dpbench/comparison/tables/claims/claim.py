@@ -32,11 +32,6 @@ class RowClaim(ClaimEntry, frozen=True, kw_only=True):
     def rows(self) -> list[str]:
         return getattr(self, self.relation)
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether it is no claim of a paper."""
-        return self.source.startswith(OURS)
-
 
 OURS = "ours"
 """The source of a claim that no paper makes, as it stands or before `, after PAPER`."""

@@ -1,7 +1,6 @@
 """Judges claims by runs: gaps between rows, paired by seed, against the difference that matters."""
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -45,21 +44,17 @@ class RowComparison:
         """Whether the printed numbers support the claim; None where none were printed."""
         return None if self.printed is None else self.favour * self.printed.value > self.by
 
-    @property
-    def printed_in_favour(self) -> float:
-        """What the printed gap has beyond what is claimed, in margins; NaN without one."""
-        return self._in_favour(self.printed.value if self.printed else math.nan)
-
     def in_favour(self, gaps: BySeed) -> dict[int, float]:
         """By seed, what gaps have beyond what is claimed, in margins; positive supports it."""
-        return {seed: self._in_favour(gap) for seed, gap in gaps.items()}
+        return {seed: self.margins(gap) for seed, gap in gaps.items()}
 
     @property
     def test(self) -> PairedTest:
         """The test of the gaps, in the quantity's unit; there must be one at least."""
         return paired_test([*self.gaps.values()], self.margin)
 
-    def _in_favour(self, gap: float) -> float:
+    def margins(self, gap: float) -> float:
+        """What a gap has beyond what is claimed, in margins."""
         return (self.favour * gap - self.by) / (self.margin or 1.0)
 
 

@@ -145,7 +145,7 @@ def _in_print(judged: JudgedClaim) -> str:
     support = f"against it in {len(against)} of {len(printed)}" if against else "agrees"
     if len(printed) == 1:
         return f"{support} ({_printed_text(printed[0])})"
-    effect = statistics.fmean(c.printed_in_favour for c in printed)
+    effect = statistics.fmean(c.margins(c.printed.value) for c in printed if c.printed)
     return f"{support} ({signed(effect, 1)} margins)"
 
 
