@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, jacrev
 
-from dpbench.comparison.reproduce.page import own_scale, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.learning.data.dataset import Batch
@@ -137,9 +136,8 @@ def _files(
     lemma, flat = verdicts(results)
     lines = tuple((r.minimised, str(r.seed), *(f"{x:.4g}" for x in _numbers(r))) for r in results)
     grid = Grid("", HEAD, lines)
-    text = page(
-        target,
-        f"{target.table.paper}. {own_scale(target)}, on {setup.examples} examples of "
+    text = target.page(
+        f"{target.table.paper}. {target.own_scale}, on {setup.examples} examples of "
         f"{target.config['choices']['dataset']}; seeds: {target.table.seeds}; {setup.steps} "
         f"steps of {setup.lr:g}; lambda: {setup.weight:g}.",
         [

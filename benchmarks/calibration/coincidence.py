@@ -10,14 +10,13 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from dpbench.comparison.reproduce.data import claims_file
-from dpbench.comparison.reproduce.figure import claims_blocks
-from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, own_scale, page
+from dpbench.comparison.reproduce.figure import NOT_PRIVATE, claims_blocks
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import setting
-from dpbench.comparison.tables.edition import Column
+from dpbench.comparison.tables.edition import TableColumn
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.metric import OTHER_MARGIN
@@ -71,11 +70,10 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     gaps = distances(data)
     judged = judge_distances(target.claims, gaps)
     before, after = claims_blocks(judged)
-    text = page(
-        target,
-        f"{target.table.paper}. {own_scale(target)}, seeds {target.table.seeds}.",
+    text = target.page(
+        f"{target.table.paper}. {target.own_scale}, seeds {target.table.seeds}.",
         *before,
-        image(target),
+        target.image,
         _grid(gaps),
         NOT_PRIVATE,
         *after,
@@ -86,7 +84,7 @@ def coincidence(target: Target, records: list[Record]) -> dict[str, bytes]:
     return {**text.files, "csv": csv.encode(), **pictures, **claims_file(judged)}
 
 
-def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedClaim]:
+def judge_distances(claims: Iterable[RowClaim], gaps: pd.DataFrame) -> list[JudgedClaim]:
     """The claims about `distance`, whose rows are learning rates: `lr 0.05`.
 
     gaps: from `distances`. Raises UserError for a claim about anything else.
@@ -94,7 +92,7 @@ def judge_distances(claims: Iterable[Claim], gaps: pd.DataFrame) -> list[JudgedC
     rows = [
         Row("", f"lr {lr:g}", CORRECTED, part.to_dict("records")) for lr, part in gaps.groupby("lr")
     ]
-    columns = [Column("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
+    columns = [TableColumn("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
     judge = evidence([""], rows, {}).judge
     return [judge(c, [quantity(name, columns) for name in c.quantities]) for c in claims]
 

@@ -3,10 +3,9 @@ without private training."""
 
 import torch
 
-from dpbench.comparison.reproduce.page import own_scale
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.published import read_published
-from dpbench.comparison.tables.table import Table
+from dpbench.comparison.tables.table import ResultTable
 from dpbench.runs.execution.prepare import run_of
 from dpbench.system.progress import counting
 
@@ -39,7 +38,7 @@ def measured(target: Target) -> dict[str, bytes]:
                 count()
     checked = claims(findings, printed, setup.zero)
     with_noise = any(claim.name == SAME for claim in checked)
-    table = Table(
+    table = ResultTable(
         name=target.name,
         title=target.title,
         introduction=(_introduction(target, setup),),
@@ -60,7 +59,7 @@ def _printed(target: Target):
 def _introduction(target: Target, setup: FlowSettings) -> str:
     choices = target.config["choices"]
     return (
-        f"{target.table.paper}. {own_scale(target)}, on {setup.examples} examples of "
+        f"{target.table.paper}. {target.own_scale}, on {setup.examples} examples of "
         f"{choices['dataset']}; model: {choices['model']}; seeds: {target.table.seeds}; "
         f"at most {setup.steps} steps of {setup.lr:g}, the kernel every {setup.every}; zero loss: "
         f"{setup.zero:g} of the first. M is the matrix of each clipping, H or HC or sum_r H_r C_r."

@@ -86,7 +86,7 @@ def cost(entry: Entry) -> str:
 def _check_trials(entry: Entry, digests: Collection[str], file: str) -> None:
     """UserError for a file without a trial of the entry, which would be trained from its start."""
     for request in entry.requests:
-        first = SAMPLERS[request.by](request.space, request.count, request.draw, {})
+        first = SAMPLERS[request.options.by](request.space, request.count, request.options.draw, {})
         runs = (run for c in first for run in request.runs(request.space.values(c)))
         if any(isinstance(run, RunConfig) and run.digest in digests for run in runs):
             return

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpbench.comparison.search.repeats import Searched
+from dpbench.comparison.search.report import Searched
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.runs.config.settings import is_scientific, key_of
 from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in

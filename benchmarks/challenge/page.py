@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dpbench.comparison.compare.pairs import compare
 from dpbench.comparison.compare.side import AT_EDGE, GIVEN, Side, Tuning
 from dpbench.comparison.compare.verdict import Judged
-from dpbench.comparison.search.repeats import Searched
-from dpbench.comparison.search.report import at_edge
+from dpbench.comparison.search.report import Searched, at_edge
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text, interval_text, number
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.sweep.cells import Mean, Runs
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import method_name
@@ -35,7 +34,7 @@ def render(entry: Entry, outcomes: Sequence[Outcome]) -> str:
     baselines = protocol.baselines()
     by_label = dict(zip(protocol.target.labels, outcomes, strict=True))
     compared = _compared(entry, by_label, baselines)
-    parts: list[Block] = []
+    parts: list[PageBlock] = []
     for label, outcome in by_label.items():
         grid = _grid(entry, label, outcome, baselines[label], compared[label])
         parts += [grid, [line for each in outcome.searches for line in _choice(each)]]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, grid_of, tally
-from dpbench.comparison.tables.table import Table
+from dpbench.comparison.tables.table import ResultTable
 from dpbench.comparison.tables.verdict import FORMS, HOLDS
 from dpbench.runs.records.epsilon import USUAL, delta_text, rounded_up
 from dpbench.system.errors import UserError
@@ -119,13 +119,13 @@ def summary(recounts: Sequence[Recount]) -> list[str]:
     return sentences
 
 
-def _table(target: Target, recounts: Sequence[Recount], path: Path) -> Table:
+def _table(target: Target, recounts: Sequence[Recount], path: Path) -> ResultTable:
     sources = dict.fromkeys(item.entry.source for item in recounts)
     grids = [
         grid_of(source, COLUMNS, (r for r in recounts if r.entry.source == source))
         for source in sources
     ]
-    return Table(
+    return ResultTable(
         name=target.name,
         title=target.title,
         introduction=(f"{target.table.paper}. Nothing is trained.",),

@@ -7,7 +7,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from msgspec import Meta
 
-from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.privacy.accountants import pld
@@ -106,13 +105,12 @@ def sampling_laws(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and image."""
     setup = target.computed_by(SamplingLawSettings)
     data = epsilons(setup)
-    text = page(
-        target,
+    text = target.page(
         f"{target.table.paper}. Scale: {target.scale_label}. Epsilon by PLD of {setup.size} "
         f"examples at delta {setup.delta:g}; batches are truncated at {setup.limit:g} times their "
         "expected size.",
         _misreported(data),
-        image(target),
+        target.image,
         _grid(data),
         *target.table.notes,
     )

@@ -18,7 +18,6 @@ import torch
 
 from dpbench.audit.audit import COLUMNS, AuditResult, audit, audit_grid
 from dpbench.audit.request import CHOSEN, STEPS, check_for_contender, contender_audit, prepare_audit
-from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Page
@@ -230,11 +229,10 @@ def _of_row(target: Target, row: list[str]) -> AuditTask:
 
 def _page(target: Target, rows: Sequence[AuditRow], grid: Grid, missing: Sequence[str]) -> Page:
     refuted = sum(row.refuted for row in rows)
-    return page(
-        target,
+    return target.page(
         target.table.paper,
         [f"{len(rows)} claims attacked, {refuted} refuted."],
-        image(target),
+        target.image,
         grid,
         "## Rules and notes",
         *RULES,

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import NO_VALUE, Grid
 from dpbench.comparison.tables.page import Page
@@ -90,13 +89,12 @@ def _area(exposure: Exposure) -> str:
 
 
 def _page(target: Target, rows: Sequence[ExposureRow], grid: Grid, terms: str) -> Page:
-    return page(
-        target,
+    return target.page(
         f"{target.table.paper} Runs of each method: {len(target.table.seeds)}. "
         f"Scale: {target.scale_label}.",
         *target.part,
         [*_findings(rows, target.table.baseline)],
-        image(target),
+        target.image,
         grid,
         "## Rules and notes",
         *RULES,

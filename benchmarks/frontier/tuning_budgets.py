@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.search.selection import budgets, expected_best, shares
 from dpbench.comparison.search.start import NUMBER
@@ -58,10 +57,9 @@ def tuning_budgets(target: Target) -> dict[str, bytes]:
         costs[condition][trials]
         for condition, trials in zip(data["condition"], data["trials"], strict=True)
     ]
-    text = page(
-        target,
+    text = target.page(
         f"{target.table.paper}.",
-        image(target),
+        target.image,
         *(_grid(data, metric, costs) for metric in setup.metrics),
         *target.table.notes,
     )

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from dpbench.comparison.reproduce.page import page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.privacy.accountants import lower_bound, note, pld, rdp
@@ -63,8 +62,7 @@ def planned_table(
     ]
     lines, spent, stated = zip(*rows, strict=True)
     grid = Grid("", head, lines)
-    text = page(
-        target,
+    text = target.page(
         f"{target.table.paper}. Scale: {target.scale_label}. Epsilons of planned runs{source}.",
         [claim(spent)],
         grid,

@@ -9,7 +9,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.privacy.calibrate import calibrate
@@ -102,11 +101,10 @@ def sign_errors(target: Target) -> dict[str, bytes]:
     setup, paper = target.computed_by(SignErrorSettings), target.table.paper
     signals = np.linspace(0, setup.largest_signal, setup.points).tolist()
     data = error_rates(setup.epsilon, setup.delta, setup.dimensions, signals)
-    text = page(
-        target,
+    text = target.page(
         f"{paper}. Scale: {target.scale_label}. One release at epsilon {setup.epsilon:g}, delta "
         f"{setup.delta:g}; each law's scale by the tightest account there is here.",
-        image(target),
+        target.image,
         _error_grid(data, setup.table_signals),
         f"Epsilon: {USUAL}, without sampling, proven.",
         *target.table.notes,

@@ -7,7 +7,6 @@ import pandas as pd
 from matplotlib.figure import Figure
 from scipy import stats
 
-from dpbench.comparison.reproduce.page import image, page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.runs.figures.formats import images, legend_below, paper_figure, titled
@@ -80,11 +79,10 @@ def sign_variance(target: Target) -> dict[str, bytes]:
     """The files of the figure by suffix: page, numbers and image."""
     setup = target.computed_by(SignVarianceSettings)
     data = errors_by_variance(setup)
-    text = page(
-        target,
+    text = target.page(
         f"{target.table.paper}. Scale: {target.scale_label}. One release of {setup.dimension} "
         f"signs at epsilon {setup.epsilon:g}, delta {setup.delta:g}.",
-        image(target),
+        target.image,
         _grid(setup, data),
         f"Epsilon: {USUAL}, without sampling, proven.",
         *target.table.notes,

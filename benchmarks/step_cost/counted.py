@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.models import text, timm_network
 from dpbench.runs.training.provenance import installed_version
 from dpbench.step.gradients import ENGINES, Parameters, engine, ghost
@@ -121,7 +121,7 @@ def markdown(data: pd.DataFrame) -> str:
     steps = data.groupby(keys, sort=False)[[*COSTS, "host_us"]].sum()
     head = ("step", "kernels", "calls", "GB moved", "waits", "peak, MB", "predicted ms")
     cells = tuple(_cells(*key, step) for key, step in steps.iterrows())
-    blocks: list[Block] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
+    blocks: list[PageBlock] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
     return Page("Counts of one training step", blocks).markdown
 
 

@@ -1,6 +1,5 @@
 """A figure of times, measured by `dpbench bench`."""
 
-from dpbench.comparison.reproduce.page import page
 from dpbench.comparison.reproduce.target import Target
 from dpbench.runs.config.buildable import settings_of
 from dpbench.runs.records.folder import TABLES
@@ -15,4 +14,4 @@ def step_times(target: Target) -> dict[str, bytes]:
     own = settings_of(target.table.compute or {})
     settings = {**own, "device": target.config["device"], "out": out}
     bench([f"{key}={value}" for key, value in settings.items()])
-    return page(target, f"Table, numbers and picture are in {out}.").files
+    return target.page(f"Table, numbers and picture are in {out}.").files

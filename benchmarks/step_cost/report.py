@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.system.errors import UserError
 
 from .cases import Case
@@ -116,7 +116,7 @@ def render(
 def markdown(data: pd.DataFrame) -> str:
     """Ratios of all cases in one table, then each case with its times, memory and reasons."""
     data = data.assign(shown=_ratios(data))
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         "One step is forward, per-example gradients, clipping to norm 1, sum, Gaussian noise of "
         "multiplier 1, and the SGD update; `plain` is forward, backward and update. Milliseconds "
         "are medians over the repeats (least to largest); a ratio is the median over the repeats "
@@ -158,7 +158,7 @@ def _overview(data: pd.DataFrame) -> Grid:
     return Grid("Ratio to the plain step", head, tuple(ratios.itertuples()))
 
 
-def _case(name: str, data: pd.DataFrame) -> list[Block]:
+def _case(name: str, data: pd.DataFrame) -> list[PageBlock]:
     first = data.iloc[0]
     title = f"## {name}\n\nBatch size {first.batch_size}, {first['dtype']}"
     if not pd.isna(first.parameters):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.system.errors import print_message
 
 from .report import environment_lines, ratios, spread
@@ -137,7 +137,7 @@ def markdown(data: pd.DataFrame) -> str:
     """One table of all commands."""
     head = ("command", "seconds", "CPU seconds", "over `import torch`", "repeats")
     cells = tuple((row.case, *_cells(row)) for row in data.itertuples())
-    blocks: list[Block] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
+    blocks: list[PageBlock] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
     return Page("Time of whole commands", blocks).markdown
 
 

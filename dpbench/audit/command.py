@@ -8,7 +8,7 @@ from dpbench.audit.audit import GAMES, AuditResult, audit, audit_grid, record_of
 from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
 from dpbench.audit.request import FOR_CONTENDERS, contender_audit, prepare_audit
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.runs.config.commands import RunAudit
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.epsilon import REFUTED
@@ -45,5 +45,5 @@ def _of_run(arguments: list[str]) -> str:
 
 
 def _page(result: AuditResult, summary: Mapping[str, object]) -> str:
-    blocks: list[Block] = [audit_grid("", [result]), result.sentence, json.dumps(summary)]
+    blocks: list[PageBlock] = [audit_grid("", [result]), result.sentence, json.dumps(summary)]
     return Page("", blocks).markdown.rstrip()

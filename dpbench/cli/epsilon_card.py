@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.execution.prepare import prepare
@@ -41,7 +41,7 @@ def card(config: Mapping[str, Any], statement: Statement, more: Mapping[str, Any
         (text, percent_rounded_up(attacks[name])) for name, text in ATTACKS.items() if attacks
     ]
     title = f"{method_name(choices['method'])} on {choices['dataset']}, {choices['model']}"
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         epsilons,
         f"**{statement['guarantee']}**: {statement['why']}",
         Grid("", ("an attack", "achieves at most"), tuple(bounds)) if bounds else "",

@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import json
 
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.data.custom.intake import Intake, intake, rows_of_people
 from dpbench.runs.config.compose import before_data
 from dpbench.system.files import write_atomically
@@ -37,7 +37,7 @@ def intake_page(overrides: list[str], out: str) -> str:
     return page
 
 
-def _blocks(found: Intake) -> Iterator[Block]:
+def _blocks(found: Intake) -> Iterator[PageBlock]:
     yield PRIVATE
     yield Grid("", ("what", "how many"), tuple(_counts(found)))
     head = (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dpbench.audit.audit import NOT_REFUTED, AuditResult, audit_grid
 from dpbench.audit.code.task import FLAGGED, ClaimedDpsgd, Finding
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.privacy.accountants import pld
 from dpbench.runs.records.epsilon import REFUTED, delta_text, rounded_up
 
@@ -47,7 +47,7 @@ class CodeReport:
     def page(self) -> str:
         """The page in Markdown."""
         checks = tuple((name, *finding) for name, finding in self.findings.items())
-        blocks: list[Block] = [self._summary, self._claims]
+        blocks: list[PageBlock] = [self._summary, self._claims]
         blocks.append(Grid("Checks", ("check", "result", "why"), checks))
         if self.attack:
             blocks += [audit_grid("Attack", [self.attack]), self.attack.sentence]

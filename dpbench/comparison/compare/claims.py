@@ -87,16 +87,26 @@ class Ruling(NamedTuple):
         return f"{self.word}{ON_AVERAGE}" if self.on_average else self.word
 
 
-def judge_gaps(gaps: Sequence[Gap], by: float) -> list[tuple[str, str]]:
-    """The word for each comparison with why it is undecided, corrected for their number (Holm
-    1979). by: the gap that is claimed, 0 for any."""
+def judge_claim(gaps: Sequence[Gap | None], by: float) -> tuple[Ruling, list[tuple[str, str]]]:
+    """The ruling on a claim, and the word for each comparison with why it is undecided.
+
+    gaps: of the comparisons, None for one that was not run; by: the gap that is claimed, 0 for any.
+    """
+    run = [gap for gap in gaps if gap]
+    found = iter(_judge_gaps(run, by))
+    words = [next(found) if gap else (NOT_RUN, "") for gap in gaps]
+    return _rule(run, [word for word, _ in words], by, len(run) == len(gaps)), words
+
+
+def _judge_gaps(gaps: Sequence[Gap], by: float) -> list[tuple[str, str]]:
+    """The words, corrected for their number (Holm 1979)."""
     tests = [gap.test for gap in gaps]
     different = holm([test.p_difference for test in tests])
     equivalent = holm([test.p_equivalence for test in tests])
     return [gap.judge(p, q, by) for gap, p, q in zip(gaps, different, equivalent, strict=True)]
 
 
-def judge_claim(gaps: Sequence[Gap], words: Sequence[str], by: float, complete: bool) -> Ruling:
+def _rule(gaps: Sequence[Gap], words: Sequence[str], by: float, complete: bool) -> Ruling:
     """The ruling on a claim by its effect: the mean of all comparisons' gaps in margins, over the
     seeds that they share.
 

@@ -7,7 +7,7 @@ import math
 import statistics
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dpbench.comparison.compare.side import Budget, BySeed, Side
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Doubts, Judged, judge
@@ -30,23 +30,24 @@ NOTHING_TO_WIN = "nothing to win"
 NOT_MEASURED = "headroom not measured"
 
 
-def gaps_of(one: Side, other: Side) -> dict[object, float]:
-    """The first side's value - the other's, for each seed that both have."""
-    return {s: value - other.values[s] for s, value in one.values.items() if s in other.values}
+def gaps_of(ours: BySeed, theirs: BySeed) -> dict[Any, float]:
+    """Our value - theirs, for each seed that both have."""
+    return {seed: value - theirs[seed] for seed, value in ours.items() if seed in theirs}
 
 
-def margin_of(one: Side, other: Side, margin: Margin) -> float:
+def margin_of(ours: BySeed, theirs: BySeed, margin: Margin) -> float:
     """The largest gap that does not matter; a relative margin is a share of the larger mean over
-    the seeds that both sides have."""
-    shared = [(one.values[s], other.values[s]) for s in gaps_of(one, other)]
+    the seeds that both have."""
+    shared = [(value, theirs[seed]) for seed, value in ours.items() if seed in theirs]
     means = [abs(statistics.fmean(side)) for side in zip(*shared, strict=True)]
     return margin.at(max(means, default=0.0))
 
 
 def difference(one: Side, other: Side, metric: str) -> PairedTest | None:
     """The test of the gaps against the metric's margin, in its unit; None without a common seed."""
-    gaps = [*gaps_of(one, other).values()]
-    return paired_test(gaps, margin_of(one, other, parse_name(metric).margin)) if gaps else None
+    values = one.values, other.values
+    gaps = [*gaps_of(*values).values()]
+    return paired_test(gaps, margin_of(*values, parse_name(metric).margin)) if gaps else None
 
 
 def compare(
@@ -65,9 +66,7 @@ def compare(
     for key, (one, other) in pairs.items():
         if test := difference(one, other, metric):
             tests[key] = test.scaled(known.sign)
-            beside = [
-                found for second in second_sides if (found := difference(one, second, metric))
-            ]
+            beside = filter(None, (difference(one, second, metric) for second in second_sides))
             signed = [found.scaled(known.sign) for found in beside]
             doubts.append(beside_second_search(doubts_of(one, other), signed))
     return dict(zip(tests, judge([*tests.values()], doubts), strict=True))
@@ -121,7 +120,7 @@ def beside_second_search(doubts: Doubts, beside: Sequence[PairedTest]) -> Doubts
 
 def _on_both(one: Side, other: Side) -> Iterator[str]:
     """Reasons against any verdict."""
-    if lost := [side.name for side in (one, other) if _diverged(side)]:
+    if lost := [s.name for s in (one, other) if not all(map(math.isfinite, s.values.values()))]:
         yield f"a run of {' and of '.join(lost)} diverged"
     if other.name == one.tuning.equals or one.name == other.tuning.equals:
         yield "equal by construction"
@@ -141,10 +140,6 @@ def _differing(ours: Mapping[str, object], theirs: Mapping[str, object]) -> list
     whole = {*differing, *(parts[0] ^ parts[1])}
     named = (part if (part := key.partition(".")[0]) in whole else key for key in differing)
     return [*dict.fromkeys(named)]
-
-
-def _diverged(side: Side) -> bool:
-    return not all(map(math.isfinite, side.values.values()))
 
 
 def _on_terms(ours: Budget, theirs: Budget) -> Iterator[str]:
@@ -191,21 +186,13 @@ def why_none(
     ahead, corrected for being selected among its like (Bonferroni). base and rows: the quantity by
     seed; favour: 1 where larger is better, else -1.
     """
-    found = [
-        (ahead, LEVEL / len(rows))
+    tests = [
+        (paired_test([favour * gap - margin for gap in gaps.values()], 0.0), LEVEL / len(rows))
         for rows in (not_private, others)
         for row in rows
-        if (ahead := _ahead(base, row, favour, margin))
+        if (gaps := gaps_of(row, base))
     ]
-    if not found:
+    if not tests:
         return NOT_MEASURED
-    return "" if any(_is_shown(*gaps) for gaps in found) else NOTHING_TO_WIN
-
-
-def _ahead(base: BySeed, row: BySeed, favour: int, margin: float) -> list[float]:
-    return [favour * (value - base[seed]) - margin for seed, value in row.items() if seed in base]
-
-
-def _is_shown(gaps: list[float], level: float) -> bool:
-    test = paired_test(gaps, 0.0)
-    return test.mean > 0 and test.p_difference <= level
+    is_shown = any(test.mean > 0 and test.p_difference <= level for test, level in tests)
+    return "" if is_shown else NOTHING_TO_WIN

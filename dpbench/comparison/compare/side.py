@@ -122,8 +122,8 @@ def task_of(record: Record) -> TaskKey:
 
 def trials_by_task(records: Iterable[Record]) -> Counter[TaskKey]:
     """The number of settings by task that searches among the runs tried on a validation split."""
-    trials = [r for r in records if r.config.get("validation") is not None]
-    return Counter(task for task, _ in {(task_of(r), setting_of(r.config)) for r in trials})
+    trials = {(task_of(r), setting_of(r.config)) for r in records if not r.is_tested}
+    return Counter(task for task, _ in trials)
 
 
 def tuning_of(record: Record, trials: Mapping[TaskKey, int]) -> Tuning:

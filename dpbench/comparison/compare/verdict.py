@@ -42,6 +42,11 @@ class Doubts(NamedTuple):
 NO_DOUBTS = Doubts()
 
 
+def reasoned(verdict: str, reason: str) -> str:
+    """`worse`, `undecided: nothing to win`."""
+    return ": ".join(filter(None, (verdict, reason)))
+
+
 class Judged(NamedTuple):
     """A test, its verdict, and the reason why none follows; "" where more seeds may decide."""
 
@@ -53,8 +58,7 @@ class Judged(NamedTuple):
     @property
     def words(self) -> str:
         """`better`, `worse, untuned`, `undecided: other epochs`."""
-        text = f"{self.verdict}: {self.reason}" if self.reason else self.verdict
-        return ", ".join(filter(None, (text, self.remark)))
+        return ", ".join(filter(None, (reasoned(self.verdict, self.reason), self.remark)))
 
 
 def judge(tests: Sequence[PairedTest], doubts: Sequence[Doubts] = ()) -> list[Judged]:

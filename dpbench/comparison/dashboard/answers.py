@@ -135,6 +135,7 @@ def answer_view(answer: Answer, names: Mapping[str, str]) -> dict:
     """
     boards = [board(one) for one in answer.tasks]
     of_tasks = [{row["method"]: row for row in one["rows"]} for one in boards]
+    runs = {method: row["id"] for rows in reversed(of_tasks) for method, row in rows.items()}
     pairs = [*zip(of_tasks, boards, strict=True)]
     heads = [f"{one['facet']}, minus {names['dpsgd']}" for one in boards]
     rows: list[dict] = [
@@ -142,7 +143,7 @@ def answer_view(answer: Answer, names: Mapping[str, str]) -> dict:
             "method": method,
             "kind": "first" if BETTER in verdicts and WORSE not in verdicts else "",
             "cells": [
-                {"text": names[method], "method": method, "run": _run(method, of_tasks)},
+                {"text": names[method], "method": method, "run": runs[method]},
                 *(gap_cell(rows.get(method), one) for rows, one in pairs),
             ],
         }
@@ -171,11 +172,6 @@ def answer_view(answer: Answer, names: Mapping[str, str]) -> dict:
 
 DECIDES = 1000
 """The weight of an answer by which the page may open, beside those of boards."""
-
-
-def _run(method: str, tasks: Iterable[Mapping[str, dict]]) -> str:
-    """A run of the method, to be opened."""
-    return next(rows[method]["id"] for rows in tasks if method in rows)
 
 
 def _tasks(answer: Answer, boards: Iterable[dict]) -> list[str]:

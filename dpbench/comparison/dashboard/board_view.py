@@ -1,26 +1,31 @@
-"""A board as the page draws it: a sentence, a table whose cells are texts, notes, and files."""
+"""A board as the page draws it: a sentence, a table whose cells are texts, notes, and its files."""
 
 import math
 from collections.abc import Mapping, Sequence
 
-from dpbench.comparison.dashboard.board_files import (
-    answer,
-    board_csv,
-    board_tex,
-    epsilons_of,
-)
+from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE, reasoned
 from dpbench.comparison.dashboard.values import (
     DASH,
     arrowed,
     bound_text,
     delta_text,
-    epsilon_text,
     gap_text,
     value_text,
     with_unit,
 )
-from dpbench.comparison.tables.grid import counted, number
+from dpbench.comparison.tables.grid import (
+    NO_VALUE,
+    Grid,
+    counted,
+    csv_text,
+    epsilon_text,
+    number,
+    tally,
+)
+from dpbench.comparison.tables.page import tabular
+from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.learning.metrics.students_t import CONFIDENCE
+from dpbench.runs.records.epsilon import rounded_up
 
 STANDINGS = {
     "first": ("first", "has the best mean"),
@@ -86,7 +91,7 @@ def metric_text(board: dict) -> str:
 def budget_text(board: dict) -> str:
     if board["low"] is None:
         return "no epsilon"
-    return f"{epsilons_of(board)} at δ = {delta_text(board['delta'])}"
+    return f"{_epsilons(board)} at δ = {delta_text(board['delta'])}"
 
 
 def _head(board: dict, names: Mapping[str, str]) -> list[str]:
@@ -117,8 +122,7 @@ def ranks_cell(ranks: tuple[int, int] | None) -> ViewCell:
     if ranks is None:
         return {"text": DASH, "sort": None}
     first, last = ranks
-    text = str(first) if first == last else f"{first} to {last}"
-    return {"text": text, "sort": first + last / 1000}
+    return {"text": _ends(first, last), "sort": first + last / 1000}
 
 
 def _method(row: dict, names: Mapping[str, str]) -> ViewCell:
@@ -204,8 +208,7 @@ def whiskers(
 
 
 def verdict_text(row: dict) -> str:
-    """`worse`, `undecided: tuned at the edge of its range`."""
-    return ": ".join(filter(None, (row["verdict"], row["reason"]))) or DASH
+    return reasoned(row["verdict"] or "", row["reason"]) or DASH
 
 
 def _standing(row: dict) -> ViewCell:
@@ -227,7 +230,7 @@ def _epsilon(row: dict) -> ViewCell:
         kind = "sub" if audit["refuted"] is None else "sub alarm"
         lines.append((kind, f"audit: ≥ {bound_text(audit)}"))
     return {
-        "text": epsilon_text(row["epsilon"]),
+        "text": epsilon_text(row["epsilon"], ""),
         "sort": row["epsilon"] if has_epsilon else None,
         "lines": lines,
     }
@@ -238,7 +241,7 @@ def _cost(row: dict) -> ViewCell:
     if row["ms"] is None:
         return {"text": DASH, "sort": None}
     mean, *ends = row["ms"]
-    range_ = " to ".join(dict.fromkeys(number(end, None) for end in ends))
+    range_ = _ends(*(number(end, None) for end in ends))
     return {
         "text": number(mean, None),
         "sort": mean,
@@ -261,3 +264,103 @@ def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
         "settings that were chosen otherwise it has no rank.": any(row["on_test"] for row in rows),
     }
     return [note for note, applies in notes.items() if applies]
+
+
+def _epsilons(board: dict) -> str:
+    """`ε 3.00`, `ε 2.90 to 3.33`."""
+    return f"ε {_ends(rounded_up(board['low']), rounded_up(board['high']))}"
+
+
+def _ends(low: object, high: object) -> str:
+    """`2`, `2 to 7`."""
+    return " to ".join(map(str, dict.fromkeys((low, high))))
+
+
+def answer(board: dict, names: Mapping[str, str]) -> str:
+    """A board as a sentence to repeat, "" without a baseline. names: of methods, for display."""
+    if board["baseline"] is None or not board["columns"]:
+        return ""
+    baseline, metric = names[board["baseline"]], board["columns"][0]["name"]
+    at = "" if board["high"] is None else f"At {_epsilons(board)}, "
+    judged = [row for row in board["rows"] if row["verdict"]]
+    label = board["columns"][0]["label"]
+    where = f"{at}{board['facet']}{_seeds(judged)}, by {label}"
+    found = [row["verdict"] for row in judged]
+    if not found:
+        return f"{where}: no other method with an epsilon can be compared with {baseline}."
+    margin, known = parse_name(metric).margin, metric_of(metric)
+    in_points = known.unit == "percent" and not margin.relative
+    points = f" point{'' if margin.absolute == 1 else 's'}" if in_points else ""
+    within = f"within {margin}{points} of it"
+    words: dict[str, tuple[str, str]] = {
+        BETTER: (f"is better than {baseline}", f"are better than {baseline}"),
+        EQUIVALENT: (f"is {within}", f"are {within}"),
+        WORSE: ("is worse", "are worse"),
+        UNDECIDED: ("is undecided", "are undecided"),
+    }
+    none = "" if BETTER in found else f"none is better than {baseline}, "
+    return f"{where}: of {counted(len(found), 'other method')}, {none}{tally(found, words)}."
+
+
+def _seeds(judged: Sequence[dict]) -> str:
+    """The number of seeds that the verdicts of rows are by, each with a gap; "" without rows."""
+    numbers = {row["gap"][2] for row in judged}
+    if not numbers:
+        return ""
+    return f", {_ends(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
+
+
+COPIED = ("method", "chosen", "seeds", "diverged", "standing", "epsilon", "guarantee")
+"""What a line has of a row as it is."""
+
+ENDS = ("mean", "low", "high")
+GAP = ("difference", "difference_half", "difference_n")
+
+
+def board_csv(board: dict) -> str:
+    """One line per method, its metrics in the units of records, 0.866 for 86.6 %; empty where there
+    is no number. Differences are to the board's baseline, paired by seed."""
+    copied = (*COPIED[:1], "setting", *COPIED[2:])
+    metrics = (f"{c['name']}, {part}" for c in board["columns"] for part in (*ENDS, *GAP))
+    head = ("data", "delta", "first_rank", "last_rank", *copied, "ms_per_step", *metrics)
+    return csv_text(head, (_csv_line(board, row) for row in board["rows"]))
+
+
+def _csv_line(board: dict, row: dict) -> list[str]:
+    fields = [board["facet"], board["delta"], *(row["ranks"] or (None, None))]
+    fields += (row[key] for key in COPIED)
+    fields.append(row["ms"] and row["ms"][0])
+    for cell in row["cells"]:
+        values = cell or {}
+        fields += [values.get(end) for end in ENDS]
+        fields += values.get("gap") or [None] * len(GAP)
+    return ["" if field is None else str(field) for field in fields]
+
+
+def board_tex(board: dict, names: Mapping[str, str]) -> str:
+    """Method, metrics with their intervals, the difference of the first one, and epsilon.
+
+    names: of methods, for display.
+    """
+    columns, baseline = board["columns"], names.get(board["baseline"])
+    labels = [f"{c['label']} (%)" if c["percent"] else c["label"] for c in columns]
+    if labels and baseline:
+        labels.insert(1, f"{labels[0]}, difference to {baseline}")
+    rows = []
+    for row in board["rows"]:
+        cells = zip(row["cells"], columns, strict=True)
+        texts = [_mean(cell, column["percent"]) for cell, column in cells]
+        if texts and baseline:
+            gap = row["gap"]
+            texts.insert(1, gap_text(gap[:2], columns[0]["percent"]) if gap else NO_VALUE)
+        rows.append((names[row["method"]], *texts, epsilon_text(row["epsilon"], "")))
+    delta = "" if board["delta"] is None else f", δ = {delta_text(board['delta'])}"
+    return tabular(f"{board['facet']}{delta}.", Grid("", ("method", *labels, "ε"), tuple(rows)))
+
+
+def _mean(cell: dict | None, percent: bool) -> str:
+    """A mean with its interval."""
+    if cell is None:
+        return NO_VALUE
+    mean, *ends = (value_text(cell[end], percent) for end in ENDS)
+    return mean if cell["low"] is None else f"{mean} [{', '.join(ends)}]"

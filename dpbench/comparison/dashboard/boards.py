@@ -12,18 +12,16 @@ from dpbench.comparison.dashboard.representative import Candidate, Group
 from dpbench.comparison.dashboard.run_row import seven_digits
 from dpbench.comparison.dashboard.values import metric_entry
 from dpbench.learning.metrics.derived import WORST_GROUP
-from dpbench.learning.metrics.students_t import Estimate, estimate, paired
+from dpbench.learning.metrics.students_t import Estimate, paired
 
 ECE = "test/ece"
 
 
 def board(contest: Contest) -> dict:
     """The rows of a contest as plain data, best first."""
-    ranked, baseline, metric = contest.ranked, contest.baseline, contest.metric
-    budget = contest.budget
-    columns = [metric] if metric else []
-    beside = [name for name in (WORST_GROUP, ECE) if name != metric]
-    columns += [name for name in beside if any(c.by_seed(name) for c in ranked)]
+    ranked, baseline, budget = contest.ranked, contest.baseline, contest.budget
+    measured = [name for name in (WORST_GROUP, ECE) if any(c.by_seed(name) for c in ranked)]
+    columns = [*dict.fromkeys(filter(None, (contest.metric, *measured)))]
     verdicts = _verdicts(contest)
     rows = [_row(c, columns, baseline) | verdicts.get(c.method, UNRANKED) for c in ranked]
     return {
@@ -46,8 +44,9 @@ def column_of(name: str) -> dict:
 
 def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -> dict:
     row, group = candidate.group.first.row, candidate.group
-    means = {name: estimate([*candidate.by_seed(name).values()]) for name in columns}
-    cells = [_cell(candidate, name, means[name], baseline) for name in columns]
+    cells = [_cell(candidate, name, baseline) for name in columns]
+    first = cells[0] if cells else None
+    audits = (audit for run in group.runs if (audit := run.row["audit"]))
     return {
         "method": candidate.method,
         "id": row["id"],
@@ -58,27 +57,25 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
         "epsilon": group.epsilon,
         "guarantee": row["guarantee"],
         "cells": cells,
-        "forest": _forest(cells[0], candidate, baseline) if cells and cells[0] else None,
-        "gap": cells[0]["gap"] if cells and cells[0] else None,
+        "forest": first and _forest(first, candidate, baseline),
+        "gap": first and first["gap"],
         "ms": _milliseconds(group),
         "machine": row["machine"],
-        "audit": _audit(group),
+        "audit": max(audits, key=lambda audit: audit["epsilon"], default=None),
     }
 
 
-def _cell(
-    candidate: Candidate, name: str, mean: Estimate | None, baseline: Candidate | None
-) -> dict | None:
-    """A mean with its interval, and its difference to the baseline, paired by seed."""
-    if mean is None:
+def _cell(candidate: Candidate, name: str, baseline: Candidate | None) -> dict | None:
+    """A mean with its interval, and its difference to the baseline, paired by seed, as a mean, half
+    the width of its interval, and their number."""
+    if (mean := candidate.mean(name)) is None:
         return None
-    gap = None
-    if baseline is not None and baseline is not candidate:
-        gap = paired(candidate.by_seed(name), baseline.by_seed(name))
+    others = baseline.by_seed(name) if baseline and baseline is not candidate else {}
+    gap = paired(candidate.by_seed(name), others)
     return {
         "mean": seven_digits(mean.mean),
         **_interval(candidate, name, mean),
-        "gap": rounded(gap),
+        "gap": gap and [seven_digits(gap.mean), gap.half and seven_digits(gap.half), gap.n],
     }
 
 
@@ -87,12 +84,7 @@ def _forest(cell: dict, candidate: Candidate, baseline: Candidate | None) -> dic
     its interval on a board without one."""
     if baseline is None:
         return {key: cell[key] for key in ("mean", "low", "high")}
-    return gap_forest((0.0, None, 0) if candidate is baseline else cell["gap"])
-
-
-def gap_forest(gap: Sequence | None) -> dict | None:
-    """A difference, as `rounded` gives it, with the ends of its interval."""
-    if gap is None:
+    if (gap := (0.0, None, 0) if candidate is baseline else cell["gap"]) is None:
         return None
     mean, half, _ = gap
     low, high = (None, None) if half is None else (mean - half, mean + half)
@@ -104,7 +96,7 @@ UNRANKED = {"ranks": None, "verdict": None, "reason": "", "standing": "unranked"
 
 def _verdicts(contest: Contest) -> dict[str, dict]:
     """The ranks of methods, and the verdicts on them against the baseline."""
-    sides, metric, judged = contest.sides, str(contest.metric), contest.judged
+    sides, metric, judged = contest.sides, contest.metric, contest.judged
     return {
         method: {
             "ranks": places,
@@ -140,14 +132,6 @@ def _interval(candidate: Candidate, name: str, mean: Estimate) -> dict:
     return {"low": seven_digits(low), "high": seven_digits(high), "over": over}
 
 
-def rounded(mean: Estimate | None) -> list | None:
-    """Mean, half width and number, for the page."""
-    if mean is None:
-        return None
-    half = None if mean.half is None else seven_digits(mean.half)
-    return [seven_digits(mean.mean), half, mean.n]
-
-
 def _milliseconds(group: Group) -> list[float] | None:
     """Milliseconds per step, mean, least and most, over the runs on the machine of the first run.
 
@@ -178,9 +162,3 @@ def span(cells: Sequence[dict]) -> list[float]:
     ends = [cell[part] for cell in inside for part in parts if cell[part] is not None]
     clipped = np.clip(ends, low, high)
     return [seven_digits(clipped.min()), seven_digits(clipped.max())]
-
-
-def _audit(group: Group) -> dict | None:
-    """The largest lower bound of epsilon that audits of the runs have found."""
-    audits = [run.row["audit"] for run in group.runs if run.row["audit"]]
-    return max(audits, key=lambda audit: audit["epsilon"], default=None)

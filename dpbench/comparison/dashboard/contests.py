@@ -1,7 +1,8 @@
 """Who is compared: the methods tested on one data set and model at about the same budget."""
 
+import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -20,9 +21,7 @@ from dpbench.comparison.dashboard.representative import (
 )
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
 from dpbench.learning.metrics.registry import metric_of, parse_name
-from dpbench.learning.metrics.students_t import estimate
 from dpbench.runs.config.search_path import data_kind
-from dpbench.runs.records.epsilon import NOT_PRIVATE
 from dpbench.system.grouping import grouped
 
 SAME_BUDGET = 1.15
@@ -51,7 +50,7 @@ class BudgetRange(NamedTuple):
 class Contest:
     """The candidates on one data set and model, at one budget or without any epsilon.
 
-    task: the data set and the model. kind: of the data. metric: the one that ranks.
+    task: the data set and the model. kind: of the data. metric: the one that ranks, "" for none.
     """
 
     facet: str
@@ -59,14 +58,14 @@ class Contest:
     kind: str
     budget: BudgetRange | None
     candidates: tuple[Candidate, ...]
-    metric: str | None
+    metric: str
 
     @cached_property
     def metrics(self) -> list[str]:
         """The metrics to compare by: the one that ranks, then those that two have measured."""
         counts = Counter(name for c in self.candidates for name in offered() if c.by_seed(name))
-        others = [name for name in offered() if counts[name] > 1 and name != self.metric]
-        return [*([self.metric] if self.metric else []), *others]
+        others = (name for name in offered() if counts[name] > 1)
+        return [*dict.fromkeys(filter(None, (self.metric, *others)))]
 
     def by(self, metric: str) -> "Contest":
         """The same candidates, whatever they were chosen by, compared by another metric."""
@@ -83,21 +82,21 @@ class Contest:
         return sorted(self.candidates, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple:
-        mean = estimate([*candidate.by_seed(self.metric).values()]) if self.metric else None
-        value = -metric_of(str(self.metric)).sign * mean.mean if mean else 0.0
+        mean = candidate.mean(self.metric)
+        value = -metric_of(self.metric).sign * mean.mean if mean else 0.0
         return not candidate.is_ranked, mean is None, value, candidate.method
 
     @cached_property
     def sides(self) -> dict[str, Side]:
         """The methods with a rank that have a mean, the best first."""
-        ranked = {c.method: c for c in self.ranked}
-        return {method: ranked[method].side(str(self.metric)) for method in self.comparable}
+        compared = (c for c in self.ranked if c.is_ranked and c.mean(self.metric))
+        return {c.method: c.side(self.metric) for c in compared}
 
     @cached_property
     def judged(self) -> dict[str, Judged]:
         """The verdicts on the other methods beside the baseline."""
-        baseline, metric = self.baseline, str(self.metric)
-        if baseline is None or baseline.method not in self.comparable:
+        baseline, metric = self.baseline, self.metric
+        if baseline is None or baseline.method not in self.sides:
             return {}
         return against(self.sides, baseline.method, metric, baseline.second_sides(metric))
 
@@ -109,30 +108,18 @@ class Contest:
     @cached_property
     def no_headroom(self) -> str:
         """Why no method is shown to be able to win here; "" if one is."""
-        baseline = self.baseline
-        if baseline is None or baseline.method not in self.comparable:
+        baseline, metric = self.baseline, self.metric
+        if baseline is None or baseline.method not in self.sides:
             return NOT_MEASURED
-        name = parse_name(str(self.metric))
-        free = [c for c in self.candidates if c.group.epsilon == NOT_PRIVATE]
-        others = [v for method, v in self.comparable.items() if method != baseline.method]
-        base = self.comparable[baseline.method]
-        margin = name.margin.in_records(name.metric.factor)
-        mean = estimate([*base.values()])
+        values = {method: side.values for method, side in self.sides.items()}
+        base, free = values.pop(baseline.method), (c for c in self.candidates if c.group.is_free)
         return why_none(
             base,
-            [values for c in free if (values := c.by_seed(str(self.metric)))],
-            others,
-            metric_of(str(self.metric)).sign,
-            margin.at(mean.mean if mean else 0.0),
+            [c.side(metric).values for c in free if c.by_seed(metric)],
+            [*values.values()],
+            metric_of(metric).sign,
+            parse_name(metric).margin.at(statistics.fmean(base.values())),
         )
-
-    @cached_property
-    def comparable(self) -> dict[str, Mapping[str, float]]:
-        """The metric by seed of each method with a rank that has a mean, the best first."""
-        values = {c.method: c.by_seed(self.metric or "") for c in self.ranked if c.is_ranked}
-        return {
-            method: by_seed for method, by_seed in values.items() if estimate([*by_seed.values()])
-        }
 
 
 def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
@@ -157,39 +144,33 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list
     """The budget of each contest, and its candidates."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)
-    private = sorted(
-        (float(group.epsilon), place)
-        for place, group in enumerate(tested)
-        if not isinstance(group.epsilon, str)
-    )
-    others = [group for group in tested if isinstance(group.epsilon, str)]
+    by_reason = grouped((isinstance(group.epsilon, str), group) for group in tested)
+    private, others = by_reason.get(False, []), by_reason.get(True, [])
     widths = budgets_of(runs)
     if not private and others:
         yield None, _candidates(others, validated, widths)
-    for budget, groups in sorted(_clusters(private, tested), key=lambda pair: pair[0]):
+    for budget, groups in sorted(_clusters(private), key=lambda pair: pair[0]):
         budgets = {group.first.budget for group in groups}
         protocols = {group.first.row["protocol"] for group in groups}
         beside = [
             other
             for other in others
             if other.first.budget in budgets
-            or (other.epsilon == NOT_PRIVATE and other.first.row["protocol"] in protocols)
+            or (other.is_free and other.first.row["protocol"] in protocols)
         ]
         yield budget, _candidates([*groups, *beside], validated, widths)
 
 
-def _clusters(
-    private: list[tuple[float, int]], groups: Sequence[Group]
-) -> Iterator[tuple[BudgetRange, list[Group]]]:
-    """Groups of one delta and about the same epsilon. private: epsilon and place of each."""
-    by_delta = grouped((groups[place].first.delta, (epsilon, place)) for epsilon, place in private)
-    for delta, pairs in by_delta.items():
-        while pairs:
-            most = pairs[0][0] * SAME_BUDGET
-            inside = [pair for pair in pairs if pair[0] <= most]
-            pairs = pairs[len(inside) :]
-            found = [groups[place] for _, place in inside]
-            yield BudgetRange(inside[0][0], inside[-1][0], delta, found[0].first.adjacency), found
+def _clusters(private: Iterable[Group]) -> Iterator[tuple[BudgetRange, list[Group]]]:
+    """Groups of one delta and about the same epsilon."""
+    ordered = sorted(private, key=lambda group: float(group.epsilon))
+    for delta, groups in grouped((group.first.delta, group) for group in ordered).items():
+        while groups:
+            low = float(groups[0].epsilon)
+            inside = [g for g in groups if float(g.epsilon) <= low * SAME_BUDGET]
+            groups = groups[len(inside) :]
+            high, adjacency = float(inside[-1].epsilon), inside[0].first.adjacency
+            yield BudgetRange(low, high, delta, adjacency), inside
 
 
 def _candidates(

@@ -6,14 +6,8 @@ from dpbench.comparison.dashboard.values import SHOWN, arrowed, finite_number
 from dpbench.comparison.tables.figures.looks import looks
 from dpbench.runs.config.history import ADDED_TO_METHOD, ADDED_TO_METHODS, ADDED_TO_PARTS
 from dpbench.runs.config.settings import OFF_VALUES, SCIENTIFIC, SETTINGS, leaves, varying_keys
+from dpbench.runs.records import epsilon
 from dpbench.runs.records.digest import with_current_options
-from dpbench.runs.records.epsilon import (
-    NO_PROOF,
-    NOT_COMPUTED,
-    NOT_PRIVATE,
-    OF_ITS_SEARCH,
-    TOO_LITTLE_NOISE,
-)
 from dpbench.system.grouping import grouped
 
 EXCLUDED = ("seed", "privacy", "diagnostics")
@@ -188,15 +182,19 @@ FILTERS = {
     "seed": "Seed",
     "status": "Status",
 }
-REASONS = ("ε = 0", NOT_COMPUTED, NO_PROOF, OF_ITS_SEARCH, TOO_LITTLE_NOISE, NOT_PRIVATE)
+REASONS = ("ε = 0", *epsilon.REASONS)
 """What stands beside the axis of epsilon, in its order."""
 
 
-def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tuple[str, str]]]:
-    """The values and texts of each choice, its default first.
+def choices(
+    metrics: Sequence[dict], swept: Sequence[dict], boards: Sequence[dict]
+) -> dict[str, list[tuple[str, str]]]:
+    """The values and texts of each choice, its default first; of a board, the page decides where
+    nothing is chosen.
 
     metrics: from `metric_entry`. swept: from `swept_settings`.
     """
+    names = ("board", "budget", "by")
     utility_first = sorted(metrics, key=lambda one: one["kind"] != "utility")
     return {
         "metric": [(m["name"], arrowed(m["title"], m["better"])) for m in utility_first],
@@ -208,35 +206,27 @@ def choices(metrics: Sequence[dict], swept: Sequence[dict]) -> dict[str, list[tu
         ],
         "show": [("best", "One curve a method"), ("all", "All settings")],
         "theme": [("system", "◐ system"), ("light", "☀ light"), ("dark", "☾ dark")],
+        **{name: [("", ""), *((one[name], one[name]) for one in boards)] for name in names},
     }
 
 
-def of_boards(boards: Iterable[dict]) -> dict[str, list[tuple[str, str]]]:
-    """What chooses a board; the page decides where nothing is chosen."""
-    names = ("board", "budget", "by")
-    return {name: [("", ""), *((one[name], one[name]) for one in boards)] for name in names}
-
-
-def colours(names: Mapping[str, str]) -> dict:
-    """What to tick for a method to be in colour, as a filter that no run depends on."""
-    return _filter("focus", "In colour", sorted(names), names, False)
-
-
 def filters(rows: Sequence[dict], names: Mapping[str, str], swept: Iterable[dict]) -> list[dict]:
-    """The filters, each with its name, label, and values with their texts.
+    """The filters, each with its name, label, and values with their texts; and what to tick for a
+    method to be in colour, on which no run depends.
 
     names: of methods, for display. Audits are about no data set and no model.
     """
     found = {name: sorted({r[name] for r in rows} - {None}, key=in_order) for name in FILTERS}
     texts = {"method": names}
-    fixed = [
-        _filter(name, FILTERS[name], found[name], texts.get(name, {}), False) for name in FILTERS
+    return [
+        *(_filter(n, label, found[n], texts.get(n, {})) for n, label in FILTERS.items()),
+        *(_filter(s["name"], s["name"], s["values"], {}, swept=True) for s in swept),
+        _filter("focus", "In colour", sorted(names), names),
     ]
-    return fixed + [_filter(s["name"], s["name"], s["values"], {}, True) for s in swept]
 
 
 def _filter(
-    name: str, label: str, values: Sequence[str], names: Mapping[str, str], swept: bool
+    name: str, label: str, values: Sequence[str], names: Mapping[str, str], swept: bool = False
 ) -> dict:
     options = [(value, names.get(value, value)) for value in values]
     return {"name": name, "label": label, "swept": swept, "options": options}

@@ -114,7 +114,7 @@ def published(folder: Path, pages: Mapping[str, TableData]) -> PublishedPages:
     """What the folder publishes beside records and tables of cells."""
     drawings = pictures(folder)
     documents = {
-        name: _document(page, folder / TABLES / f"{name}.csv", name if name in drawings else None)
+        name: _document(folder, name, page, drawings)
         for name, page in pages.items()
         if not page.cells
     }
@@ -138,17 +138,19 @@ def citation(study: str) -> dict[str, str | None]:
     return yaml.safe_load((benchmarks_folder() / study / CITATION).read_text(encoding="utf-8"))
 
 
-def _document(page: TableData, numbers: Path, drawing: str | None) -> Card:
-    head, rows = _grid(numbers)
-    notes = [_plain(note) for note in page.notes]
-    command = page.command or None
-    return card(page.title, notes=notes, command=command, image=drawing, head=head, rows=rows)
-
-
-def _grid(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Head and lines of a CSV file; nothing of one that is missing, damaged or long."""
-    lines = [*csv.reader(text_in(path).splitlines())]
-    return (lines[0], lines[1:]) if 1 < len(lines) <= MOST_LINES else ([], [])
+def _document(folder: Path, name: str, page: TableData, drawings: Mapping[str, str]) -> Card:
+    """A page with its picture and its numbers, unless these are missing, damaged or many."""
+    head, *rows = [*csv.reader(text_in(folder / TABLES / f"{name}.csv").splitlines())] or [[]]
+    if not 0 < len(rows) < MOST_LINES:
+        head, rows = [], []
+    return card(
+        page.title,
+        notes=[_plain(note) for note in page.notes],
+        command=page.command or None,
+        image=name if name in drawings else None,
+        head=head,
+        rows=rows,
+    )
 
 
 def text_in(path: Path) -> str:
@@ -242,7 +244,8 @@ def _names(file: str, task: Sequence[str], method: str) -> tuple[str, str]:
 
 
 def _card(study: str, group: Sequence[SearchTrials]) -> Card:
-    metric = _metric(group[0])
+    has_accuracy = any(trial[ACCURACY] for trial in group[0].trials)
+    metric = ACCURACY if has_accuracy else LOSS
     entry = metric_entry(metric)
     axis = _axis(group)
     rows = [[one.method, str(len(one.trials)), *_best(one, metric)] for one in group]
@@ -265,11 +268,6 @@ def _best(search: SearchTrials, metric: str) -> tuple[str, str]:
     return setting, with_unit(finite_number(chosen.get(metric, "")), percent)
 
 
-def _metric(search: SearchTrials) -> str:
-    """The metric of the validation split that is drawn: the loss where there is no accuracy."""
-    return ACCURACY if any(trial[ACCURACY] for trial in search.trials) else LOSS
-
-
 def _axis(group: Sequence[SearchTrials]) -> str | None:
     """The setting that most of the methods search, of several the usual one."""
     counts = Counter(
@@ -289,11 +287,8 @@ def _cloud(group: Sequence[SearchTrials], axis: str, metric: str) -> dict:
     values = [x for points in clouds.values() for x, _, _ in points]
     log = bool(values) and 0 < 8 * min(values) < max(values)
     y = f"{entry['label']}, %" if entry["percent"] else entry["label"]
-    series = [
-        {"method": name, "text": name, "points": points}
-        for name, points in clouds.items()
-        if points
-    ]
+    drawn = {name: points for name, points in clouds.items() if points}
+    series = [{"method": n, "text": n, "points": points} for n, points in drawn.items()]
     return {"x": axis, "y": y, "log": log, "series": series}
 
 

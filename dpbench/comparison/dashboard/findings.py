@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import get_args
 
 from dpbench.comparison.compare.claims import NOT_RUN, ON_AVERAGE
-from dpbench.comparison.compare.verdict import Verdict
+from dpbench.comparison.compare.verdict import Verdict, reasoned
 from dpbench.comparison.dashboard.answers import EPSILONS, KINDS, answers, as_chosen
 from dpbench.comparison.dashboard.contests import Contest
 from dpbench.comparison.dashboard.summarise import summary_of
@@ -16,7 +16,7 @@ from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, number, signed, tally
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.runs.config.commands import Findings
 from dpbench.runs.config.search_path import method_name, options
@@ -65,7 +65,7 @@ def findings(arguments: Sequence[str]) -> str:
 def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
     """What tables and contests say together. tables: by the names of their files."""
     private = [as_chosen(one) for one in contests if one.budget and one.is_searched]
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         _answers(contests),
         INTRODUCTION,
         _methods(tables, private),
@@ -127,7 +127,7 @@ def _claims(tables: Mapping[str, TableData]) -> Grid:
         "effect": lambda pair: _effect(pair[1]),
         "headroom": lambda pair: _headroom(pair[1]),
         "tuning": lambda pair: _tuning(*pair),
-        "verdict": lambda pair: ": ".join(filter(None, (pair[1].verdict, pair[1].reason))),
+        "verdict": lambda pair: reasoned(pair[1].verdict, pair[1].reason),
         "to decide": lambda pair: _cost(*pair),
     }
     pairs = sorted(_of_papers(tables), key=lambda pair: _place(pair[1]))

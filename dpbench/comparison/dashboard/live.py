@@ -1,7 +1,6 @@
 """What is under way in a results folder: sweeps, their progress and failures, from its files."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ from dpbench.comparison.dashboard.documents import text_in
 from dpbench.runs.records.folder import CHECKPOINTS, FAILURES, SWEEPS
 from dpbench.runs.training.progress import running_steps
 from dpbench.system.files import files_in
-from dpbench.system.progress import StepCount
 
 RECENT = 60.0
 """Seconds after which a run that has written no step is taken for killed."""
@@ -23,7 +21,9 @@ def live(folder: Path, finished: set[str]) -> list[dict]:
 
     finished: the digests of the runs with a record.
     """
-    running = {step.name: step for step in _running(folder)}
+    names = {path.name: path.name for path in files_in(folder / CHECKPOINTS, "*")}
+    steps = running_steps(folder, names, time.time() - RECENT)
+    running = {step.name: step for step in steps()}
     lists, texts = (
         {path.stem: text_in(path) for path in files_in(folder / name, "*.txt")}
         for name in (SWEEPS, FAILURES)
@@ -42,8 +42,3 @@ def live(folder: Path, finished: set[str]) -> list[dict]:
         for digests in [sweeps.get(name, set())]
     ]
     return [row for row in rows if row["done"] < row["total"] or row["failed"]]
-
-
-def _running(folder: Path) -> Iterator[StepCount]:
-    names = {path.name: path.name for path in files_in(folder / CHECKPOINTS, "*")}
-    yield from running_steps(folder, names, time.time() - RECENT)()

@@ -34,7 +34,9 @@ class Group:
         return sum(run.row["status"] != "complete" for run in self.runs)
 
     def by_seed(self, metric: str) -> dict[str, float]:
-        """The metric of each run that measured it, by seed."""
+        """The metric of each run that measured it, by seed; none if a run diverged."""
+        if self.diverged:
+            return {}
         if metric == WORST_GROUP:
             worst = {run.row["seed"]: value_of(run.metrics, metric) for run in self.runs}
             return {seed: value for seed, value in worst.items() if not math.isnan(value)}
@@ -42,13 +44,18 @@ class Group:
 
     def mean(self, metric: str) -> Estimate | None:
         """The metric's mean over seeds; None if a run diverged, or none has measured it."""
-        return None if self.diverged else estimate([*self.by_seed(metric).values()])
+        return estimate([*self.by_seed(metric).values()])
 
     @cached_property
     def epsilon(self) -> float | str:
         """The epsilon by PLD, else by RDP, or the reason why there is none."""
         axis = self.first.row["axis"]
         return axis["rdp"] if axis["pld"] == "not computed" else axis["pld"]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it is training without privacy."""
+        return self.epsilon == NOT_PRIVATE
 
 
 def groups_of(runs: Iterable[ReportedRun]) -> list[Group]:
@@ -59,10 +66,10 @@ def groups_of(runs: Iterable[ReportedRun]) -> list[Group]:
     return [Group(tuple(by_seed.values())) for by_seed in by_group.values()]
 
 
-def ranked_by(groups: Sequence[Group], split: str = "test") -> str | None:
-    """The metric that ranks groups: the first of RANKED_BY that any has measured."""
+def ranked_by(groups: Sequence[Group], split: str = "test") -> str:
+    """The metric that ranks groups: the first of RANKED_BY that any has measured; "" if none."""
     measured = {name for group in groups for run in group.runs for name in run.metrics}
-    return next((f"{split}/{m}" for m in RANKED_BY if f"{split}/{m}" in measured), None)
+    return next((f"{split}/{m}" for m in RANKED_BY if f"{split}/{m}" in measured), "")
 
 
 def offered() -> list[str]:
@@ -123,8 +130,10 @@ class Candidate:
         )
 
     def by_seed(self, metric: str) -> dict[str, float]:
-        """A metric by seed; none if a run diverged."""
-        return {} if self.group.diverged else self.group.by_seed(metric)
+        return self.group.by_seed(metric)
+
+    def mean(self, metric: str) -> Estimate | None:
+        return self.group.mean(metric)
 
 
 def choose(
@@ -175,9 +184,9 @@ def _order(group: Group, place: TableRow, shared: Mapping[str, int]) -> tuple:
     """The first of the rows that a method has in tables: one without a flaw, which does not matter
     for training without privacy; then one that a search chose; then of the table with the most
     methods, the method's own row, with the fewest changes to its file."""
-    tuning, is_private = place.row.tuning, group.epsilon != NOT_PRIVATE
+    tuning = place.row.tuning
     return (
-        [is_private and ("", AT_EDGE, ELSEWHERE).index(tuning.flaw), not tuning.trials],
+        [not group.is_free and ("", AT_EDGE, ELSEWHERE).index(tuning.flaw), not tuning.trials],
         [-shared[place.table], "-" in place.table, "_fig" in place.table, place.table],
         [group.first.row["method"] != place.row.method, group.first.changes, place.row.method],
     )
@@ -207,6 +216,6 @@ def _how(
 def _best(groups: Sequence[Group], split: str) -> Group:
     """The group with the best mean; those without a mean come last."""
     metric = ranked_by(groups, split)
-    means = [(group.mean(metric) if metric else None, group) for group in groups]
-    ranked = [(metric_of(str(metric)).sign * m.mean, -i, g) for i, (m, g) in enumerate(means) if m]
+    sign = metric_of(metric).sign if metric else 1
+    ranked = [(sign * m.mean, -i, g) for i, g in enumerate(groups) if (m := g.mean(metric))]
     return max(ranked)[2] if ranked else groups[0]

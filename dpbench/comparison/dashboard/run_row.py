@@ -108,7 +108,7 @@ def reported_run(
         metrics=record.measured,
         setting=names["setting"],
         changes=_changes(config),
-        validated=config.get("validation") is not None,
+        validated=not record.is_tested,
         delta=record.statement["delta"],
         adjacency=record.statement["adjacency"],
         budget=names["budget"],
@@ -152,7 +152,7 @@ def _row(stored: StoredRecord) -> dict:
 def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dict[str, str]:
     """What the page says of a run in words; epsilons: by accountant."""
     record, statement = stored.record, stored.record.statement
-    audit = audit_bound(statement)
+    audit, count = audit_bound(statement), nonfinite_gradients(record)
     return {
         "epsilon": "; ".join(f"{SHOWN[name]}: {text}" for name, text in epsilons.items()),
         "guarantee": ". ".join(filter(None, (statement["guarantee"], statement["why"]))),
@@ -160,16 +160,11 @@ def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dic
         "δ": delta_text(statement["delta"]),
         "adjacency": statement["adjacency"],
         "holds in arithmetic": str(statement["arithmetic"]),
-        "status": _status(record),
+        "status": f"{record.status}; {count} {NOT_FINITE}" if count else record.status,
         "time": _time(cost, statement["steps"]),
         "audit": f"at least {bound_text(audit)}" if audit else "none",
         "file": stored.source,
     }
-
-
-def _status(record: Record) -> str:
-    count = nonfinite_gradients(record)
-    return f"{record.status}; {count} {NOT_FINITE}" if count else record.status
 
 
 def _time(cost: dict, steps: int) -> str:

@@ -15,7 +15,6 @@ from dpbench.comparison.dashboard.answers import answer_view, answers
 from dpbench.comparison.dashboard.board_view import board_view
 from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import BASELINES, Contest, contests
-from dpbench.comparison.dashboard.controls import all_settings, differences, swept_settings
 from dpbench.comparison.dashboard.documents import NOTHING, PublishedPages
 from dpbench.comparison.dashboard.representative import budgets_of
 from dpbench.comparison.dashboard.run_row import (
@@ -107,7 +106,7 @@ class Summary:
         names = sorted_names({name for run in self._runs for name in run.metrics})
         rows = sorted(self._rows(names, best), key=_sort_key)
         entries = [metric_entry(name) for name in names]
-        swept = swept_settings(self._series)
+        swept = controls.swept_settings(self._series)
         others = sorted(published.methods - self._methods.keys())
         boards = [*self._boards()]
         longest = max(Counter(row["series"] for row in rows).values())
@@ -120,12 +119,9 @@ class Summary:
             "reasons": controls.REASONS,
             "methods": self._methods | dict(zip(others, others, strict=True)),
             "looks": controls.page_looks([*self._methods, *others]),
-            "choices": controls.choices(entries, swept) | controls.of_boards(boards),
-            "filters": [
-                *controls.filters(rows, self._methods, swept),
-                controls.colours(self._methods),
-            ],
-            "settings": all_settings(self._groups),
+            "choices": controls.choices(entries, swept, boards),
+            "filters": controls.filters(rows, self._methods, swept),
+            "settings": controls.all_settings(self._groups),
             "latex": ESCAPES,
             "boards": boards,
             "rows": rows,
@@ -147,8 +143,8 @@ class Summary:
             if answer.tasks or answer.idle:
                 yield answer_view(answer, self._methods)
         for one in self.contests:
-            for contest in map(one.by, one.metrics) if one.metrics else [one]:
-                yield board_view(board(contest), self._methods)
+            for metric in one.metrics or [one.metric]:
+                yield board_view(board(one.by(metric)), self._methods)
 
     @cached_property
     def contests(self) -> list[Contest]:
@@ -160,12 +156,11 @@ class Summary:
     ) -> list[tuple[str, str]]:
         """What the page has, as counts and what they count."""
         datasets = {run.row["dataset"] for run in self._runs} - {None}
-        methods = {run.row["method"] for run in self._runs}
         done, judged = reproduced(tables.values())
         counts = {
             "run": len(self._runs),
             "data set": len(datasets),
-            "method": len(methods),
+            "method": len(self._methods),
             "unreadable file": len(unreadable),
         }
         texts = [(str(n), noun if n == 1 else f"{noun}s") for noun, n in counts.items() if n]
@@ -177,7 +172,7 @@ class Summary:
         described = {
             (*key, name): text
             for key, series in self._series.items()
-            for name, text in zip(series, differences([*series.values()]), strict=True)
+            for name, text in zip(series, controls.differences([*series.values()]), strict=True)
         }
         drawn = self._drawn(best)
         for run in self._runs:

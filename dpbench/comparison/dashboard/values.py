@@ -82,11 +82,6 @@ def delta_text(delta: float | None) -> str:
     return DASH if delta is None else bounds.delta_text(delta, 3)
 
 
-def epsilon_text(epsilon: float | str) -> str:
-    """An epsilon rounded up, or the reason why there is none."""
-    return epsilon if isinstance(epsilon, str) else bounds.rounded_up(epsilon)
-
-
 def metric_entry(name: str) -> dict:
     """A metric `split/name` or `split/name/group` as the page's JSON.
 

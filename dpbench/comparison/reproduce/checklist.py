@@ -4,32 +4,60 @@ The questions are those of Bao and Bindschaedler, R+R: Towards Reliable and Gene
 Differentially Private Machine Learning, ACSAC 2024.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
-from dpbench.comparison.reproduce import review
-from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.grid import Grid
+from dpbench.comparison.compare.pairs import against, gaps_of
+from dpbench.comparison.compare.side import (
+    GIVEN,
+    BySeed,
+    Side,
+    TaskKey,
+    Tuning,
+    trials_by_task,
+    tuning_of,
+)
+from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
+from dpbench.comparison.reproduce.target import Target, target_of
+from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted
 from dpbench.comparison.tables.page import Page, tabular, write_texts
+from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.comparison.tables.sweep.page import metric_label
-from dpbench.learning.metrics.derived import WORST_GROUP
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.derived import WORST_GROUP, value_of
+from dpbench.learning.metrics.registry import metric_of, parse_name
+from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.commands import Checklist
 from dpbench.runs.config.search_path import method_name, options
+from dpbench.runs.config.table_file import USUAL_BASELINE
+from dpbench.runs.config.table_rules import trials_of
+from dpbench.runs.records.collect import RECORDS, readable_records, readable_records_in
+from dpbench.runs.records.data_name import data_name
+from dpbench.runs.records.digest import digest_of_scientific
+from dpbench.runs.records.epsilon import Terms, is_trial
+from dpbench.runs.records.folder import SEARCH, TABLES
+from dpbench.runs.records.reading import required, text_of
 from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, nearest
+from dpbench.system.files import files_in
 from dpbench.system.grouping import grouped
 
-HEAD = (
-    *("method", "data sets", "architectures", "budgets", "seeds"),
-    *("better than {}", "Cohen's d", "search in epsilon", "ablation", "combined", "commit"),
-)
+FEW_SEEDS = 3
+"""The fewest seeds of a condition that count as several."""
+
+TECHNIQUES = ("augmentation", "normalization", "features", "schedule", "temperature")
+"""The groups of options that a method can be combined with."""
+
 RULES = (
     "Yes and no, with what the answer is counted from. Data sets, architectures and budgets: those "
     "with runs of the method and of the baseline; one is not several. Seeds: the fewest that a "
-    f"condition has of both; below {review.FEW_SEEDS} is no. Better: the conditions by verdict on "
+    f"condition has of both; below {FEW_SEEDS} is no. Better: the conditions by verdict on "
     "{metric} (margin {margin}; docs/verdicts.md), corrected for the methods under each; yes if it "
     "is better in some and worse in none. Cohen's d: the median over conditions of the "
     "mean difference over "
@@ -52,45 +80,21 @@ def checklist(arguments: Sequence[str]) -> str:
         raise UserError("checklist needs a table or a folder first: dpbench checklist results.")
     given = read("checklist", Checklist, rest)
     is_table = name.partition("-")[0] in options("table")
-    folder = given.results_dir if is_table else Path(name)
-    evidence = partial(review.evidence_of_table, name) if is_table else review.evidence_of_folder
-    found = evidence(folder)
+    found = _of_table(name, given.results_dir) if is_table else _of_folder(Path(name))
     found = found._replace(baseline=given.baseline or found.baseline)
     records = [entry.record for entry in found.entries]
-    _check_metric(name, given.metric, records)
+    if records and not any(_has_metric(record, given.metric) for record in records):
+        measured = {key for record in records for key in record.measured}
+        known = nearest(given.metric, measured)
+        raise UserError(f"no run in {name} has the metric {given.metric}: {known}")
     grid = _grid(name, found, given)
     if not grid.rows:
         raise UserError(f"{name} has runs of {found.baseline} alone: add those of a method.")
-    title, known = f"Checklist: {name}", parse_name(given.metric)
-    rules = RULES.format(metric=metric_label(given.metric, records), margin=known.margin)
+    title, margin = f"Checklist: {name}", parse_name(given.metric).margin
+    rules = RULES.format(metric=metric_label(given.metric, records), margin=margin)
     markdown = Page(title, [grid, rules]).markdown
     write_texts(given.out, markdown, grid.csv, tabular(title, grid) + "\n")
     return markdown
-
-
-def _check_metric(name: str, metric: str, records: Iterable[Record]) -> None:
-    """UserError for a metric that no run has, such as the accuracy of a regression."""
-    measured = {key for record in records for key in record.measured}
-    if records and not any(review.has_metric(record, metric) for record in records):
-        raise UserError(f"no run in {name} has the metric {metric}: {nearest(metric, measured)}")
-
-
-def _lines(name: str, found: review.Evidence, given: Checklist) -> Iterator[tuple[str, ...]]:
-    """A line for each method but the baseline and rows that are it after another search, or for the
-    one that is asked for."""
-    sides = grouped((entry.method, entry) for entry in found.entries)
-    for key, method in {"baseline": found.baseline, "method": given.method}.items():
-        if method and method not in sides:
-            known = nearest(method, sides)
-            raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
-    second = found.second_search.get(found.baseline)
-    by_method = review.compared(found, given.metric)
-    for method in [given.method] if given.method else sides:
-        if method not in (found.baseline, second):
-            search = found.searches.get(method, review.SearchSize(0, False))
-            ours, others = sides[method], sides.get(found.baseline, [])
-            found_of = ours, others, by_method.get(method, {}), given.metric, search
-            yield method_name(method), *review.answers(*found_of)
 
 
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
@@ -100,11 +104,9 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     columns = {column.name: column.metric for column in target.edition.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
     given = Checklist(metric=WORST_GROUP) if claimed == {WORST_GROUP} else Checklist()
-    if target.table.searches > 1 or not all(
-        review.has_metric(record, given.metric) for record in records
-    ):
+    if target.table.searches > 1 or not all(_has_metric(r, given.metric) for r in records):
         return ()
-    found = review.evidence_of_records(target, records, Path(target.config["results_dir"]))
+    found = _of_records(target, records, Path(target.config["results_dir"]))
     if found.baseline not in {entry.method for entry in found.entries}:
         return ()
     by = f", by {metric_label(given.metric, records)}" if given != Checklist() else ""
@@ -112,6 +114,263 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     return (grid,) if grid.rows else ()
 
 
-def _grid(heading: str, found: review.Evidence, given: Checklist) -> Grid:
-    head = tuple(text.format(method_name(found.baseline)) for text in HEAD)
+class SearchSize(NamedTuple):
+    """How many trials chose a method's settings, and whether they did so privately."""
+
+    trials: int = 0
+    is_private: bool = False
+
+
+class Evidence(NamedTuple):
+    """The runs to answer from, the searches by method, and the method that others are compared
+    with.
+
+    tuning: of a table, by row; second_search: by method, the row that is it after another search;
+    trials: of a folder, the number by task, None for a table.
+    """
+
+    entries: Sequence[PlacedRecord]
+    searches: Mapping[str, SearchSize]
+    baseline: str
+    tuning: Mapping[str, Tuning] = {}
+    second_search: Mapping[str, str] = {}
+    trials: Mapping[TaskKey, int] | None = None
+
+
+def _of_table(stem: str, folder: Path) -> Evidence:
+    """The runs of a table in its file of records, and the trials of its searches.
+
+    stem: the table's name, with the scale, `-part` or `-changed` that its files have.
+    """
+    name, *kinds = stem.split("-")
+    scales = target_of(name, []).table.scales
+    target = target_of(name, [f"scale={kind}" for kind in kinds if kind in scales])
+    path = folder / TABLES / f"{stem}.{RECORDS}"
+    records = readable_records_in(path)
+    if not records:
+        raise UserError(f"{path} has no readable record: `{target.command}` makes it.")
+    return _of_records(target, records, folder)
+
+
+def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evidence:
+    """The runs of a table in their main variant, and the trials of the searches that it takes
+    settings from, or that are in the results folder under its name."""
+    table = target.table
+    entries = target.placed(r for r in records if target.variant_of(r.config) == CORRECTED)
+    order = {method: place for place, method in enumerate(table.methods)}
+    entries.sort(key=lambda entry: order.get(entry.method, len(order)))
+    trials: Counter[str] = Counter()
+    for arm, name in {(arm, name) for (_, arm), names in target.searches.items() for name in names}:
+        trials[arm] += len(trials_of(name))
+    for file in [] if target.searches else files_in(folder / SEARCH, f"{target.name}-*.csv"):
+        way_out = ": restore or delete it, as its trials are counted."
+        lines = required(text_of(file), file, way_out).splitlines()
+        trials[file.stem.rpartition("-")[2]] += len(lines) - 1
+    searches = {method: SearchSize(number) for method, number in trials.items()}
+    return Evidence(entries, searches, table.checklist, target.tuning, table.again)
+
+
+def _of_folder(folder: Path) -> Evidence:
+    """The runs of a results folder without validation split; the others are trials of searches."""
+    records = [record for record in readable_records(folder) if not record.is_audit]
+    by_split = grouped((record.is_tested, record) for record in records)
+    tested, trials = by_split.get(True, []), by_split.get(False, [])
+    if records and not tested:
+        raise UserError(
+            f"{folder} has only trials of searches, on validation splits: add runs that are tested."
+        )
+    entries = [PlacedRecord(_condition(r), r.config["choices"]["method"], r) for r in tested]
+    by_method = grouped((trial.config["choices"]["method"], trial) for trial in trials)
+    searches = {
+        method: SearchSize(len(tried), all(map(is_trial, tried)))
+        for method, tried in by_method.items()
+    }
+    return Evidence(entries, searches, USUAL_BASELINE, trials=trials_by_task(records))
+
+
+def _condition(record: Record) -> str:
+    """What runs must share to be compared: data, model, budget, and what the epsilon is for."""
+    terms = Terms.of(record.statement).text(("delta", "unit", "zero_out"))
+    model = record.config["choices"]["model"]
+    return f"{data_name(record.config)}, {model}, {_budget_of(record)}, {terms}"
+
+
+def _budget_of(record: Record) -> str:
+    privacy = record.config.get("privacy") or {}
+    epsilon, sigma = privacy.get("epsilon"), privacy.get("noise_multiplier")
+    return f"epsilon {epsilon}" if epsilon is not None else f"noise multiplier {sigma}"
+
+
+class Compared(NamedTuple):
+    """A method and the baseline under one condition, and the verdict; None where it is not shown
+    which way is better."""
+
+    side: Side
+    base: Side
+    judged: Judged | None
+
+
+def _compared(found: Evidence, metric: str) -> dict[str, dict[str, Compared]]:
+    """The methods beside the baseline, by method and then by condition, all of one condition read
+    together; without those that have runs of several settings, or no seed in common."""
+    made: dict[str, dict[str, Compared]] = {}
+    for condition, entries in grouped((e.condition, e) for e in found.entries).items():
+        sides = {
+            method: _side(found, condition, method, records, metric)
+            for method, records in grouped((e.method, e.record) for e in entries).items()
+            if len({_settings(record.config) for record in records}) == 1
+            and any(_has_metric(record, metric) for record in records)
+        }
+        base = sides.get(found.baseline)
+        if base is None:
+            continue
+        other = found.second_search.get(found.baseline)
+        second = [sides.pop(other)] if other in sides else []
+        judged = against(sides, found.baseline, metric, second)
+        for method, side in sides.items():
+            if method != found.baseline and gaps_of(side.values, base.values):
+                one = Compared(side, base, judged.get(method))
+                made.setdefault(method, {})[condition] = one
+    return made
+
+
+def _side(
+    found: Evidence, condition: str, method: str, records: Sequence[Record], metric: str
+) -> Side:
+    """A method under a condition. The rows of a table differ in what its file says."""
+    if found.trials is not None:
+        return Side.of(method, records, metric, tuning_of(records[0], found.trials))
+    tuning = found.tuning.get(row_name(condition, method), GIVEN)
+    return replace(Side.of(method, records, metric, tuning), design="table")
+
+
+class MethodEvidence(NamedTuple):
+    """What the answers on a method are counted from: its runs and those of the baseline, those of
+    its runs that are compared, how they compare by condition, and its search."""
+
+    runs: Sequence[Record]
+    of_baseline: Sequence[Record]
+    inside: Sequence[Record]
+    pairs: Sequence[Compared]
+    search: SearchSize
+    metric: str
+
+
+def _grid(heading: str, found: Evidence, given: Checklist) -> Grid:
+    name = method_name(found.baseline)
+    head = ("method", *(text.format(name) for text in ANSWERS))
     return Grid(heading, head, tuple(_lines(heading, found, given)))
+
+
+def _lines(name: str, found: Evidence, given: Checklist) -> Iterator[tuple[str, ...]]:
+    """A line for each method but the baseline and rows that are it after another search, or for the
+    one that is asked for."""
+    runs = grouped((entry.method, entry.record) for entry in found.entries)
+    for key, method in {"baseline": found.baseline, "method": given.method}.items():
+        if method and method not in runs:
+            known = nearest(method, runs)
+            raise UserError(f"no run in {name} is of the method {key}={method}: {known}")
+    second = found.second_search.get(found.baseline)
+    compared = _compared(found, given.metric)
+    for method in [given.method] if given.method else runs:
+        if method not in (found.baseline, second):
+            pairs = compared.get(method, {})
+            own = (entry for entry in found.entries if entry.method == method)
+            of_method = MethodEvidence(
+                runs[method],
+                runs.get(found.baseline, []),
+                [entry.record for entry in own if entry.condition in pairs],
+                [*pairs.values()],
+                found.searches.get(method, SearchSize()),
+                given.metric,
+            )
+            yield method_name(method), *(answer(of_method) for answer in ANSWERS.values())
+
+
+def _seeds(found: MethodEvidence) -> str:
+    numbers = (len(gaps_of(c.side.values, c.base.values)) for c in found.pairs)
+    fewest = min(numbers, default=0)
+    return _answer(fewest >= FEW_SEEDS, str(fewest))
+
+
+def _is_better(found: MethodEvidence) -> str:
+    verdicts = Counter(c.judged.verdict for c in found.pairs if c.judged)
+    tally = ", ".join(f"{verdicts[v]} {v}" for v in get_args(Verdict) if verdicts[v])
+    return _answer(bool(verdicts[BETTER]) and not verdicts[WORSE], tally)
+
+
+def _size(found: MethodEvidence) -> str:
+    """The median of Cohen's d, positive where the method is better."""
+    known = metric_of(found.metric)
+    sizes = [_cohens_d(c.side.values, c.base.values) for c in found.pairs]
+    finite = [size for size in sizes if math.isfinite(size)]
+    sign = known.sign if known.better else 1
+    return f"{sign * statistics.median(finite):+.2f}" if finite else NO_VALUE
+
+
+def _cohens_d(ours: BySeed, others: BySeed) -> float:
+    """The difference of the means over the pooled standard deviation (Cohen 1988)."""
+    if min(len(ours), len(others)) < 2:
+        return math.nan
+    spreads = [statistics.variance(values.values()) for values in (ours, others)]
+    pooled = math.sqrt(statistics.fmean(spreads))
+    gap = statistics.fmean(ours.values()) - statistics.fmean(others.values())
+    return gap / pooled if pooled else math.nan
+
+
+def _ablation(found: MethodEvidence) -> str:
+    ours, others = ({*map(_without_method, side)} for side in (found.runs, found.of_baseline))
+    return _answer(not ours.isdisjoint(others))
+
+
+def _without_method(record: Record) -> str:
+    """The settings of a run but for its seed and its method."""
+    choices = {**record.config["choices"], "method": ""}
+    return _settings({**record.config, "choices": choices, "method": {}})
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    """A name of the settings but for the seed and what is measured, the same in all versions."""
+    return digest_of_scientific({**config, "seed": 0, "diagnostics": None})
+
+
+def _combined(found: MethodEvidence) -> str:
+    of_runs = (record.config["choices"] for record in found.runs)
+    return _several({tuple(c.get(group, "none") for group in TECHNIQUES) for c in of_runs})
+
+
+def _commit(found: MethodEvidence) -> str:
+    commits = {str(record.provenance.get("commit") or "") for record in found.runs}
+    clean = all(commit and not commit.endswith("+") for commit in commits)
+    return _answer(clean, counted(len(commits), "commit") if clean else "")
+
+
+ANSWERS: dict[str, Callable[[MethodEvidence], str]] = {
+    "data sets": lambda found: _several({r.config["choices"]["dataset"] for r in found.inside}),
+    "architectures": lambda found: _several({r.config["choices"]["model"] for r in found.inside}),
+    "budgets": lambda found: _several({*map(_budget_of, found.inside)}),
+    "seeds": _seeds,
+    "better than {}": _is_better,
+    "Cohen's d": _size,
+    "search in epsilon": lambda found: _answer(
+        found.search.is_private, counted(found.search.trials, "trial")
+    ),
+    "ablation": _ablation,
+    "combined": _combined,
+    "commit": _commit,
+}
+"""The answers on a method, by the head of a column, in which the baseline is named."""
+
+
+def _has_metric(record: Record, metric: str) -> bool:
+    """Whether a run has a metric, or the metrics that it is computed from."""
+    return metric in record.measured or not math.isnan(value_of(record.measured, metric))
+
+
+def _several(values: Set[object]) -> str:
+    return _answer(len(values) > 1, str(len(values)))
+
+
+def _answer(holds: bool, counted_from: str = "") -> str:
+    """`yes (4)`, `no`."""
+    return f"{'yes' if holds else 'no'}{f' ({counted_from})' if counted_from else ''}"

@@ -3,7 +3,7 @@
 Or, with power=P, says how many seeds would decide its comparisons, and the cost.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dpbench.comparison.reproduce.figure import check_figure
@@ -16,13 +16,13 @@ from dpbench.comparison.reproduce.target_runs import (
     plan_runs,
     table_records,
 )
-from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
+from dpbench.comparison.tables.claims.comparisons import RowComparison
 from dpbench.comparison.tables.claims.grids import PLACE
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.grid import Grid, counted, number
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, number
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.verdict import UNDECIDED
-from dpbench.learning.metrics.paired_t import LEVEL, MOST_SEEDS, paired_test
+from dpbench.learning.metrics.paired_t import LEVEL, MOST_SEEDS
 from dpbench.runs.config.buildable import function
 from dpbench.runs.config.commands import Reproduce
 from dpbench.runs.config.settings import split_settings
@@ -34,6 +34,7 @@ from dpbench.runs.records.record import Record
 from dpbench.runs.training.tracking import log_table
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, write_atomically
+from dpbench.system.grouping import grouped
 
 NEVER = f"more than {MOST_SEEDS}"
 
@@ -51,6 +52,11 @@ class SeedPlan(NamedTuple):
         c = self.comparison
         return [row_name(c.condition, row) for row in (c.row, c.than) if isinstance(row, str)]
 
+    @property
+    def missing(self) -> int:
+        """How many more seeds these are than there are."""
+        return max(0, (self.seeds or 0) - len(self.comparison.gaps))
+
 
 def power_page(target: Target, power: float) -> str:
     """The undecided comparisons of a table as Markdown, each with the number of seeds that decides
@@ -62,10 +68,19 @@ def power_page(target: Target, power: float) -> str:
     if not target.claims:
         raise UserError(f"{target.name} makes no claims that seeds could decide.")
     records = _records(target)
-    plans = list(_plans(judged_claims(target, records), power))
+    plans = [
+        SeedPlan(judged.claim.name, c, c.found.test.seeds_needed(power, LEVEL / len(comparisons)))
+        for judged in judged_claims(target, records)
+        for comparisons in [judged.comparisons]
+        for c in comparisons
+        if c.found and c.verdict == UNDECIDED and not c.reason
+    ]
     costs = mean_seconds((target.row_of(record.config), record) for record in records)
-    lines = tuple(_line(plan, costs) for plan in plans)
-    grid = Grid("Undecided comparisons", ("claim", *PLACE, "seeds", "hours"), lines)
+    lines = [
+        (plan.claim, *(text(plan.comparison) for text in PLACE.values()), *_needed(plan, costs))
+        for plan in plans
+    ]
+    grid = Grid("Undecided comparisons", ("claim", *PLACE, "seeds", "hours"), tuple(lines))
     blocks = [
         _total(plans, costs),
         grid if plans else "",
@@ -91,42 +106,32 @@ def _records(target: Target) -> list[Record]:
     return records
 
 
-def _plans(claims: Iterable[JudgedClaim], power: float) -> Iterator[SeedPlan]:
-    for judged in claims:
-        undecided = (c for c in judged.comparisons if c.verdict == UNDECIDED and not c.reason)
-        for comparison in undecided:
-            seeds = paired_test(
-                [*comparison.in_favour(comparison.gaps).values()], 1.0
-            ).seeds_needed(power, LEVEL / len(judged.comparisons))
-            yield SeedPlan(judged.claim.name, comparison, seeds)
+def _missing(plans: Iterable[SeedPlan]) -> dict[str, int]:
+    """The missing runs of rows, which several plans share, by name."""
+    needed = grouped((row, plan.missing) for plan in plans for row in plan.rows)
+    return {row: max(numbers) for row, numbers in needed.items()}
 
 
-def _line(plan: SeedPlan, costs: Mapping[str, float]) -> tuple[str, ...]:
-    c = plan.comparison
-    missing = 0 if plan.seeds is None else max(0, plan.seeds - len(c.gaps))
-    hours = missing * sum(costs.get(row, 0) for row in plan.rows) / 3600
-    return (
-        plan.claim,
-        *(text(c) for text in PLACE.values()),
-        NEVER if plan.seeds is None else str(plan.seeds),
-        "-" if plan.seeds is None else number(hours, None),
-    )
+def _hours(plans: Iterable[SeedPlan], costs: Mapping[str, float]) -> str:
+    seconds = sum(costs.get(row, 0) * runs for row, runs in _missing(plans).items())
+    return number(seconds / 3600, None)
+
+
+def _needed(plan: SeedPlan, costs: Mapping[str, float]) -> tuple[str, str]:
+    is_hopeless = plan.seeds is None
+    return (NEVER, NO_VALUE) if is_hopeless else (str(plan.seeds), _hours([plan], costs))
 
 
 def _total(plans: Sequence[SeedPlan], costs: Mapping[str, float]) -> str:
-    """What it costs to decide all comparisons that can be, with runs that several share."""
+    """What it costs to decide all comparisons that can be."""
     if not plans:
         return "No comparison with runs is undecided."
-    missing: dict[str, int] = {}
-    for plan in plans:
-        more = 0 if plan.seeds is None else plan.seeds - len(plan.comparison.gaps)
-        missing |= {row: max(missing.get(row, 0), more) for row in plan.rows}
-    hours = sum(costs.get(row, 0) * runs for row, runs in missing.items()) / 3600
     hopeless = sum(plan.seeds is None for plan in plans)
     rest = f" {counted(hopeless, 'comparison')} would need {NEVER} seeds." if hopeless else ""
     return (
         f"{counted(len(plans), 'comparison')} undecided. Deciding {len(plans) - hopeless} takes "
-        f"{counted(sum(missing.values()), 'more run')}, {number(hours, None)} hours in all.{rest}"
+        f"{counted(sum(_missing(plans).values()), 'more run')}, {_hours(plans, costs)} hours in "
+        f"all.{rest}"
     )
 
 

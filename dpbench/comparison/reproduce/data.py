@@ -2,15 +2,14 @@
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from dpbench.comparison.compare.claims import Ruling
 from dpbench.comparison.compare.side import GIVEN
 from dpbench.comparison.compare.verdict import UNDECIDED
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.cells import Cell
+from dpbench.comparison.tables.cells import TableCell
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.data import (
     CellData,
@@ -21,10 +20,10 @@ from dpbench.comparison.tables.data import (
     RowData,
     json_file,
 )
-from dpbench.comparison.tables.grid import csv_text
+from dpbench.comparison.tables.grid import csv_text, grid_of
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.table import Table
+from dpbench.comparison.tables.table import ResultTable
 from dpbench.learning.metrics.paired_t import POWER, PairedTest
 from dpbench.runs.records.record import Record
 
@@ -37,7 +36,7 @@ def table_json(
     judged: Sequence[JudgedClaim],
     not_run: Mapping[str, str],
     printed: Reproduced | None = None,
-    cells: Iterable[Cell] = (),
+    cells: Iterable[TableCell] = (),
 ) -> bytes:
     """The file of a table: the same runs give the same bytes."""
     seconds = {record.digest: record.provenance.get("seconds") for record in records}
@@ -68,19 +67,15 @@ def _row(target: Target, row: Row, seconds: Mapping[str, float | None]) -> RowDa
 
 
 def _claim(judged: JudgedClaim) -> ClaimData:
-    claim, ruling = judged.claim, judged.ruling
-    effect = _interval(ruling.effect) if ruling.effect else None
-    comparisons = [_comparison(c) for c in judged.comparisons]
+    claim, (word, reason, _, effect) = judged.claim, judged.ruling
+    is_open = word == UNDECIDED and not reason
     return ClaimData(
         *(claim.name, claim.statement, claim.source, claim.method, claim.regime, claim.read or ""),
-        *(ruling.verdict, ruling.reason, effect, _seeds(ruling), comparisons),
+        *(judged.verdict, reason),
+        _interval(effect) if effect else None,
+        effect.seeds_needed(POWER) if effect and is_open else None,
+        [_comparison(c) for c in judged.comparisons],
     )
-
-
-def _seeds(ruling: Ruling) -> int | None:
-    if ruling.word != UNDECIDED or ruling.reason or ruling.effect is None:
-        return None
-    return ruling.effect.seeds_needed(POWER)
 
 
 def _comparison(c: RowComparison) -> ComparisonData:
@@ -91,15 +86,15 @@ def _comparison(c: RowComparison) -> ComparisonData:
     )
 
 
-def _cell(cell: Cell) -> CellData:
+def _cell(cell: TableCell) -> CellData:
     return CellData(
         row=cell.row,
         column=cell.column.name,
         ours=_number(cell.ours),
         spread=_number(cell.spread),
         n=cell.n,
-        published=cell.published.value if cell.published else "",
-        published_spread=(cell.published.spread or "") if cell.published else "",
+        published=cell.printed,
+        published_spread=cell.printed_spread,
         verdict=cell.verdict,
     )
 
@@ -114,21 +109,26 @@ def _number(value: float) -> float | None:
     return float(f"{round(value, 9) + 0.0:.6g}") if math.isfinite(value) else None
 
 
-HEAD = (
-    *("method", "column", "ours", "spread", "n"),
-    *("published", "published_spread", "difference", "verdict"),
-)
+CELLS: dict[str, Callable[[TableCell], str]] = {
+    "condition": lambda cell: cell.condition,
+    "method": lambda cell: cell.method,
+    "column": lambda cell: cell.column.name,
+    "ours": lambda cell: _text(cell.ours),
+    "spread": lambda cell: _text(cell.spread),
+    "n": lambda cell: str(cell.n),
+    "published": lambda cell: cell.printed,
+    "published_spread": lambda cell: cell.printed_spread,
+    "difference": lambda cell: _text(cell.difference),
+    "verdict": lambda cell: cell.verdict,
+}
+"""What the CSV file says of a cell, in the unit of its column and to six digits; NaN is `nan`."""
 
 
-def to_csv(table: Table) -> str:
-    """One line per cell, in the unit of its column and to six digits; NaN is `nan`.
-
-    Where the table has conditions, the first column says which.
-    """
+def to_csv(table: ResultTable) -> str:
+    """One line per cell; where the table has conditions, the first column says which."""
     varied = any(cell.condition for cell in table.cells)
-    if not varied:
-        return csv_text(HEAD, map(_line, table.cells))
-    return csv_text(("condition", *HEAD), ((cell.condition, *_line(cell)) for cell in table.cells))
+    columns = {head: text for head, text in CELLS.items() if varied or head != "condition"}
+    return grid_of("", columns, table.cells).csv
 
 
 CLAIMS_HEAD = (
@@ -166,21 +166,6 @@ def _numbers(c: RowComparison) -> tuple[str, ...]:
         _text(c.printed.value) if c.printed else "",
         c.verdict,
         c.reason,
-    )
-
-
-def _line(cell: Cell) -> tuple[str, ...]:
-    printed = cell.published
-    return (
-        cell.row.removeprefix(f"{cell.condition}, "),
-        cell.column.name,
-        _text(cell.ours),
-        _text(cell.spread),
-        str(cell.n),
-        printed.value if printed else "",
-        (printed.spread or "") if printed else "",
-        _text(cell.difference),
-        cell.verdict,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.grids import (
     chance_line,
@@ -19,22 +19,17 @@ from dpbench.comparison.tables.claims.grids import (
     rules_of,
 )
 from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
-from dpbench.comparison.tables.edition import PAPER_SCALE, Column
-from dpbench.comparison.tables.figures.bands import band_grid, bands
+from dpbench.comparison.tables.edition import PAPER_SCALE, TableColumn
 from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
-from dpbench.comparison.tables.figures.lines import LineFigure, draw_lines, line_points
-from dpbench.comparison.tables.figures.scatter import (
-    ScatterFigure,
-    draw_scatter,
-    scatter_grid,
-    scatter_points,
-)
+from dpbench.comparison.tables.figures.lines import band_grid, bands, draw_lines, line_points
+from dpbench.comparison.tables.figures.panels import F, FigureSpec
+from dpbench.comparison.tables.figures.scatter import draw_scatter, scatter_grid, scatter_points
 from dpbench.comparison.tables.grid import Grid
-from dpbench.comparison.tables.page import Block
+from dpbench.comparison.tables.page import PageBlock
 from dpbench.comparison.tables.runs import FlatRun, Row
 from dpbench.comparison.tables.summary import claims_line
 from dpbench.learning.metrics.metric import Margin
-from dpbench.learning.metrics.registry import parse_name
+from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.buildable import TARGET, check
 from dpbench.runs.config.search_path import method_name
@@ -47,7 +42,7 @@ from dpbench.runs.figures.reliability import (
     histogram_points,
     reliability_points,
 )
-from dpbench.runs.records.divergence import DIVERGED, nonfinite_gradients, note
+from dpbench.runs.records.divergence import DIVERGED, note
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.system.grouping import grouped
@@ -55,6 +50,12 @@ from dpbench.system.validate import one_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+NOT_PRIVATE = (
+    "Drawn from private data without accounting for it; nothing here is released privately."
+)
+"""On the page of a picture whose numbers no epsilon covers."""
 
 
 @dataclass(frozen=True)
@@ -68,18 +69,25 @@ class Picture:
 
 def picture(target: Target, records: list[Record]) -> Picture:
     """The figure of a target, of the kind in its file."""
-    figure = target.table.figure
+    figure, title = target.table.figure, _title(target)
     match figure:
-        case Lines():
-            return _lines(target, figure, records)
+        case Lines(columns=columns, panels=panels):
+            lines = _spec(target, figure, names=not figure.labels)
+            # A group has no number at a step whose batch has none of its examples.
+            data = bands(line_points(lines, target.placed(records)), skip_nan=columns == "method")
+            x = " or ".join(dict.fromkeys(panel.x_label for panel in panels))
+            return Picture(draw_lines(lines, data), data, (band_grid(data, x),))
         case Heat():
-            return _heat(target, figure, records)
+            data = heat_points(records, figure)
+            return Picture(draw_heat(data, title, figure), data, heat_grids(data, figure))
         case Scatter():
-            return _scatter(target, figure, records)
+            spec = _spec(target, figure, names=True)
+            data = scatter_points(spec, target.placed(records), _trials(target, figure))
+            return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
         case Histogram():
             return _histogram(target, figure.variable, records)
     data = reliability_points(_runs(target, records))
-    return Picture(draw_reliability(data, _title(target)), data)
+    return Picture(draw_reliability(data, title), data)
 
 
 def check_figure(table: TableFile) -> None:
@@ -93,55 +101,26 @@ def check_figure(table: TableFile) -> None:
         varied = {key for block in table.conditions for key in block}
         one_of("table.figure.x", figure.x, varied)
         one_of("table.figure.y", figure.y, varied)
+    for name in (figure.x, figure.y) if isinstance(figure, Scatter) else ():
+        if metric_of(name).better is None:
+            raise UserError(f"figure: no value of {name} is better than another: name another.")
     if len(table.groups) != len(table.group_numbers):
         raise UserError("table.groups and table.group_numbers must have the same length.")
 
 
-def remarks(target: Target, records: Iterable[Record]) -> list[str]:
+def remarks(rows: Iterable[Row]) -> list[str]:
     """Sentences on runs that diverged, whose curves end early, and on non-finite gradients."""
-    runs = [(target.row_of(record.config), record.config["seed"], record) for record in records]
-    diverged = grouped((row, seed) for row, seed, run in runs if run.status == DIVERGED)
-    counts = grouped((row, (seed, nonfinite_gradients(run))) for row, seed, run in runs)
-    return [
-        *(
-            f"{row} diverged with seed {', '.join(map(str, sorted(seeds)))}."
-            for row, seeds in sorted(diverged.items())
-        ),
-        *filter(None, (note(row, by_seed) for row, by_seed in sorted(counts.items()))),
-    ]
+    ordered = sorted(rows, key=lambda row: row.name)
+    seeds = {row.name: ", ".join(map(str, sorted(row.diverged))) for row in ordered}
+    diverged = (f"{name} diverged with seed {text}." for name, text in seeds.items() if text)
+    return [*diverged, *filter(None, (note(row.name, row.nonfinite) for row in ordered))]
 
 
-def _lines(target: Target, figure: Lines, records: list[Record]) -> Picture:
-    spec = LineFigure(
-        name=target.name,
-        title=_title(target),
-        file=figure,
-        arms=_labels(target, names=not figure.labels),
-        conditions=tuple(target.labels),
-        groups=target.table.numbers_of_groups,
-    )
-    # A group has no number at a step whose batch has none of its examples.
-    by_group = figure.columns == "method"
-    data = bands(line_points(spec, target.placed(records)), skip_nan=by_group)
-    return Picture(draw_lines(spec, data), data, (band_grid(data, spec.x_label),))
-
-
-def _heat(target: Target, figure: Heat, records: list[Record]) -> Picture:
-    data = heat_points(records, figure)
-    return Picture(draw_heat(data, _title(target), figure), data, heat_grids(data, figure))
-
-
-def _scatter(target: Target, figure: Scatter, records: list[Record]) -> Picture:
-    spec = ScatterFigure(
-        title=_title(target),
-        x=figure.x,
-        y=figure.y,
-        arms=_labels(target, names=True),
-        baseline=target.table.baseline,
-        columns=tuple(target.labels),
-    )
-    data = scatter_points(spec, target.placed(records), _trials(target, figure))
-    return Picture(draw_scatter(spec, data), data, (scatter_grid(spec, data),))
+def _spec(target: Target, file: F, names: bool) -> FigureSpec[F]:
+    """names: whether arms without a label have a method's display name."""
+    arms, table = _labels(target, names), target.table
+    places = target.labels, table.numbers_of_groups, table.baseline
+    return FigureSpec(target.name, _title(target), file, arms, *places)
 
 
 def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
@@ -239,7 +218,7 @@ def judge_figure(
     ]
 
 
-def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[Block], list[Block]]:
+def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[PageBlock], list[PageBlock]]:
     """The blocks on claims at the beginning and at the end of a figure's page."""
     if not judged:
         return [], []
@@ -250,7 +229,7 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[Block], list[Bloc
     return [[*filter(None, lines)], claims_grid(judged)], [comparisons_grid(judged), *rules]
 
 
-def _columns(target: Target, claim: Claim) -> list[Column]:
+def _columns(target: Target, claim: RowClaim) -> list[TableColumn]:
     """The quantities of a claim as columns, whose metrics are expressions for `_value`."""
     groups = target.table.numbers_of_groups
     series = [
@@ -260,7 +239,7 @@ def _columns(target: Target, claim: Claim) -> list[Column]:
     ]
     prefix = "" if claim.over == "mean" else f"{claim.over} of "
     return [
-        Column(
+        TableColumn(
             f"{prefix}{label}", f"{claim.over} of {name}", 1, None, "higher", label, _margin(name)
         )
         for label, name in series

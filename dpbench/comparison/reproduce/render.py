@@ -12,22 +12,22 @@ from msgspec import UNSET
 from dpbench.comparison.reproduce.checklist import table_checklist
 from dpbench.comparison.reproduce.data import claims_file, table_json, to_csv
 from dpbench.comparison.reproduce.figure import (
+    NOT_PRIVATE,
     Picture,
     claims_blocks,
     judge_figure,
     picture,
     remarks,
 )
-from dpbench.comparison.reproduce.page import NOT_PRIVATE, image, page
 from dpbench.comparison.reproduce.target import BUDGET, Target
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim
 from dpbench.comparison.tables.conditions import conditions_of, row_name
-from dpbench.comparison.tables.page import Block
+from dpbench.comparison.tables.page import PageBlock
 from dpbench.comparison.tables.paper_layout import paper_files
 from dpbench.comparison.tables.privacy import EVERYTHING_WAS_RUN, NotRun, privacy_grid, privacy_of
 from dpbench.comparison.tables.published import PublishedTable, read_epsilon, read_published
 from dpbench.comparison.tables.runs import FlatRun, Row
-from dpbench.comparison.tables.table import Table, build_table
+from dpbench.comparison.tables.table import ResultTable, build_table
 from dpbench.learning.metrics.calibration import CAVEAT
 from dpbench.privacy.accountants import claimed
 from dpbench.privacy.guarantee import CORRECTED
@@ -105,7 +105,7 @@ def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, 
     return {**files, "json": table_json(target, table.page, records, *parts)}
 
 
-def _built(target: Target, records: list[Record], not_run: NotRun) -> Table:
+def _built(target: Target, records: list[Record], not_run: NotRun) -> ResultTable:
     edition = target.edition
     fitted = any(column.metric == "test/ece_temperature" for column in edition.columns)
     table = build_table(
@@ -153,25 +153,23 @@ def _figure(
 ) -> dict[str, bytes]:
     """The page of a figure, its numbers and its verdicts."""
     table, runs = target.table, _runs(target, records)
-    judged = judge_figure(target, runs, records)
+    rows, judged = _figure_rows(target, runs), judge_figure(target, runs, records)
     before, after = claims_blocks(judged)
-    text = page(
-        target,
+    text = target.page(
         f"{table.paper}. Scale: {target.scale_label}. Seeds: {table.seeds}.",
         *target.part,
         *before,
-        image(target),
+        target.image,
         NOT_PRIVATE,
         *drawn.grids,
         *_reasons(target, not_run.reasons),
-        *remarks(target, records),
-        *_privacy(target, records, not_run.statements),
+        *remarks(rows),
+        *_privacy(target, records, rows, not_run.statements),
         *after,
         *table.notes,
         *target.notes,
     )
     numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
-    rows = _figure_rows(target, runs)
     data = table_json(target, text, records, rows, judged, not_run.reasons)
     return {**text.files, "csv": numbers.encode(), **claims_file(judged), "json": data}
 
@@ -197,12 +195,11 @@ def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
 
 
 def _privacy(
-    target: Target, records: list[Record], planned: Mapping[str, Statement]
-) -> list[Block]:
+    target: Target, records: list[Record], rows: list[Row], planned: Mapping[str, Statement]
+) -> list[PageBlock]:
     """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
     if target.table.epsilon is UNSET:
         return []
-    rows = _figure_rows(target, _runs(target, records))
     printed, file = _printed_epsilons(target), target.table
     stated = privacy_of(rows, printed, file.baseline, planned)
     return [privacy_grid(stated, file.claimed_by), *_terms(records, planned)]
@@ -221,14 +218,13 @@ def printed_numbers(target: Target) -> PublishedTable:
 def _printed_epsilons(target: Target) -> dict[str, str]:
     """The printed epsilon by condition: from a file, or each condition's own budget where the
     table's `epsilon` is "budget"."""
-    source, printed = target.table.epsilon, {}
-    declared = conditions_of(target.table.conditions)
-    replaced = any(change.startswith("dataset=") for change in target.changes)
-    for condition in target.conditions:
-        values = {"dataset": target.config["choices"]["dataset"], **dict(condition.values)}
-        if source == BUDGET:
-            if condition in declared:
-                printed[condition.label] = f"{values['privacy.epsilon']}"
-        elif source and not replaced:
-            printed[condition.label] = read_epsilon(published_files()[source], values["dataset"])
-    return printed
+    source, conditions = target.table.epsilon, target.conditions
+    if source == BUDGET:
+        declared = conditions_of(target.table.conditions)
+        budgets = {c.label: dict(c.values) for c in conditions if c in declared}
+        return {label: f"{values['privacy.epsilon']}" for label, values in budgets.items()}
+    if not source or any(change.startswith("dataset=") for change in target.changes):
+        return {}
+    file, usual = published_files()[source], target.config["choices"]["dataset"]
+    data = {c.label: str(dict(c.values).get("dataset", usual)) for c in conditions}
+    return {label: read_epsilon(file, dataset) for label, dataset in data.items()}

@@ -3,13 +3,13 @@
 import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables.claims.claim import Claim, claims_of
+from dpbench.comparison.tables.claims.claim import RowClaim, claims_of
 from dpbench.comparison.tables.conditions import (
     Condition,
     conditions_of,
@@ -18,6 +18,7 @@ from dpbench.comparison.tables.conditions import (
     setting,
 )
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config import buildable
@@ -142,6 +143,21 @@ class Target:
         """The labels of the conditions."""
         return [condition.label for condition in self.conditions]
 
+    def page(self, *blocks: PageBlock) -> Page:
+        """The page under its title, with its command at the end."""
+        return Page(self.title, blocks, self.command)
+
+    @property
+    def image(self) -> str:
+        """Its picture, in Markdown."""
+        return f"![{self.title}]({self.stem}.png)"
+
+    @property
+    def own_scale(self) -> str:
+        """The scale, on a page, of runs in our own set-up, with what the user changed."""
+        changed = "" if self.scale_label == PAPER_SCALE else f", changed: {self.scale_label}"
+        return f"Our own runs{changed}"
+
     def computed_by(self, kind: type[T]) -> T:
         """The settings in `table.compute` as an object of `kind`, a dataclass; targets are built.
 
@@ -167,7 +183,7 @@ class Target:
         return published_files()[one_of("table.published", self.table.published, published_files())]
 
     @property
-    def claims(self) -> tuple[Claim, ...]:
+    def claims(self) -> tuple[RowClaim, ...]:
         return claims_of(self.table, self.conditions)
 
     @property
@@ -196,17 +212,14 @@ class Target:
         flaw = AT_EDGE if at_edge else "" if self._is_searched(cell) else ELSEWHERE
         method = self._first[cell][0]["choices"]["method"]
         case = special_case(method)
-        found = Tuning(min(len(trials_of(search)) for search in searches), flaw)
-        if case is None:
-            return found
-        folder = Path(self.config["results_dir"]) / SEARCH
-        tried = all(has_special_case(search, method) for search in searches)
-        equal = all(case.is_that_of(chosen_text(search, folder)) for search in searches)
-        return replace(
-            found,
-            unsearched="" if tried else case.special_case,
-            equals=case.special_case if equal else "",
-        )
+        unsearched = equals = ""
+        if case:
+            folder = Path(self.config["results_dir"]) / SEARCH
+            if not all(has_special_case(search, method) for search in searches):
+                unsearched = case.special_case
+            if all(case.is_that_of(chosen_text(search, folder)) for search in searches):
+                equals = case.special_case
+        return Tuning(min(len(trials_of(s)) for s in searches), flaw, unsearched, equals)
 
     def _is_searched(self, cell: RowKey) -> bool:
         """Whether a row has the settings that its search was made at; a budget of privacy is none
@@ -318,11 +331,12 @@ def target_of(name: str, arguments: list[str]) -> Target:
         raise UserError(f"{fixed[0]} is set by the table: use table.methods or table.seeds.")
     config = run_config([f"+table={name}", *overrides])
     scale_name, scale = _scale(name, table_of(config["table"]), arguments)
-    conditions = _conditions(config)
+    scaled = config
     if scale.overrides:
         scaled = run_config([f"+table={name}", *scale.overrides])
         config = run_config([f"+table={name}", *scale.overrides, *overrides])
-        conditions, _ = _narrow(_conditions(config), scale.overrides, scaled.plain)
+    declared = conditions_of(table_of(config["table"]).conditions)
+    conditions, _ = _narrow(declared, scale.overrides, scaled.plain)
     conditions, undeclared = _narrow(conditions, overrides, config.plain)
     changes = tuple(
         _without_path(o, config.plain) for o in overrides if _is_change(o, conditions, undeclared)
@@ -331,10 +345,6 @@ def target_of(name: str, arguments: list[str]) -> Target:
     _check_names(target.table)
     _check_searches(target)
     return target
-
-
-def _conditions(config: RunConfig) -> list[Condition]:
-    return conditions_of(table_of(config["table"]).conditions)
 
 
 def _check_names(table: TableFile) -> None:

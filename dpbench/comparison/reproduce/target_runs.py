@@ -9,13 +9,11 @@ from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import counted, duration
 from dpbench.comparison.tables.privacy import NotRun
-from dpbench.privacy.statement import Statement
 from dpbench.runs.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.runs.records.collect import RECORDS, StoredRecord, TableRecords, records_in
 from dpbench.runs.records.folder import RUNS, TABLES
 from dpbench.runs.records.record import Record
 from dpbench.runs.training.plan import plan, privacy_statement
-from dpbench.runs.training.run import Run
 from dpbench.system.errors import Unavailable, UserError, print_message
 from dpbench.system.files import files_in
 from dpbench.system.grouping import grouped
@@ -110,48 +108,41 @@ def mean_seconds(records: Iterable[tuple[str, Record]]) -> dict[str, float]:
 def _execute(sweep: Sweep) -> dict[Path, str]:
     unavailable = _without_weights(sweep)
     ready = {path: run for path, run in sweep.runs.items() if path not in unavailable}
-    sweep = replace(sweep, runs=ready)
-    failed = run_missing(sweep)
-    unavailable |= {path: failure.reason for path, failure in failed.items() if failure.unavailable}
-    failed = {path: failure for path, failure in failed.items() if not failure.unavailable}
-    if failures := report(sweep, failed):
+    sweep, broken = replace(sweep, runs=ready), {}
+    for path, failure in run_missing(sweep).items():
+        if failure.unavailable:
+            unavailable[path] = failure.reason
+        else:
+            broken[path] = failure
+    if failures := report(sweep, broken):
         raise UserError(f"{sweep.name} lacks runs: {failures}")
     return unavailable
 
 
 def _without_weights(sweep: Sweep) -> dict[Path, str]:
     """Why pre-trained weights are unavailable, by path of the run; found before data is read."""
-    reasons: dict[str, str | None] = {}
-    unavailable = {}
-    for path, config in sweep.runs.items():
-        run = sweep.built[path]
-        if not getattr(run.model, "pretrained", False) or not config.is_missing():
-            continue
-        # Its settings may be lists, which have no hash.
-        model = repr((run.model, run.dataset.shape, run.dataset.classes))
-        if model not in reasons:
-            reasons[model] = _why_unavailable(run)
-        if reason := reasons[model]:
-            unavailable[path] = reason
+    missing = {path: sweep.built[path] for path, run in sweep.runs.items() if run.is_missing()}
+    # Their settings may be lists, which have no hash.
+    of_models = grouped(
+        (repr((run.model, run.dataset.shape, run.dataset.classes)), path)
+        for path, run in missing.items()
+        if getattr(run.model, "pretrained", False)
+    )
+    unavailable: dict[Path, str] = {}
+    for first, *others in of_models.values():
+        run = missing[first]
+        try:
+            run.model.build(run.dataset.shape, run.dataset.classes)
+        except Unavailable as reason:
+            unavailable |= dict.fromkeys((first, *others), str(reason))
     return unavailable
-
-
-def _why_unavailable(run: Run) -> str | None:
-    try:
-        run.model.build(run.dataset.shape, run.dataset.classes)
-    except Unavailable as reason:
-        return str(reason)
-    return None
 
 
 def not_run(runs: TargetRuns, unavailable: Mapping[Path, str]) -> NotRun:
     """The rows without runs: those not possible, and those without data or weights, by path."""
     reasons = {runs.rows[path]: reason for path, reason in unavailable.items()}
-    statements: dict[str, Statement] = {}
-    for path in unavailable:
-        if runs.rows[path] not in statements:
-            run = runs.sweep.built[path]
-            statements[runs.rows[path]] = privacy_statement(run, plan(run))
+    built = grouped((runs.rows[path], runs.sweep.built[path]) for path in unavailable)
+    statements = {row: privacy_statement(same[0], plan(same[0])) for row, same in built.items()}
     return NotRun({**runs.impossible, **reasons}, statements)
 
 

@@ -4,13 +4,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dpbench.comparison.search import repeats
 from dpbench.comparison.search.private import how_to_publish, released_files, select
-from dpbench.comparison.search.repeats import Searched
-from dpbench.comparison.search.report import render
+from dpbench.comparison.search.report import Searched, page_of_several, render
 from dpbench.comparison.search.request import PIECE, SearchRequest, repeated
 from dpbench.comparison.search.samplers import SAMPLERS
-from dpbench.comparison.search.selection import RULES, Trial, check_any, failures_of, ranked
+from dpbench.comparison.search.selection import Trial, check_any, failures_of, ranked
 from dpbench.comparison.search.start import NUMBER
 from dpbench.runs.config.space import Configuration, Interval, Space
 from dpbench.runs.config.table_rules import outer_end
@@ -49,10 +47,10 @@ def beyond(
 
 
 def _leading(request: SearchRequest, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """The best trial, and the best of its finalists, which are run for it."""
-    yield from ranked(trials, RULES[request.rule])[:1]
-    if request.finalists:
-        yield from ranked(run_finals(request, trials), RULES[request.rule])[:1]
+    """The best trial, and the best of its finalists, which are only run where it is asked for."""
+    yield from ranked(trials, request.rule)[:1]
+    if request.options.finalists:
+        yield from ranked(run_finals(request, trials), request.rule)[:1]
 
 
 def _piece(range_: Interval, end: str) -> Interval:
@@ -100,7 +98,7 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda tex
     made = [run_search(request, on_failures) for request in requests]
     if len(made) == 1:
         return made[0].text
-    text = repeats.page(made).markdown
+    text = page_of_several(made).markdown
     write_atomically(folder / f"{requests[0].repeated}.md", text.encode())
     return text
 
@@ -109,7 +107,7 @@ def run_search(request: SearchRequest, on_failures: Callable[[str], None]) -> Se
     """One search that is not private, its files written."""
     trials = run_trials(request)
     check_any(trials)
-    finals = run_finals(request, trials) if request.finalists else []
+    finals = run_finals(request, trials) if request.options.finalists else []
     text = _write(request, render(request, trials, finals))
     if failures := failures_of([*trials, *finals]):
         on_failures(failures)
@@ -125,7 +123,7 @@ def _write(request: SearchRequest, files: Mapping[str, bytes]) -> str:
 
 def run_trials(request: SearchRequest) -> list[Trial]:
     """All trials in their order, the start first; runs that have a record are not repeated."""
-    propose, scores = SAMPLERS[request.by], RULES[request.rule].scores
+    propose, scores = SAMPLERS[request.options.by], request.rule.scores
     history: dict[Configuration, tuple[float, ...] | None] = {}
     trials: list[Trial] = []
     start = [request.start.values] if request.start else []
@@ -133,7 +131,7 @@ def run_trials(request: SearchRequest) -> list[Trial]:
     with launching(request.config, "runs", total) as outcomes:
         if start:
             trials += _run_batch(request, start, NUMBER - 1, outcomes)
-        while batch := propose(request.space, request.count, request.draw, history):
+        while batch := propose(request.space, request.count, request.options.draw, history):
             values = [request.space.values(configuration) for configuration in batch]
             for configuration, trial in zip(
                 batch, _run_batch(request, values, len(history), outcomes), strict=True
@@ -151,7 +149,7 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
             break
         space, added = found
         last = extended[-1].number  # that of the start counts for none
-        drawn = map(added.values, added.random(request.extend, request.draw, start=last))
+        drawn = map(added.values, added.random(request.extend, request.options.draw, start=last))
         tried = [trial.values for trial in extended]  # a piece of whole numbers has the old end
         values = [each for each in drawn if each not in tried]
         with launching(request.config, "added runs", len(values) * len(request.seeds)) as outcomes:
@@ -161,7 +159,7 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
 
 def run_finals(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
     """The best trials again, with the final seeds and the numbers that they had."""
-    best = ranked(trials, RULES[request.rule])[: request.finalists]
+    best = ranked(trials, request.rule)[: request.options.finalists]
     values = [trial.values for trial in best]
     final = replace(request, seeds=request.final_seeds)
     with launching(request.config, "final runs", len(best) * len(final.seeds)) as found:

@@ -54,15 +54,12 @@ def plan_trials(request: SearchRequest) -> PlannedTrials:
 
     Raises UserError for an invalid candidate, and for a target that no noise can meet.
     """
-    candidates = tuple(request.space.random(request.count, request.draw))
-    planned = (
-        _plan(request, candidates)
-        if request.epsilon is None
-        else _calibrated(request, candidates, request.epsilon)
-    )
-    if planned.search.epsilon == math.inf:
+    candidates = tuple(request.space.random(request.count, request.options.draw))
+    target = request.options.epsilon
+    plan = _calibrated(request, candidates, target) if target else _plan(request, candidates)
+    if plan.search.epsilon == math.inf:
         raise UserError(f"private=true: {NOISE_ENDS}")
-    return planned
+    return plan
 
 
 def _calibrated(
@@ -150,16 +147,8 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
         raise UserError("private=true takes one privacy.delta for all candidates.")
     delta = deltas.pop()
     trial, search = selection_costs(ledgers, request.repetitions, delta)
-    return PlannedTrials(
-        request=request,
-        candidates=candidates,
-        ledgers=tuple(ledgers),
-        trial=trial,
-        search=search,
-        delta=delta,
-        vouched=tuple(sorted(vouched)),
-        notes=tuple(notes),
-    )
+    texts = tuple(sorted(vouched)), tuple(notes)
+    return PlannedTrials(request, candidates, tuple(ledgers), trial, search, delta, *texts)
 
 
 def _notes_on_data(run: Run) -> Iterator[str]:

@@ -9,8 +9,8 @@ is released: neither the others nor their number.
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -18,7 +18,7 @@ import torch
 from dpbench.comparison.search.planned_trials import PlannedTrials, plan_trials
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.tables.grid import NO_VALUE, Grid
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.guarantee import VOUCHED
 from dpbench.privacy.private_selection import Repetitions
@@ -29,7 +29,7 @@ from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.execution.sweep import launching
 from dpbench.runs.records.epsilon import delta_text, marked, rounded_up
 from dpbench.runs.records.folder import SEARCH
-from dpbench.runs.records.reading import Unreadable, text_of
+from dpbench.runs.records.reading import required, text_of
 from dpbench.runs.records.record import Record, sha256
 from dpbench.runs.records.trained_model import model_path
 from dpbench.step.mechanism.streams import CipherStream, Stream, secure, seeded, uniforms
@@ -48,21 +48,22 @@ KEY_NEEDED = (
 MASK = 2**64 - 1
 
 
-@dataclass(frozen=True)
-class PrivateSelection:
-    """What a private search releases.
+class ChosenTrial(NamedTuple):
+    """The values of the chosen candidate, by key, and the record of its trial."""
 
-    values: those of the chosen candidate, by key; like record, None where no trial was drawn, which
-    a Poisson law allows.
-    """
-
-    planned: PlannedTrials
-    values: Mapping[str, str] | None
-    record: Record | None
+    values: Mapping[str, str]
+    record: Record
 
     @property
-    def score(self) -> float | None:
-        return self.record.metrics[NOISY_ACCURACY] if self.record else None
+    def score(self) -> float:
+        return self.record.metrics[NOISY_ACCURACY]
+
+
+class PrivateSelection(NamedTuple):
+    """What a private search releases; no trial where none was drawn, which a Poisson law allows."""
+
+    planned: PlannedTrials
+    chosen: ChosenTrial | None
 
 
 def select(request: SearchRequest) -> PrivateSelection:
@@ -77,10 +78,10 @@ def select(request: SearchRequest) -> PrivateSelection:
     trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
     records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
     if not records:
-        return PrivateSelection(planned, None, None)
+        return PrivateSelection(planned, None)
     best = best_of([record.metrics[NOISY_ACCURACY] for record in records])
-    chosen = request.space.values(candidates[trials[best][0]])
-    return PrivateSelection(planned, chosen, records[best])
+    values = request.space.values(candidates[trials[best][0]])
+    return PrivateSelection(planned, ChosenTrial(values, records[best]))
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
@@ -123,9 +124,7 @@ def _read_key(path: Path) -> str:
     The first keys have no checksum. They are accepted, since their trials have spent their epsilon
     and could not be resumed otherwise, and get one.
     """
-    text = text_of(path)
-    if isinstance(text, Unreadable):
-        raise UserError(f"{path} {text.reason}: {KEY_NEEDED}")
+    text = required(text_of(path), path, f": {KEY_NEEDED}")
     key, _, checksum = text.rstrip("\n").partition(" ")
     if not re.fullmatch("[0-9a-f]{64}", key) or (checksum and checksum != _checksum(path, key)):
         raise UserError(f"{path} is damaged: {KEY_NEEDED}")
@@ -186,15 +185,15 @@ def released_files(selected: PrivateSelection) -> dict[str, bytes]:
 def how_to_publish(selected: PrivateSelection) -> str:
     """The commands that publish the chosen record, whose name is on no page, and train on all
     examples; and where the chosen model is. None names the seed, from which the noise follows."""
-    if selected.record is None or selected.values is None:
+    if (chosen := selected.chosen) is None:
         return ""
-    request, digest = selected.planned.request, selected.record.digest
+    request, digest = selected.planned.request, chosen.record.digest
     results = request.config.results
     folder = shlex.quote(f"results_dir={results}")
     lines = [
         f"To publish it: dpbench publish {folder} record={digest}",
         "To train on all examples, whose epsilon adds up: "
-        + request.command(selected.values, with_seeds=False),
+        + request.command(chosen.values, with_seeds=False),
     ]
     if request.config["save_model"]:
         model = model_path(results, digest, request.config["noise"])
@@ -220,8 +219,8 @@ def _page(selected: PrivateSelection) -> Page:
     ranges = ", ".join(f"`{range_.key}={range_.text}`" for range_ in request.space.ranges)
     fixed = " ".join(f"`{o}`" for o in request.settings if key_of(o) not in OF_THE_FILE)
     count = len(planned.candidates)
-    blocks: list[Block] = [
-        f"Each trial is one of {count} candidates (draw={request.draw}) of {ranges}, drawn "
+    blocks: list[PageBlock] = [
+        f"Each trial is one of {count} candidates (draw={request.options.draw}) of {ranges}, drawn "
         f"uniformly and with replacement, with {fixed}. The number of trials is random, "
         f"{describe_law(request)}, and not released.",
         _grid(planned),
@@ -234,40 +233,36 @@ def _page(selected: PrivateSelection) -> Page:
 
 
 def _grid(planned: PlannedTrials) -> Grid:
-    head = ("", "epsilon", "by", "epsilon (RDP)", "delta")
     level = VOUCHED if planned.vouched else "proven"
 
     def shown(epsilon: float | None) -> str:
         return NO_VALUE if epsilon is None else marked(rounded_up(epsilon, 3), level)
 
-    rows = (("one trial, with its score", planned.trial), ("the whole search", planned.search))
-    return Grid(
-        "",
-        head,
-        tuple(
-            (what, shown(cost.epsilon), cost.by.upper(), shown(cost.rdp), delta_text(planned.delta))
-            for what, cost in rows
-        ),
+    costs = {"one trial, with its score": planned.trial, "the whole search": planned.search}
+    rows = (
+        (what, shown(cost.epsilon), cost.by.upper(), shown(cost.rdp), delta_text(planned.delta))
+        for what, cost in costs.items()
     )
+    return Grid("", ("", "epsilon", "by", "epsilon (RDP)", "delta"), tuple(rows))
 
 
 def _chosen(selected: PrivateSelection) -> str:
-    if selected.record is None or selected.values is None or selected.score is None:
+    if (chosen := selected.chosen) is None:
         return "The law gave no trial at all, so none is chosen."
-    settings = " ".join(f"`{override}`" for override in override_texts(selected.values))
+    settings = " ".join(f"`{override}`" for override in override_texts(chosen.values))
     return (
         f"Chosen, by the highest noisy accuracy on the validation split: {settings}, "
-        f"{100 * selected.score:.2f}%."
+        f"{100 * chosen.score:.2f}%."
     )
 
 
 def _row(selected: PrivateSelection) -> dict:
     """The only row of the CSV file."""
-    planned, request = selected.planned, selected.planned.request
-    chosen = selected.values or {}
+    (planned, chosen), request = selected, selected.planned.request
+    values = chosen.values if chosen else {}
     return {
-        **{range_.key: chosen.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
-        "noisy_accuracy": selected.score,
+        **{range_.key: values.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
+        "noisy_accuracy": chosen and chosen.score,
         "epsilon/trial": planned.trial.epsilon,
         "epsilon/search": planned.search.epsilon,
         "rdp/trial": planned.trial.rdp,

@@ -1,7 +1,9 @@
-"""A search as page, CSV and data: all trials, the best first, and the one chosen by the rule."""
+"""A search as page, CSV and data: all trials, the best first, and the one chosen by the rule; and
+several independent searches of one space as a page: what each chose, and what luck is worth."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -11,7 +13,6 @@ from dpbench.comparison.search.selection import (
     BY_LOSS,
     ECE,
     LOSS,
-    RULES,
     WORST_GROUP,
     SelectionRule,
     Trial,
@@ -22,10 +23,10 @@ from dpbench.comparison.search.selection import (
 )
 from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.data import SearchData, json_file
-from dpbench.comparison.tables.grid import Grid, counted, epsilon_text
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, epsilon_text, with_spread
+from dpbench.comparison.tables.page import Page, PageBlock
+from dpbench.learning.metrics.paired_t import paired_test
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
-from dpbench.runs.config.settings import NAMED_GROUPS
 from dpbench.runs.config.space import Interval, Range
 from dpbench.runs.config.special_case import START
 from dpbench.runs.config.table_rules import outer_end
@@ -62,14 +63,14 @@ def render(
 
     finals: the finalists with their final seeds, from which the choice is made if there are any.
     """
-    rule = RULES[request.rule]
+    rule = request.rule
     ordered, last = (_ordered(each, rule) for each in (trials, finals))
     chosen = next((trial for trial in last or ordered if not trial.failures), None)
     rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
     if start := request.start:
         rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
     data = _data(request, ordered, chosen)
-    blocks: list[Block] = [
+    blocks: list[PageBlock] = [
         *_introduction(request, data, ordered),
         *(_finals(request, last) if last else ()),
         _grid(request, ordered),
@@ -88,12 +89,11 @@ def render(
 
 
 def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None) -> SearchData:
-    choices, ranges = request.config["choices"], request.space.ranges
-    keys = [range_.key for range_ in ranges]
+    ranges = request.space.ranges
     return SearchData(
-        choices={group: choices[group] for group in NAMED_GROUPS if group not in keys},
+        choices=request.choices,
         ranges={range_.key: range_.text for range_ in ranges},
-        rule=request.rule,
+        rule=request.options.rule,
         chosen=chosen.number if chosen else None,
         ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
     )
@@ -110,15 +110,16 @@ def _introduction(
     """What was searched, from where, and how the choice is made."""
     ranges = ", ".join(f"`{key}={text}`" for key, text in data.ranges.items())
     settings = " ".join(f"`{o}`" for o in request.settings)
+    number, options = counted(len(trials), "trial"), request.options
     yield (
-        f"{counted(len(trials), 'trial')} (by={request.by}, draw={request.draw}) of {ranges}, each "
-        f"with seed {', '.join(request.seeds)} and {settings}."
+        f"{number} (by={options.by}, draw={options.draw}) of {ranges}, each with seed "
+        f"{', '.join(request.seeds)} and {settings}."
     )
     if request.start:
         yield request.start.description
     yield from _extended(request, trials)
-    rule = BY_LOSS if is_regression(trials) else RULES[request.rule].description
-    yield f"Rule `{request.rule}`: {rule}. Spread: standard deviation over seeds."
+    rule = BY_LOSS if is_regression(trials) else request.rule.description
+    yield f"Rule `{options.rule}`: {rule}. Spread: standard deviation over seeds."
 
 
 def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
@@ -138,7 +139,7 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
     ]
 
 
-def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[Block]:
+def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[PageBlock]:
     seeds = ", ".join(request.final_seeds)
     return [
         f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
@@ -148,7 +149,7 @@ def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[Block]:
     ]
 
 
-def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[Block]:
+def _luck(request: SearchRequest, trials: Sequence[Trial]) -> list[PageBlock]:
     if not (best := best_of_fewer(request, trials)):
         return []
     cells = [(str(k), f"{value:.2f}") for k, value in best.items()]
@@ -160,14 +161,14 @@ def best_of_fewer(request: SearchRequest, trials: Sequence[Trial]) -> dict[int, 
     trials are not independent or have no accuracy."""
     drawn = [trial for trial in trials if NUMBER < trial.number <= request.count]  # at random
     values = [100 * trial.mean(scored(request)) for trial in drawn if not trial.failures]
-    if request.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
+    if request.options.by != "random" or len(values) < FEWEST or any(map(math.isnan, values)):
         return {}
     return {k: expected_best(values, k) for k in budgets(len(values))}
 
 
 def scored(request: SearchRequest) -> str:
     """The accuracy, of all or of the worst group, that a search is about."""
-    return WORST_GROUP if RULES[request.rule].metric == WORST_GROUP else ACCURACY
+    return WORST_GROUP if request.rule.metric == WORST_GROUP else ACCURACY
 
 
 def fewer_trials(request: SearchRequest, cells: Sequence[tuple[str, str]]) -> Grid:
@@ -225,7 +226,7 @@ def at_edge(
 
 def _grid(request: SearchRequest, ordered: Sequence[Trial]) -> Grid:
     metrics = {} if is_regression(ordered) else {ACCURACY: "accuracy (%)"}
-    if metrics and RULES[request.rule].metric == WORST_GROUP:
+    if metrics and request.rule.metric == WORST_GROUP:
         metrics[WORST_GROUP] = "worst group (%)"
     keys = (range_.key for range_ in request.space.ranges)
     head = ["trial", *keys, *metrics.values(), "loss", "n", *EPSILONS.values(), "delta", "failed"]
@@ -233,8 +234,8 @@ def _grid(request: SearchRequest, ordered: Sequence[Trial]) -> Grid:
         (
             str(trial.number),
             *trial.values.values(),
-            *(_number(trial, metric, lambda value: f"{100 * value:.2f}") for metric in metrics),
-            _number(trial, LOSS, lambda value: f"{value:.4f}"),
+            *(_number(trial, metric, 100, 2) for metric in metrics),
+            _number(trial, LOSS, 1, 4),
             str(len(trial.outcomes) - len(trial.failures)),
             *(shown_epsilon(trial, accountant) for accountant in EPSILONS),
             trial.terms.text_of_delta if trial.terms else "",
@@ -245,11 +246,9 @@ def _grid(request: SearchRequest, ordered: Sequence[Trial]) -> Grid:
     return Grid("", tuple(head), tuple(rows))
 
 
-def _number(trial: Trial, metric: str, write: Callable[[float], str]) -> str:
-    if trial.failures or math.isnan(trial.mean(metric)):
-        return ""
-    spread = trial.spread(metric)
-    return write(trial.mean(metric)) + ("" if math.isnan(spread) else f" ± {write(spread)}")
+def _number(trial: Trial, metric: str, factor: int, digits: int) -> str:
+    mean, spread = factor * trial.mean(metric), factor * trial.spread(metric)
+    return "" if math.isnan(mean) else with_spread(mean, spread, digits)
 
 
 def shown_epsilon(trial: Trial, accountant: AccountantName) -> str:
@@ -282,3 +281,70 @@ def _row(trial: Trial) -> dict:
         "failed": _reasons(trial),
         "records": " ".join(record.digest for record in trial.records),
     }
+
+
+class Searched(NamedTuple):
+    """A search that was made: its trials, the best of them again with their final seeds, if that
+    was asked for, and its page."""
+
+    request: SearchRequest
+    trials: Sequence[Trial]
+    finals: Sequence[Trial]
+    text: str
+
+    @property
+    def chosen(self) -> list[Trial]:
+        return ranked(self.finals or self.trials, self.request.rule)[:1]
+
+
+def page_of_several(searches: Sequence[Searched]) -> Page:
+    """The page of at least two searches."""
+    request = searches[0].request
+    keys = [range_.key for range_ in request.space.ranges]
+    values = [100 * trial.mean(scored(request)) for one in searches for trial in one.chosen]
+    blocks: list[PageBlock] = [
+        f"{len(searches)} independent searches, each with other draws, other seeds and so other "
+        "validation splits. A table whose `searches` is as many takes the choices of all.",
+        _choices(searches, keys),
+        *([_chance(values)] if len(values) > 1 and all(map(math.isfinite, values)) else []),
+        *_fewer_trials_of(searches),
+    ]
+    return Page(f"Searches: {', '.join(request.choices.values())}", blocks)
+
+
+def _choices(searches: Sequence[Searched], keys: Sequence[str]) -> Grid:
+    score, rows = scored(searches[0].request), []
+    for search, trial in [(one, trial) for one in searches for trial in one.chosen]:
+        numbers = ((100, 2, score), (1, 4, LOSS), (100, 2, ECE))
+        texts = (f"{scale * trial.mean(name):.{digits}f}" for scale, digits, name in numbers)
+        shown = (text.replace("nan", NO_VALUE) for text in texts)
+        rows.append((search.request.name, str(trial.number), *trial.values.values(), *shown))
+    head = ("search", "trial", *keys, f"{score} (%)", LOSS, ECE)
+    return Grid("What each chose", head, tuple(rows))
+
+
+def _chance(values: Sequence[float]) -> str:
+    test = paired_test(values, 0.0)
+    low, high = test.interval()
+    return (
+        f"The chosen settings score {test.mean:.2f} on average, with a standard deviation of "
+        f"{test.deviation:.2f} between the {test.n} searches (95% interval of "
+        f"the mean {low:.2f} to {high:.2f})."
+    )
+
+
+def _fewer_trials_of(searches: Sequence[Searched]) -> list[PageBlock]:
+    """What fewer trials would have found, with an interval over the searches."""
+    curves = [best_of_fewer(one.request, one.trials) for one in searches]
+    shared = [count for count in curves[0] if all(count in curve for curve in curves)]
+    cells = []
+    for count in shared:
+        test = paired_test([curve[count] for curve in curves], 0.0)
+        low, high = test.interval()
+        cells.append((str(count), f"{test.mean:.2f} [{low:.2f}, {high:.2f}]"))
+    if not cells:
+        return []
+    return [
+        fewer_trials(searches[0].request, cells),
+        f"{OF_FEWER}, averaged over the searches, with its 95% interval by Student's t.",
+    ]

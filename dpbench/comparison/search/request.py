@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dpbench.comparison.search.samplers import check_installed
+from dpbench.comparison.search.selection import RULES, SelectionRule
 from dpbench.comparison.search.start import NONE, Start, started
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.runs.config.commands import Search
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import groups
-from dpbench.runs.config.settings import is_scientific, key_of, leaves, split_settings
+from dpbench.runs.config.settings import NAMED_GROUPS, is_scientific, key_of, leaves, split_settings
 from dpbench.runs.config.space import (
     Choices,
     Configuration,
@@ -65,34 +66,47 @@ OF_THE_METHOD = "method"
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """A search: its space, the number of trials, the sampler (by), and the sampler's seed (draw).
+    """A search: its options as given, its space, and the number of trials, which the space bounds.
 
     fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
     config: that of one of the runs; identity: a digest of all that determines the search.
-    repetitions: of a private search, whose trials are drawn from `count` candidates. epsilon: the
-    target of a whole private search, to which its trials are calibrated. start: the trial before
-    the others, if there is one. extend: the number of trials in each piece that is added to a range
-    (see `extension`). finalists: the number of trials, the best ones, that are run again with
-    final_seeds and chosen from. repeated: the name of the searches that it is one of.
+    repetitions: of a private search, whose trials are drawn from `count` candidates. start: the
+    trial before the others, if there is one. repeated: the name of the searches that it is one of.
     """
 
+    options: Search
     space: Space
     fixed: tuple[str, ...]
     seeds: tuple[str, ...]
     count: int
-    by: str
-    rule: str
-    draw: int
     name: str
     config: RunConfig
     identity: str
-    repetitions: Repetitions | None = None
-    epsilon: float | None = None
-    start: Start | None = None
-    extend: int = 0
-    finalists: int = 0
-    final_seeds: tuple[str, ...] = ()
+    repetitions: Repetitions | None
+    start: Start | None
     repeated: str = ""
+
+    @property
+    def choices(self) -> dict[str, str]:
+        """The data set, the model and the method, without those that differ between trials."""
+        searched, options = {range_.key for range_ in self.space.ranges}, self.config["choices"]
+        return {group: options[group] for group in NAMED_GROUPS if group not in searched}
+
+    @property
+    def rule(self) -> SelectionRule:
+        return RULES[self.options.rule]
+
+    @property
+    def extend(self) -> int:
+        """The number of trials in each piece that is added to a range."""
+        given = self.options.extend
+        return math.ceil(PIECE * self.count) if given is None else given
+
+    @property
+    def final_seeds(self) -> tuple[str, ...]:
+        """Those of finalists, after the largest of its seeds."""
+        first = max(map(int, self.seeds)) + 1
+        return tuple(map(str, range(first, first + self.options.final_seeds)))
 
     @property
     def settings(self) -> list[str]:
@@ -141,7 +155,10 @@ def parse(arguments: list[str]) -> SearchRequest:
     elif settings.start not in ("", NONE):
         raise UserError(f"start={settings.start} needs a search space: space=method.")
     ranges, fixed = split_ranges(overrides)
-    _check_search_settings(settings)
+    if settings.name and not re.fullmatch(r"\w[\w.-]{,99}", settings.name):
+        name = quoted(settings.name)
+        raise UserError(f"name must be up to 100 letters, digits, '.', '_' and '-', got {name}.")
+    check_installed(settings.by)
     space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
     _check_ranges(space.ranges)
     if "validation" not in map(key_of, fixed):
@@ -166,24 +183,9 @@ def parse(arguments: list[str]) -> SearchRequest:
     if case:
         folder = config.results / SEARCH
         start, space, fixed = started(case, settings.start, space, fixed, name, folder)
-    return SearchRequest(
-        space=space,
-        fixed=tuple(o for o in fixed if key_of(o) != "seed"),
-        seeds=seeds,
-        count=count,
-        by=settings.by,
-        rule=settings.rule,
-        draw=settings.draw,
-        name=name,
-        config=config,
-        identity=identity,
-        repetitions=repetitions,
-        epsilon=epsilon,
-        start=start,
-        extend=math.ceil(PIECE * count) if settings.extend is None else settings.extend,
-        finalists=settings.finalists,
-        final_seeds=_next_seeds(seeds, settings.final_seeds),
-    )
+    fixed = [o for o in fixed if key_of(o) != "seed"]
+    parts = name, config, identity, repetitions, start
+    return SearchRequest(settings, space, tuple(fixed), seeds, count, *parts)
 
 
 def repeated(arguments: list[str]) -> list[SearchRequest]:
@@ -201,7 +203,8 @@ def repeated(arguments: list[str]) -> list[SearchRequest]:
     requests = []
     for number in range(settings.repeat):
         seeds = ",".join(str(int(seed) + number * span) for seed in first.seeds)
-        drawn = [f"name={first.name}-{number + 1}", f"draw={first.draw + number}", f"seed={seeds}"]
+        drawn = [f"name={first.name}-{number + 1}", f"seed={seeds}"]
+        drawn += [f"draw={settings.draw + number}"]
         drawn += [f"start={settings.start}-{number + 1}"] if named else []
         requests.append(replace(parse([*own, *drawn]), repeated=first.name))
     return requests
@@ -251,15 +254,6 @@ def _identity_and_name(
 
 def _short(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
-
-
-def _check_search_settings(settings: Search) -> None:
-    if settings.name and not re.fullmatch(r"\w[\w.-]{,99}", settings.name):
-        raise UserError(
-            f"name must be up to 100 letters, digits, '.', '_' and '-', "
-            f"got {quoted(settings.name)}."
-        )
-    check_installed(settings.by)
 
 
 def _repetitions(settings: Search) -> Repetitions | None:
@@ -360,12 +354,6 @@ def _seeds(ranges: list[Range], config: RunConfig) -> tuple[str, ...]:
                 )
             return tuple(sorted(range_.values, key=int))
     return (str(config["seed"]),)
-
-
-def _next_seeds(seeds: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """So many seeds after the largest of these."""
-    first = max(map(int, seeds)) + 1
-    return tuple(map(str, range(first, first + number)))
 
 
 def with_space(name: str, overrides: list[str]) -> list[str]:

@@ -86,39 +86,29 @@ class SelectionRule:
     scores: Callable[[Trial], tuple[float, float]]
 
 
-def _scores(trial: Trial) -> tuple[float, float]:
-    """Mean accuracy, 0 for regression, and minus the mean loss."""
-    return (_or_zero(trial.mean(ACCURACY)), -trial.mean(LOSS))
-
-
 def _or_zero(value: float) -> float:
+    """Of a regression, which has no accuracy."""
     return 0.0 if math.isnan(value) else value
 
 
+def _highest(metric: str, name: str) -> SelectionRule:
+    return SelectionRule(
+        metric,
+        f"highest mean {name} over all seeds, then lowest mean validation loss, then the earliest "
+        "trial",
+        lambda trial: (_or_zero(trial.mean(metric)), -trial.mean(LOSS)),
+    )
+
+
 RULES = {
-    "best_validation": SelectionRule(
-        ACCURACY,
-        "highest mean validation accuracy over all seeds, then lowest mean validation loss, then "
-        "the earliest trial",
-        _scores,
-    ),
-    "best_worst_group": SelectionRule(
-        WORST_GROUP,
-        "highest mean validation accuracy of the worst group over all seeds, then lowest mean "
-        "validation loss, then the earliest trial",
-        lambda trial: (_or_zero(trial.mean(WORST_GROUP)), _scores(trial)[1]),
-    ),
-    "best_balanced_accuracy": SelectionRule(
-        BALANCED,
-        "highest mean balanced validation accuracy over all seeds, then lowest mean validation "
-        "loss, then the earliest trial",
-        lambda trial: (_or_zero(trial.mean(BALANCED)), _scores(trial)[1]),
-    ),
+    "best_validation": _highest(ACCURACY, "validation accuracy"),
+    "best_worst_group": _highest(WORST_GROUP, "validation accuracy of the worst group"),
+    "best_balanced_accuracy": _highest(BALANCED, "balanced validation accuracy"),
     "lowest_validation_loss": SelectionRule(
         LOSS,
         "lowest mean validation loss over all seeds, then highest mean validation accuracy, then "
         "the earliest trial",
-        lambda trial: _scores(trial)[::-1],
+        lambda trial: (-trial.mean(LOSS), _or_zero(trial.mean(ACCURACY))),
     ),
 }
 

@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.edition import STANDARD_ERROR, Column, Edition
-from dpbench.comparison.tables.grid import NO_VALUE, number, signed
+from dpbench.comparison.tables.edition import STANDARD_ERROR, Edition, TableColumn
+from dpbench.comparison.tables.grid import NO_VALUE, signed, with_spread
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.verdict import IMPOSSIBLE, MISSING, Distance, reproduces
@@ -15,7 +15,7 @@ from dpbench.learning.metrics.students_t import standard_deviation
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One number of a table, in the column's unit.
 
     ours: the mean of n runs, NaN if any of them diverged; spread: the standard error or deviation,
@@ -24,13 +24,28 @@ class Cell:
 
     condition: str
     row: str
-    column: Column
+    column: TableColumn
     ours: float
     spread: float
     n: int
     published: Published | None
     verdict: str
     distance: Distance | None = None
+
+    @property
+    def method(self) -> str:
+        """The row without its condition."""
+        return self.row.removeprefix(f"{self.condition}, ")
+
+    @property
+    def printed(self) -> str:
+        """The printed number, digit for digit; "" for none."""
+        return self.published.value if self.published else ""
+
+    @property
+    def printed_spread(self) -> str:
+        """The number after its ±; "" for none."""
+        return (self.published and self.published.spread) or ""
 
     @property
     def difference(self) -> float:
@@ -42,11 +57,10 @@ class Cell:
         """`80.5 ± 0.4 (5)`: mean, spread if there is one, and number of runs."""
         if self.n == 0:
             return self.verdict
-        mean, spread = (number(value, self.column.digits) for value in (self.ours, self.spread))
-        return f"{mean} ({self.n})" if math.isnan(self.spread) else f"{mean} ± {spread} ({self.n})"
+        return f"{with_spread(self.ours, self.spread, self.column.digits)} ({self.n})"
 
 
-COMPARED: dict[str, Callable[[Cell], str]] = {
+COMPARED: dict[str, Callable[[TableCell], str]] = {
     "method": lambda cell: cell.row,
     "column": lambda cell: cell.column.name,
     "ours": lambda cell: cell.text,
@@ -61,7 +75,7 @@ COMPARED: dict[str, Callable[[Cell], str]] = {
 
 def cells_of(
     edition: Edition, rows: Sequence[Row], published: PublishedTable, impossible: Collection[str]
-) -> list[Cell]:
+) -> list[TableCell]:
     """All cells, row by row; the baseline has none in columns that are relative to it."""
     return [
         _cell(edition, row, column, published, impossible)
@@ -74,18 +88,18 @@ def cells_of(
 def _cell(
     edition: Edition,
     row: Row,
-    column: Column,
+    column: TableColumn,
     published: PublishedTable,
     impossible: Collection[str],
-) -> Cell:
+) -> TableCell:
     printed = published.get((row.name, column.printed))
     values = [column.factor * value for value in row.values(column.metric).values()]
     if not values:
         reason = IMPOSSIBLE if row.name in impossible else MISSING
-        return Cell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
+        return TableCell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
     mean = statistics.fmean(values)
     spread = standard_deviation(values)
     if edition.file.spread == STANDARD_ERROR:
         spread /= math.sqrt(len(values))
     result = reproduces(edition, column, values, printed)
-    return Cell(row.condition, row.label, column, mean, spread, len(values), printed, *result)
+    return TableCell(row.condition, row.label, column, mean, spread, len(values), printed, *result)

@@ -1,7 +1,7 @@
 """An edition of a table: its file with its columns, as its runs are judged at one scale."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import UNSET, structs
 
 from dpbench.comparison.compare.side import Tuning
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.learning.metrics.metric import Better, Margin
@@ -20,7 +20,7 @@ from dpbench.system.validate import known_keys, spelled_number
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One column: a metric of the records, in the paper's unit and with the paper's digits.
 
     factor: converts the metric to the column's unit (100 for percent). digits: decimals, or None
@@ -39,17 +39,17 @@ class Column:
     judged: bool = True
 
 
-def columns_of(entries: Mapping[str, ColumnEntry]) -> tuple[Column, ...]:
+def columns_of(entries: Mapping[str, ColumnEntry]) -> tuple[TableColumn, ...]:
     """The columns by name, in order; UserError for what neither they nor the registry say."""
     return tuple(_column(name, entry) for name, entry in entries.items())
 
 
-def metric_column(metric: str) -> Column:
+def metric_column(metric: str) -> TableColumn:
     """A metric of the registry as a column of that name; UserError for one without a direction."""
     return _column(metric, ColumnEntry(metric=metric))
 
 
-def _column(name: str, entry: ColumnEntry) -> Column:
+def _column(name: str, entry: ColumnEntry) -> TableColumn:
     found = parse_name(entry.metric)
     known: dict[str, Any] = {"margin": found.margin}
     # Without a direction, as where the registry does not know it, a column must name its own.
@@ -59,7 +59,7 @@ def _column(name: str, entry: ColumnEntry) -> Column:
     known_keys(f"column {name}", known, known, required=("factor", "digits", "better"))
     if entry.margin is not UNSET:
         known["margin"] = _margin(name, entry.margin)
-    return Column(name, **{**known, "printed": entry.printed or name})
+    return TableColumn(name, **{**known, "printed": entry.printed or name})
 
 
 def _margin(column: str, value: object) -> Margin:
@@ -92,24 +92,30 @@ class Edition:
     title: str
     conditions: tuple[str, ...]
     scale_label: str
-    claims: tuple[Claim, ...]
+    claims: tuple[RowClaim, ...]
     tuning: Mapping[str, Tuning]
 
     def __post_init__(self) -> None:
         needed = {"spread": self.file.spread, "published_runs": self.file.published_runs}
         given = {key: value for key, value in needed.items() if value is not None}
         known_keys("the table", given, needed, required=needed)
-        _distinct("methods", self.file.methods)
-        _distinct("seeds", self.file.seeds)
-        _distinct("conditions", self.conditions)
-        _distinct("columns", [column.name for column in self.columns])
+        names = [column.name for column in self.columns]
+        named: dict[str, Sequence[object]] = {
+            "methods": self.file.methods,
+            "seeds": self.file.seeds,
+            "conditions": self.conditions,
+            "columns": names,
+        }
+        for what, values in named.items():
+            if not values or len({*values}) < len(values):
+                raise UserError(f"{what} must name at least one, and none twice: {[*values]}.")
         if len(self.file.groups) not in (0, 2):
             raise UserError(f"groups must name two groups or none, not {self.file.groups}.")
         if any(is_paired(column.metric) for column in self.columns):
             self._check_pairing()
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[TableColumn, ...]:
         return columns_of(self.file.columns)
 
     @property
@@ -141,9 +147,3 @@ class Edition:
             )
         if not self.file.groups:
             raise UserError(f"groups must name the two groups whose privacy cost {self.name} has.")
-
-
-def _distinct(what: str, values: Iterable[Any]) -> None:
-    values = list(values)
-    if not values or len(set(values)) < len(values):
-        raise UserError(f"{what} must name at least one, and none twice: {values}.")

@@ -60,6 +60,12 @@ def number(value: float, digits: int | None) -> str:
     return text.removeprefix("-") if math.isfinite(value) and not float(text) else text
 
 
+def with_spread(value: float, spread: float, digits: int | None) -> str:
+    """`80.5 ± 0.4`; without a spread that is NaN."""
+    text = number(value, digits)
+    return text if math.isnan(spread) else f"{text} ± {number(spread, digits)}"
+
+
 def signed(value: float, digits: int | None) -> str:
     """A difference, with its sign unless it is written as 0."""
     text = number(value, digits)

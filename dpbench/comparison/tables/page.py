@@ -101,7 +101,7 @@ SPECIAL = re.compile(r"\||<(?=[A-Za-z/!?])|(?<=\])\(")
 SUFFIXES = (".md", ".csv", ".tex")
 """Of the files that a command writes a table to."""
 
-Block = str | Grid | Sequence[str]
+PageBlock = str | Grid | Sequence[str]
 """A paragraph in Markdown, a grid under its heading, or the sentences of a list."""
 
 
@@ -113,7 +113,7 @@ class Page:
     """
 
     title: str
-    blocks: Sequence[Block]
+    blocks: Sequence[PageBlock]
     command: str = ""
 
     @property
@@ -146,7 +146,7 @@ class Page:
         """The blocks as paragraphs and booktabs tables; caption: of all tables, after their own."""
         return "\n\n".join(part for block in self.blocks for part in self._latex(block, caption))
 
-    def _latex(self, block: Block, caption: str) -> Iterator[str]:
+    def _latex(self, block: PageBlock, caption: str) -> Iterator[str]:
         if isinstance(block, Grid):
             heads = (f"{text}." for text in (self.title, block.heading) if text)
             yield tabular(" ".join(filter(None, [*heads, caption])), block)
@@ -166,7 +166,7 @@ def write_texts(out: Path, markdown: str, csv: str, tex: str) -> None:
     print_message(f"written: {out}{{{','.join(SUFFIXES)}}}")
 
 
-def _markdown(block: Block) -> str:
+def _markdown(block: PageBlock) -> str:
     if isinstance(block, str):
         return block
     if not isinstance(block, Grid):

@@ -5,22 +5,22 @@ import re
 from collections.abc import Sequence
 from itertools import groupby
 
-from dpbench.comparison.tables.cells import Cell
-from dpbench.comparison.tables.edition import Column, Edition
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number
+from dpbench.comparison.tables.cells import TableCell
+from dpbench.comparison.tables.edition import Edition, TableColumn
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number, with_spread
 from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.privacy import RowPrivacy
-from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row
-from dpbench.comparison.tables.table import Table
+from dpbench.comparison.tables.table import ResultTable
 from dpbench.learning.metrics.registry import parse_name
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS
 from dpbench.runs.config.search_path import method_name, with_variant
 from dpbench.runs.records.epsilon import NO_PROOF
+from dpbench.system.grouping import grouped
 from dpbench.system.validate import one_of
 
 
-def paper_files(table: Table, edition: Edition, columns: Sequence[str]) -> dict[str, bytes]:
+def paper_files(table: ResultTable, edition: Edition, columns: Sequence[str]) -> dict[str, bytes]:
     """The files by suffix. columns: the names of those to print, all if empty.
 
     Raises UserError for an unknown column.
@@ -37,7 +37,9 @@ def paper_files(table: Table, edition: Edition, columns: Sequence[str]) -> dict[
     return {f"paper.{suffix}": text.encode() for suffix, text in texts.items()}
 
 
-def _grid(table: Table, edition: Edition, columns: Sequence[Column], grouped: bool) -> Grid:
+def _grid(
+    table: ResultTable, edition: Edition, columns: Sequence[TableColumn], grouped: bool
+) -> Grid:
     """A row for each method, with the best mean of each column bold; grouped: under its condition,
     which stands in the first row of its group."""
     privacy = {stated.label: stated for stated in table.privacy}
@@ -61,7 +63,7 @@ def _grid(table: Table, edition: Edition, columns: Sequence[Column], grouped: bo
     return Grid("", (*([""] if grouped else []), "method", *heads), tuple(rows))
 
 
-def _caption(table: Table, edition: Edition) -> str:
+def _caption(table: ResultTable, edition: Edition) -> str:
     counts = sorted({cell.n for cell in table.cells if cell.n})
     seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else "0"
     printed = ", published values in brackets" if any(c.published for c in table.cells) else ""
@@ -83,7 +85,7 @@ def _epsilons(stated: RowPrivacy | None) -> tuple[str, ...]:
     return _beside(first, stated.printed), *others
 
 
-def _column_name(column: Column) -> str:
+def _column_name(column: TableColumn) -> str:
     """`accuracy, male (%)`; the column's own name for a metric that is unknown."""
     parts = parse_name(column.metric.removeprefix("train_set/"))
     if not parts.is_known:
@@ -93,7 +95,7 @@ def _column_name(column: Column) -> str:
     return f"{words} (%)" if column.factor == 100 else words
 
 
-def _best(column: Column, cells: Sequence[Cell]) -> str | None:
+def _best(column: TableColumn, cells: Sequence[TableCell]) -> str | None:
     """The best mean as text, which all that print the same share; None if there is no choice."""
     means = [cell.ours for cell in cells if math.isfinite(cell.ours)]
     if len(means) < 2:
@@ -101,43 +103,35 @@ def _best(column: Column, cells: Sequence[Cell]) -> str | None:
     return number(max(means) if column.better == "higher" else min(means), column.digits)
 
 
-def _cell(cell: Cell | None, best: str | None) -> str:
+def _cell(cell: TableCell | None, best: str | None) -> str:
     """`**80.5 ± 0.4** [80.3]`: our mean, bold if it is the best, and the published one."""
     if cell is None:
         return NO_VALUE
     digits = cell.column.digits
-    mean = number(cell.ours, digits) if cell.n else NO_VALUE
-    spread = "" if math.isnan(cell.spread) else f" ± {number(cell.spread, digits)}"
-    ours = f"**{mean}{spread}**" if mean == best else f"{mean}{spread}"
-    return _beside(ours, _published(cell.published))
+    ours = with_spread(cell.ours, cell.spread, digits) if cell.n else NO_VALUE
+    is_best = cell.n and number(cell.ours, digits) == best
+    return _beside(f"**{ours}**" if is_best else ours, cell.printed)
 
 
 def _beside(ours: str, published: str) -> str:
     return f"{ours} [{published}]" if published else ours
 
 
-def _published(printed: Published | None) -> str:
-    return printed.value if printed else ""
-
-
-def _csv(cells: Sequence[Cell]) -> str:
+def _csv(cells: Sequence[TableCell]) -> str:
     """One line per row of the table with plain numbers: mean, spread, n and published value."""
     names = list(dict.fromkeys(cell.column.name for cell in cells))
-    by_row: dict[tuple[str, str], dict[str, Cell]] = {}
-    for cell in cells:
-        row = (cell.condition, cell.row.removeprefix(f"{cell.condition}, "))
-        by_row.setdefault(row, {})[cell.column.name] = cell
+    by_row = grouped(((cell.condition, cell.method), (cell.column.name, cell)) for cell in cells)
     parts = ("", " spread", " n", " published")
     head = ("condition", "method", *(f"{name}{part}" for name in names for part in parts))
     lines = [
-        (*row, *(text for name in names for text in _numbers(found.get(name))))
+        (*row, *(text for name in names for text in _numbers(dict(found).get(name))))
         for row, found in by_row.items()
     ]
     return csv_text(head, lines)
 
 
-def _numbers(cell: Cell | None) -> tuple[str, ...]:
+def _numbers(cell: TableCell | None) -> tuple[str, ...]:
     if cell is None:
         return ("",) * 4
     ours, spread = (f"{value:.6g}" for value in (cell.ours, cell.spread))
-    return ours, spread, str(cell.n), _published(cell.published)
+    return ours, spread, str(cell.n), cell.printed

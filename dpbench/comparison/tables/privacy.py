@@ -85,11 +85,8 @@ def privacy_grid(
     """One line per row; paper_accountant: one of PAPER_ACCOUNTANTS."""
     head = tuple(name.format(by=PAPER_ACCOUNTANTS[paper_accountant][0]) for name in HEAD)
     lines = (
-        (
-            *(p.label, p.printed or NO_VALUE, p.claimed or NO_VALUE, *p.epsilons.values()),
-            *(p.delta, p.arithmetic, p.guarantee, p.why),
-        )
-        for p in stated
+        (label, printed or NO_VALUE, claimed or NO_VALUE, *epsilons.values(), *others)
+        for label, printed, claimed, epsilons, *others in stated
     )
     return Grid("Privacy", head, tuple(lines))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dpbench.comparison.tables.conditions import Condition, row_name
 from dpbench.comparison.tables.edition import Edition
-from dpbench.runs.records.reading import Unreadable, text_of
+from dpbench.runs.records.reading import required, text_of
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
 
@@ -73,10 +73,8 @@ def check_covered(edition: Edition, published: PublishedTable) -> None:
 
 def without_comments(path: Path) -> list[str]:
     """The lines of a file that do not begin with #; UserError for an unreadable one."""
-    text = text_of(path)
-    if isinstance(text, Unreadable):
-        raise UserError(f"{path} {text.reason}.")
-    return [line for line in text.splitlines() if not line.startswith("#")]
+    lines = required(text_of(path), path).splitlines()
+    return [line for line in lines if not line.startswith("#")]
 
 
 def _lines(path: Path, required: list[str]) -> list[dict[str, str]]:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from dpbench.comparison.compare.side import Budget, mean_by
@@ -20,8 +21,8 @@ from dpbench.system.errors import UserError
 from dpbench.system.grouping import grouped
 
 IDENTITY = ("dataset", "model", "method", "variant", "seed")
+_identity = itemgetter(*IDENTITY)
 PRIVACY = (*ACCOUNTANTS, "guarantee", "why", "claimed", "delta", "arithmetic")
-REQUIRED = (*IDENTITY, "status", *(f"privacy/{name}" for name in PRIVACY))
 OPTIONAL_METRICS = ("train_set/", "test/mce_min20", "test/mce_last10")
 """Prefixes of the metrics that some records lack."""
 
@@ -64,6 +65,11 @@ class Row:
         return [run["seed"] for run in self.runs if run["status"] == DIVERGED]
 
     @property
+    def nonfinite(self) -> list[tuple[int, int]]:
+        """The numbers of non-finite gradients, by seed, where they were counted."""
+        return [(run["seed"], run["nonfinite"]) for run in self.runs if "nonfinite" in run]
+
+    @property
     def budgets(self) -> tuple[Budget, ...]:
         """The largest epsilon of its runs; none where they have no statement of privacy. The terms
         of all rows are those of the table."""
@@ -93,20 +99,18 @@ class Row:
 def rows_of(edition: Edition, runs: Sequence[FlatRun]) -> list[Row]:
     """The rows of the table in the specification's order, corrected variants first.
 
-    runs: with the names REQUIRED, `test/...` metrics and, where the table has conditions, the label
-    of its `condition`. Runs of other methods, seeds or conditions are left out; a method without
-    runs has an empty row. All metrics of a diverged run are NaN. Raises UserError where runs of
-    several data sets or models are mixed under one condition, for duplicate runs, and where a
-    column of the table has no metric.
+    runs: see `build_table`. Those of other methods, seeds or conditions are left out; a method
+    without runs has an empty row. All metrics of a diverged run are NaN. Raises UserError where
+    runs of several data sets or models are mixed under one condition, for duplicate runs, and where
+    a column of the table has no metric.
     """
     names = dict.fromkeys((name for run in runs for name in run), math.nan)
-    complete = [{**names, "condition": "", **run} for run in runs]
+    complete = ({**names, "condition": "", **run} for run in runs)
+    by_condition = grouped((run["condition"], run) for run in complete)
     return [
         row
         for condition in edition.conditions
-        for row in _rows_under(
-            edition, condition, [run for run in complete if run["condition"] == condition]
-        )
+        for row in _rows_under(edition, condition, by_condition.get(condition, []))
     ]
 
 
@@ -118,7 +122,9 @@ def _rows_under(edition: Edition, condition: str, runs: Sequence[FlatRun]) -> li
         selected = pair_with_baseline(selected, (a, b), edition.file.baseline)
     if WORST_GROUP in metrics:
         selected = [{WORST_GROUP: value_of(run, WORST_GROUP), **run} for run in selected]
-    _require(selected, [name for name in metrics if not name.startswith(OPTIONAL_METRICS)])
+    needed = [name for name in metrics if not name.startswith(OPTIONAL_METRICS)]
+    if missing := [name for name in needed if selected and name not in selected[0]]:
+        raise UserError(f"The runs have no column {', '.join(missing)}.")
     unit = edition.file.unit
     return [
         Row(condition, method, variant, of_variant, unit)
@@ -128,7 +134,6 @@ def _rows_under(edition: Edition, condition: str, runs: Sequence[FlatRun]) -> li
 
 
 def _selected(edition: Edition, runs: Sequence[FlatRun]) -> list[FlatRun]:
-    _require(runs, REQUIRED)
     file = edition.file
     methods = {*file.methods, file.baseline}
     selected = [run for run in runs if run["method"] in methods and run["seed"] in file.seeds]
@@ -143,10 +148,6 @@ def _selected(edition: Edition, runs: Sequence[FlatRun]) -> list[FlatRun]:
     return [_without_diverged_metrics(run) for run in selected]
 
 
-def _identity(run: FlatRun) -> tuple:
-    return tuple(run[name] for name in IDENTITY)
-
-
 def _without_diverged_metrics(run: FlatRun) -> FlatRun:
     """A run with NaN for all metrics if it diverged, as its last values are meaningless."""
     if run["status"] != DIVERGED:
@@ -159,9 +160,3 @@ def _variants(runs: Sequence[FlatRun]) -> list[tuple[str, list[FlatRun]]]:
     """The runs of each variant, the corrected one first, which may have none."""
     by_variant = grouped((run["variant"], run) for run in runs) or {CORRECTED: []}
     return sorted(by_variant.items(), key=lambda pair: (pair[0] != CORRECTED, pair[0]))
-
-
-def _require(runs: Sequence[FlatRun], names: Sequence[str]) -> None:
-    """UserError for a name that no run has."""
-    if missing := [name for name in names if runs and name not in runs[0]]:
-        raise UserError(f"The runs have no column {', '.join(missing)}.")

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from dpbench.comparison.tables.cells import Cell
+from dpbench.comparison.tables.cells import TableCell
 from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim
 from dpbench.comparison.tables.claims.grids import count_verdicts
 from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
-from dpbench.comparison.tables.edition import Column, Edition
+from dpbench.comparison.tables.edition import Edition, TableColumn
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.verdict import (
@@ -42,7 +42,7 @@ class ConstantBaseline(NamedTuple):
     """The printed numbers of a column under a condition, and those that 0 and their mean pass."""
 
     condition: str
-    column: Column
+    column: TableColumn
     printed: list[Published]
     zeros: list[Published]
     means: list[Published]
@@ -71,14 +71,14 @@ def _share(passed: Sequence[Published], printed: Sequence[Published]) -> str:
 
 
 def _printed(
-    edition: Edition, published: PublishedTable, condition: str, column: Column
+    edition: Edition, published: PublishedTable, condition: str, column: TableColumn
 ) -> list[Published]:
     rows = (row_name(condition, method) for method in edition.file.methods)
     return [number for row in rows if (number := published.get((row, column.printed)))]
 
 
 def _passed(
-    edition: Edition, column: Column, numbers: list[Published]
+    edition: Edition, column: TableColumn, numbers: list[Published]
 ) -> Iterator[list[Published]]:
     """The printed numbers of a column that 0, and that their mean would reproduce."""
     runs = max(2, edition.published_runs)
@@ -87,7 +87,7 @@ def _passed(
         yield [number for number, verdict in verdicts if verdict == REPRODUCED]
 
 
-def reproduced(baselines: Iterable[ConstantBaseline], cells: Iterable[Cell]) -> Reproduced:
+def reproduced(baselines: Iterable[ConstantBaseline], cells: Iterable[TableCell]) -> Reproduced:
     """The counts of a table; of several rows beside one printed number, the first counts."""
     by_constant = {id(number) for b in baselines for number in (*b.zeros, *b.means)}
     first: dict[int, str] = {}
@@ -121,13 +121,13 @@ ORDER_COLUMNS: dict[str, Callable[[tuple[str, Counter]], str]] = {
 """Of a column and the verdicts on its pairs of rows."""
 
 
-def _verdicts(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterator[str]:
+def _verdicts(edition: Edition, evidence: ClaimEvidence, column: TableColumn) -> Iterator[str]:
     tests = list(_tests(edition, evidence, column))
     for test, p in zip(tests, holm([test.p_difference for test in tests]), strict=True):
         yield UNDECIDED if p > LEVEL else HOLDS if test.mean > 0 else FAILS
 
 
-def _tests(edition: Edition, evidence: ClaimEvidence, column: Column) -> Iterator[PairedTest]:
+def _tests(edition: Edition, evidence: ClaimEvidence, column: TableColumn) -> Iterator[PairedTest]:
     """The tests of our gaps, of which those with print's sign are positive; NaN without runs."""
     value = quantity(column.name, [column])
     without = edition.file.baseline if is_paired(column.metric) else None
@@ -150,7 +150,7 @@ def claims_line(judged: Sequence[JudgedClaim]) -> str:
     return f"{counted(len(judged), 'claim')}: {counts}."
 
 
-def opening(cells: Sequence[Cell]) -> str:
+def opening(cells: Sequence[TableCell]) -> str:
     """How many printed numbers are reproduced, in which rows some differ, and on how many seeds.
 
     Empty where nothing is printed.
@@ -177,7 +177,7 @@ def opening(cells: Sequence[Cell]) -> str:
     return text
 
 
-def _differing(cells: Sequence[Cell]) -> str:
+def _differing(cells: Sequence[TableCell]) -> str:
     """`3 differ (fairlens 2, sgd 1)`."""
     rows = Counter(cell.row for cell in cells)
     named = ", ".join(f"{row} {count}" for row, count in rows.most_common())

@@ -1,19 +1,19 @@
 """Builds a table, ready to be rendered."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import summary
-from dpbench.comparison.tables.cells import COMPARED, Cell, cells_of
+from dpbench.comparison.tables.cells import COMPARED, TableCell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
-from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim, evidence
+from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of
-from dpbench.comparison.tables.page import Block, Page
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.privacy import (
     EVERYTHING_WAS_RUN,
     TIGHTEST,
@@ -33,7 +33,7 @@ from dpbench.system.grouping import grouped
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """A table of runs or measurements, and what its files say of it.
 
     summary: of the verdicts; rules: of the verdicts, in words; claims: with their verdicts; rows:
@@ -48,7 +48,7 @@ class Table:
     grids: tuple[Grid, ...]
     rules: tuple[str, ...]
     notes: tuple[str, ...]
-    cells: tuple[Cell, ...]
+    cells: tuple[TableCell, ...]
     claims: tuple[JudgedClaim, ...] = ()
     rows: tuple[Row, ...] = field(default=(), compare=False)
     privacy: tuple[RowPrivacy, ...] = ()
@@ -59,7 +59,13 @@ class Table:
     @property
     def page(self) -> Page:
         rules = ["## Rules and notes", *self.rules, self.notes] if self.rules or self.notes else []
-        blocks: list[Block] = [*self.introduction, self.summary, *self.grids, *rules, *self.foot]
+        blocks: list[PageBlock] = [
+            *self.introduction,
+            self.summary,
+            *self.grids,
+            *rules,
+            *self.foot,
+        ]
         return Page(self.title, blocks, self.command)
 
     @property
@@ -82,7 +88,7 @@ def build_table(
     notes: Sequence[str],
     not_run: NotRun = EVERYTHING_WAS_RUN,
     paper_accountant: str = DEFAULT_PAPER_ACCOUNTANT,
-) -> Table:
+) -> ResultTable:
     """The table of an edition, from runs and the paper's printed numbers.
 
     runs: by dataset, model, method, variant, seed, status (`complete` or `diverged`),
@@ -98,9 +104,13 @@ def build_table(
     privacy = privacy_of(rows, epsilon, file.baseline, not_run.statements)
     reasons = _why_no_runs(edition, not_run.reasons)
     at_paper_scale = edition.scale_label == PAPER_SCALE
-    found = evidence(edition.conditions, rows, printed_table(edition, published))
-    data = replace(found, tuning=edition.tuning, second_search=edition.second_search)
-    judged = judged_claims(edition, data)
+    found_in_print = printed_table(edition, published)
+    again = edition.second_search
+    data = evidence(edition.conditions, rows, found_in_print, edition.tuning, again)
+    judged = [
+        data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
+        for claim in edition.claims
+    ]
     order, baselines = summary.order_of(edition, data), summary.constants(edition, published)
     judged_constants = baselines if at_paper_scale else []
     counts = summary.reproduced(baselines, cells) if at_paper_scale else None
@@ -121,7 +131,7 @@ def build_table(
         claim_grids.comparisons_grid(judged),
         privacy_grid(privacy, paper_accountant),
     ]
-    return Table(
+    return ResultTable(
         name=edition.name,
         title=edition.title if at_paper_scale else f"{edition.title} (not at the paper's scale)",
         introduction=tuple(filter(None, (summary.opening(cells), *_introduction(edition)))),
@@ -138,14 +148,6 @@ def build_table(
         privacy=tuple(privacy),
         printed=counts,
     )
-
-
-def judged_claims(edition: Edition, data: ClaimEvidence) -> list[JudgedClaim]:
-    """The claims of a table, in their order."""
-    return [
-        data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
-        for claim in edition.claims
-    ]
 
 
 def _rules(edition: Edition, published: bool) -> Iterable[str]:
@@ -178,7 +180,7 @@ def _why_no_runs(edition: Edition, impossible: Mapping[str, str]) -> dict[str, s
 def _main(
     edition: Edition,
     rows: Sequence[Row],
-    cells: Sequence[Cell],
+    cells: Sequence[TableCell],
     reasons: Mapping[str, str],
     privacy: Iterable[RowPrivacy],
 ) -> Grid:
@@ -261,10 +263,9 @@ def _notes_on_runs(
     paired = any(is_paired(column.metric) for column in edition.columns)
     for row in rows:
         seeds = {run["seed"] for run in row.runs}
-        nonfinite = [(run["seed"], run["nonfinite"]) for run in row.runs if "nonfinite" in run]
         if row.diverged:
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
-        if sentence := note(row.label, nonfinite):
+        if sentence := note(row.label, row.nonfinite):
             yield sentence
         if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."

@@ -15,7 +15,7 @@ from dpbench.comparison.compare.claims import (
     WITHIN,
 )
 from dpbench.comparison.compare.verdict import UNDECIDED
-from dpbench.comparison.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Column, Edition
+from dpbench.comparison.tables.edition import PAPER_SCALE, STANDARD_DEVIATION, Edition, TableColumn
 from dpbench.comparison.tables.published import Published
 from dpbench.learning.metrics.paired_t import LEVEL
 from dpbench.system.grouping import grouped
@@ -84,7 +84,7 @@ class Distance:
 
 
 def distance(
-    edition: Edition, column: Column, values: Sequence[float], printed: Published
+    edition: Edition, column: TableColumn, values: Sequence[float], printed: Published
 ) -> Distance:
     """Our runs' mean against a printed one. values [n]: in the column's unit, n at least 1.
 
@@ -120,7 +120,7 @@ def published_standard_error(edition: Edition, printed: Published) -> float:
 
 
 def reproduces(
-    edition: Edition, column: Column, values: Sequence[float], printed: Published | None
+    edition: Edition, column: TableColumn, values: Sequence[float], printed: Published | None
 ) -> tuple[str, Distance | None]:
     """The verdict on our runs against a printed mean by `rule`, and the distance that it is about.
 

@@ -6,7 +6,7 @@ Nothing is trained unless `rerun` asks for it.
 
 import re
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from pathlib import Path
 
 from dpbench.comparison.tables.grid import counted
@@ -68,7 +68,9 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
             problems += [Mismatch(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
-    retrained = _quickest([entry for entry in stored if has_data(entry.record)], settings.rerun)
+    with_data = (entry for entry in stored if has_data(entry.record))
+    quickest = sorted(with_data, key=lambda s: s.record.provenance.get("seconds", 0.0))
+    retrained = quickest[: settings.rerun]
     if len(retrained) < min(settings.rerun, len(stored)):
         print_message(WITHOUT_DATA)
     trained = 0
@@ -120,36 +122,24 @@ def _named(
     records = {entry.digest for entry in stored} | unreadable
     for name in names:
         if name not in known and Path(name).stem not in records:
-            raise UserError(
-                _without_records(name, folder / TABLES)
-                or _without_digest(name, folder)
-                or f"{name} is neither a table nor a record here: {nearest(name, known)}"
-            )
+            raise UserError(_why_unknown(name, folder, known))
     digests |= {record.digest for path in chosen for record in readable_records_in(path)}
     return [entry for entry in stored if entry.digest in digests], chosen
 
 
-def _without_records(name: str, tables: Path) -> str:
-    """Why a table has no records to be verified by, as a sentence; "" if it is not a table."""
-    if name not in options("table"):
-        return ""
-    if (tables / f"{name}.md").exists() or [*tables.glob(f"{name}-*.md")]:
+def _why_unknown(name: str, folder: Path, known: Collection[str]) -> str:
+    """Why a name is that of no table with records and of no record here, as a sentence."""
+    tables, digest, is_table = folder / TABLES, Path(name).stem, name in options("table")
+    if is_table and ((tables / f"{name}.md").exists() or [*tables.glob(f"{name}-*.md")]):
         return (
             f"{name} has no records in {tables} to be verified by; one that is computed without "
             f"runs has none, and `dpbench reproduce {name} results_dir=DIR` computes it again."
         )
-    return f"{name} is not in {tables}: `dpbench reproduce {name}` makes it first."
-
-
-def _without_digest(name: str, folder: Path) -> str:
-    """That a digest has no record here, as a sentence; "" if the name is not that of a record."""
-    if not DIGEST.fullmatch(digest := Path(name).stem):
-        return ""
-    return (
-        f"no record {digest} is in {folder / 'runs'} or in a table beside it: run its command "
-        "first, or name the results_dir of the run."
-    )
-
-
-def _quickest(stored: Sequence[StoredRecord], number: int) -> list[StoredRecord]:
-    return sorted(stored, key=lambda s: s.record.provenance.get("seconds", 0.0))[:number]
+    if is_table:
+        return f"{name} is not in {tables}: `dpbench reproduce {name}` makes it first."
+    if DIGEST.fullmatch(digest):
+        return (
+            f"no record {digest} is in {folder / 'runs'} or in a table beside it: run its command "
+            "first, or name the results_dir of the run."
+        )
+    return f"{name} is neither a table nor a record here: {nearest(name, known)}"

@@ -9,7 +9,6 @@ from dpbench.runs.config.commands import Merge
 from dpbench.runs.records.collect import StoredRecord, collect
 from dpbench.runs.records.folder import RUNS, SWEEPS
 from dpbench.runs.records.reading import Unreadable
-from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list, write_list
 from dpbench.runs.records.trained_model import model_file
 from dpbench.system.arguments import read
@@ -58,15 +57,12 @@ def _read(folder: Path, known: Sources) -> Iterator[str]:
         if entry.record.config.get("seed") is None:  # whose runs share a digest
             continue
         other, first = known.setdefault(entry.digest, (folder, entry))
-        if differing := _differing(first.record, entry.record):
+        pairs = {n: (getattr(first.record, n), getattr(entry.record, n)) for n in RESULTS}
+        if differing := [name for name, values in pairs.items() if not equal(*values)]:
             yield (
                 f"{entry.digest} has different {' and '.join(differing)} in {other}/{first.source} "
                 f"and {folder}/{entry.source}: keep one of them."
             )
-
-
-def _differing(one: Record, other: Record) -> list[str]:
-    return [name for name in RESULTS if not equal(getattr(one, name), getattr(other, name))]
 
 
 def _copy(folder: Path, stored: StoredRecord, target: Path) -> None:

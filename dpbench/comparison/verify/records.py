@@ -48,17 +48,13 @@ def wrong_metrics(record: Record) -> Iterator[str]:
         for name, value in record.metrics.items()
         if name.startswith(f"{split}/")
     }
-    for name, value in (_by_groups(metrics) | _by_bins(record)).items():
+    accuracy, groups = metrics.get("accuracy", math.nan), _of_groups(metrics)
+    gap = {"accuracy_gap": spread(groups)} if groups else {}
+    for name, value in (gap | _by_bins(record)).items():
         if name in metrics and not _near(metrics[name], value):
             yield f"has {split}/{name}={metrics[name]}, but the rest of it gives {value}."
-    accuracy, groups = metrics.get("accuracy", math.nan), _of_groups(metrics)
     if groups and (accuracy < min(groups) - ROUNDING or accuracy > max(groups) + ROUNDING):
         yield f"has {split}/accuracy={accuracy}, which no mean of its groups can be."
-
-
-def _by_groups(metrics: dict[str, float]) -> dict[str, float]:
-    groups = _of_groups(metrics)
-    return {"accuracy_gap": spread(groups)} if groups else {}
 
 
 def _of_groups(metrics: dict[str, float]) -> list[float]:

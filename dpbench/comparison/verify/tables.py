@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from dpbench.comparison.reproduce.render import TEXTS, texts
 from dpbench.comparison.reproduce.target import Target, target_of
@@ -15,11 +15,9 @@ from dpbench.comparison.tables.privacy import AS_PLANNED
 from dpbench.comparison.verify.records import equal
 from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import RECORDS, readable_records_in
-from dpbench.runs.records.reading import Unreadable, text_of
+from dpbench.runs.records.reading import required, text_of
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
-
-T = TypeVar("T")
 
 
 class Mismatch(NamedTuple):
@@ -39,17 +37,17 @@ def unsupported_lines(path: Path) -> Iterator[str]:
     try:
         if not any(path.with_name(f"{stem}.{suffix}").exists() for suffix in TEXTS):
             return  # records alone, as of an entry to a challenge
-        _readable(text_of(path), path)
+        required(text_of(path), path)
         data = path.with_name(f"{stem}.json")
         target = published_target(data)
         if target.table.compute:
             return
-        reasons = _readable(read_json(data, TableData), data).not_run
+        reasons = required(read_json(data, TableData), data).not_run
         made = texts(target, readable_records_in(path), reasons)
         for suffix in TEXTS:
             file = path.with_name(f"{stem}.{suffix}")
             if suffix in made:
-                yield from _differences(suffix, _readable(text_of(file), file), made[suffix])
+                yield from _differences(suffix, required(text_of(file), file), made[suffix])
             elif file.exists():
                 yield f"does not give {file.name}, which is beside it."
     except (UserError, KeyError, csv.Error) as error:
@@ -62,7 +60,7 @@ def published_target(path: Path) -> Target:
 
     Raises UserError for a file without a command, and for a table which is no option here.
     """
-    command = _readable(read_json(path, TableData), path).command
+    command = required(read_json(path, TableData), path).command
     try:
         program, verb, name, *words = shlex.split(command)
     except ValueError:  # too few words, or a quote without its end
@@ -76,12 +74,6 @@ def published_target(path: Path) -> Target:
         )
     target = target_of(name, words)
     return replace(target, config=target.config.changed(results_dir=str(path.parents[1])))
-
-
-def _readable(content: T | Unreadable, path: Path) -> T:
-    if isinstance(content, Unreadable):
-        raise UserError(f"{path} {content.reason}.")
-    return content
 
 
 def conflicting_records(tables: Sequence[Path]) -> Iterator[Mismatch]:

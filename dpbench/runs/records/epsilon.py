@@ -41,6 +41,9 @@ NOT_COMPUTED = "not computed"
 OF_ITS_SEARCH = "see its search"
 """Of a trial of a private search, whose choice among others costs more than its own epsilon."""
 
+REASONS = (NOT_COMPUTED, NO_PROOF, OF_ITS_SEARCH, TOO_LITTLE_NOISE, NOT_PRIVATE)
+"""Why there is no epsilon."""
+
 OF_A_TRIAL = (
     "This is one trial of a private search, and choosing it among several costs more than its "
     "ledger says: the page of the search has the epsilon of both."

@@ -90,7 +90,7 @@ def _covered_status(record: Record) -> str:
     """
     made = len(record.history.get("train/loss", ()))
     ended_early = made < record.config.get("epochs", 0)
-    of_training = record.config.get("validation") is None or ended_early
+    of_training = record.is_tested or ended_early
     return record.status if of_training else "complete"
 
 

@@ -4,14 +4,16 @@ import functools
 import json
 import os
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from dpbench.learning.metrics.registry import NOISY_ACCURACY, REGISTRY, parse_name
 from dpbench.privacy.statement import Statement
 from dpbench.runs.records.record import SCHEMA, Record, checksum, sha256
-from dpbench.system.errors import warn
+from dpbench.system.errors import UserError, warn
+
+T = TypeVar("T")
 
 MAX_BYTES = 2**28
 """The most bytes of a file of records, a thousand times those of a long run: a sparse file of any
@@ -170,6 +172,13 @@ def text_of(path: Path) -> str | Unreadable:
         return Unreadable(path.name, f"cannot be read: {error.strerror}")
     except UnicodeDecodeError:
         return Unreadable(path.name, "is not UTF-8 text")
+
+
+def required(found: T | Unreadable, path: Path, way_out: str = ".") -> T:
+    """What was read from a file; UserError, with the end of its sentence, where nothing was."""
+    if isinstance(found, Unreadable):
+        raise UserError(f"{path} {found.reason}{way_out}")
+    return found
 
 
 def parse(text: str, source: str) -> Record | Unreadable:

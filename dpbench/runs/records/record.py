@@ -98,6 +98,11 @@ class Record:
         return "audit" in self.privacy
 
     @property
+    def is_tested(self) -> bool:
+        """Whether the run was evaluated on the test set; trials are on a validation split."""
+        return self.config.get("validation") is None
+
+    @property
     def measured(self) -> dict[str, float]:
         """The metrics, those computed from the diagnostics of the last epochs, what attacks achieve
         at most, and the seconds that the run took."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dpbench.runs.records.folder import SWEEPS
-from dpbench.runs.records.reading import Unreadable, text_of
+from dpbench.runs.records.reading import required, text_of
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.files import files_in, write_atomically
 
@@ -24,9 +24,8 @@ def read_list(folder: Path, name: str) -> set[str]:
     known = [path.stem for path in files_in(folder / SWEEPS, "*.txt")]
     if name not in known:
         raise UserError(f"{folder} has no sweep {name}: {nearest(name, known)}")
-    text = text_of(path := _path(folder, name))
-    if isinstance(text, Unreadable):
-        raise UserError(f"{path} {text.reason}: run the sweep again, which writes it anew.")
+    path = _path(folder, name)
+    text = required(text_of(path), path, ": run the sweep again, which writes it anew.")
     return {*text.split()}
 
 

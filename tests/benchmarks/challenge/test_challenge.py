@@ -189,7 +189,7 @@ def test_the_baselines_went_through_the_search_that_an_entry_goes_through(
     with (searches_folder() / f"{search.format(row)}.csv").open() as file:
         lines = list(csv.DictReader(file))
     finals = [line for line in lines if line["stage"] == "final"]
-    drawn = [*map(request.space.values, request.space.random(request.count, request.draw))]
+    drawn = [*map(request.space.values, request.space.random(request.count, request.options.draw))]
     start = [request.start.values] if request.start else []
     best = [{r.key: line[r.key] for r in request.space.ranges} for line in finals]
     trials = [line for line in lines[len(finals) :] if int(line["trial"]) <= request.count]

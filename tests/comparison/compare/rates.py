@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from dpbench.comparison.compare.claims import Gap, judge_claim, judge_gaps
+from dpbench.comparison.compare.claims import Gap, judge_claim
 from dpbench.comparison.compare.pairs import gaps_of
 from dpbench.comparison.compare.side import AT_EDGE, Side
 from dpbench.comparison.compare.verdict import NO_DOUBTS, Doubts, judge
@@ -62,7 +62,7 @@ def coverage(searches, seeds, luck, repetitions, by_search=True):
                 for seed, value in enumerate(values)
             ]
             sides.append(Side(name, Row("", name, "", runs, unit).compared("test/accuracy")))
-        low, high = paired_test([*gaps_of(*sides).values()], 1).interval()
+        low, high = paired_test([*gaps_of(*(side.values for side in sides)).values()], 1).interval()
         inside += low <= 0 <= high
         width += (high - low) / repetitions
     return inside / repetitions, width
@@ -73,4 +73,4 @@ def _word(repetition, at_edge):
         Gap(dict(enumerate(row)), EDGE if number < at_edge else NO_DOUBTS)
         for number, row in enumerate(repetition)
     ]
-    return judge_claim(gaps, [word for word, _ in judge_gaps(gaps, 0.0)], 0.0, complete=True).word
+    return judge_claim(gaps, 0.0)[0].word

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from dpbench.comparison.dashboard.board_files import board_csv, board_tex
+from dpbench.comparison.dashboard.board_view import board_csv, board_tex
 from tests.comparison.dashboard.test_boards import on_boards, seeds
 from tests.latex import assert_compiles
 

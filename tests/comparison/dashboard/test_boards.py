@@ -8,7 +8,7 @@ from scipy import stats
 
 from dpbench.comparison.compare.pairs import ranks
 from dpbench.comparison.compare.side import Side
-from dpbench.comparison.dashboard.board_files import answer
+from dpbench.comparison.dashboard.board_view import answer
 from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import contests
 from dpbench.comparison.dashboard.summarise import Summary

@@ -11,13 +11,13 @@ def test_numbers_are_offered_in_their_order_and_swept_settings_are_axes():
     assert (found["dataset"], found["method"]) == ([("d", "d")], [("x", "X")])
     swept = [{"name": name, "values": ["1", "2"], "numeric": name == "lr"} for name in ("lr", "o")]
     assert [one["name"] for one in filters([], {}, swept) if one["swept"]] == ["lr", "o"]
-    assert choices([], swept)["axis"] == [("epsilon", "ε"), ("lr", "lr")]
-    assert choices([metric_entry("seconds")], [])["axis"][1] == ("seconds", "seconds of a run")
+    assert choices([], swept, [])["axis"] == [("epsilon", "ε"), ("lr", "lr")]
+    assert choices([metric_entry("seconds")], [], [])["axis"][1] == ("seconds", "seconds of a run")
 
 
 def test_a_metric_of_utility_is_the_default_and_says_where_it_is_better():
     metrics = [metric_entry(f"test/{name}") for name in ("ece", "accuracy", "accuracy/a")]
-    found = choices(metrics, [])
+    found = choices(metrics, [], [])
     assert found["metric"][0] == ("test/accuracy", "accuracy ↑")
     assert ("test/accuracy/a", "accuracy: a ↑") in found["metric"]
     assert found["metric"][-1] == ("test/accuracy/a", "accuracy: a ↑")

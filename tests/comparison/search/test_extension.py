@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from dpbench.comparison.search.command import MOST, beyond, run_trials
 from dpbench.comparison.search.report import render
@@ -106,7 +107,8 @@ def test_the_search_goes_on_beyond_an_end_at_which_the_best_finalist_lies(monkey
     monkeypatch.setattr("dpbench.comparison.search.command._run_batch", run_batch)
     trials = run_trials(request)
     assert any(float(each.values["optimizer.lr"]) > 1 for each in trials)
-    assert len(run_trials(replace(request, finalists=0))) == 32
+    without = structs.replace(request.options, finalists=0)
+    assert len(run_trials(replace(request, options=without))) == 32
 
 
 def test_a_search_without_an_end_stops(scored):

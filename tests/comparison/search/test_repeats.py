@@ -16,7 +16,7 @@ LR = "optimizer.lr=tag(log,interval(1e-2,1))"
 def test_no_two_searches_share_draws_or_seeds():
     requests = repeated([*SMALL, LR, "repeat=3", "name=some", "seed=7", "draw=2", "finalists=1"])
     assert [request.name for request in requests] == ["some-1", "some-2", "some-3"]
-    assert [request.draw for request in requests] == [2, 3, 4]
+    assert [request.options.draw for request in requests] == [2, 3, 4]
     seeds = [seed for request in requests for seed in (*request.seeds, *request.final_seeds)]
     assert seeds == [str(seed) for seed in range(7, 25)]
     (alone,) = repeated([*SMALL, LR, "name=some", "seed=7"])

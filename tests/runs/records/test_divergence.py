@@ -10,10 +10,9 @@ import pytest
 from dpbench.cli.main import main
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.figure import remarks
-from dpbench.comparison.reproduce.target import target_of
+from dpbench.comparison.tables.runs import Row
 from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.digits import Digits
-from dpbench.runs.records.record import Record
 
 WILD = ["model=logistic", "method.bound=1e3", "optimizer.lr=1e38", "epochs=3"]
 LEFT_OUT = "gradients were not finite and counted as zero (exact, not covered)"
@@ -95,12 +94,8 @@ def test_a_table_counts_what_was_left_out(some_broken, tmp_path):
 
 
 def test_a_figure_names_what_diverged_and_what_was_left_out():
-    wanted = target_of("misalignment_fig3", [])
-    config = {"choices": {"method": "dpsgd", "dataset": "adult"}, "seed": 4}
-    runs = [
-        Record(config, {}, {}, {}, status, {"train/not_finite": [2, 5]})
-        for status in ("diverged", "complete")
-    ]
-    assert remarks(wanted, runs[:1])[0] == "dpsgd diverged with seed 4."
-    (only,) = remarks(wanted, runs[1:])
+    runs = [{"seed": 4, "status": status, "nonfinite": 7} for status in ("diverged", "complete")]
+    first, second = (Row("", "dpsgd", "corrected", [run]) for run in runs)
+    assert remarks([first])[0] == "dpsgd diverged with seed 4."
+    (only,) = remarks([second])
     assert only == f"dpsgd: {LEFT_OUT}, 7 with seed 4."

@@ -14,7 +14,7 @@ Relation = Literal["better", "larger", "smaller"]
 RELATIONS: tuple[Relation, ...] = get_args(Relation)
 
 
-class Claim(ClaimEntry, frozen=True, kw_only=True):
+class RowClaim(ClaimEntry, frozen=True, kw_only=True):
     """Each of `rows` is better (larger, smaller) than each of `than`, in each of `quantities`.
 
     As in the table's file, with what that leaves to the table; statement: with the regime; labels:
@@ -32,24 +32,19 @@ class Claim(ClaimEntry, frozen=True, kw_only=True):
     def rows(self) -> list[str]:
         return getattr(self, self.relation)
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether it is no claim of a paper."""
-        return self.source.startswith(OURS)
-
 
 OURS = "ours"
 """The source of a claim that no paper makes, as it stands or before `, after PAPER`."""
 
 
-def claims_of(table: TableFile, conditions: Sequence[Condition]) -> tuple[Claim, ...]:
+def claims_of(table: TableFile, conditions: Sequence[Condition]) -> tuple[RowClaim, ...]:
     """The claims of a table, in order; UserError for one that compares nothing."""
     return tuple(_claim(n, entry, table, conditions) for n, entry in (table.claims or {}).items())
 
 
 def _claim(
     name: str, entry: ClaimEntry, table: TableFile, conditions: Sequence[Condition]
-) -> Claim:
+) -> RowClaim:
     given = {relation: rows for relation in RELATIONS if (rows := getattr(entry, relation))}
     if len(given) != 1:
         raise UserError(f"Claim {name} must have one of {', '.join(RELATIONS)}, with rows.")
@@ -65,7 +60,7 @@ def _claim(
         "regime": entry.regime or table.regime,
         "read": entry.read or table.read,
     }
-    return Claim(**whole)
+    return RowClaim(**whole)
 
 
 def _labels(

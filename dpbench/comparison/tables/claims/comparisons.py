@@ -1,14 +1,14 @@
 """Judges claims by runs: gaps between rows, paired by seed, against the difference that matters."""
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
-from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim, judge_gaps
-from dpbench.comparison.compare.pairs import doubts_of, margin_of, why_none
+from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim
+from dpbench.comparison.compare.pairs import doubts_of, gaps_of, margin_of, why_none
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.runs import Row
@@ -44,21 +44,17 @@ class RowComparison:
         """Whether the printed numbers support the claim; None where none were printed."""
         return None if self.printed is None else self.favour * self.printed.value > self.by
 
-    @property
-    def printed_in_favour(self) -> float:
-        """What the printed gap has beyond what is claimed, in margins; NaN without one."""
-        return self._in_favour(self.printed.value if self.printed else math.nan)
-
     def in_favour(self, gaps: BySeed) -> dict[int, float]:
         """By seed, what gaps have beyond what is claimed, in margins; positive supports it."""
-        return {seed: self._in_favour(gap) for seed, gap in gaps.items()}
+        return {seed: self.margins(gap) for seed, gap in gaps.items()}
 
     @property
     def test(self) -> PairedTest:
         """The test of the gaps, in the quantity's unit; there must be one at least."""
         return paired_test([*self.gaps.values()], self.margin)
 
-    def _in_favour(self, gap: float) -> float:
+    def margins(self, gap: float) -> float:
+        """What a gap has beyond what is claimed, in margins."""
         return (self.favour * gap - self.by) / (self.margin or 1.0)
 
 
@@ -66,7 +62,7 @@ class RowComparison:
 class JudgedClaim:
     """A claim and its comparisons, judged together."""
 
-    claim: Claim
+    claim: RowClaim
     comparisons: tuple[RowComparison, ...]
     ruling: Ruling
 
@@ -75,18 +71,11 @@ class JudgedClaim:
         return self.ruling.verdict
 
 
-def judged_claim(claim: Claim, comparisons: Sequence[RowComparison]) -> JudgedClaim:
+def judged_claim(claim: RowClaim, comparisons: Sequence[RowComparison]) -> JudgedClaim:
     """The claim with the verdicts on its comparisons, and on itself."""
-    gaps = [c.found for c in comparisons if c.found]
-    words = judge_gaps(gaps, claim.by)
-    ruling = judge_claim(
-        gaps, [word for word, _ in words], claim.by, complete=len(gaps) == len(comparisons)
-    )
-    verdicts = iter(words)
-    judged = []
-    for comparison in comparisons:
-        word, reason = next(verdicts) if comparison.found else (NOT_RUN, "")
-        judged.append(replace(comparison, verdict=word, reason=reason))
+    ruling, words = judge_claim([c.found for c in comparisons], claim.by)
+    pairs = zip(comparisons, words, strict=True)
+    judged = (replace(c, verdict=word, reason=reason) for c, (word, reason) in pairs)
     return JudgedClaim(claim, tuple(judged), ruling)
 
 
@@ -101,20 +90,18 @@ class ClaimEvidence:
     conditions: Sequence[str]
     rows: Mapping[str, Row]
     published: PrintedTable
-    tuning: Mapping[str, Tuning] = field(default_factory=dict)
-    second_search: Mapping[str, str] = field(default_factory=dict)
+    tuning: Mapping[str, Tuning]
+    second_search: Mapping[str, str]
 
-    def judge(self, claim: Claim, quantities: Sequence[Quantity]) -> JudgedClaim:
+    def judge(self, claim: RowClaim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
-        return judged_claim(claim, tuple(self._comparisons(claim, quantities)))
+        return judged_claim(claim, [*self._comparisons(claim, quantities)])
 
     def gaps(
         self, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> dict[int, float]:
         """The row's value - the other's by seed, for the seeds that both have."""
-        ours = self._values(condition, row, quantity)
-        theirs = self._others(condition, than, quantity, ours)
-        return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+        return dict(sorted(gaps_of(*self._pair(condition, row, than, quantity)).items()))
 
     def printed_gap(
         self, condition: str, row: str, than: str | float, quantity: Quantity
@@ -126,50 +113,52 @@ class ClaimEvidence:
         theirs = quantity.printed(self.published, self._full_name(condition, than))
         return ours - theirs if ours and theirs else None
 
-    def _comparisons(self, claim: Claim, quantities: Sequence[Quantity]) -> Iterator[RowComparison]:
+    def _comparisons(
+        self, claim: RowClaim, quantities: Sequence[Quantity]
+    ) -> Iterator[RowComparison]:
         for condition in self.conditions:
             if claim.labels is None or condition in claim.labels:
                 for pair in itertools.product(claim.rows, claim.than, quantities):
                     yield self._compare(claim, condition, *pair)
 
     def _compare(
-        self, claim: Claim, condition: str, row: str, than: str | float, quantity: Quantity
+        self, claim: RowClaim, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> RowComparison:
-        gaps = self.gaps(condition, row, than, quantity)
+        # The margin is that of the quantity's first column, and print has no part in it.
+        values = self._pair(condition, row, than, quantity.first)
         compared = RowComparison(
             condition=condition,
             row=row,
             than=than,
             quantity=quantity,
-            gaps=gaps,
+            gaps=self.gaps(condition, row, than, quantity),
             printed=self.printed_gap(condition, row, than, quantity),
             favour={"better": quantity.sign, "larger": 1, "smaller": -1}[claim.relation],
             by=claim.by,
-            margin=self._margin(condition, row, than, quantity),
+            margin=margin_of(*values, quantity.columns[0].margin),
         )
-        return replace(compared, found=self._found(claim, compared)) if gaps else compared
+        return replace(compared, found=self._found(claim, compared)) if compared.gaps else compared
 
-    def _found(self, claim: Claim, compared: RowComparison) -> Gap:
+    def _found(self, claim: RowClaim, compared: RowComparison) -> Gap:
         """The gap of a comparison with all that may speak against a verdict on it."""
-        sides = [self._side(compared, name) for name in (compared.row, compared.than)]
-        if claim.unequal_budgets:
-            sides = [replace(side, budgets=()) for side in sides]
-        second = self._gaps_again(compared)
+        # Budgets differ by design between conditions.
+        has_budgets = self._shares_condition(compared) and not claim.unequal_budgets
+        ours = self._side(compared, compared.row, has_budgets)
+        theirs = self._side(compared, compared.than, has_budgets)
         return Gap(
             in_favour=compared.in_favour(compared.gaps),
-            doubts=doubts_of(sides[0], sides[1]),
-            beside=compared.in_favour(second),
+            doubts=doubts_of(ours, theirs),
+            beside=compared.in_favour(self._gaps_again(compared)),
             no_headroom=self._no_headroom(compared),
         )
 
-    def _side(self, compared: RowComparison, name: str | float) -> Side:
-        """A row as a side of the comparison. Budgets differ by design between conditions."""
+    def _side(self, compared: RowComparison, name: str | float, has_budgets: bool) -> Side:
+        """A row as a side of the comparison."""
         if not isinstance(name, str):
             return Side(str(name), {})
         full = self._full_name(compared.condition, name)
         row = self.rows[full]
-        values = compared.quantity.values(row)
-        budgets = row.budgets if self._shares_condition(compared) else ()
+        values, budgets = compared.quantity.values(row), row.budgets if has_budgets else ()
         return Side(name, values, budgets, tuning=self.tuning.get(full, GIVEN))
 
     def _gaps_again(self, compared: RowComparison) -> BySeed:
@@ -208,12 +197,6 @@ class ClaimEvidence:
         row = self.rows.get(str(compared.than))
         return row is None or row.condition == compared.condition
 
-    def _margin(self, condition: str, row: str, than: str | float, quantity: Quantity) -> float:
-        """The margin of the quantity's first column, of which print has no part."""
-        ours = self._values(condition, row, quantity.first)
-        theirs = self._others(condition, than, quantity.first, ours)
-        return margin_of(Side(row, ours), Side(str(than), theirs), quantity.columns[0].margin)
-
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
         row = self.rows.get(self._full_name(condition, name))
         return quantity.values(row) if row else {}
@@ -222,21 +205,23 @@ class ClaimEvidence:
         """The name of a row under the condition, unless it is that of one under another."""
         return name if name in self.rows else row_name(condition, name)
 
-    def _others(
-        self, condition: str, than: str | float, quantity: Quantity, ours: Mapping[int, float]
-    ) -> dict[int, float]:
+    def _pair(
+        self, condition: str, row: str, than: str | float, quantity: Quantity
+    ) -> tuple[BySeed, BySeed]:
+        """The values of a row, and those of the other one or a number."""
+        ours = self._values(condition, row, quantity)
         if isinstance(than, str):
-            return self._values(condition, than, quantity)
-        return dict.fromkeys(ours, float(than))
+            return ours, self._values(condition, than, quantity)
+        return ours, dict.fromkeys(ours, float(than))
 
 
 def evidence(
     conditions: Sequence[str],
     rows: Sequence[Row],
     published: PrintedTable,
+    tuning: Mapping[str, Tuning] = MappingProxyType({}),
+    second_search: Mapping[str, str] = MappingProxyType({}),
 ) -> ClaimEvidence:
     """The evidence in rows; of several variants of a method, the first row counts."""
-    first_rows: dict[str, Row] = {}
-    for row in rows:
-        first_rows.setdefault(row.name, row)
-    return ClaimEvidence(conditions, first_rows, published)
+    first_rows = {row.name: row for row in reversed(rows)}
+    return ClaimEvidence(conditions, first_rows, published, tuning, second_search)

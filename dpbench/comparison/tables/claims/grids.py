@@ -3,7 +3,8 @@
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 
-from dpbench.comparison.tables.claims.claim import Claim
+from dpbench.comparison.compare.verdict import reasoned
+from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.grid import (
@@ -39,7 +40,7 @@ RULE_OF_BY = (
 )
 
 
-def rules_of(claims: Iterable[Claim]) -> list[str]:
+def rules_of(claims: Iterable[RowClaim]) -> list[str]:
     """The sentences that say how claims are judged."""
     return [RULE, *([RULE_OF_BY] if any(claim.by for claim in claims) else [])]
 
@@ -51,7 +52,7 @@ def claims_grid(judged: Sequence[JudgedClaim]) -> Grid:
         "source": lambda j: _source(j.claim),
         "in print": _in_print,
         "ours": _ours,
-        "verdict": lambda j: _reasoned(j.verdict, j.ruling.reason),
+        "verdict": lambda j: reasoned(j.verdict, j.ruling.reason),
     }
     return _without_print(grid_of("Claims", columns, judged), "in print")
 
@@ -71,7 +72,7 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     columns: dict[str, Callable[[RowComparison], str]] = {
         **PLACE,
         "printed gap": _printed_text,
-        "verdict": lambda c: _reasoned(c.verdict, c.reason),
+        "verdict": lambda c: reasoned(c.verdict, c.reason),
     }
     run = [(j.claim.name, c) for j in judged for c in j.comparisons if c.verdict != NOT_RUN]
     rows = tuple((name, *(text(c) for text in columns.values())) for name, c in run)
@@ -79,15 +80,10 @@ def comparisons_grid(judged: Sequence[JudgedClaim]) -> Grid:
     return _without_print(grid, "printed gap")
 
 
-def _source(claim: Claim) -> str:
+def _source(claim: RowClaim) -> str:
     """`Xia et al. 2023 (abstract read)`; a paper that was read in full is not said to be."""
     in_part = claim.read and claim.read != "full text"
     return f"{claim.source} ({claim.read} read)" if in_part else claim.source
-
-
-def _reasoned(verdict: str, reason: str) -> str:
-    """`undecided: nothing to win`."""
-    return ": ".join(filter(None, (verdict, reason)))
 
 
 def _without_print(grid: Grid, head: str) -> Grid:
@@ -124,19 +120,15 @@ def chance_line(judged: Sequence[JudgedClaim]) -> str:
 def power_line(judged: Sequence[JudgedClaim]) -> str:
     """The smallest gaps that the seeds can show, by quantity."""
     compared = (c for j in judged for c in j.comparisons if c.gaps and c.test.deviation > 0)
-    shown = grouped((comparison.quantity.name, comparison) for comparison in compared)
+    shown = grouped((c.quantity, c.test.smallest_difference()) for c in compared)
     if not shown:
         return ""
-    sizes = ", ".join(f"{name} {_smallest(found)}" for name, found in shown.items())
+    smallest = ((q, number(statistics.median(found), q.digits)) for q, found in shown.items())
+    sizes = ", ".join(f"{quantity.name} {size}" for quantity, size in smallest)
     return (
         f"Power: of the gaps that these seeds would show in four of five repetitions, the smallest "
         f"is {sizes} (median over the comparisons, each by itself)."
     )
-
-
-def _smallest(comparisons: Sequence[RowComparison]) -> str:
-    sizes = [comparison.test.smallest_difference() for comparison in comparisons]
-    return number(statistics.median(sizes), comparisons[0].quantity.digits)
 
 
 def gap_text(c: RowComparison) -> str:
@@ -153,7 +145,7 @@ def _in_print(judged: JudgedClaim) -> str:
     support = f"against it in {len(against)} of {len(printed)}" if against else "agrees"
     if len(printed) == 1:
         return f"{support} ({_printed_text(printed[0])})"
-    effect = statistics.fmean(c.printed_in_favour for c in printed)
+    effect = statistics.fmean(c.margins(c.printed.value) for c in printed if c.printed)
     return f"{support} ({signed(effect, 1)} margins)"
 
 

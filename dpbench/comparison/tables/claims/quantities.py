@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.edition import Column, Edition, metric_column
+from dpbench.comparison.tables.edition import Edition, TableColumn, metric_column
 from dpbench.comparison.tables.published import PublishedTable
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.verdict import published_standard_error
@@ -44,7 +44,7 @@ class Quantity:
     """A sum of columns times factors, of which the first column defines which way is better."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     factors: tuple[float, ...] = (1.0,)
 
     @property
@@ -91,7 +91,7 @@ def printed_table(edition: Edition, published: PublishedTable) -> PrintedTable:
     }
 
 
-def quantity(name: str, columns: Iterable[Column]) -> Quantity:
+def quantity(name: str, columns: Iterable[TableColumn]) -> Quantity:
     """The quantity of that name; UserError for one that is none of these.
 
     `acc_b`, `acc_b - acc_a` or `mean(acc_a, acc_b)`, of the names of `columns` or of metrics.

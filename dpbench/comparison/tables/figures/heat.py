@@ -1,25 +1,22 @@
 """Heat maps: final metrics of runs over two of their settings."""
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from dpbench.comparison.tables.conditions import setting
+from dpbench.comparison.tables.figures.panels import panels_beside
 from dpbench.comparison.tables.grid import Grid, number
 from dpbench.learning.metrics.metric import Metric
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.table_file import Heat
-from dpbench.runs.figures.formats import POINTS, paper_figure, symbol, titled
+from dpbench.runs.figures.formats import POINTS, symbol, titled
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-BESIDE = 2
-"""Maps side by side: the numbers of more would not be legible."""
 
 
 def heat_points(records: Iterable[Record], heat: Heat) -> pd.DataFrame:
@@ -44,20 +41,12 @@ def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
     Cells are means over the seeds, from dark for the worst to bright for the best; NaN, as after a
     diverged run, is an empty cell that says so.
     """
-    panels = heat.panels
-    width = min(len(panels), BESIDE)
-    rows = math.ceil(len(panels) / width)
-    figure = paper_figure(width, 0.5 + 2.5 * rows)
-    axes = figure.subplots(rows, width, sharey=True, squeeze=False)
-    for axis, (panel, metric) in zip(axes.flat, panels.items(), strict=False):
+    labels = symbol(heat.x), symbol(heat.y)
+    figure, axes = panels_beside(len(heat.panels), 0.5, 2.5, labels, sharey=True)
+    for axis, (panel, metric) in zip(axes, heat.panels.items(), strict=True):
         kind = metric_of(metric)
         _cells(axis, _means(data, panel, kind), kind)
         axis.set_title(_heading(panel, kind))
-        axis.set_xlabel(symbol(heat.x))
-    for axis in axes.flat[len(panels) :]:
-        axis.set_visible(False)
-    for axis in axes[:, 0]:
-        axis.set_ylabel(symbol(heat.y))
     return titled(figure, title)
 
 

@@ -3,7 +3,6 @@
 import statistics
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import cycle, product
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,8 @@ import pandas as pd
 
 from dpbench.comparison.tables.conditions import setting
 from dpbench.comparison.tables.figures.looks import on_paper
+from dpbench.comparison.tables.figures.panels import FigureSpec
+from dpbench.comparison.tables.grid import NO_VALUE, Grid
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import options
@@ -37,34 +38,22 @@ MAX_MARKERS = 9
 """About so many points of a line have markers."""
 
 
-@dataclass(frozen=True)
-class LineFigure:
-    """A figure of panels.
+MAX_POINTS = 6
+"""Lines of at most this many points are in the grid in full; of longer ones, the last point."""
 
-    arms: from each arm's name to its label; conditions: their labels; groups: from each group's
-    name to its number.
-    """
+NUMBERS = ("mean", "deviation", "low", "high", "runs")
 
-    name: str
-    title: str
-    file: Lines
-    arms: dict[str, str]
-    conditions: tuple[str, ...]
-    groups: dict[str, int]
+LineFigure = FigureSpec[Lines]
 
-    @property
-    def x_label(self) -> str:
-        """The labels of all panels' x-axes."""
-        return " or ".join(dict.fromkeys(panel.x_label for panel in self.file.panels))
 
-    def lines_of(self, panel: Panel) -> Iterator[tuple[str, str]]:
-        """Label and series of every line of a panel."""
-        for label, series in panel.lines.items():
-            if "<k>" not in series:
-                yield label, series
-                continue
-            for group, number in self.groups.items():
-                yield label.replace("<group>", group), series.replace("<k>", str(number))
+def _lines_of(spec: LineFigure, panel: Panel) -> Iterator[tuple[str, str]]:
+    """Label and series of every line of a panel."""
+    for label, series in panel.lines.items():
+        if "<k>" not in series:
+            yield label, series
+            continue
+        for group, number in spec.groups.items():
+            yield label.replace("<group>", group), series.replace("<k>", str(number))
 
 
 def line_points(spec: LineFigure, records: Iterable[PlacedRecord]) -> pd.DataFrame:
@@ -106,7 +95,7 @@ def _points(spec: LineFigure, condition: str, arm: str, record: Record) -> Itera
     for panel in spec.file.panels:
         if panel.arms is not None and arm not in panel.arms:
             continue
-        for label, series in spec.lines_of(panel):
+        for label, series in _lines_of(spec, panel):
             if series not in measured:
                 raise UserError(f"{spec.name} needs {series}, which the run of {arm} lacks.")
             try:
@@ -132,6 +121,51 @@ def _line_of(x: str, record: Record, values: list[float] | float) -> Iterable[tu
         return [(setting(record.config, x), values)]
     except KeyError:
         return [(float("nan"), values)]
+
+
+def bands(points: pd.DataFrame, skip_nan: bool) -> pd.DataFrame:
+    """A row for each x of each line: mean, deviation, low and high over runs, and their number.
+
+    points: columns seed and y, those that identify a line, and x. skip_nan: whether runs with NaN
+    are left out, or make the mean NaN. deviation: the standard deviation, NaN for a single run.
+    """
+    names = [name for name in points.columns if name not in ("seed", "y")]
+    over_runs = points.groupby(names, sort=False, dropna=False)["y"]
+    statistics = over_runs.agg(["mean", "std", "min", "max", "size"])
+    statistics.columns = NUMBERS
+    if not skip_nan:
+        has_nan = (over_runs.count() < over_runs.size()).to_numpy()
+        statistics.loc[has_nan, ["mean", "deviation"]] = float("nan")
+    return statistics.reset_index()
+
+
+def band_grid(data: pd.DataFrame, x: str) -> Grid:
+    """The points of short lines and the last point of long ones, as text; data: from `bands`.
+
+    x: the heading of the column x. Columns that are the same for all lines are left out.
+    """
+    names = [name for name in data.columns if name not in (*NUMBERS, "x")]
+    varying = [name for name in names if data[name].nunique() > 1]
+    rows = [
+        (*(str(getattr(row, name)) for name in varying), *numbers)
+        for _, line in data.groupby(names, sort=False)
+        for row, numbers in _rows(line)
+    ]
+    head = (*varying, x, "mean ± standard deviation (runs)", "mean over all points")
+    return Grid("Numbers", head, tuple(rows))
+
+
+def _rows(line: pd.DataFrame) -> Iterator[tuple]:
+    """The points of a line that are in the grid, each with its numbers as text."""
+    short = len(line) <= MAX_POINTS
+    overall = NO_VALUE if short else _number(line["mean"].mean())
+    for row in (line if short else line.tail(1)).itertuples():
+        spread = "" if pd.isna(row.deviation) else f" ± {row.deviation:.2g}"
+        yield row, (_number(row.x), f"{_number(row.mean)}{spread} ({row.runs})", overall)
+
+
+def _number(value: float) -> str:
+    return NO_VALUE if pd.isna(value) else f"{value:.4g}"
 
 
 def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
@@ -202,13 +236,9 @@ def _plot(axis, spec: LineFigure, panel: Panel, data: pd.DataFrame) -> None:
     axis.set_xlabel(symbol(panel.x_label))
     _set_scale(axis.set_xscale, panel.x_scale)
     _set_scale(axis.set_yscale, panel.y_scale)
-    if all(_is_percent(series) for series in panel.lines.values()):
+    if all(metric_of(series).unit == "percent" for series in panel.lines.values()):
         axis.yaxis.set_major_formatter(lambda value, place: f"{100 * value:.3g}%")
     axis.grid(alpha=0.3)
-
-
-def _is_percent(series: str) -> bool:
-    return metric_of(series).unit == "percent"
 
 
 def _lines(
@@ -219,7 +249,7 @@ def _lines(
     Over time with several arms in a plot, each arm has a colour, a method that of all pictures;
     otherwise each line has one, and over a setting a line passes through the arms.
     """
-    styles = dict(zip((label for label, _ in spec.lines_of(panel)), cycle(STYLES), strict=False))
+    styles = dict(zip((label for label, _ in _lines_of(spec, panel)), cycle(STYLES), strict=False))
     if spec.file.columns == "method" or not panel.over_time:
         for number, (label, style) in enumerate(styles.items()):
             look = {"color": f"C{number}", "marker": "o", "linestyle": style}

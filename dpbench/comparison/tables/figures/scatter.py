@@ -1,21 +1,20 @@
 """Methods in the plane of two metrics: the trials of their searches, final runs, Pareto fronts."""
 
-import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from dpbench.comparison.tables.figures.looks import on_paper
+from dpbench.comparison.tables.figures.panels import FigureSpec, panels_beside
 from dpbench.comparison.tables.grid import NO_VALUE, Grid
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
-from dpbench.runs.figures.formats import legend_below, paper_figure, symbol, titled
+from dpbench.runs.config.table_file import Scatter
+from dpbench.runs.figures.formats import legend_below, symbol, titled
 from dpbench.runs.records.divergence import DIVERGED
-from dpbench.system.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,32 +23,11 @@ RUNS, TRIAL = "runs", "trial"
 """The kinds of points: the mean of an arm's runs, and one trial of its search."""
 
 NAMES = ["condition", "arm", "kind", "x", "y", "x_deviation", "y_deviation", "n", "front"]
-BESIDE = 2
-"""Panels side by side."""
-
 HIDDEN_SHARE = 0.1
 """The share of trials that may lie outside a panel, on the worse side of either metric."""
 
 
-@dataclass(frozen=True)
-class ScatterFigure:
-    """A figure with one panel for each condition.
-
-    x, y: metrics, such as `test/accuracy`. arms: from each arm's name to its label. baseline: the
-    arm without privacy, which no front includes. columns: the labels of the conditions.
-    """
-
-    title: str
-    x: str
-    y: str
-    arms: dict[str, str]
-    baseline: str
-    columns: tuple[str, ...]
-
-    def __post_init__(self) -> None:
-        for name in (self.x, self.y):
-            if metric_of(name).better is None:
-                raise UserError(f"figure: no value of {name} is better than another: name another.")
+ScatterFigure = FigureSpec[Scatter]
 
 
 def scatter_points(
@@ -62,7 +40,7 @@ def scatter_points(
     columns condition, arm, x, y, of one trial each.
     """
     rows = [
-        (condition, arm, *(_value(record, metric) for metric in (spec.x, spec.y)))
+        (condition, arm, *(_value(record, metric) for metric in (spec.file.x, spec.file.y)))
         for condition, arm, record in records
     ]
     runs = pd.DataFrame(rows, columns=["condition", "arm", "x", "y"])
@@ -78,7 +56,7 @@ def _value(record, metric: str) -> float:
 
 def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
     """A row for each condition and arm with runs, in the order of the figure."""
-    for condition in spec.columns:
+    for condition in spec.conditions:
         for arm in spec.arms:
             values = runs[(runs["condition"] == condition) & (runs["arm"] == arm)][["x", "y"]]
             if len(values):
@@ -89,10 +67,8 @@ def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
 def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
     """Whether each mean is on the Pareto front of the private arms under its condition."""
     # Rounded, as equal means may differ by the order of their sums.
-    gains = means[["x", "y"]].to_numpy().round(9) * [
-        metric_of(spec.x).sign,
-        metric_of(spec.y).sign,
-    ]
+    signs = [metric_of(name).sign for name in (spec.file.x, spec.file.y)]
+    gains = means[["x", "y"]].to_numpy().round(9) * signs
     private = (means["arm"] != spec.baseline).to_numpy()
     on_front = []
     for gain, condition, is_private in zip(gains, means["condition"], private, strict=True):
@@ -109,15 +85,16 @@ def scatter_grid(spec: ScatterFigure, data: pd.DataFrame) -> Grid:
         (
             row.condition,
             spec.arms[row.arm],
-            _number(row.x, row.x_deviation, spec.x),
-            _number(row.y, row.y_deviation, spec.y),
+            _number(row.x, row.x_deviation, spec.file.x),
+            _number(row.y, row.y_deviation, spec.file.y),
             str(row.n),
             str(counts.get((row.condition, row.arm), 0)),
             "yes" if row.front else "",
         )
         for row in data[data["kind"] == RUNS].itertuples()
     ]
-    head = ("condition", "method", _label(spec.x), _label(spec.y), "runs", "trials", "on the front")
+    labels = _label(spec.file.x), _label(spec.file.y)
+    head = ("condition", "method", *labels, "runs", "trials", "on the front")
     return Grid("Numbers", head, tuple(rows))
 
 
@@ -140,28 +117,21 @@ def draw_scatter(spec: ScatterFigure, data: pd.DataFrame) -> "Figure":
     A panel extends to its worst mean, and to all but the worst tenth of the trials in either
     metric; it says how many trials lie outside.
     """
-    columns = [c for c in spec.columns if c in set(data["condition"])] or [*spec.columns]
-    width = min(len(columns), BESIDE)
-    rows = math.ceil(len(columns) / width)
-    figure = paper_figure(width, 1.1 + 2.3 * rows)
-    grid = figure.subplots(rows, width, squeeze=False)
-    axes = grid.flat[: len(columns)]
-    for axis, column in zip(axes, columns, strict=True):
-        _panel(axis, spec, data[data["condition"] == column])
-        axis.set_title(symbol(column))
-        axis.set_xlabel(_label(spec.x))
-    for axis in grid.flat[len(columns) :]:
-        axis.set_visible(False)
-    for axis in grid[:, 0]:
-        axis.set_ylabel(_label(spec.y))
+    present = {*data["condition"]}
+    conditions = [c for c in spec.conditions if c in present] or spec.conditions
+    labels = _label(spec.file.x), _label(spec.file.y)
+    figure, axes = panels_beside(len(conditions), 1.1, 2.3, labels)
+    for axis, condition in zip(axes, conditions, strict=True):
+        _panel(axis, spec, data[data["condition"] == condition])
+        axis.set_title(symbol(condition))
     legend_below(figure, axes)
     return titled(figure, spec.title)
 
 
 def _panel(axis, spec: ScatterFigure, data: pd.DataFrame) -> None:
     scaled = data.assign(
-        **{name: data[name] * metric_of(spec.x).factor for name in ("x", "x_deviation")},
-        **{name: data[name] * metric_of(spec.y).factor for name in ("y", "y_deviation")},
+        **{name: data[name] * metric_of(spec.file.x).factor for name in ("x", "x_deviation")},
+        **{name: data[name] * metric_of(spec.file.y).factor for name in ("y", "y_deviation")},
     )
     means, trials = (scaled[scaled["kind"] == kind] for kind in (RUNS, TRIAL))
     looks = on_paper(spec.arms)
@@ -194,7 +164,8 @@ def _limit(axis, spec: ScatterFigure, means: pd.DataFrame, trials: pd.DataFrame)
     if trials.empty:
         return
     inside = pd.Series(True, trials.index)
-    for name, metric, ends in (("x", spec.x, axis.get_xlim()), ("y", spec.y, axis.get_ylim())):
+    axes = (("x", spec.file.x, axis.get_xlim()), ("y", spec.file.y, axis.get_ylim()))
+    for name, metric, ends in axes:
         sign = metric_of(metric).sign
         tenth = (sign * trials[name]).quantile(HIDDEN_SHARE, interpolation="lower")
         worst = sign * min((sign * means[name]).min(), tenth)

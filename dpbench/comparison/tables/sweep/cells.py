@@ -97,12 +97,8 @@ class Runs:
 
     def mean(self, name: str) -> Mean:
         """The mean of a metric; NaN where a run diverged or has no such metric."""
-        values = [*self.by_seed(name).values()]
+        values = [value_in(record, name) for record in self.records]
         return Mean(statistics.fmean(values), standard_deviation(values), len(values))
-
-    def by_seed(self, name: str) -> dict[Any, float]:
-        """A metric in its unit by seed; NaN where a run diverged or has no such metric."""
-        return {record.seed: value_in(record, name) for record in self.records}
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:

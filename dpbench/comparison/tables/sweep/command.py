@@ -1,12 +1,15 @@
 """`dpbench table RESULTS`: the table of a sweep as Markdown, CSV and LaTeX, without a YAML file."""
 
+import json
+import math
 import re
 import shlex
+import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from dpbench.comparison.compare.side import trials_by_task
+from dpbench.comparison.compare.side import trials_by_task, value_in
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import SUFFIXES, write_texts
 from dpbench.comparison.tables.sweep.cells import (
@@ -16,19 +19,25 @@ from dpbench.comparison.tables.sweep.cells import (
     group_runs,
     varied_settings,
 )
-from dpbench.comparison.tables.sweep.chosen import best_on_validation, on_the_test_set, within
-from dpbench.comparison.tables.sweep.differences import check_baseline
 from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
-from dpbench.learning.metrics.registry import RANKED_BY
+from dpbench.learning.metrics.registry import RANKED_BY, metric_of
 from dpbench.runs.config.commands import Table
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.collect import outlines, readable_records
-from dpbench.runs.records.other_seeds import left_out
+from dpbench.runs.records.digest import setting_of
+from dpbench.runs.records.other_seeds import left_out, settings_but_seed
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list
 from dpbench.system.arguments import key_values
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import check_replaceable, unwritable
+from dpbench.system.grouping import grouped
+
+BySetting = dict[str, list[Record]]
+"""Runs by the name of their settings, budget included, but for the seed and the split."""
+
+MACHINE = ("device", "threads")
+"""What seconds are compared on, in the provenance of a record."""
 
 SHARED = ("dataset", "model")
 """The groups whose option the title gives if all runs share it."""
@@ -48,33 +57,37 @@ def table(arguments: Sequence[str]) -> str:
             f"table needs a folder first: dpbench table {given} rows=method columns=privacy."
         )
     values, selecting = split_settings("table", Table, rest)
-    filters = key_values(selecting)
+    filters, path = key_values(selecting), Path(folder)
     out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
     rows, columns = _names(values.rows), _names(values.columns)
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
+    digests = read_list(path, values.sweep) if values.sweep else None
     if not values.best and not values.seconds:
         layout = SweepLayout(rows, columns, (), values.baseline)
-        _check_alike(Path(folder), values.sweep, filters, asked, layout)
-    runs = [record for record in readable_records(Path(folder)) if not record.is_audit]
-    selected = _of_sweep(runs, Path(folder), values.sweep) if values.sweep else runs
-    trials = [record for record in runs if record.config.get("validation") is not None]
+        _check_alike(_of_sweep(outlines(path), digests), filters, asked, layout)
+    runs = [record for record in readable_records(path) if not record.is_audit]
+    selected = _of_sweep(runs, digests)
+    if digests is not None and not selected:
+        raise UserError(
+            f"none of the {len(digests)} runs of sweep {values.sweep} has a record in {folder}."
+        )
+    trials = [record for record in runs if not record.is_tested]
     records = filter_records(selected, filters)
     if values.best:
-        records = on_the_test_set(records)
+        records = _on_the_test_set(records)
     elif "validation" not in asked:
         records = _without_trials(records)
     limit = ""
     if seconds := values.seconds:
-        records, limit = within(seconds, records), f", in at most {seconds:g} s a run"
+        records, limit = _within(seconds, records), f", in at most {seconds:g} s a run"
     metrics = _metrics(values.metrics or _usual(records), records)
-    if values.baseline:
-        check_baseline(values.baseline, (*rows, *columns), records)
     layout = SweepLayout(rows, columns, metrics, values.baseline, trials_by_task(runs))
+    _check_baseline(layout, records)
     tried: Mapping[CellKey, int] = {}
     not_best: Sequence[CellKey] = ()
     if values.best:
         of_cells = filter_records(trials, filters)
-        records, tried, not_best = best_on_validation(records, of_cells, layout)
+        records, tried, not_best = _best_on_validation(records, of_cells, layout)
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     cells = group_runs(records, layout)
     title = f"{_title(records, layout)}{limit}"
@@ -84,41 +97,45 @@ def table(arguments: Sequence[str]) -> str:
     return made.markdown
 
 
+def _of_sweep(runs: Iterable[Record], digests: Collection[str] | None) -> list[Record]:
+    """The runs of one sweep, all if there is none."""
+    return [run for run in runs if digests is None or run.digest in digests]
+
+
 def _check_alike(
-    folder: Path,
-    sweep: str,
-    filters: Mapping[str, str],
-    asked: Collection[str],
-    layout: SweepLayout,
+    runs: Sequence[Record], filters: Mapping[str, str], asked: Collection[str], layout: SweepLayout
 ) -> None:
     """UserError where a cell would mix runs, by their configurations, before they are read."""
-    runs = [*outlines(folder)]
-    if sweep:
-        digests = read_list(folder, sweep)
-        runs = [run for run in runs if run.digest in digests]
     if "validation" not in asked:
-        runs = [run for run in runs if run.config.get("validation") is None] or runs
-    if not runs:
+        runs = [run for run in runs if run.is_tested] or runs
+    if runs:
+        selected = filter_records(runs, filters)
+        _check_baseline(layout, selected)
+        group_runs(selected, layout)
+
+
+def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
+    """UserError for a baseline that no run or every run has, or where methods are neither rows nor
+    columns."""
+    if not (baseline := layout.baseline):
         return
-    selected = filter_records(runs, filters)
-    if layout.baseline:
-        check_baseline(layout.baseline, (*layout.rows, *layout.columns), selected)
-    group_runs(selected, layout)
-
-
-def _of_sweep(runs: Sequence[Record], folder: Path, name: str) -> list[Record]:
-    """The runs of one sweep; UserError where none of them has a record."""
-    digests = read_list(folder, name)
-    if not (found := [run for run in runs if run.digest in digests]):
+    methods = {record.config["choices"]["method"] for record in records}
+    if baseline not in methods:
         raise UserError(
-            f"none of the {len(digests)} runs of sweep {name} has a record in {folder}."
+            f"no selected run has the method baseline={baseline}: {nearest(baseline, methods)}"
         )
-    return found
+    if methods == {baseline}:
+        raise UserError(f"all selected runs are of the method baseline={baseline}.")
+    if "method" not in (*layout.rows, *layout.columns):
+        raise UserError(
+            f"baseline={baseline} is a method that others are compared with: add method to rows or "
+            "columns."
+        )
 
 
 def _without_trials(records: list[Record]) -> list[Record]:
-    """The runs without a validation split, if there are some: the others are trials of a search."""
-    tested = [record for record in records if record.config.get("validation") is None]
+    """The tested runs, if there are some."""
+    tested = [record for record in records if record.is_tested]
     if not tested or len(tested) == len(records):
         return records
     print_message(
@@ -144,6 +161,95 @@ def _check_own(out: Path) -> None:
         )
 
 
+class Chosen(NamedTuple):
+    """The runs that are shown, how many settings were tried in each cell, and the cells in which
+    the setting shown is not the best of these."""
+
+    records: list[Record]
+    tried: dict[CellKey, int]
+    not_best: tuple[CellKey, ...]
+
+
+def _on_the_test_set(records: Iterable[Record]) -> list[Record]:
+    """The runs without a validation split; UserError where there is none."""
+    if not (found := [record for record in records if record.is_tested]):
+        raise UserError(
+            "best=validation chooses by runs with a validation split, and shows runs without one. "
+            "There are none: rerun the best settings without validation=."
+        )
+    return found
+
+
+def _best_on_validation(
+    tested: Sequence[Record], trials: Sequence[Record], layout: SweepLayout
+) -> Chosen:
+    """The runs of the chosen settings, and how they were chosen.
+
+    tested: runs on the test set; trials: runs on validation splits. A setting counts by the mean
+    over its seeds of the table's first metric on validation; the only tested one of a cell is kept
+    whatever its trials. Raises UserError where there is nothing to choose by, and for a cell in
+    which no trial is of a tested setting.
+    """
+    metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
+    known = metric_of(metric)
+    if known.better is None:
+        raise UserError("best=validation needs a metric for which more, or less, is better.")
+    if not trials:
+        raise UserError("best=validation needs runs with a validation split: see dpbench search.")
+    tried, chosen, not_best = _by_cell(trials, layout), [], []
+    for cell, settings in _by_cell(tested, layout).items():
+        means = {
+            name: known.sign * statistics.fmean(value_in(run, metric) for run in runs)
+            for name, runs in tried.get(cell, {}).items()
+        }
+        ranked = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+        both = [name for name in settings if name in ranked]
+        if not both and len(settings) > 1:
+            name = ", ".join(str(value) for key in cell for value in key) or "the table"
+            raise UserError(
+                f"none of the {len(settings)} tested settings of {name} has a trial with {metric}: "
+                "search it, or select one setting."
+            )
+        shown = max(both, key=ranked.__getitem__) if both else next(iter(settings))
+        chosen += settings[shown]
+        if shown not in ranked or ranked[shown] < max(ranked.values()):
+            not_best.append(cell)
+    return Chosen(chosen, {cell: len(names) for cell, names in tried.items()}, tuple(not_best))
+
+
+def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, BySetting]:
+    cells: dict[CellKey, BySetting] = {}
+    for record in records:
+        config = record.config
+        name = setting_of(config) + json.dumps(config.get("privacy"), sort_keys=True)
+        cells.setdefault(layout.cell_of(config), {}).setdefault(name, []).append(record)
+    return cells
+
+
+def _within(seconds: float, records: Sequence[Record]) -> list[Record]:
+    """The runs of settings that take at most so many seconds in the mean over their seeds.
+
+    A method that costs twice as much per step may spend its time on half as many, at the same
+    epsilon. Raises UserError where runs are of several machines, and where none is within.
+    """
+    machines = {str([record.provenance.get(name) for name in MACHINE]) for record in records}
+    if len(machines) > 1:
+        raise UserError(
+            f"seconds={seconds:g} compares times on one machine, and these runs differ in "
+            f"{' or '.join(MACHINE)}: select those of one."
+        )
+    taken = grouped(
+        (settings_but_seed(r.config), r.measured.get("seconds", math.inf)) for r in records
+    )
+    means = {settings: statistics.fmean(values) for settings, values in taken.items()}
+    kept = [r for r in records if means[settings_but_seed(r.config)] <= seconds]
+    if not kept:
+        raise UserError(
+            f"no run takes at most seconds={seconds:g}: the fastest take {min(means.values()):.3g}."
+        )
+    return kept
+
+
 def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) -> str:
     """The command that makes a table of a sweep, whose rows are all that differ but seeds.
 
@@ -155,16 +261,18 @@ def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) 
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return _once(text, filter(None, _without_brackets(text).split(",")))
+    return _once(text, _parts(text))
 
 
-def _without_brackets(text: str) -> str:
-    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+def _parts(text: str) -> list[str]:
+    """What stands between commas, with or without brackets around all."""
+    is_list = text.startswith("[") and text.endswith("]")
+    return (text[1:-1] if is_list else text).split(",")
 
 
 def _once(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names; UserError for one that the text has twice."""
-    found = tuple(names)
+    """The names that are not empty; UserError for one that the text has twice."""
+    found = tuple(filter(None, names))
     if len({*found}) < len(found):
         raise UserError(f"{text} names something twice.")
     return found
@@ -176,7 +284,7 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
     The name of a group may have commas: of names that begin alike, the longest is meant.
     """
     known = {metric for record in records for metric in record.measured}
-    parts, names = _without_brackets(text).split(","), []
+    parts, names = _parts(text), []
     while parts:
         ends = range(len(parts), 0, -1)
         found = ((_recorded(",".join(parts[:end]), known), end) for end in ends)
@@ -185,7 +293,7 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
             raise UserError(f"no record has the metric {parts[0]}: {nearest(parts[0], known)}")
         names.append(name)
         parts = parts[end:]
-    return _once(text, filter(None, names))
+    return _once(text, names)
 
 
 def _usual(records: Sequence[Record]) -> str:

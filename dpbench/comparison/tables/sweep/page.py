@@ -7,11 +7,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, epsilon_text, number
+from dpbench.comparison.compare.pairs import compare, difference
+from dpbench.comparison.compare.side import CHOSEN as CHOSEN_BY_METHOD
+from dpbench.comparison.compare.side import Side, task_of, tuning_of
+from dpbench.comparison.compare.verdict import Judged
+from dpbench.comparison.tables.grid import (
+    NO_VALUE,
+    Grid,
+    csv_text,
+    epsilon_text,
+    interval_text,
+    number,
+)
 from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.sweep.cells import CellKey, Key, Mean, Runs, SweepLayout, value_of
-from dpbench.comparison.tables.sweep.differences import Differences, untuned
 from dpbench.learning.metrics.metric import Metric
+from dpbench.learning.metrics.paired_t import PairedTest
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.statement import ACCOUNTANTS
 from dpbench.runs.config.search_path import method_name
@@ -53,7 +64,7 @@ NOT_TUNED = (
 
 OTHER_SEEDS = "Not all seeds are shown, and no test can tell whether some were picked."
 
-CHOSEN = (
+BEST = (
     "Of the settings of a row, the one shown has the best {metric} on validation splits, as a mean "
     "over seeds; trials: the settings that were tried."
 )
@@ -84,17 +95,14 @@ class SweepTable:
 
     @property
     def markdown(self) -> str:
-        return Page(self.title, [self.grid, *self._compared, self._note]).markdown
+        note = " ".join(self._notes())
+        return Page(self.title, [self.grid, *self._compared, note]).markdown
 
     @property
     def latex(self) -> str:
-        tables = [Page(self.title, [self.grid]).latex(self._note)]
+        tables = [Page(self.title, [self.grid]).latex(" ".join(self._notes()))]
         tables += [tabular(grid.heading, grid) for grid in self._compared]
         return "\n\n".join(tables) + "\n"
-
-    @property
-    def _note(self) -> str:
-        return " ".join(self._notes())
 
     def _notes(self) -> Iterator[str]:
         yield NOTE
@@ -102,13 +110,16 @@ class SweepTable:
             labels = zip(self.metric_labels, self.layout.metrics, strict=True)
             margins = (f"{label} {parse_name(name).margin}" for label, name in labels)
             yield DIFFERENCES.format(margins=", ".join(margins))
-        methods = {value_of(record.config, "method") for record in self._records}
-        if (without := untuned(self._records, self.layout.trials)) and len(methods) > 1:
+        tasks = [task_of(record) for record in self._records]
+        without = dict.fromkeys(task[0] for task in tasks if not self.layout.trials.get(task))
+        if without and len({method for method, *_ in tasks}) > 1:
             yield NOT_TUNED.format(methods=", ".join(map(method_name, without)))
         if self.tried:
-            yield CHOSEN.format(metric=self.metric_labels[0])
+            yield BEST.format(metric=self.metric_labels[0])
         if self.not_best:
-            yield NOT_BEST.format(cells="; ".join(map(self._title_of, self.not_best)))
+            shown = ([*self._labels(row), *self._named(column)] for row, column in self.not_best)
+            cells = (", ".join(texts) or "the table" for texts in shown)
+            yield NOT_BEST.format(cells="; ".join(cells))
         if self.left_out:
             yield f"{OTHER_SEEDS} {' '.join(self.left_out)}"
         if gap := unspent((record.config, record.statement) for record in self._records):
@@ -148,28 +159,66 @@ class SweepTable:
     @property
     def grid(self) -> Grid:
         """The table, its best means between **."""
-        rows = tuple(tuple(self._texts(row)) for row in self.rows)
-        return Grid("", tuple(self._head()), rows)
+        return Grid("", tuple(self._head()), tuple(tuple(self._texts(row)) for row in self.rows))
 
     @property
     def _compared(self) -> list[Grid]:
         """The differences to the baseline, if there is one."""
         if not self.layout.baseline:
             return []
-        compared = self._differences.bases
-        columns = sorted({column for _, column in compared}, key=_order)
+        columns = sorted({column for _, column in self._bases}, key=_order)
         cells = [*itertools.product(columns, self.layout.metrics)]
         heads = itertools.product(columns, self.metric_labels)
         rows = (
-            (*self._labels(row), *(self._differences.text((row, at), name) for at, name in cells))
-            for row in sorted({row for row, _ in compared}, key=_order)
+            (*self._labels(row), *(self._difference((row, at), name) for at, name in cells))
+            for row in sorted({row for row, _ in self._bases}, key=_order)
         )
         head = (*self._keys, *(", ".join([*self._named(at), label]) for at, label in heads))
         return [Grid(f"Differences to {method_name(self.layout.baseline)}", head, tuple(rows))]
 
     @cached_property
-    def _differences(self) -> Differences:
-        return Differences(self.layout, self.runs)
+    def _bases(self) -> dict[CellKey, CellKey | None]:
+        """The cells of other methods, each with the cell of the baseline that has its values of the
+        settings which the table shows and which are not chosen for each method, if it is one."""
+        keys = (*self.layout.rows, *self.layout.columns)
+        values = {cell: dict(zip(keys, (*cell[0], *cell[1]), strict=True)) for cell in self.runs}
+        shared = {
+            cell: {k: v for k, v in own.items() if k.partition(".")[0] not in CHOSEN_BY_METHOD}
+            for cell, own in values.items()
+        }
+        own = [cell for cell in self.runs if values[cell]["method"] == self.layout.baseline]
+        alike = {c: [b for b in own if shared[b] == shared[c]] for c in self.runs if c not in own}
+        return {cell: bases[0] if len(bases) == 1 else None for cell, bases in alike.items()}
+
+    def _test(self, cell: CellKey, metric: str) -> PairedTest | None:
+        """The differences over common seeds in the metric's unit, row minus baseline, against the
+        metric's margin; None without one baseline to compare with, or without common seeds."""
+        base = self._bases.get(cell)
+        return base and difference(self._side(cell, metric), self._side(base, metric), metric)
+
+    @cached_property
+    def _judged(self) -> dict[tuple[CellKey, str], Judged]:
+        """By cell and metric; the cells that have one baseline are read together."""
+        together = grouped((base, cell) for cell, base in self._bases.items() if base)
+        judged: dict[tuple[CellKey, str], Judged] = {}
+        for metric, (base, cells) in itertools.product(self.layout.metrics, together.items()):
+            pairs = {c: (self._side(c, metric), self._side(base, metric)) for c in cells}
+            judged |= {(c, metric): found for c, found in compare(pairs, metric).items()}
+        return judged
+
+    def _difference(self, cell: CellKey, metric: str) -> str:
+        """`+0.52 [+0.10, +0.94] (5), better`: difference, interval, common seeds, and verdict."""
+        if (found := self._test(cell, metric)) is None:
+            return NO_VALUE
+        interval = f"{interval_text(found, metric_of(metric).digits)} ({found.n})"
+        judged = self._judged.get((cell, metric))
+        shown = interval if math.isfinite(found.mean) else NO_VALUE
+        return f"{shown}, {judged.words}" if judged else shown
+
+    def _side(self, cell: CellKey, metric: str) -> Side:
+        records = self.runs[cell].records
+        tuning = tuning_of(records[0], self.layout.trials)
+        return Side.of(task_of(records[0])[0], records, metric, tuning)
 
     @property
     def _keys(self) -> list[str]:
@@ -183,10 +232,6 @@ class SweepTable:
         """The values of a column's settings, as its head has them."""
         named = zip(self.layout.columns, column, strict=True)
         return [_label(key, value, named=True) for key, value in named]
-
-    def _title_of(self, cell: CellKey) -> str:
-        row, column = cell
-        return ", ".join([*self._labels(row), *self._named(column)]) or "the table"
 
     def _texts(self, row: Key) -> Iterator[str]:
         yield from self._labels(row)
@@ -250,10 +295,10 @@ class SweepTable:
         """Difference, interval, number of pairs and verdict, empty where there are none."""
         if not self.layout.baseline:
             return ()
-        if (found := self._differences.of(cell, name)) is None:
+        if (found := self._test(cell, name)) is None:
             return ("",) * 5
         low, high = ("" if math.isinf(end) else f"{end:.6g}" for end in found.interval())
-        judged = self._differences.judged.get((cell, name))
+        judged = self._judged.get((cell, name))
         return (f"{found.mean:.6g}", low, high, str(found.n), judged.words if judged else "")
 
 

@@ -13,7 +13,7 @@ from dpbench.comparison.tables.claims.grids import (
     rules_of,
 )
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, Quantity
-from dpbench.comparison.tables.edition import Column
+from dpbench.comparison.tables.edition import TableColumn
 from dpbench.comparison.tables.published import Published
 from dpbench.comparison.tables.runs import Row
 from dpbench.comparison.tables.table import _notes_on_trials, build_table
@@ -95,7 +95,7 @@ def test_a_row_under_another_condition_is_found_by_its_full_name_in_runs_and_in_
 
     printed = {(f"{x}, fair", "acc"): PrintedNumber(n, 0, 0) for x, n in (("x", 70), ("y", 73))}
     data = evidence(["x", "y"], [row("x", 0), row("y", 0.02)], printed)
-    accuracy = Quantity("acc", (Column("acc", "acc", 100, 1, "higher", "acc", Margin(1)),))
+    accuracy = Quantity("acc", (TableColumn("acc", "acc", 100, 1, "higher", "acc", Margin(1)),))
     assert data.gaps("y", "fair", "x, fair", accuracy) == pytest.approx({0: 2, 1: 2})
     assert data.printed_gap("y", "fair", "x, fair", accuracy).value == 3
     assert data.gaps("y", "fair", "fair", accuracy) == {0: 0, 1: 0}, "under the same condition"

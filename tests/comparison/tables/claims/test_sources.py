@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from dpbench.comparison.tables.claims.claim import claims_of
+from dpbench.comparison.tables.claims.claim import OURS, claims_of
 from dpbench.comparison.tables.conditions import conditions_of
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.table_rules import table_of
@@ -42,7 +42,7 @@ def test_a_claim_belongs_to_one_paper(name):
         assert any(source.groupdict().values())
         assert claim.method, claim.name
         assert claim.regime, claim.name
-        assert claim.is_ours or claim.read, claim.name
+        assert claim.source.startswith(OURS) or claim.read, claim.name
         outside = source["paper"] and source["paper"] not in table.paper
-        if outside and not claim.is_ours:
+        if outside and not claim.source.startswith(OURS):
             assert claim.statement.startswith(f"{claim.regime}: "), claim.name

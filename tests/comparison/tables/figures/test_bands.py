@@ -4,7 +4,7 @@ import statistics
 import pandas as pd
 import pytest
 
-from dpbench.comparison.tables.figures.bands import MAX_POINTS, band_grid, bands
+from dpbench.comparison.tables.figures.lines import MAX_POINTS, band_grid, bands
 
 NAN = math.nan
 

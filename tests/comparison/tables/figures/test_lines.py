@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dpbench.comparison.tables.figures.bands import bands
-from dpbench.comparison.tables.figures.lines import LineFigure, draw_lines, line_points
+from dpbench.comparison.tables.figures.lines import bands, draw_lines, line_points
 from dpbench.comparison.tables.figures.looks import on_paper
+from dpbench.comparison.tables.figures.panels import FigureSpec
 from dpbench.runs.config.search_path import searching
 from dpbench.runs.config.table_file import Lines, Panel
 from dpbench.runs.figures.formats import image, images
@@ -18,7 +18,7 @@ from dpbench.system.errors import UserError
 LOSS = Panel("loss", "step", {"loss": "tested/loss"})
 ERRORS = Panel("errors", "step", {"ECE": "tested/ece", "loss": "tested/loss"})
 AT_R = Panel("at R", "method.bound", {"ECE": "test/ece"}, x_scale="log")
-BY_ARM = LineFigure(
+BY_ARM = FigureSpec(
     name="toy_fig1",
     title="Toy: arms (Figure 1)",
     file=Lines(columns="condition", band="standard deviation", panels=[LOSS, AT_R]),
@@ -26,7 +26,7 @@ BY_ARM = LineFigure(
     conditions=("",),
     groups={},
 )
-BY_METHOD = LineFigure(
+BY_METHOD = FigureSpec(
     name="toy_fig2",
     title="Toy: risk (Figure 2)",
     file=Lines(

@@ -1,24 +1,26 @@
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from dpbench.comparison.tables.figures.panels import FigureSpec
 from dpbench.comparison.tables.figures.scatter import (
-    ScatterFigure,
     draw_scatter,
     scatter_grid,
     scatter_points,
 )
+from dpbench.runs.config.table_file import Scatter
 from dpbench.runs.figures.formats import image
 from dpbench.runs.records.record import Record
 
-SPEC = ScatterFigure(
+SPEC = FigureSpec(
+    name="toy_fig1",
     title="Toy",
-    x="test/accuracy",
-    y="test/worst_group_accuracy",
+    file=Scatter(x="test/accuracy", y="test/worst_group_accuracy"),
     arms={"plain": "SGD", "a": "A", "b": "B", "c": "C"},
+    conditions=("wine", "toys"),
     baseline="plain",
-    columns=("wine", "toys"),
 )
 
 
@@ -69,7 +71,8 @@ def test_the_front_has_every_mean_that_none_beats_whatever_the_order():
 
 
 def test_the_direction_of_a_metric_is_that_of_the_registry():
-    spec = ScatterFigure("Toy", "test/ece", "test/accuracy", SPEC.arms, "plain", ("wine",))
+    file = Scatter(x="test/ece", y="test/accuracy")
+    spec = replace(SPEC, file=file, conditions=("wine",))
     runs = []
     for arm, ece, accuracy in (("a", 0.1, 0.8), ("b", 0.2, 0.9), ("c", 0.3, 0.8)):
         metrics = {"test/ece": ece, "test/accuracy": accuracy}
