@@ -1,8 +1,12 @@
 """`dpbench report watch=true`: serves the page to this machine alone, made anew as files change."""
 
-from collections.abc import Callable
+import html
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 from dpbench.runs.records.folder import CHECKPOINTS
 from dpbench.system.errors import UserError, print_message
@@ -40,18 +44,31 @@ class WatchServer(HTTPServer):
     def page(self) -> str:
         """The page of the files as they are."""
         files = (*self._folder.glob("*"), *(self._folder / CHECKPOINTS).glob("*/*"))
-        seen = {(path, path.stat().st_mtime_ns) for path in files if path.exists()}
+        seen = {*_changed(files)}
         if seen != self._seen:
             try:
                 self._page = self._make()
             except UserError as reason:
-                return WAITING.format(reason)
+                return WAITING.format(html.escape(str(reason)))
             self._seen = seen
         return self._page
+
+    def handle_error(self, request: Any, address: Any) -> None:
+        """No word of a browser that went away before it had the page."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, address)
+
+
+def _changed(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+    """Files with the times of their last changes, but for those that a run has just removed."""
+    for path in paths:
+        with suppress(OSError):
+            yield path, path.stat().st_mtime_ns
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: WatchServer
+    timeout = 2.0  # seconds: a browser opens connections that it may not use, and others wait
 
     def do_GET(self) -> None:
         """The page, where this machine is asked by its own address: the name of another site may

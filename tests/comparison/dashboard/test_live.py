@@ -2,6 +2,8 @@
 
 import http.client
 import os
+import socket
+import struct
 import threading
 import time
 
@@ -105,3 +107,26 @@ def test_a_folder_without_a_record_is_waited_for(tmp_path):
     server = WatchServer(lambda: page_of(tmp_path), tmp_path)
     server.server_close()
     assert "there is no record in" in server.page()
+
+
+def test_the_name_of_a_file_is_no_script(tmp_path):
+    write_atomically(tmp_path / "runs/<img src=x onerror=alert(1)>.json", b"{")
+    with WatchServer(lambda: page_of(tmp_path), tmp_path) as server:
+        said = server.page()
+    assert "such as runs/&lt;img src=x" in said
+    assert "<img" not in said
+
+
+def test_an_unused_connection_holds_nobody_up(served):
+    server, *_ = served
+    with socket.create_connection(server.server_address):
+        assert asked(server)[0] == 200
+
+
+def test_a_browser_that_goes_away_is_not_reported(served, capsys):
+    server, *_ = served
+    with socket.create_connection(server.server_address) as gone:
+        gone.sendall(f"GET / HTTP/1.0\r\nHost: {server.address[7:-1]}\r\n\r\n".encode())
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+    assert asked(server)[0] == 200
+    assert capsys.readouterr().err == ""
