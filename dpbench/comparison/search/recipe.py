@@ -16,7 +16,7 @@ from dpbench.learning.data.probe import probe
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.runs.config.commands import Recipe
 from dpbench.runs.config.settings import key_of, split_settings
-from dpbench.runs.execution.prepare import prepare
+from dpbench.runs.execution.prepare import prepare, run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
@@ -84,7 +84,7 @@ def choices(given: Sequence[str], minutes: float) -> list[Choice]:
     if others := [each for each in given if key_of(each) in groups and each not in KNOWN]:
         raise UserError(f"recipe knows {' and '.join(KNOWN)} alone: leave {others[0]} out.")
     chosen = _besides(given, PARTS)
-    chosen += _besides(given, _size(prepare(_config(given, chosen))[0], minutes))
+    chosen += _besides(given, _size(run_of(_config(given, chosen)), minutes))
     return chosen + _besides(given, [_learning_rate(_config(given, chosen))])
 
 

@@ -35,6 +35,10 @@ def test_the_batches_are_those_that_the_time_allows():
     assert settings(minutes=1e-9)["epochs"] == "1"
 
 
+def test_fewer_examples_than_the_usual_batch_are_all_of_one():
+    assert settings("validation=0.95")["batch_size"] == "72"
+
+
 @pytest.mark.parametrize("epsilon", [0.1, 8])
 def test_the_learning_rate_keeps_noise_within_its_limit(epsilon):
     chosen = settings(f"privacy.epsilon={epsilon}")
