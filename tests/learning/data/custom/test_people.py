@@ -138,6 +138,22 @@ def test_rows_beyond_the_cap_are_left_out_with_a_word_on_the_bias(patients):
     assert first != other
 
 
+@pytest.mark.filterwarnings("ignore:users.most=2 leaves out")
+def test_with_one_person_fewer_all_others_keep_their_rows(patients):
+    """Whoever knows the seed knows the draws: those of one must not depend on another."""
+    run, data = loaded(patients, "users.most=2")
+
+    def kept(rows):
+        users = run.users.of(rows, 0)
+        of_users = (rows.at(part) for part in users.members.split(users.sizes.tolist()))
+        return {tuple(map(tuple, sorted(batch.inputs.tolist()))) for batch in of_users}
+
+    everybody = kept(data.train)
+    for person in data.train.people.unique():
+        others = (data.train.people != person).nonzero().flatten()
+        assert len(everybody - kept(data.train.take(others))) == 1
+
+
 @pytest.mark.filterwarnings("ignore:column patient_id of .* like an identifier")
 def test_the_unit_and_its_cap_are_in_the_name_of_a_run(patients):
     row, user = (
