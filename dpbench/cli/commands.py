@@ -63,7 +63,7 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
     from dpbench.runs.records.divergence import remarks
     from dpbench.runs.records.epsilon import unspent
     from dpbench.runs.records.reading import load
-    from dpbench.runs.records.trained_model import model_file
+    from dpbench.runs.records.trained_model import has_model, model_file
 
     if (launcher := config["choices"]["launcher"]) != "local":
         raise UserError(
@@ -83,10 +83,10 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
         print_message(reason)
     if record and is_stale(record):
         print_message(STALE_RECORD)
-    if record and (model := model_file(record, config.results)).exists():
+    if record and has_model(record, config.results):
         seeded = record.privacy.get("arithmetic") == "float"
         warning = ": keep it to yourself, as its noise follows from the seed" if seeded else ""
-        print_message(f"its trained model is {model}{warning}.")
+        print_message(f"its trained model is {model_file(record, config.results)}{warning}.")
     print(path, file=output)
     for remark in remarks(path):
         print_message(remark)

@@ -6,19 +6,22 @@ from pathlib import Path
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import equal
 from dpbench.runs.config.commands import Merge
-from dpbench.runs.records.collect import StoredRecord, collect
-from dpbench.runs.records.folder import RUNS, SWEEPS
+from dpbench.runs.records.collect import StoredRecord, collect, no_records
+from dpbench.runs.records.folder import MODELS, RUNS, SWEEPS
 from dpbench.runs.records.reading import Unreadable
+from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list, write_list
-from dpbench.runs.records.trained_model import model_file
+from dpbench.runs.records.trained_model import has_model, model_file
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, files_in, write_atomically
+from dpbench.system.validate import path_of
 
 RESULTS = ("config", "status", "metrics", "privacy", "history", "diagnostics", "calibration")
 """What two records of one run have in common; provenance differs, as machines do."""
 
-Sources = dict[str, tuple[Path, StoredRecord]]
+Sources = dict[str, tuple[StoredRecord, list[Path]]]
+"""The first record of each run, and the folders that have one, by digest."""
 
 
 def merge(arguments: Sequence[str]) -> str:
@@ -28,56 +31,73 @@ def merge(arguments: Sequence[str]) -> str:
     and UserError is raised before anything is written. An interrupted merge is completed by the
     same command.
     """
-    folders = [Path(argument) for argument in arguments if "=" not in argument]
+    folders = [path_of("FOLDER", argument) for argument in arguments if "=" not in argument]
     own = read("merge", Merge, [argument for argument in arguments if "=" in argument])
     if len(folders) < 2 - bool(own.out):
         raise UserError("merge needs two results folders: dpbench merge FOLDER FOLDER.")
-    target = Path(own.out) if own.out else folders[0]
-    there: Sources = {}
-    problems, new = [*_read(target, there)] if target.is_dir() else [], dict(there)
+    target = path_of("out", own.out) if own.out else folders[0]
+    known: Sources = {}
+    problems = [*_read(target, known)] if target.is_dir() or not own.out else []
+    there = {*known}
     for folder in folders:
-        problems += _read(folder, new) if folder.resolve() != target.resolve() else []
+        problems += _read(folder, known) if folder != target else []
     for problem in problems:
         print_message(problem)
     if problems:
         raise UserError(f"nothing was merged, because of {counted(len(problems), 'problem')}.")
     check_writable(target / RUNS)
-    for digest in new.keys() - there.keys():
-        _copy(*new[digest], target)
-    _join_lists(folders, target)
-    return f"{target}: {counted(len(new), 'run')}, {len(new) - len(there)} of them new."
+    lists = _joined_lists(folders, target)
+    for digest, (stored, places) in known.items():
+        _copy_model(stored.record, places, target)
+        if digest not in there:
+            write_atomically(target / RUNS / f"{digest}.json", stored.text.encode())
+    for name, digests in lists.items():
+        write_list(target, name, sorted(digests))
+    return f"{target}: {counted(len(known), 'run')}, {len(known) - len(there)} of them new."
 
 
 def _read(folder: Path, known: Sources) -> Iterator[str]:
-    """Add a folder's records, by digest, to those that are known; what is wrong, as sentences."""
-    for entry in collect(folder):
+    """Add a folder's records to those that are known; what is wrong, as sentences."""
+    if not (entries := [*collect(folder)]) and folder.name == RUNS:
+        raise no_records(folder, [])
+    for entry in entries:
         if isinstance(entry, Unreadable):
             yield f"{folder}/{entry.source} {entry.reason}."
             continue
         if entry.record.config.get("seed") is None:  # whose runs share a digest
             continue
-        other, first = known.setdefault(entry.digest, (folder, entry))
-        pairs = {n: (getattr(first.record, n), getattr(entry.record, n)) for n in RESULTS}
-        if differing := [name for name, values in pairs.items() if not equal(*values)]:
+        first, places = known.setdefault(entry.digest, (entry, []))
+        places.append(folder)
+        if differing := _differing(first.record, entry.record):
             yield (
-                f"{entry.digest} has different {' and '.join(differing)} in {other}/{first.source} "
-                f"and {folder}/{entry.source}: keep one of them."
+                f"{entry.digest} has different {' and '.join(differing)} in "
+                f"{places[0]}/{first.source} and {folder}/{entry.source}: keep one of them."
             )
+    kept = (folder / SWEEPS, *files_in(folder / SWEEPS, "*"), *files_in(folder / MODELS, "*"))
+    for path in filter(Path.is_symlink, kept):  # a stranger's may lead to any file of this machine
+        yield f"{path} is a link: put in its place what it leads to."
 
 
-def _copy(folder: Path, stored: StoredRecord, target: Path) -> None:
-    """Copy a run's model and preparation, and then its record, with which it is finished."""
-    ours, theirs = (model_file(stored.record, place) for place in (target, folder))
-    for suffix in (".pt", ".preparation.json"):
+def _differing(one: Record, other: Record) -> list[str]:
+    return [name for name in RESULTS if not equal(getattr(one, name), getattr(other, name))]
+
+
+def _copy_model(record: Record, places: Sequence[Path], target: Path) -> None:
+    """Copy a run's model and preparation from the first folder that has them, unless they are in
+    the target; before the record, with which the run is finished."""
+    source = next((place for place in places if has_model(record, place)), None)
+    if source is None or has_model(record, target):
+        return
+    ours, theirs = model_file(record, target), model_file(record, source)
+    for suffix in (".preparation.json", ".pt"):
         if (file := theirs.with_suffix(suffix)).is_file():
             write_atomically(ours.with_suffix(suffix), file.read_bytes())
-    write_atomically(target / RUNS / f"{stored.digest}.json", stored.text.encode())
 
 
-def _join_lists(folders: Sequence[Path], target: Path) -> None:
-    """A sweep whose runs are in several folders gets the list of all of them."""
-    for folder in folders:
+def _joined_lists(folders: Sequence[Path], target: Path) -> dict[str, set[str]]:
+    """The lists of sweeps by name, with the runs of all folders and of the target."""
+    joined: dict[str, set[str]] = {}
+    for folder in (target, *folders):
         for name in [path.stem for path in files_in(folder / SWEEPS, "*.txt")]:
-            ours = read_list(target, name) if (target / SWEEPS / f"{name}.txt").exists() else set()
-            if theirs := read_list(folder, name) - ours:
-                write_list(target, name, sorted(ours | theirs))
+            joined[name] = joined.get(name, set()) | read_list(folder, name)
+    return joined

@@ -63,6 +63,12 @@ def model_file(record: Record, results_dir: str | Path = "results") -> Path:
     return model_path(Path(results_dir), record.digest, record.config.get("noise", "seeded"))
 
 
+def has_model(record: Record, results_dir: str | Path) -> bool:
+    """Whether a results folder, in which nothing is written, has the model of a run."""
+    named = record.config.get("noise") != "secure" or (Path(results_dir) / MODELS / SALT).is_file()
+    return named and model_file(record, results_dir).is_file()
+
+
 def serialised(
     model: "nn.Module",
     settings: Mapping[str, Any],

@@ -106,6 +106,66 @@ def test_models_come_with_their_runs_under_the_names_of_the_new_folder(folders):
     assert kept.with_suffix(".preparation.json").read_text() == "{}"
 
 
+def test_a_model_comes_to_a_record_that_is_there_without_it(folders):
+    a, b = folders
+    shared = record(1, host="b")
+    model_file(shared, b).parent.mkdir()
+    model_file(shared, b).write_bytes(b"weights")
+    merge([str(a), str(b)])
+    assert model_file(shared, a).read_bytes() == b"weights"
+
+
+def test_a_folder_without_models_gets_no_file(folders):
+    a, b = folders
+    record(5, "noise=secure").save(b)
+    before = files(b)
+    merge([str(a), str(b)])
+    assert files(b) == before
+
+
+@pytest.mark.parametrize("place", ["models/x.pt", "sweeps/mine.txt"])
+def test_a_link_to_a_file_of_this_machine_is_not_followed(folders, tmp_path, place):
+    a, b = folders
+    (tmp_path / "secret").write_text("secret")
+    (b / place).parent.mkdir()
+    (b / place).symlink_to(tmp_path / "secret")
+    before = files(a)
+    with pytest.raises(UserError, match="nothing was merged, because of 1 problem"):
+        merge([str(a), str(b)])
+    assert files(a) == before
+
+
+def test_an_unreadable_list_is_named_before_anything_is_written(folders):
+    a, b = folders
+    (b / "sweeps").mkdir()
+    (b / "sweeps/mine.txt").write_bytes(b"\xff")
+    before = files(a)
+    with pytest.raises(UserError, match=r"mine\.txt is not UTF-8 text: run the sweep again"):
+        merge([str(a), str(b)])
+    assert files(a) == before
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["new", "b"], "new is not a folder"),
+        (["loop", "b"], "loop is not a folder"),
+        (["b", "loop"], "loop is not a folder"),
+        (["b", "out=loop"], "loop/runs cannot be written"),
+        (["b", ""], "FOLDER must be the name of a folder"),
+        (["b/runs", "out=c"], "b/runs is inside a results folder: name b instead"),
+    ],
+)
+def test_what_is_no_results_folder_is_named(folders, monkeypatch, words, reason):
+    folder = folders[0].parent
+    monkeypatch.chdir(folder)
+    (folder / "loop").symlink_to("loop")
+    before = files(folder)
+    with pytest.raises(UserError, match=reason):
+        merge(words)
+    assert files(folder) == before
+
+
 def test_a_sweep_has_the_runs_of_both(folders):
     a, b = folders
     for folder, digests in ((a, ["x", "y"]), (b, ["y", "z"])):
