@@ -12,8 +12,10 @@ import glob
 import hashlib
 import os
 import secrets
+import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +23,9 @@ from dpbench.system.errors import UserError
 
 TOKEN_BYTES = 8
 """Random bytes in the name of a part, written as twice as many hex digits."""
+
+STEM = 50
+"""Characters of a folder's name in that of its part, which must not be too long."""
 
 
 def write_atomically(
@@ -83,8 +88,28 @@ def _new_part(path: Path, mode: int) -> tuple[Path, IO[bytes]]:
         file.close()
 
 
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """A folder to write to, renamed to `path` on exit, and removed with an exception; OSError where
+    there is something at `path`."""
+    remove_parts(path.parent, path.name[:STEM])
+    part = path.with_name(f".{path.name[:STEM]}.{secrets.token_hex(TOKEN_BYTES)}")
+    part.mkdir()
+    handle = os.open(part, os.O_RDONLY)
+    with suppress(OSError):  # a file system without locks
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    try:
+        yield part
+        part.rename(path)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+    finally:
+        os.close(handle)
+
+
 def remove_parts(folder: Path, name: str | None = None) -> None:
-    """Remove parts left behind by killed processes: of one file, or of all files in a folder."""
+    """Remove parts left behind by killed processes: of one name, or of all names in a folder."""
     stem = "*" if name is None else glob.escape(name)
     for part in folder.glob(f".{stem}.{'[0-9a-f]' * 2 * TOKEN_BYTES}"):
         with suppress(OSError):  # still being written, or removed by another process
@@ -96,6 +121,13 @@ def _remove_if_abandoned(part: Path) -> None:
         with part.open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             part.unlink()
+    elif part.is_dir():
+        handle = os.open(part, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(part)
+        finally:
+            os.close(handle)
 
 
 def files_in(folder: Path, pattern: str) -> list[Path]:
@@ -127,7 +159,7 @@ def _cached_digest(path: Path, algorithm: str, *_: int) -> str:
     return digest_of(path, algorithm)
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, setting: str = "results_dir") -> None:
     """UserError if no file can be created in a folder: before a run, not after hours of work."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +168,7 @@ def check_writable(folder: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        raise unwritable(folder, error) from error
+        raise unwritable(folder, error, setting) from error
 
 
 def refuse_folders(*files: Path) -> None:
@@ -150,7 +182,7 @@ def refuse_folders(*files: Path) -> None:
 
 def unwritable(path: Path, error: OSError, setting: str = "results_dir") -> UserError:
     """The error for a file or folder, named by a setting, that cannot be written."""
-    other = "a writable folder" if setting == "results_dir" else "a file in a writable folder"
+    other = "a writable folder" if setting == "results_dir" else "a path in a writable folder"
     links = (link for link in (path, *path.parents) if link.is_symlink() and not link.exists())
     if isinstance(error, FileExistsError) and (link := next(links, None)):
         why = f"{link} is a link to {link.readlink()}, which does not exist"

@@ -13,6 +13,7 @@ from dpbench.system.files import (
     check_replaceable,
     check_writable,
     files_in,
+    new_folder,
     remove_parts,
     replace_file,
     write_atomically,
@@ -125,6 +126,32 @@ def test_the_next_write_removes_parts_left_by_a_killed_process(tmp_path):
     (part, table) = names(tmp_path)
     assert part.startswith(".other.md.")
     assert table == "table.md"
+
+
+def fill_and_die(path):
+    with new_folder(path) as part:
+        (part / "half").write_bytes(b"never there")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["model", "m" * 255])
+def test_the_next_folder_removes_one_left_by_a_killed_process(tmp_path, name):
+    process(fill_and_die, tmp_path / name).join()
+    assert len(names(tmp_path)) == 1
+    with new_folder(tmp_path / name) as part:
+        (part / "whole").write_bytes(b"")
+        with new_folder(tmp_path / "other"):
+            remove_parts(tmp_path)
+    assert names(tmp_path) == sorted([name, "other"])
+    assert names(tmp_path / name) == ["whole"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_failed_folder_leaves_nothing(tmp_path, error):
+    with pytest.raises(error), new_folder(tmp_path / "model"):
+        raise error
+    assert names(tmp_path) == []
 
 
 def test_parts_being_written_are_left_alone(tmp_path):

@@ -1,11 +1,10 @@
 """`dpbench release`: a private model of one's own table, as a folder that stands alone."""
 
 import inspect
+import io
 import json
-import shutil
-import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from dpbench.runs.records.trained_model import load_model, model_path
 from dpbench.runs.training.plan import plan, privacy_statement
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError, print_message
-from dpbench.system.files import check_writable
+from dpbench.system.files import check_writable, new_folder
 
 DEFAULTS = ("dataset=csv", "model=logistic", "optimizer.lr=1")
 """Settings of a table that the user may replace; for all others the defaults of a run hold."""
@@ -48,7 +47,7 @@ def release(arguments: list[str]) -> Path:
     """
     own, overrides = split_settings("release", Release, arguments)
     fixed = {key_of(setting) for setting in FIXED}
-    if own.out.exists():
+    if own.out.exists() or own.out.is_symlink():
         raise UserError(f"out={own.out} exists: name a new folder.")
     if given := [override for override in overrides if key_of(override) in fixed]:
         raise UserError(f"{given[0]} is refused: a release has {' and '.join(FIXED)}.")
@@ -57,7 +56,7 @@ def release(arguments: list[str]) -> Path:
     prepared = _preparation(run)
     if problems := [*_uncovered(run, prepared)]:
         raise UserError(f"what is released of the data has to be covered: {' '.join(problems)}")
-    check_writable(own.out.absolute().parent)
+    check_writable(own.out.absolute().parent, "out")
     record = load(load_or_run(config))
     assert record
     _write(own, run, config, record, prepared)
@@ -68,7 +67,10 @@ def release(arguments: list[str]) -> Path:
 def _preparation(run: Run) -> TablePreparation | TextPreparation:
     """How rows become inputs; UserError for other data than the user's own table."""
     if not isinstance(run.dataset, TableRows):
-        raise UserError("release takes a table of your own: dataset.file=FILE dataset.target=NAME.")
+        raise UserError(
+            "release takes a table of your own, dataset.file=FILE dataset.target=NAME, and all of "
+            "it as it is: leave out validation, features and mislabelled."
+        )
     return run.dataset.preparation(run.seed) or run.dataset.text_preparation()
 
 
@@ -106,30 +108,26 @@ def _write(
     record: Record,
     prepared: TablePreparation | TextPreparation,
 ) -> None:
-    """Write the folder under another name, and rename it when it is whole."""
+    """Write the folder, all of whose files are made before."""
     model = load_model(model_path(config.results, record.digest, run.noise))
     about = msgspec.to_builtins(prepared)
     if isinstance(prepared, TextPreparation):
         text = config["dataset"]["text"]
         about |= {"text": [text] if isinstance(text, str) else [*text]}
-    files = {
+    texts = {
         "preparation.json": json.dumps(about, indent=1, default=lambda value: value.item()),
         "privacy.json": json.dumps({**record.statement, "notes": [*_notes(run)]}, indent=1),
         "PRIVACY.md": _page(run, record, own.test),
         "predict.py": inspect.getsource(predict),
     }
-    part = Path(tempfile.mkdtemp(prefix=f".{own.out.name}.", dir=own.out.absolute().parent))
-    try:
-        for name, content in files.items():
-            (part / name).write_text(content, encoding="utf-8")
-        with warnings.catch_warnings(action="ignore"):  # of the exporter, on its own parts
-            inputs = probe(run.dataset, 1).inputs[:1]
-            torch.export.save(torch.export.export(model, (inputs,)), part / "model.pt2")
-        part.chmod(0o755)
-        part.rename(own.out)
-    except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
-        raise
+    exported = io.BytesIO()
+    with warnings.catch_warnings(action="ignore"):  # of the exporter, on its own parts
+        inputs = probe(run.dataset, 1).inputs[:1]
+        torch.export.save(torch.export.export(model, (inputs,)), exported)
+    with new_folder(own.out.absolute()) as part:
+        for name, text in texts.items():
+            (part / name).write_text(text, encoding="utf-8")
+        (part / "model.pt2").write_bytes(exported.getvalue())
 
 
 PAGE = """\
@@ -152,7 +150,7 @@ guess right at most {advantage} more often than wrong.
 Not covered:
 
 {limits}
-
+{notes}
 To predict: `python predict.py new.csv`, with Python, torch{tokenizers}, and nothing else.
 """
 
@@ -177,9 +175,14 @@ def _page(run: Run, record: Record, with_test: bool) -> str:
         steps=statement["steps"],
         rate="" if rate is None else f" at sampling rate {rate:.4g}",
         noise=statement["noise_multiplier"],
-        limits="\n".join(f"- {limit}" for limit in _limits(run, record, with_test)),
+        limits=_listed(_limits(run, record, with_test)),
+        notes=f"\nTo know:\n\n{_listed(notes)}\n" if (notes := [*_notes(run)]) else "",
         tokenizers=" and tokenizers" if getattr(run.dataset, "text", None) else "",
     )
+
+
+def _listed(sentences: Iterable[str]) -> str:
+    return "\n".join(f"- {sentence}" for sentence in sentences)
 
 
 def _notes(run: Run) -> Iterator[str]:
@@ -197,7 +200,6 @@ def _limits(run: Run, record: Record, with_test: bool) -> Iterator[str]:
         "What is taken as public: the names of columns and which of them have gaps, the classes, "
         "ranges and categories in `preparation.json`, and the numbers of rows and steps."
     )
-    yield from _notes(run)
     if with_test:
         accuracy = {k: v for k, v in record.metrics.items() if k in ("test/accuracy", "test/r2")}
         for name, value in accuracy.items():

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -133,10 +134,26 @@ def test_other_data_than_a_table_of_ones_own_are_refused(tmp_path):
         release(["dataset=digits", f"out={tmp_path / 'out'}"])
 
 
-def test_a_folder_that_is_there_is_not_written_to(released, tmp_path):
-    (tmp_path / "out").mkdir()
+@pytest.mark.parametrize("derived", ["validation=0.2", "mislabelled=10"])
+def test_a_part_of_a_table_is_named_and_refused(released, derived):
+    with pytest.raises(UserError, match=f"leave out .*{derived.split('=')[0]}"):
+        released(*PUBLIC, "dataset.drop=[person]", derived)
+
+
+@pytest.mark.slow
+def test_what_is_covered_is_not_under_what_is_not(released):
+    out, _ = released(*PUBLIC, "dataset.drop=[person]", "class_count_noise_multiplier=20")
+    uncovered, _, known = (out / "PRIVACY.md").read_text().partition("\nTo know:\n")
+    assert "epsilon pays for it" in known
+    assert "epsilon pays for it" not in uncovered
+
+
+@pytest.mark.parametrize("place", [Path.mkdir, lambda out: out.symlink_to("nowhere")])
+def test_a_folder_that_is_there_is_not_written_to(released, tmp_path, place):
+    place(tmp_path / "out")
     with pytest.raises(UserError, match="out exists: name a new folder"):
         released(*PUBLIC)
+    assert not (tmp_path / "results").exists()
 
 
 @pytest.mark.parametrize(
