@@ -12,6 +12,7 @@ from dpbench.comparison.search.samplers import SAMPLERS
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import contradictions
 from dpbench.runs.config.commands import Challenge
+from dpbench.runs.config.literals import literal
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.execution.sweep import plan_sweep, run_and_report
@@ -46,7 +47,7 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
             for one in stored:
                 write_atomically(Path(folder) / RUNS / f"{one.digest}.json", one.text.encode())
             kept = [o for o in overrides if key_of(o) != "results_dir"]
-            entry = entry_of(protocol, settings.name, [*kept, f"results_dir='{folder}'"])
+            entry = entry_of(protocol, settings.name, [*kept, f"results_dir={literal(folder)}"])
             _check_trials(entry, {one.digest for one in stored}, settings.recount)
             page, records = _compared(entry)
         return page, list(_problems(stored, {record.digest for record in records}))

@@ -42,13 +42,13 @@ def calibrate(
     while low > 0.05 and epsilon_at(high) <= epsilon and epsilon_at(low) <= epsilon:
         low, high = low / 2, low
     while not epsilon_at(high) <= epsilon:
-        low, high = high, high * 2
-        if high > LARGEST:
+        if high == LARGEST:
             raise UserError(
                 f"even a noise multiplier of {LARGEST:,} leaves epsilon={epsilon_at(LARGEST):.3g} "
-                f"at delta={delta}: raise epsilon={epsilon}, or the noise of what is released "
-                "beside the gradient."
+                f"at delta={delta}: raise epsilon={epsilon} or delta, or the noise of what is "
+                "released beside the gradient."
             )
+        low, high = high, min(high * 2, LARGEST)
     return _bisect(
         low, high, *_bracket(low, high, epsilon_at, epsilon), lambda m: epsilon_at(m) <= epsilon
     )

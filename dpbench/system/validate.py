@@ -67,9 +67,12 @@ def number(what: str, value: object, least: float = -math.inf, most: float = mat
     """The value itself, if it is a finite number from `least` to `most`; otherwise a UserError."""
     if is_number(value) and least <= value <= most:
         return value
-    range_ = f"from {least:g} to {most:g}" if math.isfinite(most) else f"of at least {least:g}"
-    expected = f"a number {range_}" if math.isfinite(least) else "a number"
-    raise _refusal(what, expected + _size_hint(value), value)
+    range_ = f" from {least:g} to {most:g}"
+    if math.isinf(most):
+        range_ = f" of at least {least:g}" if math.isfinite(least) else ""
+    elif math.isinf(least):
+        range_ = f" of at most {most:g}"
+    raise _refusal(what, f"a number{range_}" + _size_hint(value), value)
 
 
 def positive(what: str, value: object) -> float:

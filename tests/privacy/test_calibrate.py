@@ -5,7 +5,7 @@ import math
 import pytest
 
 from dpbench.privacy.accountants import SPENT
-from dpbench.privacy.calibrate import calibrate
+from dpbench.privacy.calibrate import LARGEST, calibrate
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
     Exact,
@@ -109,6 +109,15 @@ def test_epsilons_out_of_reach_and_approximations_are_no_target():
         calibrate(lambda sigma: Ledger(), -3.0, 1e-5, "pld")
     with pytest.raises(UserError, match="accountant=foo is unknown"):
         calibrate(lambda sigma: Ledger(), 3.0, 1e-5, "foo")
+
+
+def test_the_largest_multiplier_is_tried_itself():
+    def long(sigma):
+        return Ledger().after(Step(Poisson(1.0), releases(sigma)), 10**8)
+
+    epsilon = SPENT["rdp"](long(LARGEST), DELTA)
+    assert epsilon > 0
+    assert calibrate(long, epsilon, DELTA, "rdp") == LARGEST
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 3.0, 30.0])

@@ -36,7 +36,7 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import SEARCH
 from dpbench.runs.records.publish import without_seed_and_checksum
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import one_of, quoted
+from dpbench.system.validate import integer, one_of, quoted
 
 PRIVATE = ("epsilon", "law", "trials", "shape")
 """The settings that only a private search has, for its epsilon and the number of its trials."""
@@ -161,6 +161,8 @@ def parse(arguments: list[str]) -> SearchRequest:
     check_installed(settings.by)
     space = Space(tuple(range_ for range_ in ranges if range_.key != "seed"))
     _check_ranges(space.ranges)
+    if both := {range_.key for range_ in ranges} & {*map(key_of, fixed)}:
+        raise UserError(f"{min(both)} has a range and a value: give one of them.")
     if "validation" not in map(key_of, fixed):
         fixed = [*fixed, DEFAULT_VALIDATION]
     repetitions, epsilon = _repetitions(settings), settings.epsilon
@@ -352,7 +354,7 @@ def _seeds(ranges: list[Range], config: RunConfig) -> tuple[str, ...]:
                 raise UserError(
                     f"seed={range_.text} must be whole numbers of at least 0: seed=0,1,2."
                 )
-            return tuple(sorted(range_.values, key=int))
+            return tuple(str(integer("seed", seed, 0)) for seed in sorted(map(int, range_.values)))
     return (str(config["seed"]),)
 
 

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,7 +91,9 @@ def submission(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_an_entry_is_searched_tested_and_recounted_from_its_records(small, tmp_path, capsys):
+def test_an_entry_is_searched_tested_and_recounted_from_its_records(
+    small, tmp_path, capsys, monkeypatch
+):
     page, problems = small(f"results_dir={tmp_path / 'mine'}")
     assert f"takes {RUNS} runs of dpsgd_global: 3 trials, 4 of finalists and 2" in (
         capsys.readouterr().err
@@ -104,6 +107,8 @@ def test_an_entry_is_searched_tested_and_recounted_from_its_records(small, tmp_p
     assert len(file.read_text().splitlines()) == RUNS
 
     trained = {path.name for path in (tmp_path / "mine" / "runs").iterdir()}
+    (tmp_path / "o'brien").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "o'brien"))
     again, problems = small(f"recount={file}", f"results_dir={tmp_path / 'mine'}")
     assert again == page
     assert [said for said in problems if "uncommitted" not in said] == []
