@@ -47,8 +47,7 @@ def release(arguments: list[str]) -> Path:
     """
     own, overrides = split_settings("release", Release, arguments)
     fixed = {key_of(setting) for setting in FIXED}
-    if own.out.exists() or own.out.is_symlink():
-        raise UserError(f"out={own.out} exists: name a new folder.")
+    _check_new(own.out)
     if given := [override for override in overrides if key_of(override) in fixed]:
         raise UserError(f"{given[0]} is refused: a release has {' and '.join(FIXED)}.")
     config = run_config([*DEFAULTS, *overrides, *FIXED])
@@ -59,9 +58,19 @@ def release(arguments: list[str]) -> Path:
     check_writable(own.out.absolute().parent, "out")
     record = load(load_or_run(config))
     assert record
-    _write(own, run, config, record, prepared)
+    try:
+        _write(own, run, config, record, prepared)
+    except OSError:
+        _check_new(own.out)  # another process was faster
+        raise
     print_message(f"released: {own.out}. Read {own.out / 'PRIVACY.md'} before you give it away.")
     return own.out
+
+
+def _check_new(out: Path) -> None:
+    """UserError where there is something already."""
+    if out.exists() or out.is_symlink():
+        raise UserError(f"out={out} exists: name a new folder.")
 
 
 def _preparation(run: Run) -> TablePreparation | TextPreparation:

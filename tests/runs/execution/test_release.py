@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from dpbench import load_model, load_preparation, model_file
+from dpbench.runs.execution import release as execution
 from dpbench.runs.execution.predict import predict
 from dpbench.runs.execution.release import release
 from dpbench.runs.records.reading import read
@@ -146,6 +147,18 @@ def test_what_is_covered_is_not_under_what_is_not(released):
     uncovered, _, known = (out / "PRIVACY.md").read_text().partition("\nTo know:\n")
     assert "epsilon pays for it" in known
     assert "epsilon pays for it" not in uncovered
+
+
+@pytest.mark.slow
+def test_a_folder_that_comes_to_be_meanwhile_is_not_written_to(released, tmp_path, monkeypatch):
+    def other(*arguments, write=execution._write):
+        (tmp_path / "out/theirs").mkdir(parents=True)
+        write(*arguments)
+
+    monkeypatch.setattr(execution, "_write", other)
+    with pytest.raises(UserError, match="out exists: name a new folder"):
+        released(*PUBLIC, "dataset.drop=[person]")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["theirs"]
 
 
 @pytest.mark.parametrize("place", [Path.mkdir, lambda out: out.symlink_to("nowhere")])
