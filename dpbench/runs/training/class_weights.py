@@ -10,6 +10,7 @@ from dpbench.learning.data.derive.users import Users
 from dpbench.learning.models.architecture import ClassWeighted
 from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
 from dpbench.runs.training.statistics import counts_of
+from dpbench.step.mechanism.method import Inapplicable, Method
 from dpbench.step.mechanism.noise import Gaussian
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
@@ -29,11 +30,19 @@ WEIGHTED_SAMPLING = (
 
 
 def check_class_weights(
-    weights: Sequence[float] | None, multiplier: float | None, dataset: Dataset, users: Users | None
+    weights: Sequence[float] | None,
+    multiplier: float | None,
+    dataset: Dataset,
+    users: Users | None,
+    method: Method,
 ) -> None:
-    """UserError for weights that do not fit the classes, or two kinds of them."""
+    """UserError for weights that do not fit the classes or the method, or two kinds of them."""
     if weights is None and multiplier is None:
         return
+    if not method.gradient.of_loss:
+        key = "class_weights" if multiplier is None else "class_count_noise_multiplier"
+        why = f"{method.name} has a loss of its own, without weights of classes: leave out {key}."
+        raise Inapplicable(method.name, why)
     if dataset.task != "classification":
         raise UserError(f"{dataset.name} is a regression, whose loss has no class_weights.")
     if weights is not None:

@@ -180,7 +180,7 @@ def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
             transform.check(run.dataset)
     _check_texts(run)
     counted = run.class_count_noise_multiplier
-    check_class_weights(run.class_weights, counted, run.dataset, run.users)
+    check_class_weights(run.class_weights, counted, run.dataset, run.users, run.method)
     if (groups := getattr(run.diagnostics, "groups", None)) is not None:
         check_groups(groups, len(run.dataset.groups))
     with _building("model"):

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
@@ -36,8 +36,11 @@ class ReleasedState(NamedTuple):
 class Gradient(Part, ABC):
     """Computes the gradients of a physical batch that are clipped.
 
-    The defaults are for a gradient without state of its own.
+    The defaults are for a gradient without state of its own. of_loss: whether it is the gradient of
+    the run's loss, which may weight classes.
     """
+
+    of_loss: ClassVar[bool] = True
 
     @abstractmethod
     def __call__(

@@ -55,6 +55,8 @@ class HeadMoments(Gradient):
     No other layer moves, so that an example's inputs to the last layer depend on it alone.
     """
 
+    of_loss = False
+
     scaling: Scaling
     second: float
     classes: int = 1

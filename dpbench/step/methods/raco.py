@@ -143,6 +143,8 @@ class Lagrangian(Gradient):
     predictions minus the target, if that sums to 1. So the target is the label minus r.
     """
 
+    of_loss = False
+
     temperature: float
     hard: bool
     duals: Duals
