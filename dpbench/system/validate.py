@@ -293,6 +293,8 @@ def in_words(hint: Any, plural: bool = False) -> str:
         return " or ".join(str(option) or '""' for option in options)
     if origin in (list, tuple, Sequence):
         return f"{WORDS[origin][plural]} of {in_words(options[0], plural=True)}"
+    if origin in (dict, Mapping) and options[1] is not Any:
+        return f"{WORDS[dict][plural]} of {in_words(options[1], plural=True)}"
     if isinstance(hint, type) and issubclass(hint, Struct):
         return WORDS[dict][plural]
     if (kind := origin or hint) in WORDS:

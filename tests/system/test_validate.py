@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from msgspec import Meta
@@ -170,6 +170,13 @@ def test_a_value_out_of_its_annotated_range_is_refused(hint, value, sentence):
 )
 def test_a_value_in_its_annotated_range_is_taken(hint, value):
     typed("x", value, hint)
+
+
+def test_what_a_mapping_maps_to_is_named():
+    with pytest.raises(UserError, match=r"^x must be a mapping of lists of numbers, got \{'a': "):
+        typed("x", {"a": [0, math.inf]}, dict[str, list[float]])
+    with pytest.raises(UserError, match=r"^x must be a mapping, got 3"):
+        typed("x", 3, dict[str, Any])
 
 
 def test_a_path_must_be_possible_and_not_too_deep():
