@@ -47,10 +47,11 @@ def unpacked(path: Path) -> Iterator[IO[bytes]]:
     """The bytes of a file, unpacked as pandas does: by its ending. UserError for several files."""
     try:
         handles = get_handle(path, "rb", compression="infer", is_text=False)
-    except ValueError as error:
+    except (ValueError, KeyError, AssertionError) as error:  # of a tar with a link or a folder
+        why = first_line(error, "what is in it is no file")
         raise UserError(
-            f"{path} has other than one file in it ({first_line(error)}): unpack it, and give the "
-            "path of the table."
+            f"{path} has other than one file in it ({why}): unpack it, and give the path of the "
+            "table."
         ) from error
     with handles:
         yield handles.handle  # type: ignore[misc]

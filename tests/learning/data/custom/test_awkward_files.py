@@ -1,6 +1,7 @@
 """Files as people have them: each is read as its owner means it, or refused or warned of in one
 sentence that names the setting."""
 
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dpbench.learning.data.custom.sizes import size_of
 from dpbench.runs.config.compose import compose
 from dpbench.system.errors import UserError
 
@@ -222,6 +224,18 @@ def test_an_archive_of_several_files_is_not_guessed_at(tmp_path, more):
     words = ["dataset=csv", f"dataset.file={tmp_path / 'table.zip'}", "dataset.target=ill"]
     with pytest.raises(UserError, match="other than one file"):
         compose(words)
+
+
+@pytest.mark.parametrize(
+    "kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE]
+)
+def test_an_archive_of_something_else_than_a_file_is_one_sentence(tmp_path, kind):
+    path, member = tmp_path / "table.csv.tar", tarfile.TarInfo("table.csv")
+    member.type, member.linkname = kind, "/etc/passwd"
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(member)
+    with pytest.raises(UserError, match=r"other than one file in it .*: unpack it"):
+        size_of(path, ",", whole=False)
 
 
 def test_an_index_of_parquet_is_a_column(tmp_path):
