@@ -6,7 +6,7 @@ from pathlib import Path
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import equal
 from dpbench.runs.config.commands import Merge
-from dpbench.runs.records.collect import StoredRecord, collect, no_records
+from dpbench.runs.records.collect import StoredRecord, collect_all, no_records
 from dpbench.runs.records.folder import MODELS, RUNS, SWEEPS
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
@@ -17,8 +17,9 @@ from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, files_in, write_atomically
 from dpbench.system.validate import path_of
 
-RESULTS = ("config", "status", "metrics", "privacy", "history", "diagnostics", "calibration")
-"""What two records of one run have in common; provenance differs, as machines do."""
+RESULTS = ("status", "metrics", "privacy", "history", "diagnostics", "calibration")
+"""What two records of one run have in common, besides the settings that name it; others were added
+by later versions, and provenance differs, as machines do."""
 
 Sources = dict[str, tuple[StoredRecord, list[Path]]]
 """The first record of each run, and the folders that have one, by digest."""
@@ -58,7 +59,7 @@ def merge(arguments: Sequence[str]) -> str:
 
 def _read(folder: Path, known: Sources) -> Iterator[str]:
     """Add a folder's records to those that are known; what is wrong, as sentences."""
-    if not (entries := [*collect(folder)]) and folder.name == RUNS:
+    if not (entries := [*collect_all(folder)]) and folder.name == RUNS:
         raise no_records(folder, [])
     for entry in entries:
         if isinstance(entry, Unreadable):
@@ -68,7 +69,8 @@ def _read(folder: Path, known: Sources) -> Iterator[str]:
             continue
         first, places = known.setdefault(entry.digest, (entry, []))
         places.append(folder)
-        if differing := _differing(first.record, entry.record):
+        pairs = {n: (getattr(first.record, n), getattr(entry.record, n)) for n in RESULTS}
+        if differing := [name for name, values in pairs.items() if not equal(*values)]:
             yield (
                 f"{entry.digest} has different {' and '.join(differing)} in "
                 f"{places[0]}/{first.source} and {folder}/{entry.source}: keep one of them."
@@ -76,10 +78,6 @@ def _read(folder: Path, known: Sources) -> Iterator[str]:
     kept = (folder / SWEEPS, *files_in(folder / SWEEPS, "*"), *files_in(folder / MODELS, "*"))
     for path in filter(Path.is_symlink, kept):  # a stranger's may lead to any file of this machine
         yield f"{path} is a link: put in its place what it leads to."
-
-
-def _differing(one: Record, other: Record) -> list[str]:
-    return [name for name in RESULTS if not equal(getattr(one, name), getattr(other, name))]
 
 
 def _copy_model(record: Record, places: Sequence[Path], target: Path) -> None:

@@ -46,16 +46,21 @@ def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     A record that was published without its seed is of a run that is known if that has the same
     results on test examples. Raises UserError where there is no such folder.
     """
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
     known: set[object] = set()
-    tables = map(records_in, files_in(folder / TABLES, f"*.{RECORDS}"))
-    for entry in chain(_runs(folder), chain.from_iterable(tables)):
+    for entry in collect_all(folder):
         if isinstance(entry, Unreadable):
             yield entry
         elif (name := _name(entry.record)) not in known:
             known |= {name, _results(entry.record)}
             yield entry
+
+
+def collect_all(folder: Path) -> Iterator[StoredRecord | Unreadable]:
+    """The same, each run as often as it is there."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
+    tables = map(records_in, files_in(folder / TABLES, f"*.{RECORDS}"))
+    yield from chain(_runs(folder), chain.from_iterable(tables))
 
 
 class TableRecords:

@@ -123,6 +123,24 @@ def test_a_folder_without_models_gets_no_file(folders):
     assert files(b) == before
 
 
+def test_two_records_of_a_run_in_one_folder_are_compared_too(folders, capsys):
+    a, b = folders
+    (b / "tables/other.records.jsonl").write_text(record(1, accuracy=0.6).json() + "\n")
+    with pytest.raises(UserError, match="nothing was merged"):
+        merge([str(a), str(b)])
+    assert "has different metrics in" in capsys.readouterr().err
+
+
+def test_a_setting_that_a_later_version_added_is_no_difference(folders):
+    a, b = folders
+    ours, theirs = record(9), record(9)
+    del theirs.config["trial"]
+    assert theirs.digest == ours.digest
+    ours.save(a)
+    theirs.save(b)
+    assert merge([str(a), str(b)]) == f"{a}: 4 runs, 1 of them new."
+
+
 @pytest.mark.parametrize("place", ["models/x.pt", "sweeps/mine.txt"])
 def test_a_link_to_a_file_of_this_machine_is_not_followed(folders, tmp_path, place):
     a, b = folders
