@@ -13,7 +13,7 @@ from dpbench.comparison.reproduce.render import for_paper
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.search.request import parse
 from dpbench.comparison.tables.privacy import EVERYTHING_WAS_RUN
-from dpbench.runs.config.commands import RunAudit
+from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.config.overrides import expand
 from dpbench.runs.config.search_path import groups, options
 from dpbench.runs.config.settings import split_settings
@@ -86,7 +86,7 @@ def test_its_commands_are_ones_that_the_suite_takes(command):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(run_config(overrides))
     elif verb == "audit":
-        assert prepare_audit(split_settings("audit", RunAudit, arguments)[1])[1] > 0
+        assert prepare_audit(split_settings("audit", RunAuditCommand, arguments)[1])[1] > 0
     elif verb == "recipe":
         prepare(run_config(arguments))
     elif verb == "search":

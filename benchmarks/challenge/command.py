@@ -11,7 +11,7 @@ from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.search.samplers import SAMPLERS
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import contradictions
-from dpbench.runs.config.commands import Challenge
+from dpbench.runs.config.commands import ChallengeCommand
 from dpbench.runs.config.literals import literal
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.run_config import RunConfig
@@ -36,7 +36,7 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
     submit and recount: with `recount=FILE`, choices and numbers are those of the file's records,
     and what it lacks is run again. Raises UserError for what the protocol does not leave open.
     """
-    settings, overrides = split_settings("challenge", Challenge, arguments)
+    settings, overrides = split_settings("challenge", ChallengeCommand, arguments)
     check_entry(overrides)
     protocol = protocol_of(settings.version or versions()[-1])
     if settings.recount:

@@ -22,7 +22,7 @@ from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Page
 from dpbench.runs.config.buildable import settings_of
-from dpbench.runs.config.commands import RunAudit
+from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.config.settings import is_scientific, key_of, split_settings
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.figures.formats import images, legend_below, paper_figure, symbol, titled
@@ -85,7 +85,7 @@ class AuditTask:
     audits of a method."""
 
     overrides: tuple[str, ...]
-    only: RunAudit | None = None
+    only: RunAuditCommand | None = None
 
     @property
     def digest(self) -> str:
@@ -207,7 +207,7 @@ def _audits(overrides: Sequence[str]) -> Iterator[AuditResult]:
         yield audit(single, steps, game="step", quiet=True)
 
 
-def _only_audit(settings: RunAudit, overrides: list[str]) -> AuditResult:
+def _only_audit(settings: RunAuditCommand, overrides: list[str]) -> AuditResult:
     """One audit, given the arguments of `dpbench audit`."""
     if settings.contender:
         return contender_audit(settings, overrides)
@@ -217,7 +217,7 @@ def _only_audit(settings: RunAudit, overrides: list[str]) -> AuditResult:
 
 def _of_row(target: Target, row: list[str]) -> AuditTask:
     """The audit of a row of its own settings, with the table's seed."""
-    settings, overrides = split_settings("audit", RunAudit, row)
+    settings, overrides = split_settings("audit", RunAuditCommand, row)
     (seed,) = target.table.seeds
     common = [*target.scale.overrides, *target.overrides]
     changed = [o for o in common if is_scientific(o)]

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from msgspec.structs import replace
 
-from dpbench.runs.config.commands import Bench
+from dpbench.runs.config.commands import BenchCommand
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.validate import one_of
@@ -24,7 +24,7 @@ COUNTED = "counted"
 """The device that need not be there."""
 
 
-class BenchRequest(Bench, frozen=True):
+class BenchRequest(BenchCommand, frozen=True):
     """The settings of the command, with a device that is there, and what they select."""
 
     @property

@@ -9,7 +9,7 @@ from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
 from dpbench.audit.request import FOR_CONTENDERS, contender_audit, prepare_audit
 from dpbench.comparison.tables.page import Page, PageBlock
-from dpbench.runs.config.commands import RunAudit
+from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.epsilon import REFUTED
 from dpbench.system.files import check_writable
@@ -27,7 +27,7 @@ def run_audit(arguments: list[str]) -> tuple[str, bool]:
 
 def _of_run(arguments: list[str]) -> str:
     """Attack one run, save its record, and return the table and one JSON object."""
-    settings, overrides = split_settings("audit", RunAudit, arguments)
+    settings, overrides = split_settings("audit", RunAuditCommand, arguments)
     game = one_of("game", settings.game, FOR_CONTENDERS if settings.contender else GAMES)
     if settings.contender:
         result = contender_audit(settings, overrides)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dpbench.audit.audit import AuditResult
 from dpbench.audit.game import check_auditable
 from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
-from dpbench.runs.config.commands import RunAudit
+from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.config.settings import SETTINGS, key_of
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import run_config
@@ -82,7 +82,7 @@ def prepare_audit(
     return run_of(run_config(words), bool(frozen)), count
 
 
-def contender_audit(settings: RunAudit, overrides: list[str]) -> AuditResult:
+def contender_audit(settings: RunAuditCommand, overrides: list[str]) -> AuditResult:
     """Attack another library, given the settings of an audit and the overrides of a run; UserError
     for settings that only methods of dpbench have."""
     name, game = one_of("contender", settings.contender, CONTENDERS), settings.game

@@ -9,7 +9,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, TextIO
 
 from dpbench.cli.terminal import on_terminal, output_kept, show
-from dpbench.runs.config.commands import Data, Run
+from dpbench.runs.config.commands import DataCommand, RunCommand
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.validate import one_of
@@ -45,7 +45,7 @@ def run(arguments: list[str]) -> None:
 
 def _with_record(overrides: list[str]) -> list[str]:
     """The overrides with what reruns a record in the place of `record=`, if that is given."""
-    settings, others = split_settings("run", Run, overrides)
+    settings, others = split_settings("run", RunCommand, overrides)
     if not settings.record:
         return overrides
     from dpbench.runs.config.compose import compose
@@ -195,7 +195,7 @@ def challenge(arguments: list[str]) -> None:
 
 def data(arguments: list[str]) -> str | None:
     """Download and check the named data sets, or all; the page of the user's own data."""
-    settings, names = split_settings("data", Data, arguments)
+    settings, names = split_settings("data", DataCommand, arguments)
     if any("=" in name for name in names):
         from dpbench.cli.intake import intake_page
 

@@ -15,7 +15,7 @@ from dpbench.audit.request import contender_audit
 from dpbench.cli.main import main
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.privacy.accountants import pld
-from dpbench.runs.config.commands import RunAudit
+from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.step.clipping.functions import Abadi
 from dpbench.system.errors import UserError
 
@@ -214,7 +214,7 @@ def test_a_table_refuses_what_libraries_do_not_have_before_it_attacks_anything(m
 def test_a_claim_below_our_pld_is_held_against_as_a_number(epsilon, proven, monkeypatch):
     """Nine steps of all examples: our PLD is 13.1."""
     monkeypatch.setattr(Opacus, "epsilon", lambda self, delta: epsilon)
-    settings = RunAudit(contender="opacus_hooks", canaries=1000)
+    settings = RunAuditCommand(contender="opacus_hooks", canaries=1000)
     result = contender_audit(settings, ["batch_size=1000", "epochs=9", "privacy.delta=1e-3"])
     assert result.nominal.proven == proven
     assert result.verdict == ("not refuted" if proven else "refuted")

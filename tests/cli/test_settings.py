@@ -18,7 +18,13 @@ from dpbench.cli.registry import COMMANDS
 from dpbench.comparison.search.samplers import SAMPLERS
 from dpbench.comparison.search.selection import RULES
 from dpbench.learning.metrics.students_t import CONFIDENCE
-from dpbench.runs.config.commands import Audit, Bench, RunAudit, Search, Table
+from dpbench.runs.config.commands import (
+    AuditCommand,
+    BenchCommand,
+    RunAuditCommand,
+    SearchCommand,
+    TableCommand,
+)
 from dpbench.system.arguments import described, meanings, read
 from dpbench.system.errors import UserError
 
@@ -59,14 +65,14 @@ def test_the_help_has_no_setting_that_is_none_and_defaults_that_it_takes(command
 @pytest.mark.parametrize(
     ("kind", "word", "sentence"),
     [
-        (Search, "private=yes", "private=yes is unknown: choose from false, true."),
-        (Search, "epsilon=0", "epsilon must be a positive number, got 0.0."),
-        (Search, "trials=nan", "trials must be a number, got nan."),
-        (Search, "n=3", "n is not an argument of x: did you mean N"),
-        (RunAudit, "claim=-1", "claim must be a number of at least 0, got -1.0."),
-        (RunAudit, "confidence=1", "confidence must be a number between 0 and 1, got 1.0."),
-        (Table, "out=", "out needs a value: out=VALUE."),
-        (Table, "out=a\0", "out must be the name of a file, got 'a\\x00'."),
+        (SearchCommand, "private=yes", "private=yes is unknown: choose from false, true."),
+        (SearchCommand, "epsilon=0", "epsilon must be a positive number, got 0.0."),
+        (SearchCommand, "trials=nan", "trials must be a number, got nan."),
+        (SearchCommand, "n=3", "n is not an argument of x: did you mean N"),
+        (RunAuditCommand, "claim=-1", "claim must be a number of at least 0, got -1.0."),
+        (RunAuditCommand, "confidence=1", "confidence must be a number between 0 and 1, got 1.0."),
+        (TableCommand, "out=", "out needs a value: out=VALUE."),
+        (TableCommand, "out=a\0", "out must be the name of a file, got 'a\\x00'."),
     ],
 )
 def test_a_refusal_says_what_would_do(kind, word, sentence):
@@ -76,16 +82,16 @@ def test_a_refusal_says_what_would_do(kind, word, sentence):
 
 
 def test_values_have_the_types_of_their_settings_and_the_names_of_parts_and_suites():
-    given = read("x", Search, ["N=7", "private=true", "epsilon=3", "by=tpe", "N=8"])
-    assert given == Search(N=8, private=True, epsilon=3.0, by="tpe")
-    bench = read("x", Bench, ["case=a,b", "out=there/x"])
+    given = read("x", SearchCommand, ["N=7", "private=true", "epsilon=3", "by=tpe", "N=8"])
+    assert given == SearchCommand(N=8, private=True, epsilon=3.0, by="tpe")
+    bench = read("x", BenchCommand, ["case=a,b", "out=there/x"])
     assert (bench.case, bench.out) == (("a", "b"), Path("there/x"))
     choices = {(kind, f.name): {*get_args(f.type)} for _, kind in KINDS for f in fields(kind)}
-    assert choices[Search, "by"] == {*SAMPLERS}
-    assert choices[Search, "rule"] == {*RULES}
-    assert choices[RunAudit, "game"] == {*GAMES, *FOR_CONTENDERS}
-    assert choices[Bench, "suite"] == {*SUITES}
-    assert Audit().confidence == CONFIDENCE
+    assert choices[SearchCommand, "by"] == {*SAMPLERS}
+    assert choices[SearchCommand, "rule"] == {*RULES}
+    assert choices[RunAuditCommand, "game"] == {*GAMES, *FOR_CONTENDERS}
+    assert choices[BenchCommand, "suite"] == {*SUITES}
+    assert AuditCommand().confidence == CONFIDENCE
     assert [w for w in words("bench") if w.startswith("suite=")] == [f"suite={n}" for n in SUITES]
 
 

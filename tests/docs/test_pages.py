@@ -193,15 +193,15 @@ def test_a_long_command_is_one_that_the_suite_takes(command):
         for overrides in expand([a for a in arguments if a != "-m"]):
             prepare(run_config(overrides))
     elif verb == "audit":
-        assert prepare_audit(split_settings("audit", commands.RunAudit, arguments)[1])[1] > 0
+        assert prepare_audit(split_settings("audit", commands.RunAuditCommand, arguments)[1])[1] > 0
     elif verb == "search":
         assert parse(arguments).space.ranges
     elif verb == "challenge":
-        check_entry(split_settings(verb, commands.Challenge, arguments)[1])
+        check_entry(split_settings(verb, commands.ChallengeCommand, arguments)[1])
     elif verb == "reproduce":
         prepare(run_config(next(target_of(arguments[0], arguments[1:]).cells())))
     elif verb == "verify":
-        read(verb, commands.Verify, [a for a in arguments if "=" in a])
+        read(verb, commands.VerifyCommand, [a for a in arguments if "=" in a])
     else:
         known = {"data": options("dataset"), "list": groups()}[verb]
         assert set(arguments) <= set(known)

@@ -19,7 +19,7 @@ from dpbench.audit.code.examples import ExampleBatches, MadeUp, given
 from dpbench.audit.code.report import CodeReport
 from dpbench.audit.code.task import NOTHING, ClaimedDpsgd, Finding, refuted, reporting_errors
 from dpbench.privacy.accountants import pld
-from dpbench.runs.config.commands import CodeAudit
+from dpbench.runs.config.commands import CodeAuditCommand
 from dpbench.runs.records.epsilon import rounded_up
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, first_line
@@ -41,7 +41,7 @@ def is_of_code(arguments: list[str]) -> bool:
 
 def audit_code(arguments: list[str]) -> tuple[CodeReport, Path]:
     """Audit the code that the arguments name, and write the page; its report and its path."""
-    settings = read("audit", CodeAudit, arguments)
+    settings = read("audit", CodeAuditCommand, arguments)
     named = {kind: name for kind in KINDS if (name := getattr(settings, kind))}
     if len(named) > 1:
         raise UserError("step= and training= are two kinds of code: give one.")
@@ -59,7 +59,7 @@ def report_of(
     name: str,
     factory: Callable,
     examples: ExampleBatches,
-    settings: CodeAudit,
+    settings: CodeAuditCommand,
     command: str,
 ) -> CodeReport:
     """The report on a factory; UserError for a claim that is none, and for code that fails."""
@@ -98,7 +98,7 @@ def report_of_functions(
     spelled = [f"{key}={value}" for key, value in settings.items()]
     command = shlex.join(["dpbench", "audit", f"{kind}={name}", *spelled])
     made = given(*named_function("examples", examples)) if examples else MadeUp()
-    chosen = read("audit", CodeAudit, spelled)
+    chosen = read("audit", CodeAuditCommand, spelled)
     return report_of(kind, name, factory, made, chosen, command)
 
 

@@ -24,7 +24,7 @@ from dpbench.comparison.dashboard.tables import pages, places, tables
 from dpbench.comparison.dashboard.watch import watch
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.metrics.students_t import CONFIDENCE
-from dpbench.runs.config.commands import Report
+from dpbench.runs.config.commands import ReportCommand
 from dpbench.runs.execution.rerun import CommandBuilder
 from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.reading import Unreadable
@@ -130,9 +130,9 @@ def report_of(records: Iterable[StoredRecord]) -> str:
     return page(summary.data({}, []), texts.finish(), texts.contained(), {})
 
 
-def parse(arguments: list[str]) -> Report:
+def parse(arguments: list[str]) -> ReportCommand:
     """The settings of the command; UserError for invalid arguments."""
-    values = read("report", Report, arguments)
+    values = read("report", ReportCommand, arguments)
     if values.out.is_dir():
         raise UserError(f"out={values.out} is a folder: name a file in it, e.g. report.html.")
     check_replaceable(values.out)

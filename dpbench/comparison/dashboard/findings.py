@@ -18,7 +18,7 @@ from dpbench.comparison.tables.data import ClaimData, RowData, TableData
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, number, signed, tally
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.verdict import FAILS, FORMS
-from dpbench.runs.config.commands import Findings
+from dpbench.runs.config.commands import FindingsCommand
 from dpbench.runs.config.search_path import method_name, options
 from dpbench.system.arguments import read
 from dpbench.system.errors import print_message
@@ -52,7 +52,7 @@ def findings(arguments: Sequence[str]) -> str:
 
     Raises UserError for an unknown argument, and for a folder without records.
     """
-    values = read("findings", Findings, arguments)
+    values = read("findings", FindingsCommand, arguments)
     folder, out = values.results_dir, values.out
     check_replaceable(out)
     tables, _ = pages(folder)

@@ -32,7 +32,7 @@ from dpbench.comparison.tables.sweep.page import metric_label
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.privacy.guarantee import CORRECTED
-from dpbench.runs.config.commands import Checklist
+from dpbench.runs.config.commands import ChecklistCommand
 from dpbench.runs.config.search_path import method_name, options
 from dpbench.runs.config.table_file import USUAL_BASELINE
 from dpbench.runs.config.table_rules import trials_of
@@ -78,7 +78,7 @@ def checklist(arguments: Sequence[str]) -> str:
     name, *rest = arguments or [""]
     if not name or "=" in name:
         raise UserError("checklist needs a table or a folder first: dpbench checklist results.")
-    given = read("checklist", Checklist, rest)
+    given = read("checklist", ChecklistCommand, rest)
     is_table = name.partition("-")[0] in options("table")
     found = _of_table(name, given.results_dir) if is_table else _of_folder(Path(name))
     found = found._replace(baseline=given.baseline or found.baseline)
@@ -103,13 +103,13 @@ def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ..
     searches, so that their runs are not of one setting."""
     columns = {column.name: column.metric for column in target.edition.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
-    given = Checklist(metric=WORST_GROUP) if claimed == {WORST_GROUP} else Checklist()
+    given = ChecklistCommand(metric=WORST_GROUP) if claimed == {WORST_GROUP} else ChecklistCommand()
     if target.table.searches > 1 or not all(_has_metric(r, given.metric) for r in records):
         return ()
     found = _of_records(target, records, Path(target.config["results_dir"]))
     if found.baseline not in {entry.method for entry in found.entries}:
         return ()
-    by = f", by {metric_label(given.metric, records)}" if given != Checklist() else ""
+    by = f", by {metric_label(given.metric, records)}" if given != ChecklistCommand() else ""
     grid = _grid(f"Checklist{by}: docs/verdicts.md#what-a-reviewer-asks", found, given)
     return (grid,) if grid.rows else ()
 
@@ -256,13 +256,13 @@ class MethodEvidence(NamedTuple):
     metric: str
 
 
-def _grid(heading: str, found: Evidence, given: Checklist) -> Grid:
+def _grid(heading: str, found: Evidence, given: ChecklistCommand) -> Grid:
     name = method_name(found.baseline)
     head = ("method", *(text.format(name) for text in ANSWERS))
     return Grid(heading, head, tuple(_lines(heading, found, given)))
 
 
-def _lines(name: str, found: Evidence, given: Checklist) -> Iterator[tuple[str, ...]]:
+def _lines(name: str, found: Evidence, given: ChecklistCommand) -> Iterator[tuple[str, ...]]:
     """A line for each method but the baseline and rows that are it after another search, or for the
     one that is asked for."""
     runs = grouped((entry.method, entry.record) for entry in found.entries)

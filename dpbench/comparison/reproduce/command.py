@@ -24,7 +24,7 @@ from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.verdict import UNDECIDED
 from dpbench.learning.metrics.paired_t import LEVEL, MOST_SEEDS
 from dpbench.runs.config.buildable import function
-from dpbench.runs.config.commands import Reproduce
+from dpbench.runs.config.commands import ReproduceCommand
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.code import is_stale
@@ -142,7 +142,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     executed or written: see `power_page`. With `layout=paper` also writes NAME.paper.*, and returns
     that table.
     """
-    own, others = split_settings("reproduce", Reproduce, overrides)
+    own, others = split_settings("reproduce", ReproduceCommand, overrides)
     target = target_of(name, [*others, *([f"scale={own.scale}"] if own.scale else [])])
     paper = _is_for_paper(target, own)
     if own.power:
@@ -171,7 +171,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     return files["paper.md" if paper else "md"].decode()
 
 
-def _is_for_paper(target: Target, own: Reproduce) -> bool:
+def _is_for_paper(target: Target, own: ReproduceCommand) -> bool:
     """Whether the table is to be laid out for a paper; UserError where there is none to lay out."""
     if own.columns and not own.layout:
         raise UserError(f"columns={','.join(own.columns)} needs layout=paper.")

@@ -14,7 +14,7 @@ from dpbench.comparison.tables.page import Page
 from dpbench.learning.data.derive.users import units_of
 from dpbench.learning.data.probe import probe
 from dpbench.learning.models.architecture import LOSSES
-from dpbench.runs.config.commands import Recipe
+from dpbench.runs.config.commands import RecipeCommand
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.prepare import prepare, run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
@@ -68,7 +68,7 @@ SEARCH = (
 
 def recipe(arguments: list[str]) -> str:
     """The page of settings for data and a budget, with the command that trains by them."""
-    own, given = split_settings("recipe", Recipe, arguments)
+    own, given = split_settings("recipe", RecipeCommand, arguments)
     chosen = choices(given, own.minutes)
     command = shlex.join(["dpbench", "run", *given, *(choice.setting for choice in chosen)])
     reasons = Grid("", ("setting", "why"), tuple((f"`{c.setting}`", c.why) for c in chosen))

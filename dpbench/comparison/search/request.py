@@ -12,7 +12,7 @@ from dpbench.comparison.search.samplers import check_installed
 from dpbench.comparison.search.selection import RULES, SelectionRule
 from dpbench.comparison.search.start import NONE, Start, started
 from dpbench.privacy.private_selection import Repetitions
-from dpbench.runs.config.commands import Search
+from dpbench.runs.config.commands import SearchCommand
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
 from dpbench.runs.config.search_path import groups
@@ -74,7 +74,7 @@ class SearchRequest:
     trial before the others, if there is one. repeated: the name of the searches that it is one of.
     """
 
-    options: Search
+    options: SearchCommand
     space: Space
     fixed: tuple[str, ...]
     seeds: tuple[str, ...]
@@ -146,7 +146,7 @@ class SearchRequest:
 
 def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for all that can be refused before any run."""
-    settings, overrides = split_settings("search", Search, arguments)
+    settings, overrides = split_settings("search", SearchCommand, arguments)
     case = None
     if settings.space:
         method = method_of_space(settings.space, overrides)
@@ -194,7 +194,7 @@ def repeated(arguments: list[str]) -> list[SearchRequest]:
     """The independent searches of a command line: one, or NAME-1, NAME-2, ..., each with the draws
     and the seeds that follow those of the one before, and a start of its own number. Raises
     UserError as `parse` does."""
-    settings, _ = split_settings("search", Search, arguments)
+    settings, _ = split_settings("search", SearchCommand, arguments)
     if settings.repeat == 1:
         return [parse(arguments)]
     named = settings.start not in ("", NONE)
@@ -212,7 +212,7 @@ def repeated(arguments: list[str]) -> list[SearchRequest]:
     return requests
 
 
-def _special_case(settings: Search, method: str, given: Sequence[str]) -> SpecialCase | None:
+def _special_case(settings: SearchCommand, method: str, given: Sequence[str]) -> SpecialCase | None:
     """The special case that the search of a method starts at; None for none, and where the user
     sets what makes the method that one. UserError if there is none to start at as asked."""
     if settings.start == NONE or settings.private:  # no trial follows from others
@@ -229,7 +229,7 @@ def _special_case(settings: Search, method: str, given: Sequence[str]) -> Specia
 
 
 def _identity_and_name(
-    settings: Search,
+    settings: SearchCommand,
     space: Space,
     seeds: Sequence[str],
     config: RunConfig,
@@ -258,12 +258,12 @@ def _short(parts: list[str]) -> str:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:8]
 
 
-def _repetitions(settings: Search) -> Repetitions | None:
+def _repetitions(settings: SearchCommand) -> Repetitions | None:
     """The law of the number of trials of a private search; None for any other search."""
     if settings.private:
         return Repetitions(settings.law, settings.trials, settings.shape)
     for key in PRIVATE:
-        if getattr(settings, key) != getattr(Search(), key):
+        if getattr(settings, key) != getattr(SearchCommand(), key):
             raise UserError(f"{key} is a setting of private=true.")
     return None
 

@@ -13,7 +13,7 @@ from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines
-from dpbench.runs.config.commands import Verify
+from dpbench.runs.config.commands import VerifyCommand
 from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import (
     RECORDS,
@@ -44,7 +44,7 @@ WITHOUT_DATA = (
 def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
     """What was verified, as a sentence, and the problems; UserError where there is no record."""
     names = [argument for argument in arguments if "=" not in argument]
-    settings = read("verify", Verify, [a for a in arguments if a not in names])
+    settings = read("verify", VerifyCommand, [a for a in arguments if a not in names])
     folder = settings.results_dir
     entries = list(collect(folder))
     problems = [Mismatch(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]

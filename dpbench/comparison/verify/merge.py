@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import equal
-from dpbench.runs.config.commands import Merge
+from dpbench.runs.config.commands import MergeCommand
 from dpbench.runs.records.collect import StoredRecord, collect_all, no_records
 from dpbench.runs.records.folder import MODELS, RUNS, SWEEPS
 from dpbench.runs.records.reading import Unreadable
@@ -33,7 +33,7 @@ def merge(arguments: Sequence[str]) -> str:
     same command.
     """
     folders = [path_of("FOLDER", argument) for argument in arguments if "=" not in argument]
-    own = read("merge", Merge, [argument for argument in arguments if "=" in argument])
+    own = read("merge", MergeCommand, [argument for argument in arguments if "=" in argument])
     if len(folders) < 2 - bool(own.out):
         raise UserError("merge needs two results folders: dpbench merge FOLDER FOLDER.")
     target = path_of("out", own.out) if own.out else folders[0]

@@ -19,7 +19,7 @@ Trials = Annotated[int, Meta(ge=0, le=MAX_TRIALS)]
 """A number of trials, of which there may be none."""
 
 
-class Run(Struct, frozen=True):
+class RunCommand(Struct, frozen=True):
     """Train once and print the path of the record. With -m a sweep: all combinations of a=1,2
     b=3,4, in jobs=N processes or on a cluster (launcher=slurm, ray). --cfg job prints the
     configuration (of a part with --package NAME), and --info the options chosen, without running
@@ -31,7 +31,7 @@ class Run(Struct, frozen=True):
     record: str = ""
 
 
-class Reproduce(Struct, frozen=True):
+class ReproduceCommand(Struct, frozen=True):
     """Execute the missing runs of a paper's table or figure, and print it.
 
     scale: a smaller size, if the table declares one of this name
@@ -47,7 +47,7 @@ class Reproduce(Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class Search(Struct, frozen=True):
+class SearchCommand(Struct, frozen=True):
     """Search hyper-parameters by trials on a validation split; a range is a=1,2 or
     'optimizer.lr=tag(log,interval(1e-3,1))', and space=method has all of a method.
 
@@ -92,7 +92,7 @@ class Search(Struct, frozen=True):
     shape: float = 1.0
 
 
-class Challenge(Struct, frozen=True):
+class ChallengeCommand(Struct, frozen=True):
     """Compare a method with committed baselines by one frozen protocol: its search, then the test;
     says its cost first.
 
@@ -108,7 +108,7 @@ class Challenge(Struct, frozen=True):
     plan: bool = False
 
 
-class Audit(Struct, frozen=True, kw_only=True):
+class AuditCommand(Struct, frozen=True, kw_only=True):
     """Settings of every audit.
 
     claim: the epsilon to refute, by default that of the run; none by default for your own code
@@ -119,7 +119,7 @@ class Audit(Struct, frozen=True, kw_only=True):
     confidence: Fraction = 0.95
 
 
-class RunAudit(Audit, frozen=True, kw_only=True):
+class RunAuditCommand(AuditCommand, frozen=True, kw_only=True):
     """Attack a run's epsilon with canaries and report a lower bound; with step= or training=, that
     of private training code of your own (docs/audit_your_code.md).
 
@@ -146,7 +146,7 @@ class RunAudit(Audit, frozen=True, kw_only=True):
     contender: str = ""
 
 
-class CodeAudit(Audit, frozen=True, kw_only=True):
+class CodeAuditCommand(AuditCommand, frozen=True, kw_only=True):
     """Of private training code of your own (docs/audit_your_code.md), one of step and training:
 
     step: MODULE:FACTORY of one step
@@ -176,7 +176,7 @@ class CodeAudit(Audit, frozen=True, kw_only=True):
     out: File = Path("audit.md")
 
 
-class Data(Struct, frozen=True):
+class DataCommand(Struct, frozen=True):
     """Download and check data sets; with the settings of a run on data of your own, print what
     would be trained on: rows, people, columns, and what is odd (docs/add_a_dataset.md).
 
@@ -189,7 +189,7 @@ class Data(Struct, frozen=True):
     out: str = ""
 
 
-class Bench(Struct, frozen=True):
+class BenchCommand(Struct, frozen=True):
     """Measure time and memory of a step, ours and other libraries', or with suite=table of whole
     commands.
 
@@ -210,7 +210,7 @@ class Bench(Struct, frozen=True):
     out: Path = Path("results/step_cost")
 
 
-class Table(Struct, frozen=True):
+class TableCommand(Struct, frozen=True):
     """Write the records with these settings (KEY=A,B: either), or of one sweep, as a table
     (Markdown, CSV, LaTeX): means over seeds, epsilons, and with baseline= differences paired by
     seed.
@@ -246,7 +246,7 @@ class OfRecords(Struct, frozen=True):
     out: File = Path("report.html")
 
 
-class Report(OfRecords, frozen=True):
+class ReportCommand(OfRecords, frozen=True):
     """Write one HTML page that compares all records; works offline.
 
     out: the page
@@ -256,7 +256,7 @@ class Report(OfRecords, frozen=True):
     watch: bool = False
 
 
-class Findings(OfRecords, frozen=True):
+class FindingsCommand(OfRecords, frozen=True):
     """Write one page on what all tables and runs say: what to use at epsilon 1, 3 and 8, and a line
     for each method and each claim of a paper.
 
@@ -266,7 +266,7 @@ class Findings(OfRecords, frozen=True):
     out: File = Path("results/findings.md")
 
 
-class Publish(OfRecords, frozen=True):
+class PublishCommand(OfRecords, frozen=True):
     """Write the records without their seeds and without anything computed from training data that
     epsilon does not cover; test metrics are kept.
 
@@ -278,7 +278,7 @@ class Publish(OfRecords, frozen=True):
     record: str = ""
 
 
-class Release(Struct, frozen=True):
+class ReleaseCommand(Struct, frozen=True):
     """Train a private model of your own table (dataset.file=, dataset.target=, dataset.bounds=),
     and write it as a folder that somebody else can use alone, with what its epsilon covers.
 
@@ -290,7 +290,7 @@ class Release(Struct, frozen=True):
     test: bool = False
 
 
-class Recipe(Struct, frozen=True):
+class RecipeCommand(Struct, frozen=True):
     """Say which settings to start from for given data and epsilon (dataset=..., privacy.epsilon=),
     as a command that runs, with a reason for each; settings that are given stay.
 
@@ -300,7 +300,7 @@ class Recipe(Struct, frozen=True):
     minutes: Positive = 5.0
 
 
-class Checklist(Struct, frozen=True):
+class ChecklistCommand(Struct, frozen=True):
     """Answer what a reviewer asks of a comparison (data sets, seeds, significance, search,
     ablation, ...) from the records.
 
@@ -318,7 +318,7 @@ class Checklist(Struct, frozen=True):
     out: File = Path("checklist")
 
 
-class Verify(Struct, frozen=True):
+class VerifyCommand(Struct, frozen=True):
     """Check that records agree with their settings and ledgers, and tables with their records.
 
     results_dir: the folder of records and tables
@@ -331,7 +331,7 @@ class Verify(Struct, frozen=True):
     save: bool = False
 
 
-class Merge(Struct, frozen=True):
+class MergeCommand(Struct, frozen=True):
     """Copy the runs, models and lists of sweeps of several results folders into the first one, or
     into out=, if all records are valid and no two of one run differ.
 
@@ -341,16 +341,16 @@ class Merge(Struct, frozen=True):
     out: str = ""
 
 
-class Epsilon(Struct, frozen=True):
+class EpsilonCommand(Struct, frozen=True):
     """Print the epsilon of a run without training it (JSON in a pipe), or with KEY=A,B a table; of
     your own data, only the public sizes are used."""
 
 
-class Track(Struct, frozen=True):
+class TrackCommand(Struct, frozen=True):
     """Log finished records with these settings to wandb or another of `list tracker`; those that
     W&B already has are logged only with again=true."""
 
 
-class List(Struct, frozen=True):
+class ListCommand(Struct, frozen=True):
     """Print the configuration groups and their options, or for each GROUP that is named, what each
     of its options is, or those that are named too."""

@@ -17,7 +17,7 @@ from dpbench.learning.data.custom.table_rows import TableRows
 from dpbench.learning.data.probe import probe
 from dpbench.learning.data.tokens import TextPreparation
 from dpbench.privacy.statement import smaller_bound
-from dpbench.runs.config.commands import Release
+from dpbench.runs.config.commands import ReleaseCommand
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution import predict
 from dpbench.runs.execution.load_or_run import load_or_run
@@ -45,7 +45,7 @@ def release(arguments: list[str]) -> Path:
     Raises UserError, before any training, for a folder that exists, for data other than one's own
     table, for a preparation that reads rows outside of the account, and without a proven epsilon.
     """
-    own, overrides = split_settings("release", Release, arguments)
+    own, overrides = split_settings("release", ReleaseCommand, arguments)
     fixed = {key_of(setting) for setting in FIXED}
     _check_new(own.out)
     if given := [override for override in overrides if key_of(override) in fixed]:
@@ -111,7 +111,7 @@ def _uncovered(run: Run, prepared: TablePreparation | TextPreparation) -> Iterat
 
 
 def _write(
-    own: Release,
+    own: ReleaseCommand,
     run: Run,
     config: RunConfig,
     record: Record,

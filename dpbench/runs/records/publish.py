@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
-from dpbench.runs.config.commands import Publish
+from dpbench.runs.config.commands import PublishCommand
 from dpbench.runs.records.collect import readable_records
 from dpbench.runs.records.epsilon import is_trial, released
 from dpbench.runs.records.other_seeds import left_out
@@ -29,7 +29,7 @@ def publish(arguments: list[str]) -> Path:
     whose epsilon covers the chosen one alone. Raises UserError for an unknown argument, where there
     is no such record, or where the file cannot be written.
     """
-    given = read("publish", Publish, arguments)
+    given = read("publish", PublishCommand, arguments)
     if sum(argument.startswith("record=") for argument in arguments) > 1:
         raise UserError("publish takes one record: publish each to an out= of its own.")
     folder, out = given.results_dir, given.out

@@ -12,7 +12,7 @@ from dpbench.audit.request import prepare_audit
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.runs.config.buildable import settings_of
-from dpbench.runs.config.commands import RunAudit
+from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.training.plan import plan
 
@@ -32,7 +32,7 @@ def test_every_row_of_the_table_can_be_attacked():
         assert plan(on_canaries(run, 200)).steps == 2 * bands
     assert len(rows) == len(target.table.methods) + 2
     for row in settings_of(target.table.compute)["rows"]:
-        settings, overrides = split_settings("audit", RunAudit, row.split())
+        settings, overrides = split_settings("audit", RunAuditCommand, row.split())
         prepare_audit(overrides, settings.canaries, settings.game)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dpbench.comparison.dashboard.command import parse, report
-from dpbench.runs.config.commands import Report
+from dpbench.runs.config.commands import ReportCommand
 from dpbench.system.errors import UserError
 
 
 def test_the_usual_request():
-    assert parse([]) == Report(Path("results"), Path("report.html"), watch=False)
+    assert parse([]) == ReportCommand(Path("results"), Path("report.html"), watch=False)
     assert parse(["out=a=b.html"]).out == Path("a=b.html")
 
 

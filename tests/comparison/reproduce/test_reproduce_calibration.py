@@ -263,7 +263,7 @@ def test_without_pretrained_weights_no_other_model_is_shown(name, offline, no_st
 
 @pytest.mark.slow
 def test_networks_without_their_package_say_so(no_statement, monkeypatch, tmp_path):
-    monkeypatch.setattr("dpbench.data.fetch.published_weights.find_spec", lambda _: None)
+    monkeypatch.setattr("dpbench.data.fetch.published_weights.installed_folder", lambda _: None)
     asked = ["table.methods=[norms,lora]", f"results_dir={tmp_path}"]
     with pytest.raises(Unavailable, match=r"^finetune_table3-part: .* is not installed"):
         reproduce("finetune_table3", asked)

@@ -21,7 +21,7 @@ from dpbench.comparison.tables.sweep.cells import (
 )
 from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of
-from dpbench.runs.config.commands import Table
+from dpbench.runs.config.commands import TableCommand
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.collect import outlines, readable_records
 from dpbench.runs.records.digest import setting_of
@@ -56,7 +56,7 @@ def table(arguments: Sequence[str]) -> str:
         raise UserError(
             f"table needs a folder first: dpbench table {given} rows=method columns=privacy."
         )
-    values, selecting = split_settings("table", Table, rest)
+    values, selecting = split_settings("table", TableCommand, rest)
     filters, path = key_values(selecting), Path(folder)
     out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
     rows, columns = _names(values.rows), _names(values.columns)
@@ -256,7 +256,7 @@ def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) 
     configs: those of its runs, as records keep them.
     """
     varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
-    rows = ",".join(varied) or Table().rows
+    rows = ",".join(varied) or TableCommand().rows
     return shlex.join(["dpbench", "table", str(folder), f"sweep={sweep}", f"rows={rows}"])
 
 
