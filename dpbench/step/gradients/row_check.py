@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 
 from dpbench.learning.models.architecture import LOSSES, ClassWeighted
-from dpbench.step.gradients.kept import CHANGED, forgotten, named_tensors
+from dpbench.step.gradients.kept import CHANGED, forgotten, modules_of, named_tensors
 from dpbench.step.gradients.modules import RowsMoved, Unsupported
 from dpbench.step.gradients.row_rules import Mixed, RowAxis
 from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls, storage_of
@@ -95,7 +95,7 @@ class RowCheck:
         code."""
         plain = {*map(type, (inputs, *others))} == {Tensor} and recorded
         ours = any(self._loss is loss for loss in LOSSES.values())
-        known = plain and (ours or isinstance(self._loss, ClassWeighted))
+        known = plain and (ours or type(self._loss) is ClassWeighted)
         layers = known and operations_of(self._model, hooks=2 * len(self._modules))
         return self._model.training, recorded, layers or len(inputs), inputs.shape[1:]
 
@@ -115,7 +115,7 @@ class RowCheck:
     @contextmanager
     def _followed(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Iterator[None]:
         """The context of a pass that is followed."""
-        before = _python_state(self._model)
+        before = _python_state(self._model, self._loss)
         kept = named_tensors(self._model, self._loss)
         self._places = sorted(
             (p.data_ptr(), p.data_ptr() + p.nbytes, position)
@@ -125,10 +125,10 @@ class RowCheck:
         )
         observe = self._refuse_use_outside if recorded else lambda _: None
         self._tracer = tracer = RowTracer(len(inputs), observe)
+        for x in (inputs, *others):
+            tracer.mark(x)
         try:
             with TracedCalls(tracer) as calls, tracer:
-                for x in (inputs, *others):
-                    tracer.mark(x)
                 yield
         finally:
             self._tracer = None
@@ -136,7 +136,7 @@ class RowCheck:
         for name, x in kept:
             if storage_of(x) in tracer.written:
                 raise UserError(CHANGED % name)
-        after = _python_state(self._model)
+        after = _python_state(self._model, self._loss)
         self._always |= tracer.reads_values or after != before
         if calls.hooks or tracer.packs:
             self.alone = CODE
@@ -161,10 +161,12 @@ class RowCheck:
 
     def require(self, x: Tensor) -> None:
         """Raise RowsMoved if x does not have the rows in their order along its first axis."""
-        match self._tracer and self._tracer.of(x):
+        with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
+            rows = self._tracer and self._tracer.of(x)
+        match rows:
             case Mixed(by=by):
                 raise RowsMoved(f"{by} does not keep the rows of a batch in their places")
-            case RowAxis() as rows if rows != RowAxis(0, 1):
+            case RowAxis() if rows != RowAxis(0, 1):
                 raise RowsMoved("the first axis of a module's input is not that of the examples")
 
     def end(self, losses: Tensor) -> None:
@@ -187,10 +189,10 @@ class RowCheck:
                 raise Unsupported("a module's parameters are used without calling the module")
 
 
-def _python_state(model: nn.Module) -> tuple:
+def _python_state(*parts: object) -> tuple:
     """The states of Python's and NumPy's generators, and the attributes of all modules."""
     drawn = np.random.get_state(legacy=False)["state"]
-    attributes = [_state_of(vars(module)) for module in model.modules()]
+    attributes = [_state_of(vars(module)) for _, module in modules_of(*parts)]
     return random.getstate(), drawn["key"].tobytes(), drawn["pos"], attributes
 
 
