@@ -3,7 +3,7 @@
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -18,7 +18,7 @@ from dpbench.step.gradients.kept import CHANGED, forgotten, modules_of, named_te
 from dpbench.step.gradients.modules import RowsMoved, Unsupported
 from dpbench.step.gradients.row_rules import Mixed, RowAxis
 from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls, storage_of
-from dpbench.step.gradients.torch_layers import operations_of
+from dpbench.step.gradients.torch_layers import operations_of, settings_of
 from dpbench.system.errors import UserError
 
 Kind = tuple[bool, bool, str | int, torch.Size]
@@ -83,12 +83,14 @@ class RowCheck:
         self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
 
-    def settled(self, inputs: Tensor, targets: Tensor) -> Kind | None:
-        """What determines the operations of a pass; None unless one was followed, and nothing was
-        seen by which they may be others in the next."""
+    def settled(self, inputs: Tensor, targets: Tensor) -> Hashable | None:
+        """What determines the operations of a pass, and all that they take but its batch and the
+        parameters; None unless one was followed, and nothing was seen by which they may be others
+        in the next."""
         kind = self._kind(inputs, [targets], recorded=True)
-        apart = self.alone or self._always
-        return kind if kind in self._seen and not apart else None
+        if kind not in self._seen or self.alone or self._always:
+            return None
+        return kind, settings_of(self._model), *map(id, self._model.buffers())
 
     def _kind(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Kind:
         """What determines the operations of a pass: the number of rows too, unless all is torch's
