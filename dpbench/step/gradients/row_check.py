@@ -21,7 +21,7 @@ from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls, sto
 from dpbench.step.gradients.torch_layers import operations_of, settings_of
 from dpbench.system.errors import UserError
 
-Kind = tuple[bool, bool, str | int, torch.Size]
+Kind = tuple[bool, object, str | int, torch.Size]
 
 READS = "Python reads values of the examples, by which it may choose what it does with all of them"
 CODE = (
@@ -59,25 +59,24 @@ class RowCheck:
         self._tracer: RowTracer | None = None
 
     @contextmanager
-    def during(
-        self, inputs: Tensor, others: Sequence[Tensor], recorded: bool = True
-    ) -> Iterator[None]:
+    def during(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> Iterator[None]:
         """The context of a pass. inputs [rows, ...], and others that hold the rows likewise.
 
-        recorded: whether calls of the modules are announced by `enter` and `leave`.
+        of: what is computed; None for losses, with calls of the modules announced by `enter` and
+        `leave`.
         """
         if isinstance(inputs, FakeTensor):  # of a pass that is captured, `settled` before
             with self.apart(len(inputs)):
                 yield
             return
-        kind = self._kind(inputs, others, recorded)
+        kind = self._kind(inputs, others, of)
         if not self._always and (len(inputs) < 2 or kind in self._seen):
             with self.apart(len(inputs)):
                 yield
             return
         with (
             forgotten(self._model, self._loss) as modules,
-            self._followed(inputs, others, recorded),
+            self._followed(inputs, others, of is None),
         ):
             yield
         self._stores |= any(module.stores for module in modules)
@@ -87,19 +86,19 @@ class RowCheck:
         """What determines the operations of a pass, and all that they take but its batch and the
         parameters; None unless one was followed, and nothing was seen by which they may be others
         in the next."""
-        kind = self._kind(inputs, [targets], recorded=True)
+        kind = self._kind(inputs, [targets])
         if kind not in self._seen or self.alone or self._always:
             return None
         return kind, settings_of(self._model), *map(id, self._model.buffers())
 
-    def _kind(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Kind:
+    def _kind(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> Kind:
         """What determines the operations of a pass: the number of rows too, unless all is torch's
         code."""
-        plain = {*map(type, (inputs, *others))} == {Tensor} and recorded
+        plain = {*map(type, (inputs, *others))} == {Tensor} and of is None
         ours = any(self._loss is loss for loss in LOSSES.values())
         known = plain and (ours or type(self._loss) is ClassWeighted)
         layers = known and operations_of(self._model, hooks=2 * len(self._modules))
-        return self._model.training, recorded, layers or len(inputs), inputs.shape[1:]
+        return self._model.training, of, layers or len(inputs), inputs.shape[1:]
 
     @contextmanager
     def apart(self, rows: int) -> Iterator[None]:

@@ -402,6 +402,18 @@ def test_what_a_method_computes_from_outputs_is_followed_at_each_size(followed):
     assert followed == [9, 24]
 
 
+def test_another_function_of_outputs_is_followed(followed):
+    model = chain()
+    engine = Ghost(model, cross_entropy, Parameters(model))
+    x = batch_for(model, (6,), 9).inputs
+    with torch.no_grad():
+        expected = engine.by_row(model, x)
+        for _ in range(2):
+            torch.testing.assert_close(engine.by_row(lambda x: model(x).flip(0), x), expected)
+            torch.testing.assert_close(engine.by_row(lambda x: 2 * model(x), x), 2 * expected)
+    assert followed == [9] * 4  # rows that move are followed again
+
+
 def test_a_layer_that_is_used_again_is_another_model():
     tanh = nn.Tanh()
     assert operations_of(nn.Sequential(tanh), 0) != operations_of(nn.Sequential(tanh, tanh), 0)
