@@ -31,6 +31,7 @@ RAISING = {aten._assert_async, aten._linalg_check_errors}
 _ARRAY: Any = Tensor.__cuda_array_interface__
 METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, _ARRAY.__get__}
 METHODS |= {Tensor.__repr__, Tensor.__format__, Tensor.__reduce_ex__}
+METHODS |= {Tensor.apply_, Tensor.map_, Tensor.map2_}
 METHODS |= {Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage}
 """Methods that do the same without an operation, or give the memory to code that is not torch's."""
 
@@ -192,7 +193,7 @@ class Calls(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self.hooks |= func in HOOKED
-        given = args[:1] if func in METHODS else (args[1:], kwargs) if func in SPLITS else ()
+        given = args if func in METHODS else (args[1:], kwargs) if func in SPLITS else ()
         for x in tree_leaves(given):
             if isinstance(x, Tensor):
                 self._given(x)

@@ -332,6 +332,18 @@ def scaled_by_a_split(module, h, x):
     return module(h / 9 if len(first) else h)
 
 
+def scaled_by_numbers(module, h, x):
+    numbers = []
+    x.detach().clone().apply_(lambda number: numbers.append(number) or number)
+    return module(h / 9 if max(numbers) > 4 else h)
+
+
+def shifted_by_copied_numbers(module, h, x):
+    copied = torch.zeros(len(x), WIDTH, dtype=x.dtype)
+    copied.map_(large(x), lambda _, number: number)
+    return module(h + copied.sum(0))
+
+
 def at_random_without_a_branch(module, h, x):
     order = torch.arange(len(x))
     order = torch.where(torch.rand(()) < 0.5, order, order.flip(0)) if len(x) > 20 else order
@@ -353,6 +365,7 @@ MOVES = (
     shuffled_as_channels, shifted_by_less_than_a_row, shifted_by_a_row, shifted_by_a_list_of_sums,
     shifted_by_what_is_written, shifted_by_an_operation_of_its_own, normalised_as_one_image,
     masked_by_examples, shifted_by_memory, shifted_by_a_file, scaled_by_a_split,
+    scaled_by_numbers, shifted_by_copied_numbers,
     at_random_without_a_branch,
 )  # fmt: skip
 ERRORS = (scaled_by_an_error, scaled_by_an_index, scaled_by_a_draw)
