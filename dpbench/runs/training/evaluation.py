@@ -36,12 +36,12 @@ def evaluate(run: Run, engine: Engine, data: Data) -> tuple[Tensor, dict[str, fl
     model: nn.Module = engine.model
     unit = data.target_unit
     outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
-    if run.temperature and data.calibration:
+    if run.temperature and data.calibration is not None:
         scaling = _scaling(run, run.temperature, engine, data.calibration)
         unscaled, model = tested, nn.Sequential(model, scaling)
         outputs, tested = _on_split(run.dataset, model, engine, data.test, unit)
         tested |= {f"{name}_unscaled": unscaled[name] for name in UNSCALED} | scaling.metrics
-    if run.conformal and data.calibration:
+    if run.conformal and data.calibration is not None:
         tested |= _of_sets(run, run.conformal, engine, data.calibration, outputs, data.test)
     _, fitted = _on_split(run.dataset, model, engine, data.train, unit, held_out=False)
     on_test = {f"{data.tested_on}/{name}": value for name, value in tested.items()}

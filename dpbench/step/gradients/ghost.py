@@ -9,6 +9,7 @@ optimization on large model at small cost", book-keeping).
 import math
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
+from types import FunctionType
 from typing import NamedTuple
 
 import torch
@@ -169,8 +170,9 @@ class Ghost:
 
     def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         if len(tensors[0]) > 1 and not self.alone:
+            of = forward.__code__ if isinstance(forward, FunctionType) else forward
             try:
-                with self._row_check.during(tensors[0], tensors[1:], recorded=False):
+                with self._row_check.during(tensors[0], tensors[1:], of):
                     out = forward(*tensors)
                     self._row_check.require(out)
                 if not self.alone:

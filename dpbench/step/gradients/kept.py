@@ -3,6 +3,7 @@
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -20,17 +21,20 @@ as a pass may set some."""
 Container = list | dict | set | deque
 CONTAINERS = (list, dict, OrderedDict, set, deque)
 
+DEPTH = 4
+"""How far containers are looked into that are in others."""
+
 
 @contextmanager
 def forgotten(*parts: object, by_value: bool = False) -> Iterator[list["Kept"]]:
     """The context of a pass, after which the attributes of all modules are as they were before, and
-    so are the elements of lists, dictionaries and sets among them.
+    so are the elements of lists, dictionaries and sets among them, or in these.
 
     parts: the model and the loss, of which only modules keep anything. by_value: whether values
     are compared, which takes time; torch does not count all changes in place. Raises UserError for
     a tensor that was changed in place.
     """
-    kept = [Kept(module) for _, module in _modules(parts)]
+    kept = [Kept(module) for _, module in modules_of(*parts)]
     before = [
         (name, x, _version(x), x.clone() if by_value and not isinstance(x, nn.Parameter) else None)
         for name, x in named_tensors(*parts)
@@ -46,13 +50,15 @@ def forgotten(*parts: object, by_value: bool = False) -> Iterator[list["Kept"]]:
 
 
 def named_tensors(*parts: object) -> list[tuple[str, Tensor]]:
-    """The parameters, buffers and other tensors among the attributes of all modules."""
+    """The parameters, buffers and other tensors among the attributes of all modules, and in
+    containers there."""
     return [
-        (f"{name}.{key}".lstrip("."), value)
-        for name, module in _modules(parts)
-        for of in (module._parameters, module._buffers, vars(module))
+        (f"{name}.{key}".lstrip("."), x)
+        for name, module in modules_of(*parts)
+        for of in (module._parameters, module._buffers, _own(module))
         for key, value in of.items()
-        if isinstance(value, Tensor)
+        for x in _within(value)
+        if isinstance(x, Tensor)
     ]
 
 
@@ -64,9 +70,10 @@ class Kept:
     def __init__(self, module: nn.Module):
         self._dictionaries = [(own, own.copy()) for own in (vars(module), module._buffers)]
         self._containers = [
-            (value, value.copy())
-            for key, value in vars(module).items()
-            if type(value) in CONTAINERS and key not in OF_TORCH
+            (part, part.copy())
+            for value in _own(module).values()
+            for part in _within(value)
+            if isinstance(part, Container) and type(part) in CONTAINERS
         ]
 
     def restore(self) -> None:
@@ -87,10 +94,24 @@ class Kept:
                 container.update(elements)
 
 
-def _modules(parts: tuple[object, ...]) -> Iterator[tuple[str, nn.Module]]:
+def modules_of(*parts: object) -> Iterator[tuple[str, nn.Module]]:
+    """The modules in the model and the loss, where that is one, with their names there."""
     for part in parts:
         if isinstance(part, nn.Module):
             yield from part.named_modules()
+
+
+def _own(module: nn.Module) -> dict[str, object]:
+    """The attributes that not all modules have."""
+    return {key: value for key, value in vars(module).items() if key not in OF_TORCH}
+
+
+def _within(value: Any, depth: int = DEPTH) -> Iterator[object]:
+    """A value and, if it is a container, all that is in it."""
+    yield value
+    if depth and type(value) in (*CONTAINERS, tuple):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _within(part, depth - 1)
 
 
 def _objects(container: Container) -> list[int]:

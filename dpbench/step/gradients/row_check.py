@@ -3,7 +3,7 @@
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -14,14 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 
 from dpbench.learning.models.architecture import LOSSES, ClassWeighted
-from dpbench.step.gradients.kept import CHANGED, forgotten, named_tensors
+from dpbench.step.gradients.kept import CHANGED, forgotten, modules_of, named_tensors
 from dpbench.step.gradients.modules import RowsMoved, Unsupported
 from dpbench.step.gradients.row_rules import Mixed, RowAxis
 from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls, storage_of
-from dpbench.step.gradients.torch_layers import operations_of
+from dpbench.step.gradients.torch_layers import operations_of, settings_of
 from dpbench.system.errors import UserError
 
-Kind = tuple[bool, bool, str | int, torch.Size]
+Kind = tuple[bool, object, str | int, torch.Size]
 
 READS = "Python reads values of the examples, by which it may choose what it does with all of them"
 CODE = (
@@ -59,45 +59,46 @@ class RowCheck:
         self._tracer: RowTracer | None = None
 
     @contextmanager
-    def during(
-        self, inputs: Tensor, others: Sequence[Tensor], recorded: bool = True
-    ) -> Iterator[None]:
+    def during(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> Iterator[None]:
         """The context of a pass. inputs [rows, ...], and others that hold the rows likewise.
 
-        recorded: whether calls of the modules are announced by `enter` and `leave`.
+        of: what is computed; None for losses, with calls of the modules announced by `enter` and
+        `leave`.
         """
         if isinstance(inputs, FakeTensor):  # of a pass that is captured, `settled` before
             with self.apart(len(inputs)):
                 yield
             return
-        kind = self._kind(inputs, others, recorded)
+        kind = self._kind(inputs, others, of)
         if not self._always and (len(inputs) < 2 or kind in self._seen):
             with self.apart(len(inputs)):
                 yield
             return
         with (
             forgotten(self._model, self._loss) as modules,
-            self._followed(inputs, others, recorded),
+            self._followed(inputs, others, of is None),
         ):
             yield
         self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
 
-    def settled(self, inputs: Tensor, targets: Tensor) -> Kind | None:
-        """What determines the operations of a pass; None unless one was followed, and nothing was
-        seen by which they may be others in the next."""
-        kind = self._kind(inputs, [targets], recorded=True)
-        apart = self.alone or self._always
-        return kind if kind in self._seen and not apart else None
+    def settled(self, inputs: Tensor, targets: Tensor) -> Hashable | None:
+        """What determines the operations of a pass, and all that they take but its batch and the
+        parameters; None unless one was followed, and nothing was seen by which they may be others
+        in the next."""
+        kind = self._kind(inputs, [targets])
+        if kind not in self._seen or self.alone or self._always:
+            return None
+        return kind, settings_of(self._model), *map(id, self._model.buffers())
 
-    def _kind(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Kind:
+    def _kind(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> Kind:
         """What determines the operations of a pass: the number of rows too, unless all is torch's
         code."""
-        plain = {*map(type, (inputs, *others))} == {Tensor} and recorded
+        plain = {*map(type, (inputs, *others))} == {Tensor} and of is None
         ours = any(self._loss is loss for loss in LOSSES.values())
-        known = plain and (ours or isinstance(self._loss, ClassWeighted))
+        known = plain and (ours or type(self._loss) is ClassWeighted)
         layers = known and operations_of(self._model, hooks=2 * len(self._modules))
-        return self._model.training, recorded, layers or len(inputs), inputs.shape[1:]
+        return self._model.training, of, layers or len(inputs), inputs.shape[1:]
 
     @contextmanager
     def apart(self, rows: int) -> Iterator[None]:
@@ -115,7 +116,7 @@ class RowCheck:
     @contextmanager
     def _followed(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Iterator[None]:
         """The context of a pass that is followed."""
-        before = _python_state(self._model)
+        before = _python_state(self._model, self._loss)
         kept = named_tensors(self._model, self._loss)
         self._places = sorted(
             (p.data_ptr(), p.data_ptr() + p.nbytes, position)
@@ -125,10 +126,10 @@ class RowCheck:
         )
         observe = self._refuse_use_outside if recorded else lambda _: None
         self._tracer = tracer = RowTracer(len(inputs), observe)
+        for x in (inputs, *others):
+            tracer.mark(x)
         try:
             with TracedCalls(tracer) as calls, tracer:
-                for x in (inputs, *others):
-                    tracer.mark(x)
                 yield
         finally:
             self._tracer = None
@@ -136,7 +137,7 @@ class RowCheck:
         for name, x in kept:
             if storage_of(x) in tracer.written:
                 raise UserError(CHANGED % name)
-        after = _python_state(self._model)
+        after = _python_state(self._model, self._loss)
         self._always |= tracer.reads_values or after != before
         if calls.hooks or tracer.packs:
             self.alone = CODE
@@ -161,10 +162,12 @@ class RowCheck:
 
     def require(self, x: Tensor) -> None:
         """Raise RowsMoved if x does not have the rows in their order along its first axis."""
-        match self._tracer and self._tracer.of(x):
+        with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
+            rows = self._tracer and self._tracer.of(x)
+        match rows:
             case Mixed(by=by):
                 raise RowsMoved(f"{by} does not keep the rows of a batch in their places")
-            case RowAxis() as rows if rows != RowAxis(0, 1):
+            case RowAxis() if rows != RowAxis(0, 1):
                 raise RowsMoved("the first axis of a module's input is not that of the examples")
 
     def end(self, losses: Tensor) -> None:
@@ -187,10 +190,10 @@ class RowCheck:
                 raise Unsupported("a module's parameters are used without calling the module")
 
 
-def _python_state(model: nn.Module) -> tuple:
+def _python_state(*parts: object) -> tuple:
     """The states of Python's and NumPy's generators, and the attributes of all modules."""
     drawn = np.random.get_state(legacy=False)["state"]
-    attributes = [_state_of(vars(module)) for module in model.modules()]
+    attributes = [_state_of(vars(module)) for _, module in modules_of(*parts)]
     return random.getstate(), drawn["key"].tobytes(), drawn["pos"], attributes
 
 

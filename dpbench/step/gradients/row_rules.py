@@ -107,18 +107,21 @@ def stack(call: Call, out: Tensor) -> Rows:
 
 
 def first_axis(*names: str) -> Rule:
-    """Treats the first axis of the named arguments as a batch; no other argument has rows. If the
-    result's has another size, it holds the channels of an image."""
+    """Treats the first axis of the named arguments as a batch, of N where that is stated; no other
+    argument has rows. If the result's has another size, it holds the channels of an image. An
+    argument with fewer axes, such as a mask, is broadcast, so that its first is no batch."""
 
     def rule(call: Call, out: Tensor) -> Rows:
         given = call.with_rows()
         allowed = [call.value(name) for name in names if call.has(name)]
+        size = call.value("N") if call.has("N") else len(given[0][0])
         as_batch = all(
-            any(x is y for y in allowed) and rows.dim == 0 and x.shape[:1] == out.shape[:1]
+            any(x is y for y in allowed) and rows.dim == 0 and x.dim() >= out.dim()
             for x, rows in given
         )
+        of_one_size = {x.shape[:1] for x, _ in given} == {(size,)} == {out.shape[:1]}
         reduced = call.has("reduction") and call.value("reduction") != 0
-        if not as_batch or len({rows for _, rows in given}) > 1 or reduced:
+        if not (as_batch and of_one_size) or len({rows for _, rows in given}) > 1 or reduced:
             return mixing(call, out)
         return given[0][1]
 
@@ -274,7 +277,9 @@ RULES: dict[str, Rule] = {
 
 
 def rule_of(func: Any) -> Rule:
-    """The rule of an operation, with that of `add` also for `add_`."""
+    """The rule of an operation of torch's own, with that of `add` also for `add_`."""
+    if func.namespace != "aten":
+        return mixing
     name = func.overloadpacket.__name__.removesuffix("_")
     if name.startswith("_scaled_dot_product"):
         return ATTENTION

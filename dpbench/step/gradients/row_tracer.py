@@ -28,12 +28,18 @@ choose what to do next."""
 RAISING = {aten._assert_async, aten._linalg_check_errors}
 """Operations that raise by values, as of a singular matrix, which Python may catch."""
 
-METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__}
-METHODS |= {Tensor.__repr__, Tensor.__format__}
-"""Methods that do the same without an operation."""
+_ARRAY: Any = Tensor.__cuda_array_interface__
+METHODS = {Tensor.tolist, Tensor.numpy, Tensor.__array__, Tensor.__dlpack__, _ARRAY.__get__}
+METHODS |= {Tensor.__repr__, Tensor.__format__, Tensor.__reduce_ex__}
+METHODS |= {Tensor.apply_, Tensor.map_, Tensor.map2_}
+METHODS |= {Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage}
+"""Methods that do the same without an operation, or give the memory to code that is not torch's."""
 
 BATCH_NORMS = {aten.native_batch_norm, aten.cudnn_batch_norm}
 """Operations that do not declare that they change running statistics."""
+
+SPLITS = {torch.tensor_split, Tensor.tensor_split}
+"""Functions that read values of their other arguments without an operation."""
 
 _OPERATION: Any = Tensor.grad_fn
 HOOKED = {Tensor.register_hook, _OPERATION.__get__}
@@ -54,8 +60,8 @@ class RowTracer(DispatchMode):
     What holds the rows is a storage, in which they lie at a fixed distance, so that views of all
     kinds and writes through them need no rules. rows: their number; a single one cannot move, and
     is not followed. observe: called with the tensors of each operation before it. reads_values:
-    whether Python has read a value, on which later operations may depend; reads_rows: one that
-    depends on the rows. packs: whether Python code stores what the backward pass needs.
+    whether Python or a rule has read a value, on which later operations may depend; reads_rows: one
+    that depends on the rows. packs: whether Python code stores what the backward pass needs.
     written: the storages that operations have written to.
     """
 
@@ -64,6 +70,7 @@ class RowTracer(DispatchMode):
         self.rows, self.observe = rows, observe
         self.reads_values = self.reads_rows = self.packs = False
         self.written: set[int] = set()
+        self._counted: list[Tensor] = []
         self._known: dict[int, tuple[StorageWeakRef, Spacing | Mixed]] = {}
 
     def mark(self, x: Tensor) -> None:
@@ -134,16 +141,21 @@ class RowTracer(DispatchMode):
         if _gives_values(call):
             self.read(call.tensors)
         out = func(*args, **kwargs)
+        if func.overloadpacket == aten.arange:
+            self._counted.append(out)
         if before:
             self._follow(call, before, out)
         return out
 
     def _follow(self, call: Call, rows: list[RowAxis | Mixed], out: Any) -> None:
         """Set the rows of an operation's results, given those of its inputs."""
+        self.reads_values |= self._compares(call)
         inputs = {storage_of(x) for x in call.tensors}
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
         if not call.func._schema.is_mutable or torch.Tag.inplace_view in call.func.tags:
             results = [x for x in results if storage_of(x) not in inputs]  # others are views
+        else:
+            results += _written(call)  # not all operations return it
         if not results:
             return
         mixed = next((r for r in rows if isinstance(r, Mixed)), None)
@@ -152,6 +164,18 @@ class RowTracer(DispatchMode):
             for result in results:
                 fits = isinstance(found, Mixed) or found.dim < result.dim()
                 self._set(result, found if fits else Mixed(str(call.func.overloadpacket)))
+
+    def _compares(self, call: Call) -> bool:
+        """Whether a rule compares values that the next pass may not have: an index of rows, unless
+        it was counted up in this pass."""
+        if call.func.overloadpacket != aten.index:
+            return False
+        x, indices = call.args[:2]
+        rows = self.of(x)
+        if not isinstance(rows, RowAxis) or indices[rows.dim : rows.dim + 1] in ([], [None]):
+            return False
+        counted = {storage_of(count) for count in self._counted} - self.written
+        return storage_of(indices[rows.dim]) not in counted
 
 
 class Calls(TorchFunctionMode):
@@ -169,8 +193,10 @@ class Calls(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         self.hooks |= func in HOOKED
-        if func in METHODS:
-            self._given(args[0])
+        given = args if func in METHODS else (args[1:], kwargs) if func in SPLITS else ()
+        for x in tree_leaves(given):
+            if isinstance(x, Tensor):
+                self._given(x)
         try:
             return func(*args, **(kwargs or {}))
         except Exception as error:

@@ -54,9 +54,17 @@ def operations_of(model: nn.Module, hooks: int) -> str:
     if _watched() or not all(_plain(module) for _, module in named):
         return ""
     present = [*FOR_ALL, *(vars(module)[kind] for _, module in named for kind in HOOKS)]
-    if sum(map(len, present)) != hooks:
-        return ""
-    return repr([(name, type(module).__name__, _settings(module)) for name, module in named])
+    return settings_of(model) if sum(map(len, present)) == hooks else ""
+
+
+def settings_of(model: nn.Module) -> str:
+    """The types of all modules, their settings, and how many hooks they have."""
+    return repr(
+        [
+            (name, type(module).__name__, _settings(module), *(len(vars(module)[k]) for k in HOOKS))
+            for name, module in model.named_modules(remove_duplicate=False)
+        ]
+    )
 
 
 def _plain(module: nn.Module) -> bool:

@@ -74,8 +74,9 @@ class GraphStep(PrivateStep):
             self._refuse(why)
         elif size not in self._seen:
             self._seen.add(size)
-        elif kind := self._settled(batch):
-            return self._made((size, kind, descends(self.optimizer)), operations, batch)
+        elif len(batch) and (kind := self._settled(batch)):  # without examples there is no pass
+            numbers = self.expected_batch_size, self.engine.options, descends(self.optimizer)
+            return self._made((size, kind, numbers), operations, batch)
         return None
 
     def _settled(self, batch: Batch) -> Hashable | None:

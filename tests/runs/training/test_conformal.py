@@ -187,3 +187,15 @@ def test_training_reads_nothing_of_the_part_nor_the_search_of_the_test_set(recor
     other_test = metrics(test=darker(data.test))
     assert other_test[threshold] == ours[threshold]
     assert other_test["test/nll"] != ours["test/nll"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fit", "released"), [("conformal", "conformal_threshold"), ("temperature", "temperature")]
+)
+def test_it_is_released_too_if_by_chance_no_example_is_held_out(fit, released, tmp_path):
+    run, _ = prepare(run_config([*SMALL, "epochs=1", f"{fit}=private", f"{fit}.share=0.6"]))
+    data = run.load(tmp_path)
+    none = replace(data, calibration=data.calibration.take(torch.arange(0)))
+    object.__setattr__(run, "load", lambda _: none)
+    assert f"test/{released}" in trainer.fit(run, tmp_path, quiet=True).metrics

@@ -1,5 +1,7 @@
 """Parts of models that move rows, and whether an engine for a model holds its sensitivity."""
 
+import ctypes
+import io
 import random
 import warnings
 from dataclasses import replace
@@ -266,8 +268,90 @@ def shifted_by_a_row(module, h, x):
     return module(h + 9 * longer[1, :-1])
 
 
+def large(x):
+    """Numbers that only a large example has, without a gradient."""
+    return torch.where(x > 4, x, 0).detach()
+
+
+def shifted_by_a_list_of_sums(module, h, x):
+    total = torch.zeros(WIDTH)
+    torch._foreach_add_([total], [large(x).sum(0)])
+    return module(h + total)
+
+
+@torch.library.custom_op("rows::write_sum", mutates_args=("out",))
+def write_sum(out: torch.Tensor, x: torch.Tensor) -> None:
+    """An operation that only writes."""
+    out.copy_(x.sum(0))
+
+
+def shifted_by_what_is_written(module, h, x):
+    total = torch.zeros(WIDTH)
+    write_sum(total, large(x))
+    return module(h + total)
+
+
+@torch.library.custom_op("rows::relu", mutates_args=())
+def own_relu(x: torch.Tensor) -> torch.Tensor:
+    """An operation with a name of one of torch's."""
+    return x.relu().sum(0).expand_as(x).clone()
+
+
+def shifted_by_an_operation_of_its_own(module, h, x):
+    return module(h + own_relu(large(x)))
+
+
+def normalised_as_one_image(module, h, x):
+    values = large(x) + torch.linspace(0, 1, WIDTH)
+    return module(h + torch.native_group_norm(values, None, None, 1, 1, x.numel(), 1, 1e-5)[0])
+
+
+def masked_by_examples(module, h, x):
+    if len(x) != 10:
+        return module(h)
+    values = torch.linspace(-1, 1, 10 * WIDTH).view(1, 1, 10, WIDTH).repeat(10, 1, 1, 1)
+    mask = 9 * large(x)[:, :1] * torch.linspace(0, 1, 10)
+    return module(h + F.scaled_dot_product_attention(values, values, values, mask)[:, 0, 3])
+
+
+def shifted_by_memory(module, h, x):
+    values = large(x).contiguous()
+    memory = (ctypes.c_char * values.nbytes).from_address(values.data_ptr())
+    return module(h + torch.frombuffer(memory, dtype=values.dtype).max())
+
+
+def shifted_by_a_file(module, h, x):
+    file = io.BytesIO()
+    torch.save(large(x), file)
+    file.seek(0)
+    return module(h + torch.load(file).max())
+
+
+def scaled_by_a_split(module, h, x):
+    first, _ = torch.ones(2).tensor_split((x > 4).any().long().view(1))
+    return module(h / 9 if len(first) else h)
+
+
+def scaled_by_numbers(module, h, x):
+    numbers = []
+    x.detach().clone().apply_(lambda number: numbers.append(number) or number)
+    return module(h / 9 if max(numbers) > 4 else h)
+
+
+def shifted_by_copied_numbers(module, h, x):
+    copied = torch.zeros(len(x), WIDTH, dtype=x.dtype)
+    copied.map_(large(x), lambda _, number: number)
+    return module(h + copied.sum(0))
+
+
+def at_random_without_a_branch(module, h, x):
+    order = torch.arange(len(x))
+    order = torch.where(torch.rand(()) < 0.5, order, order.flip(0)) if len(x) > 20 else order
+    return module(h[order])[order]
+
+
 KEEPS_ROWS = (as_it_is,)
-IN_LARGE_BATCHES = (for_large_batches, for_large_batches_by_index)
+IN_LARGE_BATCHES = (for_large_batches, for_large_batches_by_index, at_random_without_a_branch)
 MOVES = (
     by_first_feature, by_length, reversed_rows, rolled, by_a_matrix, gathered, some_rows,
     two_halves, written_backwards, twice, by_weight, rarely_sorted, sorted_without_a_branch,
@@ -278,7 +362,11 @@ MOVES = (
     every_third_time_by_a_dict, at_random_by_its_own, clipped_by_a_function, clipped_by_a_hook,
     clipped_by_a_module, clipped_by_an_old_hook, clipped_by_a_node, clipped_in_store,
     scaled_by_a_text, scaled_by_an_error, scaled_by_an_index, scaled_by_a_draw,
-    shuffled_as_channels, shifted_by_less_than_a_row, shifted_by_a_row,
+    shuffled_as_channels, shifted_by_less_than_a_row, shifted_by_a_row, shifted_by_a_list_of_sums,
+    shifted_by_what_is_written, shifted_by_an_operation_of_its_own, normalised_as_one_image,
+    masked_by_examples, shifted_by_memory, shifted_by_a_file, scaled_by_a_split,
+    scaled_by_numbers, shifted_by_copied_numbers,
+    at_random_without_a_branch,
 )  # fmt: skip
 ERRORS = (scaled_by_an_error, scaled_by_an_index, scaled_by_a_draw)
 

@@ -84,6 +84,34 @@ class Data(Net):
         self.buffer.data.add_((largest > LARGE).to(self.buffer))
 
 
+class Inside(Net):
+    """Changes a tensor in a container, without reading a value."""
+
+    def __init__(self):
+        super().__init__()
+        self.tensors = {"largest": (torch.zeros(()),)}
+
+    def outputs(self, x):
+        return self.layers(torch.where(self.tensors["largest"][0] > 0, -x, x))
+
+    def keep(self, largest):
+        self.tensors["largest"][0].add_((largest > LARGE).to(torch.float32))
+
+
+class Nested(Net):
+    """Renews a tensor in a container that is in another, without reading a value."""
+
+    def __init__(self):
+        super().__init__()
+        self.tensors = {"largest": [torch.zeros(())]}
+
+    outputs = Inside.outputs
+
+    def keep(self, largest):
+        (before,) = self.tensors["largest"]
+        self.tensors["largest"][0] = torch.maximum(before, largest - LARGE)
+
+
 class Renewed(Net):
     def keep(self, largest):
         self.buffer = self.buffer + (largest > LARGE).to(self.buffer)
@@ -103,8 +131,8 @@ class Weight(Net):
                 self.layers[0].bias.neg_()
 
 
-UNDONE = (Flag, Elements, Mode, Attribute, Renewed)
-REFUSED = (Buffer, Data, Normalisation, Weight)
+UNDONE = (Flag, Elements, Mode, Attribute, Renewed, Nested)
+REFUSED = (Buffer, Data, Normalisation, Weight, Inside)
 
 
 def engine_of(name, model, loss=cross_entropy):

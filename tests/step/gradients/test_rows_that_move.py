@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from torch import nn
 
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import ENGINES, EngineFallback, make_engine
@@ -33,6 +34,7 @@ from tests.step.gradients.moved_rows import (
 
 @pytest.mark.sampled(10)
 @pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.parametrize("training_only", [False, True])
 @pytest.mark.parametrize("part", MOVES, ids=lambda part: part.__name__)
 def test_a_part_that_moves_rows_costs_no_sensitivity(part, training_only):
@@ -64,6 +66,24 @@ def test_an_error_that_is_caught_is_named(part, name):
         compute(usual)  # passes like it are not followed any more
         with pytest.raises(UserError, match=r"(caught|catches) an error.*engine=loop"):
             compute(large)
+
+
+class MixedAtRandom(nn.Module):
+    """A loss that mixes outputs, as a generator of its own decides."""
+
+    def __init__(self):
+        super().__init__()
+        self.draw = random.Random(0)
+
+    def forward(self, outputs, targets):
+        mixed = len(outputs) > 20 and self.draw.random() < 0.5
+        return cross_entropy(outputs + outputs.detach().flip(0) if mixed else outputs, targets)
+
+
+def test_a_loss_that_draws_is_followed_in_each_pass():
+    model = seeded(lambda: Composed([as_it_is], False))
+    engine = make_engine("ghost", model, MixedAtRandom(), examples(2, 0))
+    assert sensitivity(engine, examples(24, 1, 3.0)) <= 1 + 1e-5
 
 
 def test_the_reference_penalises_examples_one_by_one():
@@ -101,6 +121,7 @@ def test_vmap_refuses_hooks_through_which_gradients_pass(part):
 
 @pytest.mark.filterwarnings("ignore:Using .*non-full backward hook:FutureWarning")
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(300))
 def test_random_models_keep_their_sensitivity_or_are_refused(seed):

@@ -10,6 +10,7 @@ from dpbench.step.gradients import EngineFallback, PerExampleShift, make_engine
 from dpbench.step.gradients.engine import MaterialisedGradients
 from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.penalised import penalised
+from dpbench.step.gradients.row_check import RowCheck
 from dpbench.system.errors import UserError
 from tests.step.gradients.moved_rows import (
     WIDTH,
@@ -152,6 +153,14 @@ def test_models_that_a_rule_is_right_for_run_on_the_fast_engine(kind):
     ahead = engine(batch, PerExampleShift(here, scales)).stack().double()
     expected = reference(batch, PerExampleShift(right, scales.double())).stack()
     assert torch.allclose(ahead, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_rows_that_are_indexed_by_counting_are_followed_once(monkeypatch):
+    model = seeded(Sequence)
+    engine = make_engine("ghost", model, cross_entropy, batch_for(model, 2))
+    engine(batch_for(model, 9))
+    monkeypatch.setattr(RowCheck, "_followed", None)
+    assert not isinstance(engine(batch_for(model, 9, 1)), MaterialisedGradients)
 
 
 @pytest.mark.parametrize("rows", [slice(9, 17), slice(3, None, 3)], ids=["slice", "steps"])

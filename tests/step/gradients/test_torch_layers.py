@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.nn.modules import module as modules_of_torch
 from torch.overrides import TorchFunctionMode
 
-from dpbench.learning.models.architecture import cross_entropy
+from dpbench.learning.models.architecture import ClassWeighted, cross_entropy
 from dpbench.learning.models.resnet9 import ResNet9
 from dpbench.learning.models.wide_resnet import Block, WideResNet
 from dpbench.step.gradients import EngineFallback, Parameters, make_engine
@@ -373,6 +373,24 @@ def test_another_loss_is_followed_at_each_size(followed):
     assert followed == [*SIZES]
 
 
+class Shuffled(ClassWeighted):
+    """Gives examples of large batches the outputs of others."""
+
+    def __call__(self, outputs, targets):
+        return super().__call__(reversed_if_many(outputs), targets)
+
+
+def test_another_class_of_a_known_loss_is_followed_at_each_size(followed):
+    weighted, shuffled = (
+        Ghost(model, kind(torch.ones(3)), Parameters(model))
+        for kind, model in ((ClassWeighted, chain()), (Shuffled, chain()))
+    )
+    for n in SIZES:
+        weighted(batch_for(weighted.model, (6,), n))
+    assert followed == [SIZES[0]]
+    assert all(right(shuffled, batch_for(shuffled.model, (6,), n)) for n in (9, 24))
+
+
 def test_what_a_method_computes_from_outputs_is_followed_at_each_size(followed):
     model = chain()
     engine = Ghost(model, cross_entropy, Parameters(model))
@@ -382,6 +400,18 @@ def test_what_a_method_computes_from_outputs_is_followed_at_each_size(followed):
             out, expected = engine.by_row(lambda x: reversed_if_many(model(x)), x), model(x)
         torch.testing.assert_close(out, expected)
     assert followed == [9, 24]
+
+
+def test_another_function_of_outputs_is_followed(followed):
+    model = chain()
+    engine = Ghost(model, cross_entropy, Parameters(model))
+    x = batch_for(model, (6,), 9).inputs
+    with torch.no_grad():
+        expected = engine.by_row(model, x)
+        for _ in range(2):
+            torch.testing.assert_close(engine.by_row(lambda x: model(x).flip(0), x), expected)
+            torch.testing.assert_close(engine.by_row(lambda x: 2 * model(x), x), 2 * expected)
+    assert followed == [9] * 4  # rows that move are followed again
 
 
 def test_a_layer_that_is_used_again_is_another_model():

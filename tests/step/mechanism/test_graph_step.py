@@ -72,7 +72,7 @@ def test_rates_and_noise_change_in_one_graph_for_each_size(pair, batch_of):
     counters.clear()
     falling = Schedules(1, Linear(1.0, 0.1), Linear(1.0, 0.5))
     steps = pair(change=lambda _: {"schedule": falling, "steps": 12})
-    take(steps, of_sizes(batch_of, 8, 8, 9, 8, 9, 0, 9, 1, 8))
+    take(steps, of_sizes(batch_of, 8, 8, 9, 8, 9, 0, 9, 1, 8, 0, 0))
     assert steps[1].replayed == {"steps": 5}
     assert counters["stats"]["unique_graphs"] == 2
     assert not steps[1].why
@@ -152,6 +152,40 @@ def test_a_new_clip_has_a_new_graph(pair, batch_of):
     take(steps, of_sizes(batch_of, 8, 8, 8))
     for step in steps:
         step.clip = Abadi(0.01)
+    take(steps, of_sizes(batch_of, 8, 8, 8))
+    assert steps[1].replayed["steps"] == 5
+
+
+class Changing(nn.Module):
+    """Has numbers that its owner may change between steps."""
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model, self.share = model, 0.5
+        self.register_buffer("shift", torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(self.share * x + self.shift)
+
+
+CHANGES = {
+    "a number": lambda step: setattr(step.engine.model, "share", 2.0),
+    "a buffer": lambda step: setattr(step.engine.model, "shift", torch.zeros(())),
+    "in a buffer": lambda step: step.engine.model.shift.zero_(),
+    "a layer": lambda step: step.engine.model.model.__setitem__(1, nn.Sigmoid()),
+    "a hook": lambda step: step.engine.model.model[1].register_forward_hook(lambda *x: 2 * x[-1]),
+    "the expected size": lambda step: setattr(step, "expected_batch_size", 5.0),
+    "a parameter": lambda step: step.engine.parameters.theta.detach().mul_(2),
+}
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_between_steps_is_no_constant_of_a_graph(pair, batch_of, change):
+    steps = pair(around=Changing, engine="ghost")
+    take(steps, of_sizes(batch_of, 8, 8, 8))
+    for step in steps:
+        CHANGES[change](step)
     take(steps, of_sizes(batch_of, 8, 8, 8))
     assert steps[1].replayed["steps"] == 5
 
