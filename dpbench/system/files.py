@@ -182,7 +182,7 @@ def refuse_folders(*files: Path) -> None:
 
 def unwritable(path: Path, error: OSError, setting: str = "results_dir") -> UserError:
     """The error for a file or folder, named by a setting, that cannot be written."""
-    other = "a writable folder" if setting == "results_dir" else "a path in a writable folder"
+    other = "a writable folder" if setting == "results_dir" else "a path that can be written"
     links = (link for link in (path, *path.parents) if link.is_symlink() and not link.exists())
     if isinstance(error, FileExistsError) and (link := next(links, None)):
         why = f"{link} is a link to {link.readlink()}, which does not exist"

@@ -121,9 +121,9 @@ def training(folder, *overrides):
 @pytest.mark.slow
 def test_batches_have_each_group_at_its_rate(tmp_path, monkeypatch):
     started = training(tmp_path)
-    batches, groups = started._batches, started._batches._train.groups
+    batches, groups = started.batches, started.batches.train.groups
     shares = torch.linspace(0.25, 1, 10)
-    batches._shares = lambda: shares
+    batches.shares = lambda: shares
     drawn = torch.zeros(10)
     for _ in range(300):
         drawn += torch.bincount(next(batches).groups, minlength=10)
