@@ -36,7 +36,7 @@ def test_one_warning_for_all_that_was_left_out(spoiled, tmp_path):
 
 def test_nowhere_to_write_is_one_sentence(folder_of, record_of, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"cannot be written .* set out to a path in a writable"):
+    with pytest.raises(UserError, match=r"cannot be written .* set out to a path that"):
         report([f"results_dir={folder_of([record_of()])}", f"out={tmp_path / 'file' / 'r.html'}"])
 
 
