@@ -41,7 +41,7 @@ def merge(arguments: Sequence[str]) -> str:
     problems = [*_read(target, known)] if target.is_dir() or not own.out else []
     there = {*known}
     for folder in folders:
-        problems += _read(folder, known) if folder != target else []
+        problems += [*_read(folder, known), *_links(folder)] if folder != target else []
     for problem in problems:
         print_message(problem)
     if problems:
@@ -75,9 +75,13 @@ def _read(folder: Path, known: Sources) -> Iterator[str]:
                 f"{entry.digest} has different {' and '.join(differing)} in "
                 f"{places[0]}/{first.source} and {folder}/{entry.source}: keep one of them."
             )
-    kept = (folder / SWEEPS, *files_in(folder / SWEEPS, "*"), *files_in(folder / MODELS, "*"))
-    for path in filter(Path.is_symlink, kept):  # a stranger's may lead to any file of this machine
-        yield f"{path} is a link: put in its place what it leads to."
+
+
+def _links(folder: Path) -> Iterator[str]:
+    """The links in another's folder, which may lead to any file of this machine, as sentences."""
+    for kept in (folder / SWEEPS, folder / MODELS):
+        for path in filter(Path.is_symlink, (kept, *files_in(kept, "*"))):
+            yield f"{path} is a link: put in its place what it leads to."
 
 
 def _copy_model(record: Record, places: Sequence[Path], target: Path) -> None:

@@ -141,16 +141,23 @@ def test_a_setting_that_a_later_version_added_is_no_difference(folders):
     assert merge([str(a), str(b)]) == f"{a}: 4 runs, 1 of them new."
 
 
-@pytest.mark.parametrize("place", ["models/x.pt", "sweeps/mine.txt"])
+@pytest.mark.parametrize("place", ["models", "models/x.pt", "sweeps", "sweeps/mine.txt"])
 def test_a_link_to_a_file_of_this_machine_is_not_followed(folders, tmp_path, place):
     a, b = folders
-    (tmp_path / "secret").write_text("secret")
-    (b / place).parent.mkdir()
+    (tmp_path / "secret").mkdir()
+    (b / place).parent.mkdir(exist_ok=True)
     (b / place).symlink_to(tmp_path / "secret")
     before = files(a)
     with pytest.raises(UserError, match="nothing was merged, because of 1 problem"):
         merge([str(a), str(b)])
     assert files(a) == before
+
+
+def test_the_folder_that_is_copied_to_may_have_its_models_elsewhere(folders, tmp_path):
+    a, b = folders
+    (tmp_path / "large").mkdir()
+    (a / "models").symlink_to(tmp_path / "large")
+    assert merge([str(a), str(b)]) == f"{a}: 3 runs, 1 of them new."
 
 
 def test_an_unreadable_list_is_named_before_anything_is_written(folders):
