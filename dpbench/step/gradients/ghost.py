@@ -7,7 +7,7 @@ optimization on large model at small cost", book-keeping).
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import NamedTuple
@@ -51,6 +51,7 @@ from dpbench.step.gradients.perturbed import PassParameters, PerExampleParameter
 from dpbench.step.gradients.precision import at_least_float32
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS
 from dpbench.step.gradients.row_check import RowCheck
+from dpbench.step.gradients.same_operations import FEW
 from dpbench.step.gradients.tangents import detached
 from dpbench.system.seeds import torch_state_kept
 
@@ -170,16 +171,24 @@ class Ghost:
 
     def by_row(self, forward: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
         if len(tensors[0]) > 1 and not self.alone:
-            of = forward.__code__ if isinstance(forward, FunctionType) else forward
             try:
-                with self._row_check.during(tensors[0], tensors[1:], of):
-                    out = forward(*tensors)
-                    self._row_check.require(out)
+                out = self._in_one_pass(forward, tensors)
                 if not self.alone:
                     return out
             except RowsMoved:
                 pass
         return row_by_row((self.model, self.loss), forward, *tensors)
+
+    def _in_one_pass(self, forward: Callable[..., Tensor], tensors: Sequence[Tensor]) -> Tensor:
+        """What a function computes of all rows; raises RowsMoved if they change places."""
+        of = forward.__code__ if isinstance(forward, FunctionType) else forward
+        if self._row_check.unknown(tensors[0], tensors[1:], of):
+            with torch_state_kept(tensors[0].device):
+                self._in_one_pass(forward, [x[:FEW] for x in tensors])
+        with self._row_check.during(tensors[0], tensors[1:], of):
+            out = forward(*tensors)
+            self._row_check.require(out)
+        return out
 
     def settled(self, batch: Batch) -> Hashable | None:
         """What determines the operations of a pass of a batch, so that another can be captured;
@@ -284,6 +293,10 @@ class Ghost:
 
     def _pass(self, rows: Batch, shift: Shift | None) -> ForwardPass:
         """The forward pass of a batch of rows."""
+        per_example = isinstance(shift, PerExampleShift)
+        if not per_example and self._row_check.unknown(rows.inputs, [rows.targets]):
+            with torch_state_kept(rows.inputs.device):
+                self._pass(rows.each(lambda t: t[:FEW]), shift)
         substitutes = self._substitutes(shift)
         parameters = self._pass_parameters(shift, substitutes)
         copies = {
@@ -295,7 +308,7 @@ class Ghost:
             self._row_check.apart(
                 len(rows)
             )  # the operations of rules, after a pass that was followed
-            if isinstance(shift, PerExampleShift)
+            if per_example
             else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
         )
         with parameters.installed():

@@ -55,7 +55,7 @@ def named_tensors(*parts: object) -> list[tuple[str, Tensor]]:
     return [
         (f"{name}.{key}".lstrip("."), x)
         for name, module in modules_of(*parts)
-        for of in (module._parameters, module._buffers, _own(module))
+        for of in (module._parameters, module._buffers, own_attributes(module))
         for key, value in of.items()
         for x in _within(value)
         if isinstance(x, Tensor)
@@ -71,7 +71,7 @@ class Kept:
         self._dictionaries = [(own, own.copy()) for own in (vars(module), module._buffers)]
         self._containers = [
             (part, part.copy())
-            for value in _own(module).values()
+            for value in own_attributes(module).values()
             for part in _within(value)
             if isinstance(part, Container) and type(part) in CONTAINERS
         ]
@@ -101,7 +101,7 @@ def modules_of(*parts: object) -> Iterator[tuple[str, nn.Module]]:
             yield from part.named_modules()
 
 
-def _own(module: nn.Module) -> dict[str, object]:
+def own_attributes(module: nn.Module) -> dict[str, object]:
     """The attributes that not all modules have."""
     return {key: value for key, value in vars(module).items() if key not in OF_TORCH}
 

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,18 +14,48 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import BackwardCFunction
 
 from dpbench.learning.models.architecture import LOSSES, ClassWeighted
-from dpbench.step.gradients.kept import CHANGED, forgotten, modules_of, named_tensors
+from dpbench.step.gradients.kept import (
+    CHANGED,
+    forgotten,
+    modules_of,
+    named_tensors,
+    own_attributes,
+)
 from dpbench.step.gradients.modules import RowsMoved, Unsupported
-from dpbench.step.gradients.row_rules import Mixed, RowAxis
-from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls, storage_of
+from dpbench.step.gradients.row_rules import Mixed, RowAxis, storage_of
+from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls
+from dpbench.step.gradients.same_operations import (
+    FEW,
+    ComparedPass,
+    Operation,
+    SameOperations,
+)
 from dpbench.step.gradients.torch_layers import operations_of, settings_of
 from dpbench.system.errors import UserError
 
-Kind = tuple[bool, object, str | int, torch.Size]
+
+class Kind(NamedTuple):
+    """What determines the operations of a pass: what is computed, the settings of a model of
+    torch's layers, or the number of rows, and the mode, which has all else."""
+
+    of: object
+    layers: str
+    rows: int
+    mode: tuple[object, ...]
+
+    @property
+    def few(self) -> "Kind":
+        """The same with FEW rows."""
+        return self._replace(rows=FEW)
+
 
 READS = "Python reads values of the examples, by which it may choose what it does with all of them"
 CODE = (
     "gradients pass through Python code (a hook or an autograd.Function), which sees all examples"
+)
+SIZED = (
+    "the model does something else with other numbers of examples, so that each one's gradient may "
+    "depend on how many there are"
 )
 CATCHES = (
     "Python catches an error that torch raises for examples, by which it may choose what it does "
@@ -55,6 +85,8 @@ class RowCheck:
         self._inside: list[nn.Module] = []
         self._places: list[tuple[int, int, int]] = []  # start and end of a parameter, its module
         self._seen: set[Kind] = set()
+        self._few: dict[Kind, Sequence[Operation]] = {}
+        self._constants: dict[Kind, Mapping[int, Sequence[int]]] = {}
         self._always = self._stores = False
         self._tracer: RowTracer | None = None
 
@@ -74,13 +106,26 @@ class RowCheck:
             with self.apart(len(inputs)):
                 yield
             return
-        with (
-            forgotten(self._model, self._loss) as modules,
-            self._followed(inputs, others, of is None),
-        ):
-            yield
-        self._stores |= any(module.stores for module in modules)
+        if not self._always and kind.few in self._constants:
+            with self._compared(inputs, others, kind):
+                yield
+        else:
+            with (
+                forgotten(self._model, self._loss) as modules,
+                self._followed(inputs, others, kind),
+            ):
+                yield
+            self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
+
+    def unknown(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> bool:
+        """Whether a pass of FEW rows is to be followed before that of these: the operations of all
+        passes of one mode and shape must be those of that one, unless Python code chooses them by
+        something else each time."""
+        if len(inputs) <= FEW or self._always or isinstance(inputs, FakeTensor):
+            return False
+        kind = self._kind(inputs, others, of)
+        return not kind.layers and kind not in self._seen and kind.few not in self._few
 
     def settled(self, inputs: Tensor, targets: Tensor) -> Hashable | None:
         """What determines the operations of a pass, and all that they take but its batch and the
@@ -92,13 +137,17 @@ class RowCheck:
         return kind, settings_of(self._model), *map(id, self._model.buffers())
 
     def _kind(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> Kind:
-        """What determines the operations of a pass: the number of rows too, unless all is torch's
-        code."""
-        plain = {*map(type, (inputs, *others))} == {Tensor} and of is None
+        plain = {*map(type, (inputs, *others))} == {Tensor}
         ours = any(self._loss is loss for loss in LOSSES.values())
-        known = plain and (ours or type(self._loss) is ClassWeighted)
+        losses = of is None and (ours or type(self._loss) is ClassWeighted)
+        known = plain and (losses or of is self._model)
         layers = known and operations_of(self._model, hooks=2 * len(self._modules))
-        return self._model.training, of, layers or len(inputs), inputs.shape[1:]
+        mode: tuple[object, ...] = (self._model.training, inputs.shape[1:])
+        if layers:
+            return Kind(of, layers, 0, mode)
+        casts = torch.is_autocast_enabled(inputs.device.type)
+        mode += (torch.is_grad_enabled(), casts, inputs.dtype, inputs.is_contiguous())
+        return Kind(of, "", len(inputs), mode)
 
     @contextmanager
     def apart(self, rows: int) -> Iterator[None]:
@@ -114,7 +163,7 @@ class RowCheck:
             raise UserError(CAUGHT % calls.error)
 
     @contextmanager
-    def _followed(self, inputs: Tensor, others: Sequence[Tensor], recorded: bool) -> Iterator[None]:
+    def _followed(self, inputs: Tensor, others: Sequence[Tensor], kind: Kind) -> Iterator[None]:
         """The context of a pass that is followed."""
         before = _python_state(self._model, self._loss)
         kept = named_tensors(self._model, self._loss)
@@ -124,8 +173,10 @@ class RowCheck:
             for p in module.parameters()
             if p.requires_grad and p.numel()
         )
-        observe = self._refuse_use_outside if recorded else lambda _: None
-        self._tracer = tracer = RowTracer(len(inputs), observe)
+        observe = self._refuse_use_outside if kind.of is None else lambda _: None
+        few = self._few.get(kind.few)
+        given = [inputs, *others, *(x for _, x in kept)]
+        self._tracer = tracer = RowTracer(len(inputs), observe, given, few)
         for x in (inputs, *others):
             tracer.mark(x)
         try:
@@ -139,12 +190,34 @@ class RowCheck:
                 raise UserError(CHANGED % name)
         after = _python_state(self._model, self._loss)
         self._always |= tracer.reads_values or after != before
+        tracer.operations.end()
+        if kind.rows == FEW:
+            self._few[kind] = tracer.operations.noted
+        elif few and not tracer.operations.differ:
+            self._constants[kind.few] = tracer.constants
+        elif few and not self._always:
+            self.alone = SIZED
         if calls.hooks or tracer.packs:
             self.alone = CODE
         if calls.error:
             self.alone = CATCHES
         if tracer.reads_rows:
             self.alone = READS
+
+    @contextmanager
+    def _compared(self, inputs: Tensor, others: Sequence[Tensor], kind: Kind) -> Iterator[None]:
+        """The context of a pass that does the same as one that was followed, with another number of
+        rows."""
+        before = _python_state(self._model, self._loss)
+        kept = [inputs, *others, *(x for _, x in named_tensors(self._model, self._loss))]
+        operations = SameOperations(len(inputs), kept, self._few[kind.few])
+        mode = ComparedPass(operations, self._constants[kind.few])
+        with self.apart(len(inputs)), TracedCalls(mode) as calls, mode:
+            yield
+        operations.end()
+        same = not (operations.differ or mode.by_position or mode.reads_values or calls.hooks)
+        if not same or before != _python_state(self._model, self._loss):
+            self.alone = SIZED
 
     def enter(self, module: nn.Module) -> None:
         """A call of one of the modules begins."""
@@ -193,7 +266,7 @@ class RowCheck:
 def _python_state(*parts: object) -> tuple:
     """The states of Python's and NumPy's generators, and the attributes of all modules."""
     drawn = np.random.get_state(legacy=False)["state"]
-    attributes = [_state_of(vars(module)) for _, module in modules_of(*parts)]
+    attributes = [_state_of(own_attributes(module)) for _, module in modules_of(*parts)]
     return random.getstate(), drawn["key"].tobytes(), drawn["pos"], attributes
 
 

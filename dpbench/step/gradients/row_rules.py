@@ -291,3 +291,8 @@ def rule_of(func: Any) -> Rule:
 def _is_pointwise(func: Any, name: str) -> bool:
     out_of_place = getattr(getattr(aten, name, None), func._overloadname, func)
     return torch.Tag.pointwise in (*func.tags, *out_of_place.tags)
+
+
+def storage_of(x: Tensor) -> int:
+    """What tells the storage of a tensor from all others, while it lives."""
+    return x.untyped_storage()._cdata

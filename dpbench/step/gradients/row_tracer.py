@@ -16,7 +16,22 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from dpbench.step.gradients.dispatch import DispatchMode
-from dpbench.step.gradients.row_rules import Call, Mixed, RowAxis, Rows, rule_of
+from dpbench.step.gradients.row_rules import (
+    Call,
+    Mixed,
+    RowAxis,
+    Rows,
+    constant,
+    rule_of,
+    storage_of,
+)
+from dpbench.step.gradients.same_operations import (
+    ComparedPass,
+    Grown,
+    Operation,
+    SameOperations,
+    same_for_all_rows,
+)
 from dpbench.system.errors import first_line
 
 aten = torch.ops.aten
@@ -37,6 +52,9 @@ METHODS |= {Tensor.data_ptr, Tensor.storage, Tensor.untyped_storage}
 
 BATCH_NORMS = {aten.native_batch_norm, aten.cudnn_batch_norm}
 """Operations that do not declare that they change running statistics."""
+
+EMPTY = {aten.empty, aten.empty_like, aten.empty_permuted, aten.empty_strided, aten.new_empty}
+"""Operations that give memory, without values."""
 
 SPLITS = {torch.tensor_split, Tensor.tensor_split}
 """Functions that read values of their other arguments without an operation."""
@@ -62,15 +80,24 @@ class RowTracer(DispatchMode):
     is not followed. observe: called with the tensors of each operation before it. reads_values:
     whether Python or a rule has read a value, on which later operations may depend; reads_rows: one
     that depends on the rows. packs: whether Python code stores what the backward pass needs.
-    written: the storages that operations have written to.
+    written: the storages that operations have written to. kept, few: those of `operations`.
+    constants: those of a `ComparedPass`.
     """
 
-    def __init__(self, rows: int, observe: Callable[[list[Tensor]], None]):
+    def __init__(
+        self,
+        rows: int,
+        observe: Callable[[list[Tensor]], None],
+        kept: Sequence[Tensor] = (),
+        few: Sequence[Operation] | None = None,
+    ):
         super().__init__()
+        self.operations = SameOperations(rows, kept, few)
+        self.constants: dict[int, list[int]] = {}
         self.rows, self.observe = rows, observe
         self.reads_values = self.reads_rows = self.packs = False
         self.written: set[int] = set()
-        self._counted: list[Tensor] = []
+        self._counted: dict[int, StorageWeakRef] = {}
         self._known: dict[int, tuple[StorageWeakRef, Spacing | Mixed]] = {}
 
     def mark(self, x: Tensor) -> None:
@@ -132,20 +159,60 @@ class RowTracer(DispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
-        kwargs = kwargs or {}
-        call = Call(func, args, kwargs, self.of)
+        with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
+            return self._operation(Call(func, args, kwargs or {}, self.of))
+
+    def _operation(self, call: Call) -> Any:
+        """The result of an operation, which is followed."""
         self.observe(call.tensors)
         self.written |= {storage_of(x) for x in _written(call)}
         self.packs |= torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         before = [rows for x in call.tensors if (rows := self.of(x)) is not None]
         if _gives_values(call):
             self.read(call.tensors)
-        out = func(*args, **kwargs)
-        if func.overloadpacket == aten.arange:
-            self._counted.append(out)
-        if before:
+        out = call.func(*call.args, **call.kwargs)
+        if call.func.overloadpacket == aten.arange:
+            self._counted[storage_of(out)] = StorageWeakRef(out.untyped_storage())
+        grown = self.operations.add(call, out)
+        if before and grown:
+            before += self._by_position(call, grown.given)
+        if grown and (not before or rule_of(call.func) is constant):
+            self._follow_constants(call, grown)
+        elif before:
             self._follow(call, before, out)
         return out
+
+    def _by_position(self, call: Call, grown: list[tuple[Tensor, RowAxis]]) -> list[Mixed]:
+        """What an operation on rows is given that depends on their positions alone: constants of
+        which there are as many as rows, and which differ. Those that `indexing` knows may."""
+        allowed = self._indices_of_rows(call)
+        constants = [
+            i
+            for i, (x, _) in enumerate(grown)
+            if self.of(x) is None and not any(x is index for index in allowed)
+        ]
+        self.constants[len(self.operations.noted) - 1] = constants
+        by_position = [i for i in constants if not same_for_all_rows(*grown[i])]
+        return [Mixed(str(call.func.overloadpacket))] * len(by_position)
+
+    def _indices_of_rows(self, call: Call) -> list[Tensor]:
+        if call.func.overloadpacket != aten.index:
+            return []
+        x, indices = call.args[:2]
+        rows = self.of(x)
+        return indices[rows.dim : rows.dim + 1] if isinstance(rows, RowAxis) else []
+
+    def _follow_constants(self, call: Call, grown: Grown) -> None:
+        """Set the rows of an operation's results that are drawn for each row; and of those that
+        have one value, computed from as many as there are rows."""
+        drawn = (
+            torch.Tag.nondeterministic_seeded in call.func.tags or call.func.overloadpacket in EMPTY
+        )
+        for x, axis in grown.results:
+            if axis and drawn:
+                self._set(x, axis)
+            elif not axis and grown.given:
+                self._set(x, Mixed(str(call.func.overloadpacket)))
 
     def _follow(self, call: Call, rows: list[RowAxis | Mixed], out: Any) -> None:
         """Set the rows of an operation's results, given those of its inputs."""
@@ -174,8 +241,7 @@ class RowTracer(DispatchMode):
         rows = self.of(x)
         if not isinstance(rows, RowAxis) or indices[rows.dim : rows.dim + 1] in ([], [None]):
             return False
-        counted = {storage_of(count) for count in self._counted} - self.written
-        return storage_of(indices[rows.dim]) not in counted
+        return storage_of(indices[rows.dim]) not in self._counted.keys() - self.written
 
 
 class Calls(TorchFunctionMode):
@@ -213,7 +279,7 @@ class Calls(TorchFunctionMode):
 class TracedCalls(Calls):
     """The same, which also tells a tracer of values given to Python."""
 
-    def __init__(self, tracer: RowTracer):
+    def __init__(self, tracer: RowTracer | ComparedPass):
         super().__init__()
         self._tracer = tracer
 
@@ -245,8 +311,3 @@ def _written(call: Call) -> list[Tensor]:
     if call.func.overloadpacket in BATCH_NORMS and call.value("training"):
         names = ["running_mean", "running_var"]
     return [x for x in tree_leaves([call.value(name) for name in names]) if isinstance(x, Tensor)]
-
-
-def storage_of(x: Tensor) -> int:
-    """What tells the storage of a tensor from all others, while it lives."""
-    return x.untyped_storage()._cdata

@@ -350,6 +350,78 @@ def at_random_without_a_branch(module, h, x):
     return module(h[order])[order]
 
 
+# What depends on the number of examples alone, or on how many come before.
+
+
+def scaled_above_a_size(module, h, x):
+    return module(h) * 9 if len(x) > 21 else module(h)
+
+
+def scaled_at_some_sizes(module, h, x):
+    return module(h * (9 if len(x) % 11 == 0 else 1))
+
+
+def scaled_by_the_size(module, h, x):
+    return module(h) * max(1, len(x) / 17)
+
+
+def scaled_by_a_whole_number(module, h, x):
+    return module(h) * max(1, len(x) // 11)
+
+
+def scaled_by_its_last_places(module, h, x):
+    return module(h) * torch.where(torch.arange(len(x)) < 17, 1, 9)[:, None]
+
+
+def scaled_by_places_in_a_table(module, h, x):
+    return module(h) * torch.cat([torch.ones(17, 1), torch.full((9, 1), 9)])[: len(x)].to(h)
+
+
+def scaled_by_a_count(module, h, x):
+    return module(h) * (torch.ones(len(x)).sum() / 17).clamp(min=1)
+
+
+def scaled_by_counting(module, h, x):
+    return module(h) * (torch.ones(len(x)).cumsum(0) / 17).clamp(min=1)[:, None]
+
+
+def scaled_by_a_chosen_number(module, h, x):
+    return module(h) * torch.linspace(0, 9, 11).round()[len(x) // 2 - 1].clamp(min=1)
+
+
+def scaled_by_a_new_number(module, h, x):
+    return module(h) * torch.tensor(9.0 if len(x) > 21 else 1.0)
+
+
+def scaled_by_numbers_of_numpy(module, h, x):
+    return module(h) * torch.from_numpy(np.full(WIDTH, 9.0 if len(x) > 21 else 1.0)).to(h)
+
+
+def scaled_by_a_list(module, h, x):
+    return module(h) * torch.tensor([[1.0]] * 17 + [[9.0]] * 9)[: len(x)].to(h)
+
+
+def scaled_by_the_shape(module, h, x):
+    return module(h) * torch.full((), max(x.numel() / WIDTH - 17, 1.0)).to(h)
+
+
+def steeper_above_a_size(module, h, x):
+    return module(h + 9 * (h - h.detach()) if len(x) > 21 else h + 0 * (h - h.detach()))
+
+
+def flat_above_a_size(module, h, x):
+    with torch.set_grad_enabled(len(x) <= 21):
+        h = h * 2
+    return module(h) + h
+
+
+BY_SIZE = (
+    scaled_above_a_size, scaled_at_some_sizes, scaled_by_the_size, scaled_by_a_whole_number,
+    scaled_by_its_last_places, scaled_by_places_in_a_table, scaled_by_a_count, scaled_by_counting,
+    scaled_by_a_chosen_number, scaled_by_a_new_number, scaled_by_numbers_of_numpy,
+    scaled_by_a_list, scaled_by_the_shape, steeper_above_a_size, flat_above_a_size,
+)  # fmt: skip
+
 KEEPS_ROWS = (as_it_is,)
 IN_LARGE_BATCHES = (for_large_batches, for_large_batches_by_index, at_random_without_a_branch)
 MOVES = (

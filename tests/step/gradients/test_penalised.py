@@ -1,5 +1,7 @@
 """The gradient of a loss plus the norm of its gradient: book-keeping agrees with torch.func."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -50,25 +52,26 @@ def test_an_activation_without_forward_mode_derivative_is_differentiated_twice(a
 
 
 class Masked(nn.Module):
-    """What a dropout layer computes with one mask."""
+    """A network with dropout, whose mask is given with each input."""
 
-    def __init__(self, mask):
+    def __init__(self, before, after):
         super().__init__()
-        self.mask = mask
+        self.before, self.after = before, after
 
     def forward(self, x):
-        return x * self.mask
+        return self.after(torch.tanh(self.before(x[:, :4])) * x[:, 4:])
 
 
 def test_gradient_and_its_derivative_are_those_of_one_dropout_mask():
-    parts = nn.Linear(4, 6), nn.Linear(6, 3)
+    before, after = nn.Linear(4, 6), nn.Linear(6, 3)
     dropout = nn.Dropout(0.5)
     batch = labelled(numbers(4)(EXAMPLES))
     torch.manual_seed(5)
     mask = dropout(torch.ones(EXAMPLES, 6, dtype=torch.float64))
-    masked = engines(nn.Sequential(parts[0], nn.Tanh(), Masked(mask), parts[1]).double())["ghost"]
-    reference = penalised(masked, batch, WEIGHT).stack()
-    dropped = engines(nn.Sequential(parts[0], nn.Tanh(), dropout, parts[1]))["ghost"]
+    with_mask = replace(batch, inputs=torch.cat([batch.inputs, mask], 1))
+    masked = engines(Masked(before, after).double())["ghost"]
+    reference = penalised(masked, with_mask, WEIGHT).stack()
+    dropped = engines(nn.Sequential(before, nn.Tanh(), dropout, after))["ghost"]
     torch.manual_seed(5)
     assert close(penalised(dropped, batch, WEIGHT).stack(), reference)
 

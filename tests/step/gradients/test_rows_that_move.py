@@ -12,6 +12,7 @@ from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.penalised import penalised
 from dpbench.system.errors import UserError
 from tests.step.gradients.moved_rows import (
+    BY_SIZE,
     ERRORS,
     IN_LARGE_BATCHES,
     KEEPS_ROWS,
@@ -40,6 +41,14 @@ from tests.step.gradients.moved_rows import (
 def test_a_part_that_moves_rows_costs_no_sensitivity(part, training_only):
     model = seeded(lambda: Composed([as_it_is, part], training_only))
     holds(model, "ghost", scale=3.0, n=22 if part in IN_LARGE_BATCHES else 10)
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("training_only", [False, True])
+@pytest.mark.parametrize("part", BY_SIZE, ids=lambda part: part.__name__)
+def test_the_number_of_examples_costs_no_sensitivity(part, training_only):
+    model = seeded(lambda: Composed([as_it_is, part], training_only))
+    holds(model, "ghost", scale=3.0, n=22)
 
 
 @pytest.mark.sampled(4)

@@ -1,0 +1,179 @@
+"""Whether a pass does the same with any number of rows.
+
+A model's Python code sees how many examples are in its batch: `x / len(x)`, or another branch above
+forty. So the operations of a pass are compared with those of a pass of FEW rows. They must be the
+same ones, with the same numbers; only shapes may grow, in proportion to the number of rows.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves
+
+from dpbench.step.gradients.dispatch import DispatchMode
+from dpbench.step.gradients.row_rules import Call, RowAxis, storage_of
+
+FEW = 2
+"""Rows of the pass that others are compared with: with one, other operations may broadcast."""
+
+SHAPING = """_reshape_alias _unsafe_view arange as_strided empty empty_permuted empty_strided expand
+    eye full linspace native_group_norm new_empty new_empty_strided new_full new_ones new_zeros ones
+    rand randint randn repeat split split_with_sizes view zeros"""
+"""Operations that take a number of rows to give a result of so many, or to be told how many."""
+
+TAKES_ROWS = {getattr(torch.ops.aten, name) for name in SHAPING.split()}
+
+
+class Seen(NamedTuple):
+    """What stands for a tensor: its shape, whether it has a gradient, and its values if they were
+    not computed in the pass, unless a module keeps them."""
+
+    shape: torch.Size
+    slope: bool
+    values: Tensor | None = None
+
+
+class Operation(NamedTuple):
+    """An operation, whether its gradient is taken, what it is given, and the shapes of its results;
+    for tensors, what is `Seen` of them."""
+
+    func: Any
+    slope: bool
+    given: list[object]
+    results: list[torch.Size]
+
+
+class Grown(NamedTuple):
+    """The arguments and results of an operation whose shapes grow with the number of rows, with the
+    first axis that does: None for results that do not."""
+
+    given: list[tuple[Tensor, RowAxis]]
+    results: list[tuple[Tensor, RowAxis | None]]
+
+
+class SameOperations:
+    """Compares the operations of a pass, one after the other, with those of a pass of FEW rows.
+
+    rows: those of this pass. kept: tensors that are not computed in a pass and are no constants of
+    its code. few: the other's operations; None to note them here, in `noted`. differ: whether any
+    was another.
+    """
+
+    def __init__(self, rows: int, kept: Iterable[Tensor], few: Sequence[Operation] | None):
+        self._rows, self._few = rows, few
+        self._known: dict[int, StorageWeakRef] = {}
+        self._know(kept)
+        self.noted: list[Operation] = []
+        self.differ = False
+
+    def end(self) -> None:
+        """The pass ends."""
+        self.differ |= self._few is not None and len(self.noted) != len(self._few)
+
+    def add(self, call: Call, out: Any) -> Grown | None:
+        """An operation and its result; None if it can't be compared."""
+        results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
+        leaves = tree_leaves((call.args, call.kwargs))
+        shapes = [x.shape for x in results]
+        operation = Operation(
+            call.func, torch.is_grad_enabled(), [*map(self._seen, leaves)], shapes
+        )
+        self._know(results)
+        self.noted.append(operation)
+        if self._few is None or self.differ:
+            return None
+        place = len(self.noted) - 1
+        if place >= len(self._few) or not self._same(operation, few := self._few[place]):
+            self.differ = True
+            return None
+        given = [
+            (x, axis)
+            for x, other in zip(leaves, few.given, strict=True)
+            if isinstance(other, Seen) and (axis := self._axis(x, other.shape))
+        ]
+        return Grown(
+            given, [(x, self._axis(x, s)) for x, s in zip(results, few.results, strict=True)]
+        )
+
+    def _know(self, tensors: Iterable[Tensor]) -> None:
+        for x in tensors:  # while a reference is kept, no other storage is at its address
+            self._known[storage_of(x)] = StorageWeakRef(x.untyped_storage())
+
+    def _seen(self, x: object) -> object:
+        if not isinstance(x, Tensor):
+            return x
+        known = x.requires_grad or storage_of(x) in self._known
+        return Seen(x.shape, x.requires_grad, None if known else x.detach().clone())
+
+    def _same(self, one: Operation, few: Operation) -> bool:
+        if one[:2] != few[:2] or len(one.given) != len(few.given):
+            return False
+        if len(one.results) != len(few.results):
+            return False
+        shaping = one.func.overloadpacket in TAKES_ROWS
+        pairs = zip(one.given, few.given, strict=True)
+        return all(self._equal(x, y, shaping) for x, y in pairs) and all(
+            map(self._fits, one.results, few.results)
+        )
+
+    def _equal(self, x: object, y: object, shaping: bool) -> bool:
+        match x, y:
+            case Seen(), Seen():
+                if x.slope != y.slope or not self._fits(x.shape, y.shape):
+                    return False
+                if x.values is None or y.values is None:
+                    return x.values is y.values
+                return x.shape != y.shape or torch.equal(x.values, y.values)
+            case int(), int() if shaping:
+                return x == y or x * FEW == y * self._rows
+        return type(x) is type(y) and bool(x == y or (x != x and y != y))
+
+    def _fits(self, x: torch.Size, y: torch.Size) -> bool:
+        """Whether a shape is that of a pass of FEW, but for the number of rows."""
+        pairs = zip(x, y, strict=False)
+        return len(x) == len(y) and all(m == n or m * FEW == n * self._rows for m, n in pairs)
+
+    def _axis(self, x: Tensor, few: torch.Size) -> RowAxis | None:
+        """The first axis of x that grows with the number of rows."""
+        for dim, (size, other) in enumerate(zip(x.shape, few, strict=True)):
+            if size != other:
+                return RowAxis(dim, other // FEW)
+        return None
+
+
+class ComparedPass(DispatchMode):
+    """Within the context, compares operations with those of a pass in which rows were followed.
+
+    constants: for the place of an operation on rows, which of what it is given, and grows with
+    their number, depends on none of them. by_position: whether such a constant has other values for
+    other rows. read: called where Python is given values.
+    """
+
+    def __init__(self, operations: SameOperations, constants: Mapping[int, Collection[int]]):
+        super().__init__()
+        self._operations, self._constants = operations, constants
+        self.by_position = self.reads_values = False
+
+    def read(self, tensors: Sequence[Tensor]) -> None:
+        """Note that Python reads values of tensors."""
+        self.reads_values = True
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
+            out = func(*args, **(kwargs or {}))
+            grown = self._operations.add(Call(func, args, kwargs or {}, lambda _: None), out)
+            constants = self._constants.get(len(self._operations.noted) - 1, ())
+            if grown and not all(same_for_all_rows(*grown.given[i]) for i in constants):
+                self.by_position = True
+            return out
+
+
+def same_for_all_rows(x: Tensor, axis: RowAxis) -> bool:
+    """Whether x has the same values in each row along that axis."""
+    rows = x.movedim(axis.dim, 0).unflatten(0, (-1, axis.inner))
+    return bool((rows == rows[:1]).all())
