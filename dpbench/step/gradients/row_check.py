@@ -32,6 +32,7 @@ from dpbench.step.gradients.same_operations import (
 )
 from dpbench.step.gradients.torch_layers import operations_of, settings_of
 from dpbench.system.errors import UserError
+from dpbench.system.seeds import torch_state_kept
 
 
 class Kind(NamedTuple):
@@ -120,12 +121,14 @@ class RowCheck:
 
     def unknown(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> bool:
         """Whether a pass of FEW rows is to be followed before that of these: the operations of all
-        passes of one mode and shape must be those of that one, unless Python code chooses them by
-        something else each time."""
-        if len(inputs) <= FEW or self._always or isinstance(inputs, FakeTensor):
+        passes of one mode and shape must be those of that one, or, if Python code chooses them by
+        something else each time, of one just before."""
+        if len(inputs) <= FEW or isinstance(inputs, FakeTensor):
             return False
         kind = self._kind(inputs, others, of)
-        return not kind.layers and kind not in self._seen and kind.few not in self._few
+        if kind.layers:
+            return False
+        return self._always or (kind not in self._seen and kind.few not in self._few)
 
     def settled(self, inputs: Tensor, targets: Tensor) -> Hashable | None:
         """What determines the operations of a pass, and all that they take but its batch and the
@@ -195,7 +198,7 @@ class RowCheck:
             self._few[kind] = tracer.operations.noted
         elif few and not tracer.operations.differ:
             self._constants[kind.few] = tracer.constants
-        elif few and not self._always:
+        elif few:
             self.alone = SIZED
         if calls.hooks or tracer.packs:
             self.alone = CODE
@@ -212,11 +215,12 @@ class RowCheck:
         kept = [inputs, *others, *(x for _, x in named_tensors(self._model, self._loss))]
         operations = SameOperations(len(inputs), kept, self._few[kind.few])
         mode = ComparedPass(operations, self._constants[kind.few])
-        with self.apart(len(inputs)), TracedCalls(mode) as calls, mode:
+        with forgotten(self._model, self._loss), TracedCalls(mode) as calls, mode:
             yield
+            after = _python_state(self._model, self._loss)
         operations.end()
-        same = not (operations.differ or mode.by_position or mode.reads_values or calls.hooks)
-        if not same or before != _python_state(self._model, self._loss):
+        other = operations.differ or mode.by_position or mode.reads_values or calls.hooks
+        if other or calls.error or before != after:
             self.alone = SIZED
 
     def enter(self, module: nn.Module) -> None:
@@ -261,6 +265,17 @@ class RowCheck:
                 continue
             if self._modules[self._places[at][2]] not in self._inside:
                 raise Unsupported("a module's parameters are used without calling the module")
+
+
+@contextmanager
+def drawn_again(device: torch.device) -> Iterator[None]:
+    """The context of a pass after which the next draws the same numbers, from torch's generators,
+    Python's or NumPy's."""
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch_state_kept(device):
+        yield
+    random.setstate(python)
+    np.random.set_state(numpy)
 
 
 def _python_state(*parts: object) -> tuple:

@@ -16,15 +16,26 @@ from torch.utils._pytree import tree_leaves
 from dpbench.step.gradients.dispatch import DispatchMode
 from dpbench.step.gradients.row_rules import Call, RowAxis, storage_of
 
+aten = torch.ops.aten
+
 FEW = 2
 """Rows of the pass that others are compared with: with one, other operations may broadcast."""
 
-SHAPING = """_reshape_alias _unsafe_view arange as_strided empty empty_permuted empty_strided expand
-    eye full linspace native_group_norm new_empty new_empty_strided new_full new_ones new_zeros ones
-    rand randint randn repeat split split_with_sizes view zeros"""
-"""Operations that take a number of rows to give a result of so many, or to be told how many."""
+SHAPING = """_reshape_alias _unsafe_view empty empty_permuted empty_strided expand full new_empty
+    new_empty_strided new_full new_ones new_zeros ones rand randint randn repeat split_with_sizes
+    view zeros"""
+"""Operations that are given shapes, in which there may be a number of rows."""
 
-TAKES_ROWS = {getattr(torch.ops.aten, name) for name in SHAPING.split()}
+SHAPED = {getattr(aten, name) for name in SHAPING.split()}
+
+NUMBER = {
+    aten.arange.default: 0,
+    aten.arange.start: 1,
+    aten.eye.default: 0,
+    aten.native_group_norm.default: 3,
+    aten.split.Tensor: 1,
+}
+"""Which argument of other operations may be a number of rows."""
 
 
 class Seen(NamedTuple):
@@ -76,11 +87,9 @@ class SameOperations:
     def add(self, call: Call, out: Any) -> Grown | None:
         """An operation and its result; None if it can't be compared."""
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
-        leaves = tree_leaves((call.args, call.kwargs))
+        given = [self._seen(x) for x in (*call.args, *call.kwargs.values())]
         shapes = [x.shape for x in results]
-        operation = Operation(
-            call.func, torch.is_grad_enabled(), [*map(self._seen, leaves)], shapes
-        )
+        operation = Operation(call.func, torch.is_grad_enabled(), given, shapes)
         self._know(results)
         self.noted.append(operation)
         if self._few is None or self.differ:
@@ -89,13 +98,14 @@ class SameOperations:
         if place >= len(self._few) or not self._same(operation, few := self._few[place]):
             self.differ = True
             return None
-        given = [
-            (x, axis)
-            for x, other in zip(leaves, few.given, strict=True)
-            if isinstance(other, Seen) and (axis := self._axis(x, other.shape))
-        ]
+        before = [x for x in _flat(few.given) if isinstance(x, Seen)]
         return Grown(
-            given, [(x, self._axis(x, s)) for x, s in zip(results, few.results, strict=True)]
+            [
+                (x, axis)
+                for x, other in zip(call.tensors, before, strict=True)
+                if (axis := self._axis(x, other.shape))
+            ],
+            [(x, self._axis(x, s)) for x, s in zip(results, few.results, strict=True)],
         )
 
     def _know(self, tensors: Iterable[Tensor]) -> None:
@@ -103,23 +113,28 @@ class SameOperations:
             self._known[storage_of(x)] = StorageWeakRef(x.untyped_storage())
 
     def _seen(self, x: object) -> object:
+        if isinstance(x, (list, tuple)):
+            return [*map(self._seen, x)]
         if not isinstance(x, Tensor):
             return x
         known = x.requires_grad or storage_of(x) in self._known
         return Seen(x.shape, x.requires_grad, None if known else x.detach().clone())
 
     def _same(self, one: Operation, few: Operation) -> bool:
-        if one[:2] != few[:2] or len(one.given) != len(few.given):
+        if one[:2] != few[:2] or len(one.results) != len(few.results):
             return False
-        if len(one.results) != len(few.results):
-            return False
-        shaping = one.func.overloadpacket in TAKES_ROWS
-        pairs = zip(one.given, few.given, strict=True)
-        return all(self._equal(x, y, shaping) for x, y in pairs) and all(
-            map(self._fits, one.results, few.results)
+        number, shaped = NUMBER.get(one.func), one.func.overloadpacket in SHAPED
+        return (
+            len(one.given) == len(few.given)
+            and all(map(self._fits, one.results, few.results))
+            and all(
+                self._equal(x, y, i == number or (shaped and isinstance(x, list)))
+                for i, (x, y) in enumerate(zip(one.given, few.given, strict=True))
+            )
         )
 
-    def _equal(self, x: object, y: object, shaping: bool) -> bool:
+    def _equal(self, x: object, y: object, grows: bool) -> bool:
+        """Whether two arguments are the same, but for the number of rows in what grows with it."""
         match x, y:
             case Seen(), Seen():
                 if x.slope != y.slope or not self._fits(x.shape, y.shape):
@@ -127,7 +142,10 @@ class SameOperations:
                 if x.values is None or y.values is None:
                     return x.values is y.values
                 return x.shape != y.shape or torch.equal(x.values, y.values)
-            case int(), int() if shaping:
+            case list(), list():
+                pairs = zip(x, y, strict=False)
+                return len(x) == len(y) and all(self._equal(m, n, grows) for m, n in pairs)
+            case int(), int() if grows:
                 return x == y or x * FEW == y * self._rows
         return type(x) is type(y) and bool(x == y or (x != x and y != y))
 
@@ -177,3 +195,7 @@ def same_for_all_rows(x: Tensor, axis: RowAxis) -> bool:
     """Whether x has the same values in each row along that axis."""
     rows = x.movedim(axis.dim, 0).unflatten(0, (-1, axis.inner))
     return bool((rows == rows[:1]).all())
+
+
+def _flat(given: list[object]) -> list[object]:
+    return [y for x in given for y in (_flat(x) if isinstance(x, list) else [x])]

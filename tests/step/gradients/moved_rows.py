@@ -405,6 +405,60 @@ def scaled_by_the_shape(module, h, x):
     return module(h) * torch.full((), max(x.numel() / WIDTH - 17, 1.0)).to(h)
 
 
+def scaled_by_a_filled_number(module, h, x):
+    return module(h) * (torch.full((1,), len(x)) / 17).clamp(min=1)
+
+
+def scaled_by_filled_rows(module, h, x):
+    return module(h) * (torch.full((len(x), 1), len(x)) / 17).clamp(min=1)
+
+
+def scaled_by_a_counted_number(module, h, x):
+    return module(h) * (torch.arange(0, len(x), len(x) // 2)[1:2] / 9).clamp(min=1)
+
+
+def scaled_by_a_stride(module, h, x):
+    table = torch.cat([torch.ones(17), torch.full((30,), 9.0)])
+    return module(h) * table.as_strided((1,), (1,), len(x)).to(h)
+
+
+def scaled_by_a_step(module, h, x):
+    table = torch.cat([torch.ones(17), torch.full((30,), 9.0)])
+    return module(h) * table.view(1, -1).expand(len(x), -1)[:1, len(x)].to(h)
+
+
+def scaled_by_the_last_place(module, h, x):
+    return module(h) * (torch.arange(len(x))[-1:] / 17).clamp(min=1)
+
+
+def normalised_in_groups(module, h, x):
+    groups = 3 if len(x) > 21 else 2
+    return module(F.group_norm(h, groups))
+
+
+def scaled_once_seen(module, h, x):
+    module.seen = getattr(module, "seen", []) or [9.0] * (len(x) > 21)
+    return module(h) * sum(module.seen, 1.0)
+
+
+def scaled_by_a_caught_error(module, h, x):
+    try:
+        table = torch.ones(21, dtype=h.dtype)
+        return module(h) * table.narrow(0, len(x) - 1, 1)
+    except RuntimeError:
+        return module(h) * (torch.ones(21, dtype=h.dtype) * 9).narrow(0, 0, 1)
+
+
+def scaled_if_drawn(module, h, x):
+    drawn = random.random() < 2
+    return module(h) * (9 if drawn and len(x) > 21 else 1)
+
+
+def scaled_by_a_weight_and_a_size(module, h, x):
+    read = bool(module.weight.isfinite().all())
+    return module(h) * (9 if read and len(x) > 21 else 1)
+
+
 def steeper_above_a_size(module, h, x):
     return module(h + 9 * (h - h.detach()) if len(x) > 21 else h + 0 * (h - h.detach()))
 
@@ -419,7 +473,10 @@ BY_SIZE = (
     scaled_above_a_size, scaled_at_some_sizes, scaled_by_the_size, scaled_by_a_whole_number,
     scaled_by_its_last_places, scaled_by_places_in_a_table, scaled_by_a_count, scaled_by_counting,
     scaled_by_a_chosen_number, scaled_by_a_new_number, scaled_by_numbers_of_numpy,
-    scaled_by_a_list, scaled_by_the_shape, steeper_above_a_size, flat_above_a_size,
+    scaled_by_a_list, scaled_by_the_shape, scaled_by_a_filled_number, scaled_by_filled_rows,
+    scaled_by_a_counted_number, scaled_by_a_stride, scaled_by_a_step, scaled_by_the_last_place,
+    normalised_in_groups, scaled_once_seen, scaled_by_a_caught_error, steeper_above_a_size,
+    flat_above_a_size, scaled_if_drawn, scaled_by_a_weight_and_a_size,
 )  # fmt: skip
 
 KEEPS_ROWS = (as_it_is,)
