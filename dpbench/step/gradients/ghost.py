@@ -50,7 +50,7 @@ from dpbench.step.gradients.parameters import Parameters
 from dpbench.step.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
 from dpbench.step.gradients.precision import at_least_float32
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS
-from dpbench.step.gradients.row_check import RowCheck, drawn_again
+from dpbench.step.gradients.row_check import RowCheck, same_draws
 from dpbench.step.gradients.same_operations import FEW
 from dpbench.step.gradients.tangents import detached
 from dpbench.system.seeds import torch_state_kept
@@ -182,8 +182,8 @@ class Ghost:
     def _in_one_pass(self, forward: Callable[..., Tensor], tensors: Sequence[Tensor]) -> Tensor:
         """What a function computes of all rows; raises RowsMoved if they change places."""
         of = forward.__code__ if isinstance(forward, FunctionType) else forward
-        if self._row_check.unknown(tensors[0], tensors[1:], of):
-            with drawn_again(tensors[0].device):
+        if self._row_check.few_first(tensors[0], tensors[1:], of):
+            with same_draws(tensors[0].device):
                 self._in_one_pass(forward, [x[:FEW] for x in tensors])
         with self._row_check.during(tensors[0], tensors[1:], of):
             out = forward(*tensors)
@@ -294,8 +294,8 @@ class Ghost:
     def _pass(self, rows: Batch, shift: Shift | None) -> ForwardPass:
         """The forward pass of a batch of rows."""
         per_example = isinstance(shift, PerExampleShift)
-        if not per_example and self._row_check.unknown(rows.inputs, [rows.targets]):
-            with drawn_again(rows.inputs.device):
+        if not per_example and self._row_check.few_first(rows.inputs, [rows.targets]):
+            with same_draws(rows.inputs.device):
                 self._pass(rows.each(lambda t: t[:FEW]), shift)
         substitutes = self._substitutes(shift)
         parameters = self._pass_parameters(shift, substitutes)

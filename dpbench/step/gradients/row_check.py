@@ -119,7 +119,7 @@ class RowCheck:
             self._stores |= any(module.stores for module in modules)
         self._seen.add(kind)
 
-    def unknown(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> bool:
+    def few_first(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> bool:
         """Whether a pass of FEW rows is to be followed before that of these: the operations of all
         passes of one mode and shape must be those of that one, or, if Python code chooses them by
         something else each time, of one just before."""
@@ -149,7 +149,7 @@ class RowCheck:
         if layers:
             return Kind(of, layers, 0, mode)
         casts = torch.is_autocast_enabled(inputs.device.type)
-        mode += (torch.is_grad_enabled(), casts, inputs.dtype, inputs.is_contiguous())
+        mode += (torch.is_grad_enabled(), casts, inputs.dtype, inputs.stride())
         return Kind(of, "", len(inputs), mode)
 
     @contextmanager
@@ -268,7 +268,7 @@ class RowCheck:
 
 
 @contextmanager
-def drawn_again(device: torch.device) -> Iterator[None]:
+def same_draws(device: torch.device) -> Iterator[None]:
     """The context of a pass after which the next draws the same numbers, from torch's generators,
     Python's or NumPy's."""
     python, numpy = random.getstate(), np.random.get_state()

@@ -39,12 +39,15 @@ NUMBER = {
 
 
 class Seen(NamedTuple):
-    """What stands for a tensor: its shape, whether it has a gradient, and its values if they were
-    not computed in the pass, unless a module keeps them."""
+    """What stands for a tensor: the number of its storage, in the order in which the pass sees
+    them, and its place there; whether it has a gradient; and its values if the pass has not
+    computed them, unless a module keeps them."""
 
+    storage: int
     shape: torch.Size
+    places: tuple[int, ...]
     slope: bool
-    values: Tensor | None = None
+    values: Tensor | None
 
 
 class Operation(NamedTuple):
@@ -75,8 +78,9 @@ class SameOperations:
 
     def __init__(self, rows: int, kept: Iterable[Tensor], few: Sequence[Operation] | None):
         self._rows, self._few = rows, few
-        self._known: dict[int, StorageWeakRef] = {}
-        self._know(kept)
+        self._storages: dict[int, tuple[int, int, StorageWeakRef]] = {}
+        for x in kept:
+            self._place(x)
         self.noted: list[Operation] = []
         self.differ = False
 
@@ -87,10 +91,12 @@ class SameOperations:
     def add(self, call: Call, out: Any) -> Grown | None:
         """An operation and its result; None if it can't be compared."""
         results = [x for x in tree_leaves(out) if isinstance(x, Tensor)]
-        given = [self._seen(x) for x in (*call.args, *call.kwargs.values())]
+        arguments = *call.args, *call.kwargs, *call.kwargs.values()
+        given = [self._seen(x) for x in arguments]
         shapes = [x.shape for x in results]
         operation = Operation(call.func, torch.is_grad_enabled(), given, shapes)
-        self._know(results)
+        for x in results:
+            self._place(x)
         self.noted.append(operation)
         if self._few is None or self.differ:
             return None
@@ -108,17 +114,24 @@ class SameOperations:
             [(x, self._axis(x, s)) for x, s in zip(results, few.results, strict=True)],
         )
 
-    def _know(self, tensors: Iterable[Tensor]) -> None:
-        for x in tensors:  # while a reference is kept, no other storage is at its address
-            self._known[storage_of(x)] = StorageWeakRef(x.untyped_storage())
+    def _place(self, x: Tensor) -> tuple[int, int]:
+        """The number of a tensor's storage, and where x begins there, after the first one seen."""
+        key, start = storage_of(x), int(x.storage_offset())
+        if key not in self._storages:  # while a reference is kept, no other is at its address
+            storage = StorageWeakRef(x.untyped_storage())
+            self._storages[key] = len(self._storages), start, storage
+        number, first, _ = self._storages[key]
+        return number, start - first
 
     def _seen(self, x: object) -> object:
         if isinstance(x, (list, tuple)):
             return [*map(self._seen, x)]
         if not isinstance(x, Tensor):
             return x
-        known = x.requires_grad or storage_of(x) in self._known
-        return Seen(x.shape, x.requires_grad, None if known else x.detach().clone())
+        known = x.requires_grad or storage_of(x) in self._storages
+        number, start = self._place(x)
+        values = None if known else x.detach().clone()
+        return Seen(number, x.shape, (start, *map(int, x.stride())), x.requires_grad, values)
 
     def _same(self, one: Operation, few: Operation) -> bool:
         if one[:2] != few[:2] or len(one.results) != len(few.results):
@@ -137,7 +150,9 @@ class SameOperations:
         """Whether two arguments are the same, but for the number of rows in what grows with it."""
         match x, y:
             case Seen(), Seen():
-                if x.slope != y.slope or not self._fits(x.shape, y.shape):
+                if (x.storage, x.slope) != (y.storage, y.slope):
+                    return False
+                if not (self._fits(x.shape, y.shape) and self._fits(x.places, y.places)):
                     return False
                 if x.values is None or y.values is None:
                     return x.values is y.values
@@ -149,8 +164,8 @@ class SameOperations:
                 return x == y or x * FEW == y * self._rows
         return type(x) is type(y) and bool(x == y or (x != x and y != y))
 
-    def _fits(self, x: torch.Size, y: torch.Size) -> bool:
-        """Whether a shape is that of a pass of FEW, but for the number of rows."""
+    def _fits(self, x: Sequence[int], y: Sequence[int]) -> bool:
+        """Whether numbers are those of a pass of FEW, but for the number of rows."""
         pairs = zip(x, y, strict=False)
         return len(x) == len(y) and all(m == n or m * FEW == n * self._rows for m, n in pairs)
 

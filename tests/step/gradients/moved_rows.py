@@ -459,6 +459,17 @@ def scaled_by_a_weight_and_a_size(module, h, x):
     return module(h) * (9 if read and len(x) > 21 else 1)
 
 
+def scaled_by_one_of_two(module, h, x):
+    usual, large = (torch.full((1,), value, dtype=h.dtype) for value in (1.0, 9.0))
+    return module(h) * (large if len(x) > 21 else usual)
+
+
+def of_one_half(module, h, x):
+    first, second = h.chunk(2, 1)
+    half = first if len(x) > 21 else second
+    return module(torch.cat([half, half], 1))
+
+
 def steeper_above_a_size(module, h, x):
     return module(h + 9 * (h - h.detach()) if len(x) > 21 else h + 0 * (h - h.detach()))
 
@@ -476,7 +487,8 @@ BY_SIZE = (
     scaled_by_a_list, scaled_by_the_shape, scaled_by_a_filled_number, scaled_by_filled_rows,
     scaled_by_a_counted_number, scaled_by_a_stride, scaled_by_a_step, scaled_by_the_last_place,
     normalised_in_groups, scaled_once_seen, scaled_by_a_caught_error, steeper_above_a_size,
-    flat_above_a_size, scaled_if_drawn, scaled_by_a_weight_and_a_size,
+    flat_above_a_size, scaled_if_drawn, scaled_by_a_weight_and_a_size, scaled_by_one_of_two,
+    of_one_half,
 )  # fmt: skip
 
 KEEPS_ROWS = (as_it_is,)
