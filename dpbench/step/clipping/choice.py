@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from dpbench.step.clipping.batch import BatchClip
-from dpbench.step.clipping.clip import Clip, checked_bound
+from dpbench.step.clipping.clip import Clip, check_bound
 from dpbench.step.clipping.functions import (
     Abadi,
     Automatic,
@@ -54,7 +54,9 @@ def make_clip(clip: ClipName, style: str, bound: Bounds) -> Clip:
     one_of("method.style", style, STYLES)
     if name == "batch":
         require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
-    return make(checked_bound("the clipping bound (method.bound)", _scalar(bound)))
+    single = _scalar(bound)
+    check_bound("the clipping bound (method.bound)", single)
+    return make(single)
 
 
 def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
@@ -67,7 +69,9 @@ def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
         return make(_scalar(bound))
     if not isinstance(bound, list | tuple):
         return Layerwise(make(bound))
-    total, shares = share_out([checked_bound("each of method.bound", number) for number in bound])
+    for number in bound:
+        check_bound("each of method.bound", number)
+    total, shares = share_out(bound)
     return Layerwise(make(total), shares)
 
 

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor
@@ -25,9 +25,10 @@ MIN_FACTOR, MAX_FACTOR = 2.0**-100, 2.0**60
 needs a larger factor to reach a bound of 1 has a norm below 1e-18, and is mostly rounding error."""
 
 
-def checked_bound(what: str, value: float) -> float:
-    """The value itself, if it is a valid bound; otherwise a UserError that names it."""
-    return number(what, value, MIN_BOUND, MAX_BOUND)
+def check_bound(what: str, value: Bound) -> None:
+    """UserError for a number that is no valid bound; a tensor is derived from one that is."""
+    if not isinstance(value, Tensor):
+        number(what, value, MIN_BOUND, MAX_BOUND)
 
 
 def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
@@ -188,3 +189,20 @@ class Clip(Part, ABC):
     def scaled(self, by: float) -> Self:
         """The clip with its bounds, hence its sensitivity, multiplied by a factor."""
         raise UserError(f"{type(self).__name__} has no bound to schedule; leave schedule.bound 1.")
+
+
+@dataclass(frozen=True)
+class Bounded(Clip):
+    """Base of clips with a bound R, which is the sensitivity."""
+
+    bound: Bound
+
+    def __post_init__(self) -> None:
+        check_bound("the clipping bound (method.bound)", self.bound)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.bound)
+
+    def scaled(self, by: float) -> Self:
+        return replace(self, bound=self.bound * by)

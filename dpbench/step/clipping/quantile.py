@@ -12,7 +12,7 @@ from dpbench.step.clipping.clip import (
     MIN_BOUND,
     CountQuery,
     Sensitivity,
-    checked_bound,
+    check_bound,
 )
 from dpbench.step.clipping.delegating import DelegatingClip
 from dpbench.step.clipping.functions import ByNorm
@@ -46,9 +46,7 @@ class Quantile(DelegatingClip):
         positive("the learning rate of the bound", self.learning_rate)
         fraction("the clipping quantile", self.quantile, zero=True, one=True)
         positive("the count threshold", self.threshold)
-        checked_bound(
-            "the lower bound of the clipping bound (method.lower_bound)", self.lower_bound
-        )
+        check_bound("the lower bound of the clipping bound (method.lower_bound)", self.lower_bound)
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         signs = torch.where(norms <= self.threshold * self.clip.bounds_of(norms), 1.0, -1.0)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import CORRECTED, Guarantee
 from dpbench.step.clipping import Abadi, ByNorm, DelegatingClip, Sensitivity
-from dpbench.step.clipping.clip import Memory, checked_bound
+from dpbench.step.clipping.clip import Memory, check_bound
 from dpbench.step.gradients import Gradients
 from dpbench.step.mechanism.method import Method, as_published
 from dpbench.system.validate import Fraction
@@ -71,7 +71,7 @@ class ErrorFeedback(DelegatingClip):
     error: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        checked_bound("the bound of the error", self.error_bound)
+        check_bound("the bound of the error", self.error_bound)
 
     @property
     def memory(self) -> Memory:  # type: ignore[override]

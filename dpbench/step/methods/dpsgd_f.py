@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from dpbench.privacy.guarantee import JOINT, Guarantee
-from dpbench.step.clipping import Clip, CountQuery, Problem, Sensitivity, require_style
-from dpbench.step.clipping.clip import checked_bound, ratio
+from dpbench.step.clipping import CountQuery, Problem, Sensitivity, require_style
+from dpbench.step.clipping.clip import Bounded, ratio
 from dpbench.step.mechanism.method import Method, as_published
 from dpbench.system.validate import one_of
 
@@ -44,7 +44,7 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
 
 
 @dataclass(frozen=True)
-class Groupwise(Clip):
+class Groupwise(Bounded):
     """One bound per group, larger for groups with more gradients above the base bound.
 
     DPSGD-F (Xu et al. 2021; Esipova et al. 2023, Algorithm 3): with noisy counts m_k of norms above
@@ -65,7 +65,7 @@ class Groupwise(Clip):
     by_group = True
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound (method.bound)", self.bound)
+        super().__post_init__()
         one_of("reference", self.reference, ("batch", "groups"))
         one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
 
@@ -77,7 +77,7 @@ class Groupwise(Clip):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         bounds = norms.new_full((), self.bound) if self.bounds is None else self.bounds[groups]
-        return ratio(bounds, norms).clamp(max=1)
+        return ratio(bounds, norms, most=1)
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         cell = 2 * groups + (norms > self.bound)
