@@ -152,6 +152,38 @@ class MaterialisedGradients(Gradients):
         return self._stack
 
 
+class DelegatingGradients(Gradients):
+    """Delegates to `base` every operation that it does not override; losses and counts are those of
+    `base`."""
+
+    def __init__(self, base: Gradients):
+        self.base, self.losses, self.counts = base, base.losses, base.counts
+
+    @property
+    def norms(self) -> Tensor:
+        return self.base.norms
+
+    @property
+    def layer_norms(self) -> Tensor:
+        return self.base.layer_norms
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.base.weighted_sum(factors)
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return self.base.dot(vector)
+
+    @property
+    def rounding(self) -> Tensor:
+        return self.base.rounding
+
+    def double(self) -> Gradients:
+        return self.base.double()
+
+    def stack(self) -> Tensor:
+        return self.base.stack()
+
+
 def empty(parameters: Parameters) -> MaterialisedGradients:
     """The gradients of an empty batch."""
     theta = parameters.theta.detach()

@@ -11,10 +11,8 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, CountQuery, Problem, Sensitivity
 from dpbench.step.clipping.clip import Bounded, check_bound, ratio
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.delegating import DelegatingGradients
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients
+from dpbench.step.mechanism import Gradient, Method, ReleasedState
 from dpbench.system.validate import NonNegative, Positive
 
 GUARANTEE = Guarantee(

@@ -7,9 +7,7 @@ from dpbench.privacy.guarantee import PROVEN
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients, PerExampleShift
 from dpbench.step.gradients.penalised import penalised, per_length
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.schedules import Schedule, schedule
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Schedule, schedule
 
 
 def bam(

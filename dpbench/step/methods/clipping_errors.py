@@ -13,8 +13,7 @@ from dpbench.privacy.guarantee import NON_PRIVATE
 from dpbench.step.clipping import Abadi, Sensitivity
 from dpbench.step.clipping.clip import Bounded
 from dpbench.step.gradients import Gradients
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import NoNoise
+from dpbench.step.mechanism import Method, NoNoise
 from dpbench.step.methods.dicesgd import clipped_and_plain
 
 

@@ -11,12 +11,9 @@ from torch import Tensor, nn
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, Problem
-from dpbench.step.gradients import Engine, Gradients
+from dpbench.step.gradients import Engine, Gradients, at_least_float32
 from dpbench.step.gradients.flatten import flatten
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Inapplicable
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Gradient, Inapplicable, ReleasedState, Update
 from dpbench.system.errors import UserError
 
 GUARANTEE = Guarantee(

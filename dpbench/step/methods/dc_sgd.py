@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.privacy.guarantee import JOINT
 from dpbench.step.clipping import Abadi, CountQuery, Problem
 from dpbench.step.clipping.clip import check_bound
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 

@@ -10,9 +10,7 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.step.clipping import Bounds, ClipName, make_clip
-from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Method, ReleasedState, Update
 from dpbench.system.errors import UserError
 
 

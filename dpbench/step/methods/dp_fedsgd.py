@@ -10,12 +10,9 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.delegating import DelegatingGradients
-from dpbench.step.mechanism.gradient import Gradient, PerExample, ReleasedState
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients
+from dpbench.step.mechanism import Gradient, Method, PerExample, ReleasedState, Update, as_published
 from dpbench.step.mechanism.streams import permutation, seeded
-from dpbench.step.mechanism.update import Update
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, Positive
 

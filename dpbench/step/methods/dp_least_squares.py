@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.step.clipping import Abadi
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 from dpbench.step.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling, unpacked
 from dpbench.system.validate import Positive
 

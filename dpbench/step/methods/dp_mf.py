@@ -11,10 +11,8 @@ from torch import Tensor
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
 from dpbench.step.clipping import Bounds, ClipName, make_clip
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
 from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import CorrelatedGaussian
-from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
 
 Bands = Annotated[int, Meta(ge=1, le=4096)]

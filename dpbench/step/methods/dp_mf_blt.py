@@ -14,10 +14,8 @@ from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.privacy.toeplitz import encoded, sensitivity
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
 from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import CorrelatedGaussian
-from dpbench.step.mechanism.streams import Stream
 
 BufferCount = Annotated[int, Meta(ge=1, le=8)]
 

@@ -10,10 +10,8 @@ from torch import Tensor
 from dpbench.privacy.ledger import InverseToeplitzGaussian, Mechanism
 from dpbench.privacy.toeplitz import column_norms
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
 from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import CorrelatedGaussian
-from dpbench.step.mechanism.streams import Stream
 from dpbench.step.methods.dp_mf_blt import GUARANTEE
 
 Share = Annotated[float, Meta(ge=0, lt=1)]

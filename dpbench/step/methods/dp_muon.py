@@ -10,10 +10,8 @@ from torch import Tensor, nn
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
+from dpbench.step.mechanism import Method, ReleasedState, Update
 from dpbench.step.mechanism.eager import eager_step
-from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
 from dpbench.system.errors import UserError
 
 COEFFICIENTS = 15 / 8, -10 / 8, 3 / 8

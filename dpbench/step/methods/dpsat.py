@@ -7,9 +7,7 @@ from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.penalised import per_length
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.schedules import Schedule, schedule
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Schedule, schedule
 
 GUARANTEE = Guarantee(
     "proven",

@@ -2,7 +2,7 @@
 
 from dpbench.privacy.guarantee import JOINT
 from dpbench.step.clipping import Bounds, ClipName, CountQuery, NormalisedQuantile, by_norm
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 from dpbench.system.errors import UserError
 
 

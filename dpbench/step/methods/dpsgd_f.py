@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.privacy.guarantee import JOINT, Guarantee
 from dpbench.step.clipping import CountQuery, Problem, Sensitivity, require_style
 from dpbench.step.clipping.clip import Bounded, ratio
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.mechanism import Method, as_published
 from dpbench.system.validate import one_of
 
 NOISE_TOO_SMALL = Guarantee(

@@ -16,7 +16,7 @@ from dpbench.step.clipping import (
     require_style,
 )
 from dpbench.step.clipping.clip import MAX_BOUND, MIN_BOUND, Bounded, check_bound, ratio
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.mechanism import Method, as_published
 from dpbench.step.methods.dpsgd import fixed_clip
 from dpbench.system.validate import one_of, positive
 

@@ -11,10 +11,8 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
-from dpbench.step.gradients import Engine, Gradients, Layer
-from dpbench.step.gradients.delegating import DelegatingGradients
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, Layer
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, as_published
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Fraction

@@ -2,7 +2,7 @@
 
 from dpbench.privacy.guarantee import JOINT
 from dpbench.step.clipping import Bounds, ClipName, CountQuery, Quantile, by_norm
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 
 
 def dpsgd_quantile(

@@ -6,7 +6,7 @@ import torch
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.step.clipping import Bounds, ClipName
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 from dpbench.step.methods.dpsgld import PLAIN, NoiseFollowingRate, langevin
 from dpbench.system.errors import UserError
 from dpbench.system.validate import NonNegative

@@ -11,9 +11,8 @@ from torch import Tensor
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.schedules import Schedules, constant, run_lengths
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Method, Schedules, Update
+from dpbench.step.mechanism.schedules import constant, run_lengths
 from dpbench.system.errors import UserError
 from dpbench.system.validate import NonNegative, one_of
 

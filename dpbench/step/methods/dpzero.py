@@ -10,14 +10,11 @@ from torch.func import functional_call
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, Clip
-from dpbench.step.gradients import Engine, Gradients, Layer
+from dpbench.step.gradients import Engine, Gradients, Layer, at_least_float32
 from dpbench.step.gradients.engine import empty
 from dpbench.step.gradients.flatten import flatten
 from dpbench.step.gradients.norms import squared_norms
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
 from dpbench.system import seeds
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import Positive

@@ -8,12 +8,9 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, Clip, require_style
-from dpbench.step.gradients import Engine, Gradients, Layer
-from dpbench.step.gradients.delegating import DelegatingGradients
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, Layer, at_least_float32
 from dpbench.step.gradients.flatten import flatten
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, as_published
 
 GUARANTEE = Guarantee(
     "none",

@@ -10,11 +10,8 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, Clip
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.engine import MaterialisedGradients
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.gradients import Engine, Gradients, MaterialisedGradients
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
 from dpbench.system.validate import Share
 
 GUARANTEE = Guarantee(

@@ -9,12 +9,9 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, ByNorm, Clip, CountQuery, DelegatingClip, Problem
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.delegating import DelegatingGradients
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, at_least_float32
 from dpbench.step.gradients.flatten import FlatBatch, flatten
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Inapplicable, Method
+from dpbench.step.mechanism import Gradient, Inapplicable, Method, ReleasedState
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import Positive, Share, one_of
 

@@ -6,9 +6,7 @@ single draw of noise and the single sign of a logical batch.
 
 from dpbench.privacy.guarantee import NON_PRIVATE, PROVEN, Guarantee
 from dpbench.step.clipping import Bounds, ClipName, Coordinates, Unclipped, make_clip
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import NoNoise, PerCoordinate
-from dpbench.step.mechanism.update import Sign
+from dpbench.step.mechanism import Method, NoNoise, PerCoordinate, Sign
 
 AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
 AFTER_LAPLACE = Guarantee(
