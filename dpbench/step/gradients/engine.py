@@ -46,10 +46,12 @@ class Gradients(Protocol):
 
     def dot(self, vector: Tensor) -> Tensor:
         """<g_i, vector> [B] for a vector [D]."""
+        return self.stack() @ vector
 
     @property
     def rounding(self) -> Tensor:
         """How far the terms of `weighted_sum` may be from the exact gradients, per layer [B, L]."""
+        return 1e-6 * self.layer_norms.double()
 
     def double(self) -> "Gradients":
         """The same gradients, for exact inner products in float64."""
@@ -128,11 +130,9 @@ class MaterialisedGradients(Gradients):
         return squared_norms(rows).sqrt().to(rows)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
+        stack = self._stack
         if may_be_nonfinite(self.norms):
-            return self._sum(factors, Excluded(factors).zeroed(self._stack))
-        return self._sum(factors, self._stack)
-
-    def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
+            stack = Excluded(factors).zeroed(stack)
         if factors.dim() == 1:
             return factors @ stack
         pairs = zip(self._layers, factors.unbind(1), strict=True)
@@ -140,10 +140,6 @@ class MaterialisedGradients(Gradients):
 
     def dot(self, vector: Tensor) -> Tensor:
         return self._stack @ vector.to(self._stack)
-
-    @property
-    def rounding(self) -> Tensor:
-        return 1e-6 * self.layer_norms.double()
 
     def double(self) -> "MaterialisedGradients":
         return MaterialisedGradients(self.losses, self._stack.double(), self._layers)

@@ -21,7 +21,7 @@ def eager_step(optimizer: Optimizer) -> None:
     step = _unwrapped(type(optimizer))
     if step is None or _is_watched(optimizer):
         optimizer.step()
-    elif type(optimizer) is SGD and all(map(_is_plain, optimizer.param_groups)):
+    elif descends(optimizer):
         _descend(optimizer)
     else:
         with torch.no_grad():
@@ -46,7 +46,7 @@ def _is_plain(group: dict) -> bool:
     return not changed and not isinstance(group["lr"], Tensor)
 
 
-def _descend(optimizer: SGD) -> None:
+def _descend(optimizer: Optimizer) -> None:
     """A step of gradient descent, without the choices that torch makes before it: they take ten
     times as long as the addition for a small model."""
     for group in optimizer.param_groups:

@@ -17,8 +17,15 @@ from dpbench.privacy.ledger import (
     Mechanism,
 )
 from dpbench.step.clipping import Part, Problem
-from dpbench.step.mechanism.draws import Quantile, draws, few_draws, noise_kernel
-from dpbench.step.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_is_faster
+from dpbench.step.mechanism.draws import (
+    FEWEST,
+    Quantile,
+    add_gaussian,
+    draws,
+    erfinv_is_faster,
+    few_draws,
+    noise_kernel,
+)
 from dpbench.step.mechanism.streams import DrawnStream, GpuStream, Stream
 from dpbench.system.errors import UserError
 

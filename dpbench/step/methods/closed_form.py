@@ -210,13 +210,6 @@ class Moments(Gradients):
             return first.flatten()
         return torch.cat([packed(self._second * ((z * weights).T @ z)), first.flatten()])
 
-    def dot(self, vector: Tensor) -> Tensor:
-        return self.stack() @ vector
-
-    @property
-    def rounding(self) -> Tensor:
-        return 1e-6 * self.layer_norms.double()
-
     def double(self) -> "Moments":
         parts = self.losses, self._z.double(), self._classes
         return Moments(*parts, self._number, self._shares.double(), self._second)

@@ -6,8 +6,8 @@ import torch
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.step.clipping import Bounds, ClipName
-from dpbench.step.mechanism import Method
-from dpbench.step.methods.dpsgld import PLAIN, NoiseFollowingRate, langevin
+from dpbench.step.mechanism import Method, NoiseRule
+from dpbench.step.methods.dpsgld import PLAIN, langevin
 from dpbench.system.errors import UserError
 from dpbench.system.validate import NonNegative
 
@@ -35,7 +35,7 @@ def dpsghmc(
 
 
 @dataclass(frozen=True)
-class Hamiltonian(NoiseFollowingRate):
+class Hamiltonian(NoiseRule):
     """The noise rule by which the step's noise lr sigma R/B matches the friction.
 
     With a schedule of lr, the velocity of torch's heavy ball scales with lr; the noise follows each

@@ -123,10 +123,6 @@ class DirectionalGradients(Gradients):
     def dot(self, vector: Tensor) -> Tensor:
         return self._slopes * (self._v @ vector)
 
-    @property
-    def rounding(self) -> Tensor:
-        return 1e-6 * self.layer_norms.double()
-
     def double(self) -> "DirectionalGradients":
         slopes, v = self._slopes.double(), self._v.double()
         return DirectionalGradients(self.losses, slopes, v, self._layers)

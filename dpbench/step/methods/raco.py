@@ -122,14 +122,6 @@ class Duals:
         return torch.diag(1 / shares) - peers / (peers @ shares).unsqueeze(1)
 
 
-class LagrangianGradients(DelegatingGradients):
-    """Gradients of the Lagrangian; losses [B] without its penalty, and exact counts [M K]."""
-
-    def __init__(self, gradients: Gradients, losses: Tensor, histogram: Tensor):
-        super().__init__(gradients)
-        self.losses, self.counts = losses, histogram
-
-
 @dataclass(frozen=True)
 class Lagrangian(Gradient):
     """The gradient of each example's loss plus <w, q>: q are its soft predictions, w [K] the
@@ -173,10 +165,10 @@ class Lagrangian(Gradient):
         w = (members.to(theta) @ duals.weights(theta)).unsqueeze(1)
         slope = q * (w - (q * w).sum(-1, keepdim=True)) / self.temperature
         labels = _one_hot(batch.targets, duals.classes).unsqueeze(1).to(q)
-        losses = flat.losses(engine.loss(outputs, flat.rows.targets))
-        histogram = members.double().T @ self._counted(q).mean(1)
-        gradients = engine(_with_targets(batch, (labels - slope).to(theta)))
-        return LagrangianGradients(gradients, losses, histogram.flatten())
+        gradients = DelegatingGradients(engine(_with_targets(batch, (labels - slope).to(theta))))
+        gradients.losses = flat.losses(engine.loss(outputs, flat.rows.targets))
+        gradients.counts = (members.double().T @ self._counted(q).mean(1)).flatten()
+        return gradients
 
     def _counted(self, q: Tensor) -> Tensor:
         """What the histogram counts [B, V, K]: 0 where outputs are not finite."""
