@@ -60,7 +60,6 @@ class Convolution(LayerGradient):
         self.module, self.a, self.b, self.views, self.padding = module, a, b, views, padding
         self.products = products
         self._kernel_gradient = conv1d_weight if a.dim() == 3 else conv2d_weight
-        self._forward = F.conv1d if a.dim() == 3 else F.conv2d
         self._weight: Tensor | None = None
 
     @property
@@ -224,7 +223,7 @@ class Convolution(LayerGradient):
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
         kernel = vector[: m.weight.numel()].view_as(m.weight)
-        outputs = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
+        outputs = _convolve(m, self.a, kernel, None, self.padding)
         total = (outputs * self.b).reshape(self._examples, -1).sum(1)
         return total + self.bias_rows @ vector[m.weight.numel() :] if self._biased else total
 
@@ -251,14 +250,10 @@ class Convolution(LayerGradient):
 
 
 def convolution(call: ModuleCall) -> list[Convolution]:
-    """A convolution of any stride, padding, dilation and groups."""
-    return [kernel_gradient(call)]
-
-
-def kernel_gradient(call: ModuleCall) -> Convolution:
-    """The gradient of the effective kernel, however it was computed from the weight."""
+    """A convolution of any stride, padding, dilation and groups; its kernel may be computed from
+    the weight."""
     a, padding = _padded(call.module, call.a)
-    return Convolution(call.module, a, call.b, call.views, padding, call.products)
+    return [Convolution(call.module, a, call.b, call.views, padding, call.products)]
 
 
 def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
@@ -270,12 +265,8 @@ def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
     call, (gradient,), scales = perturbation
     values = call.values()
     if gradient.by_positions:
-        m = call.module
-        x, padding = _padded(m, x)
-        forward = F.conv1d if x.dim() == 3 else F.conv2d
-        plain = forward(
-            x, values["weight"], values.get("bias"), m.stride, padding, m.dilation, m.groups
-        )
+        x, padding = _padded(call.module, x)
+        plain = _convolve(call.module, x, values["weight"], values.get("bias"), padding)
         return plain + gradient.apply(x, scales)
     kernels = gradient.perturbed_kernels(values["weight"], scales)
     biases = gradient.perturbed_biases(values.get("bias"), scales)
@@ -291,7 +282,6 @@ def convolve_per_example(
     with the patches.
     """
     x, padding = _padded(module, x)
-    forward = F.conv1d if x.dim() == 3 else F.conv2d
     examples, views = len(kernels), len(x) // len(kernels)
     if not fast_groups(x):
         columns = _columns(patches(module, x, padding), views, module.groups)
@@ -301,16 +291,22 @@ def convolve_per_example(
             products = products + biases.unsqueeze(2)
         by_view = products.unflatten(2, (views, -1)).transpose(1, 2).flatten(0, 1)
         return by_view.unflatten(2, output_sides(module, x.shape[2:], padding))
-    out = forward(
-        as_groups(x, examples),
-        kernels.flatten(0, 1),
-        None if biases is None else biases.flatten(),
-        module.stride,
-        padding,
-        module.dilation,
-        examples * module.groups,
-    )
+    bias = None if biases is None else biases.flatten()
+    out = _convolve(module, as_groups(x, examples), kernels.flatten(0, 1), bias, padding, examples)
     return out.unflatten(1, (examples, -1)).transpose(0, 1).flatten(0, 1)  # [B K, O, *image]
+
+
+def _convolve(
+    module: nn.Conv1d | nn.Conv2d,
+    x: Tensor,
+    kernel: Tensor,
+    bias: Tensor | None,
+    padding: tuple[int, ...],
+    examples: int = 1,
+) -> Tensor:
+    """The module's convolution with another kernel and bias; examples: beside each other in x."""
+    forward, groups = F.conv1d if x.dim() == 3 else F.conv2d, examples * module.groups
+    return forward(x, kernel, bias, module.stride, padding, module.dilation, groups)
 
 
 def _columns(x: Tensor, views: int, groups: int) -> Tensor:

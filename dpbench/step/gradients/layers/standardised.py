@@ -8,8 +8,8 @@ from torch import Tensor
 from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.convolution import (
     Convolution,
+    convolution,
     convolve_per_example,
-    kernel_gradient,
 )
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.materialised import Rows
@@ -96,10 +96,8 @@ class Standardised(LayerGradient):
         self._size = math.prod(self._shape)
 
     def squared_norm(self) -> Term:
-        weight, bias = (
-            Known(self._derivative.squared_norms(self._kernels())),
-            self._kernel.bias_norm,
-        )
+        weight = Known(self._derivative.squared_norms(self._kernels()))
+        bias = self._kernel.bias_norm
         return weight if bias is None else Sum(weight, bias)
 
     def _kernels(self) -> Tensor:
@@ -152,7 +150,7 @@ class Standardised(LayerGradient):
 
 def standardised(call: ModuleCall) -> list[LayerGradient]:
     """A convolution with a standardised weight."""
-    kernel = kernel_gradient(call)
+    (kernel,) = convolution(call)
     if call.perturbation:
         # The derivatives differ between examples, so they are applied before the sum.
         return [Rows(Standardised(kernel, _perturbed(call.perturbation)).stack())]
