@@ -16,6 +16,7 @@ import numpy as np
 from dpbench.privacy import coordinate_accountants as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.amplification import TruncatedProfile
+from dpbench.privacy.coordinate_profiles import profile
 from dpbench.privacy.entries import (
     MAX_FAILURE,
     JointRelease,
@@ -212,7 +213,8 @@ def steps_of(entries: list[JointRelease]) -> list[Steps]:
     others = [entry for entry in rest if entry.cut or entry.slots > 1]
     mu, sampled = gaussian_parts([entry for entry in rest if entry not in others])
     steps = [Steps(GaussianProfile(1 / sigma), rate, times) for rate, sigma, times in sampled]
-    steps += [*map(_other_steps, others), *coordinate.steps_of(coordinates)]
+    steps += map(_other_steps, others)
+    steps += [Steps(profile(mechanism), rate, times) for rate, mechanism, times in coordinates]
     return [*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])]
 
 

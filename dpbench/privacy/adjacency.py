@@ -55,7 +55,9 @@ def _smallest(profile: TabulatedProfile, delta: float) -> float:
     """Infinite if the profile does not reach far enough."""
 
     def excess(epsilon: float) -> float:
-        return _replacement_delta(profile, epsilon) - delta
+        first = SPLITS * epsilon
+        deltas = profile.at(first) + np.exp(first) * profile.at(epsilon - first)
+        return float(deltas.min()) - delta
 
     most = 2 * profile.largest
     if excess(most) > 0:
@@ -63,9 +65,3 @@ def _smallest(profile: TabulatedProfile, delta: float) -> float:
     if excess(0.0) <= 0:
         return 0.0
     return float(brentq(excess, 0.0, most, xtol=PRECISE)) + PRECISE
-
-
-def _replacement_delta(profile: TabulatedProfile, epsilon: float) -> float:
-    first = SPLITS * epsilon
-    deltas = profile.at(first) + np.exp(first) * profile.at(epsilon - first)
-    return float(deltas.min())

@@ -7,6 +7,7 @@ delta(-e) = 1 - exp(-e) + exp(-e) delta'(e) with the profile delta' of the other
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -91,15 +92,13 @@ class TruncatedProfile(DirectedProfile):
         return max(self.whole.rounding, self.replaced.rounding)
 
     def removal_deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        whole, replaced = (
-            removal_deltas(p, self.rate, epsilons) for p in (self.whole, self.replaced)
-        )
-        return (1 - self.cut) * whole + self.cut * replaced
+        return self._mean(removal_deltas, epsilons)
 
     def addition_deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        whole, replaced = (
-            addition_deltas(p, self.rate, epsilons) for p in (self.whole, self.replaced)
-        )
+        return self._mean(addition_deltas, epsilons)
+
+    def _mean(self, side: Callable[..., np.ndarray], epsilons: np.ndarray) -> np.ndarray:
+        whole, replaced = (side(p, self.rate, epsilons) for p in (self.whole, self.replaced))
         return (1 - self.cut) * whole + self.cut * replaced
 
 

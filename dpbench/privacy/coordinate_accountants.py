@@ -20,12 +20,12 @@ grows with the mass at two, prod_j (exp(t_j) - 1)/(exp(Delta) - 1), largest for 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import gammaln, logsumexp
 
-from dpbench.privacy.coordinate_profiles import CoordinateProfile, profile, signs, symmetric_place
+from dpbench.privacy.coordinate_profiles import profile, signs, symmetric_place
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.tight import Steps, tight_epsilon
 
@@ -64,21 +64,18 @@ def equivalent_sigma(mechanism: CoordinateMechanism) -> float:
     return float(log_moments(mechanism, np.array([2.0]))[0]) ** -0.5
 
 
-def steps_of(
-    entries: Sequence[CoordinateEntry],
-    profile_of: Callable[[CoordinateMechanism], CoordinateProfile] = profile,
-) -> list[Steps]:
-    """The steps with the profile of each: upper bounds."""
-    return [Steps(profile_of(mechanism), rate, times) for rate, mechanism, times in entries]
-
-
 def symmetric_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float:
     """The epsilon of the symmetric pair of a sign in every step: a lower bound of the true epsilon.
 
     Only for signs of logistic noise; the pair reduces to two binomial distributions.
     """
-    steps = steps_of(entries, lambda m: signs(m.dimension, m.shift, symmetric_place))
-    return tight_epsilon(steps, delta)
+    return tight_epsilon(
+        [
+            Steps(signs(mechanism.dimension, mechanism.shift, symmetric_place), rate, times)
+            for rate, mechanism, times in entries
+        ],
+        delta,
+    )
 
 
 def log_moments(mechanism: CoordinateMechanism, orders: np.ndarray) -> np.ndarray:

@@ -24,11 +24,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpbench.privacy.accountants import ORDERS, EpsilonOf, epsilon_of, pld, rdp, renyi_divergences
+from dpbench.privacy.accountants import ORDERS, epsilon_of, pld, rdp, renyi_divergences
 from dpbench.privacy.entries import MAX_FAILURE, Unaccountable, unhidden
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.profiles import ledger_profile
-from dpbench.privacy.statement import UPPER_BOUNDS, AccountantName
+from dpbench.privacy.statement import AccountantName
 from dpbench.system.errors import UserError
 from dpbench.system.validate import number, one_of
 
@@ -166,31 +166,31 @@ def selection_costs(
 
     Raises Unaccountable where neither account has a bound.
     """
-    single = _cost([functools.partial(_costliest, by, ledgers, delta) for by in (rdp, pld)])
+    single = _cost(
+        rdp=lambda: max(rdp(ledger, delta) for ledger in ledgers),
+        pld=lambda: max(pld(ledger, delta) for ledger in ledgers),
+    )
     # Noise as it is drawn ends; of all trials, any may show an example.
     beyond = repetitions.mean * max(map(unhidden, ledgers))
     if beyond > MAX_FAILURE * delta:
         return single, SelectionEpsilons(math.inf, math.inf)
-    accounts = (_by_divergences, _by_profiles)
-    return single, _cost([functools.partial(by, ledgers, repetitions, delta) for by in accounts])
+    return single, _cost(
+        rdp=lambda: _by_divergences(ledgers, repetitions, delta),
+        pld=lambda: _by_profiles(ledgers, repetitions, delta),
+    )
 
 
-def _cost(accounts: Sequence[Callable[[], float]]) -> SelectionEpsilons:
-    """The bounds by RDP and by PLD; Unaccountable if neither has one."""
-    bounds: dict[str, float] = {}
-    reasons: dict[str, None] = {}
-    for name, account in zip(UPPER_BOUNDS, accounts, strict=True):
+def _cost(**accounts: Callable[[], float]) -> SelectionEpsilons:
+    """The bounds by accountant; Unaccountable if none has one."""
+    bounds, reasons = {}, []
+    for name, account in accounts.items():
         try:
             bounds[name] = account()
         except Unaccountable as reason:
-            reasons[str(reason)] = None
+            reasons.append(str(reason))
     if not bounds:
-        raise Unaccountable(" ".join(reasons))
+        raise Unaccountable(" ".join(dict.fromkeys(reasons)))
     return SelectionEpsilons(**bounds)
-
-
-def _costliest(by: EpsilonOf, ledgers: Sequence[Ledger], delta: float) -> float:
-    return max(by(ledger, delta) for ledger in ledgers)
 
 
 def _by_divergences(ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float) -> float:

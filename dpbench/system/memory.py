@@ -72,7 +72,8 @@ def run_with_halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
     The work must not have side effects; torch's global generators are reset before each retry.
     Raises UserError where not even a size of 1 fits.
     """
-    cpu_state, cuda_state = torch.get_rng_state(), _cuda_rng_state()
+    cpu_state = torch.get_rng_state()
+    cuda_state = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
     while True:
         try:
             return work(size), size
@@ -90,10 +91,6 @@ def run_with_halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
         if cuda_state is not None:
             torch.cuda.set_rng_state(cuda_state)
             torch.cuda.empty_cache()
-
-
-def _cuda_rng_state() -> torch.Tensor | None:
-    return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
 
 
 def largest_fitting_size(work: Callable[[int], object], most: int, device: torch.device) -> int:
@@ -189,9 +186,8 @@ def _free_in_groups(root: Path) -> Iterator[int]:
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":  # version 2
-            yield from _free_in_group(
-                root / "sys/fs/cgroup", path, "memory.max", "memory.current", ""
-            )
+            names = ("memory.max", "memory.current", "")
+            yield from _free_in_group(root / "sys/fs/cgroup", path, *names)
         elif controllers == "memory":
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
             yield from _free_in_group(root / "sys/fs/cgroup/memory", path, *names)
