@@ -1,10 +1,8 @@
 """Accountants: from a ledger and a delta to an epsilon, or a refusal.
 
 RDP and PLD are upper bounds. RDP is that of dp_accounting, to the bit; PLD is our own, because
-dp_accounting's is no upper bound for tiny delta (dpbench.privacy.composition). Mechanisms with
-noise on each coordinate are in dpbench.privacy.coordinate_accountants. GDP is the central-limit
-approximation of Bu et al. 2020: it can understate epsilon, and is shown for comparison only. All
-are for adding or removing one example.
+dp_accounting's is no upper bound for tiny delta. GDP is the central-limit approximation of Bu et
+al. 2020: it can understate epsilon. All are for adding or removing one example.
 """
 
 import functools

@@ -1,8 +1,7 @@
 """Amplification of a privacy profile by Poisson sampling, for removing and adding an example.
 
-A profile is delta(epsilon) = sup E_Q[(r - e^epsilon)_+] over all neighbours, r = P/Q. The profiles
-sampled here are the same for adding and removing, and epsilon is at least 0: below,
-delta(-e) = 1 - exp(-e) + exp(-e) delta'(e) with the profile delta' of the other direction.
+A profile is delta(epsilon) = sup E_Q[(r - e^epsilon)_+] over all neighbours, r = P/Q, at epsilon >=
+0: below, delta(-e) = 1 - exp(-e) + exp(-e) delta'(e) with delta' of the other direction.
 """
 
 import math

@@ -1,22 +1,8 @@
 """Epsilons of noise on each of d coordinates and of its sign: by Rényi divergences, by profiles.
 
-An entry is (rate, mechanism, times), as in the ledger; batches are Poisson samples.
-
-One example moves each coordinate by at most G, possibly all of them. With Delta = G/scale, P and Q
-the output distributions with and without it, and r = P/Q, a moment is E_Q[r^k], and the Rényi
-divergence of order k is its logarithm over k - 1. Coordinates are independent, so logarithms of
-moments add.
-
-Worst cases. A location family of log-concave noise (logistic, Laplace) is worst at the full shift
-of every coordinate. A sign of logistic noise is a Bernoulli variable with logit S/scale, where the
-place S is the coordinate's sum and depends on the data; the supremum over S is taken for each
-order, and is not at S = 0.
-
-A common place for all coordinates is worst (Dong, Durfee and Rogers 2020, for the exponential
-mechanism). Take two coordinates whose losses for the output 1 add up to c, and any convex function
-of r. Given c, the distribution of the number of outputs -1 among the two has one degree of freedom,
-which moves mass from one to none and two; as the function is convex in exp(count Delta), its mean
-grows with the mass at two, prod_j (exp(t_j) - 1)/(exp(Delta) - 1), largest for equal t_j.
+An entry is (rate, mechanism, times), as in the ledger; batches are Poisson samples. With Delta =
+G/scale, P and Q the output distributions with and without an example, and r = P/Q, a moment is
+E_Q[r^k]. Which case is the worst is derived in docs/privacy/accounting.md.
 """
 
 import math

@@ -1,8 +1,7 @@
-"""Privacy profiles of noise on each of d coordinates, and of its sign.
+"""Privacy profiles of noise on each of d coordinates, and of its sign: stored as points, since the
+chord between two points of a profile lies above it (it is convex in exp(epsilon)).
 
-A profile (dpbench.privacy.amplification) is convex in exp(epsilon), so the chord between two of its
-points lies above it: profiles are stored as such points. A step's profile dominates the step
-regardless of earlier releases, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10 and 11).
+They dominate a step regardless of earlier releases, so they compose (Zhu, Dong and Wang 2022).
 """
 
 import functools

@@ -1,9 +1,7 @@
 """Epsilons that papers claim, of which none is a bound: by a central limit, and for signs.
 
-The Gaussian limit is that of Bu et al. 2020, as in Opacus to the bit: Opacus takes a second or two
-to import, and every run states this epsilon. The Edgeworth accountant (Wang et al. 2022) keeps the
-skewness and kurtosis of the sum of all steps' privacy losses too. That is the paper's
-approximation; its bounds on the remainder are not here. The note is about signs of logistic noise.
+The Gaussian limit (Bu et al. 2020) is as in Opacus to the bit, which takes seconds to import. The
+Edgeworth accountant (Wang et al. 2022) is without the paper's bounds on its remainder.
 """
 
 import math

@@ -1,16 +1,8 @@
 """The privacy cost of running a mechanism a random number of times and releasing the best run.
 
 Algorithm 1 of Papernot and Steinke, Hyperparameter Tuning with Renyi Differential Privacy, ICLR
-2022: draw a number of runs K, make K independent runs of the same mechanism, and release the one
-with the highest score, where the score is part of what a run releases. Neither K nor any other run
-is released. Here the mechanism first chooses among several, by public uniform odds.
-
-There are two accounts, both of them upper bounds. The Renyi divergence of the best run follows from
-the largest of the mechanisms at each order (their Theorems 2 and 6; dp_accounting has it as
-RepeatAndSelectDpEvent, for one event). Its delta follows from the mean d of their privacy profiles:
-delta(epsilon + excess) <= E[K] d(epsilon). The proof is in
-docs/privacy/search_and_temperature.md; the idea is that of Koskela, Redberg and Wang, Privacy
-Profiles for Private Selection, ICML 2024.
+2022; here the mechanism first chooses among several, by public uniform odds. The two accounts, by
+Renyi divergences and by privacy profiles, are derived in docs/privacy/search_and_temperature.md.
 """
 
 import functools

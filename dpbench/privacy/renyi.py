@@ -1,8 +1,7 @@
 """Renyi divergences of the sampled Gaussian and their epsilon, as in dp_accounting to the bit.
 
-dp_accounting takes a second to import, and adds up the series of Mironov, Talwar and Zhang 2019
-(Section 3.3) term by term in Python, which takes most of a calibration's time. Here numpy computes
-the terms, and adds them in the same order, those of all fractional orders at once.
+That takes a second to import, and most of a calibration's time for sums in Python.
+The series of Mironov, Talwar and Zhang 2019 (Section 3.3) is added in the same order by numpy.
 """
 
 import functools

@@ -1,8 +1,7 @@
 """Atomic writes and checksums of files.
 
-A file is either complete or absent, even if the process is killed: it is written under a temporary
-name in the same folder (a part) and then renamed. Parts left behind by a killed process are removed
-by the next write of the same file.
+A file is written under a temporary name in the same folder (a part) and then renamed. Parts left by
+a killed process are removed by the next write of the same file.
 """
 
 import fcntl

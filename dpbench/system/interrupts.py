@@ -1,16 +1,8 @@
 """Ctrl-C: the first one exits gracefully, the second one immediately.
 
-SIGTERM, SIGHUP and SIGUSR2, which Slurm sends before a time limit, are as the first one, however
-often they come: a group of processes is sent them more than once, and who loses patience sends
-SIGKILL.
-
-A command listens from its start. Outside `graceful_interrupts` there is nothing to clean up: the
-process prints one sentence and exits. Within it the first interrupt raises KeyboardInterrupt, or,
-during training, sets the flag that `between_steps` reads after each step. The second one kills the
-process and those that it started.
-
-Python runs the handler between two bytecode instructions of the main thread, so a signal waits for
-the end of the present call of torch.
+Other signals that ask a process to exit are as the first one, however often they come. Within `graceful_interrupts` the first one raises KeyboardInterrupt, or, during training, sets the
+flag that `between_steps` reads. Outside there is nothing to clean up: the process prints one
+sentence and exits. A signal waits for the end of the present call of torch.
 """
 
 import atexit

@@ -1,7 +1,6 @@
 """Memory: how much is used, how much is free, and smaller physical batches when it runs out.
 
-The physical batch size does not change what a step computes, only the order of its sums and hence
-the last digits (and, where a model draws random numbers, which ones each example gets).
+Their size changes the order of sums, hence last digits, and which random numbers examples get.
 """
 
 import ctypes

@@ -1,10 +1,8 @@
 """Draws of a law that is symmetric about 0, from a random stream by inverse transform.
 
-Many Gaussian ones on a CPU have the bits of `ndtri`, mostly by `erfinv`: torch evaluates that with
-a vectorised library where it has one, and `ndtri` one number at a time. They agree to rounding
-errors except in the tails, and the sum is rounded to a grid that is much coarser. So draws are made
-by `erfinv`, and again by `ndtri` in the tails and where a rounding error could move the sum to the
-next point of the grid.
+On a CPU many Gaussian draws have the bits of `ndtri`, but are made by `erfinv`, which torch
+vectorises; again by `ndtri` in the tails, and where rounding errors could move a noisy sum to the
+next point of its grid.
 """
 
 import functools

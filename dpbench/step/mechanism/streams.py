@@ -1,8 +1,7 @@
 """The random streams that privacy depends on: noise of gradients and of counts, and sampling.
 
-They are separate from the streams of `dpbench.system.seeds`, which are public and the same for all
-runs of a seed. Each run has one stream per purpose, shared with no other run: composition covers
-the joint release of two runs only if their noise and batches are independent.
+Each run has one per purpose, shared with no other run: composition covers the joint release of two
+runs only if their noise and batches are independent. Public ones are in `dpbench.system.seeds`.
 """
 
 import hashlib

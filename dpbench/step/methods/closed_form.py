@@ -174,10 +174,9 @@ class ClosedForm(Update):
 class Moments(Gradients):
     """s_i [S] = (c z_i z_i^T, y_i z_i^T), for features z_i [d] and a class y_i, one-hot [K].
 
-    For a unit of several rows v it is their mean with weights `shares`. z [B, V, d], classes [B, V]
-    int64, shares [B, V], losses [B]. second: c; 0 leaves the first part out. That part has the
-    upper triangle of the matrix, with all but the diagonal times sqrt(2): its norm is that of the
-    matrix, and S = d (d + 1)/2 + K d. All is one layer.
+    For a unit of rows v it is their mean with weights `shares`. z [B, V, d], classes [B, V] int64,
+    shares [B, V], losses [B]. second: c; 0 leaves the first part out, which is `packed`, so that
+    S = d (d + 1)/2 + K d. All is one layer.
     """
 
     def __init__(

@@ -53,12 +53,9 @@ def dp_fedsgd(
 class LocalBatch(Gradient):
     """The gradient of each user's mean loss over a local batch, drawn afresh in every step.
 
-    Before clipping it is an unbiased estimate of the gradient over all of the user's examples.
-
-    Privacy: fix the local batches of all users and steps. A user's gradient is then a function of
-    their examples and of earlier releases, clipped to R, so the sum has sensitivity R, and the
-    account is that of full local data; the draws do not amplify user-level privacy. As they follow
-    from a user's number, and one user less may renumber others, they have to be secret.
+    A user's gradient is clipped to R whatever the draw, so the account is that of full local data;
+    the draws do not amplify user-level privacy. As they follow from a user's number, and one user
+    less may renumber others, they have to be secret.
     """
 
     size: int

@@ -33,15 +33,7 @@ def dp_mf_blt(bound: Bounds, buffers: BufferCount, clip: ClipName, style: str) -
     """DP-SGD with noise C^-1 z by a buffered linear Toeplitz matrix C (Dvijotham et al. 2024).
 
     An example is in the batch of one step of a cycle, which is an epoch, and of the same step in
-    all cycles (McMahan et al. 2024). bound, clip and style as for `dpsgd`.
-
-    Privacy: x_t + (C^-1 z)_t for all t determine, and are determined by, C x + z. Given all earlier
-    releases, taking an example away shifts row t of C x by sum_s C_ts g_s, where g_s is its clipped
-    gradient of its turn s <= t. Whatever the releases, the squares of these shifts sum to at most
-    sum_ss' <C_s, C_s'> |g_s| |g_s'| <= R^2 |sum_s C_s|^2 over its turns s, since C has no negative
-    entries. So C x + z is a Gaussian mechanism of that sensitivity, also for gradients that depend
-    on earlier releases (Denisov et al. 2022, Theorem 2.1). A bound that changes with t scales x_t
-    and z_t alike.
+    all cycles (McMahan et al. 2024). bound, clip and style as for `dpsgd`. The proof: the card.
     """
     decays, weights = buffered_square_root(buffers, steps=1000)
     noise = BufferedGaussian(decays=decays, weights=weights)

@@ -19,17 +19,10 @@ def dpsghmc(
     section 4.5: DP heavy ball with a large R).
 
     v <- (1 - alpha) v - eta grad U + N(0, 2 alpha eta I), then theta <- theta + v, where grad U =
-    n (sum_i C_i g_i/B - grad log p(theta)/n), eta = lr/n, and alpha = 1 - momentum. lr and momentum
-    are those of the optimiser, which has to be SGD with heavy ball; B is the expected batch size
-    and p is N(0, I/prior_precision), 0 for none. v starts at 0 and is never resampled. The estimate
-    of the gradient noise (their beta) is 0, as it would be another release of data. bound, clip and
-    style as for `dpsgld`.
-
-    Privacy: v = -lr u for torch's buffer u <- momentum u + g, with g = (sum_i C_i g_i + sigma R
-    z)/B - grad log p(theta)/n and one draw z of N(0, I) per step. So the noise of Equation 15 is
-    -(lr sigma R/B) z, which has variance 2 alpha eta exactly for sigma = B sqrt(2 alpha/(n lr))/R.
-    v and theta are functions of the noisy sums of this and earlier steps: the ledger is that of
-    `dpsgd` with that sigma. It is tight, as the sums can be recovered from the thetas.
+    n (sum_i C_i g_i/B - grad log p(theta)/n), eta = lr/n, and alpha = 1 - momentum of SGD with
+    heavy ball. The estimate of the gradient noise (their beta) is 0, as it would be another
+    release. For torch's buffer v = -lr u, so the noise has variance 2 alpha eta for sigma =
+    B sqrt(2 alpha/(n lr))/R. prior_precision, bound, clip and style as for `dpsgld`.
     """
     return langevin(bound, prior_precision, clip, style, Hamiltonian())
 
