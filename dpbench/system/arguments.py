@@ -101,10 +101,7 @@ def described(kind: type[Struct]) -> Iterator[tuple[str, str]]:
     for field in fields(kind):
         values = ", ".join(_choices(field.type)) or _range(field.type)
         default = _text(field.default)
-        yield (
-            f"{field.name}={default}",
-            meaning[field.name] + (f" ({values})" if values else ""),
-        )
+        yield (f"{field.name}={default}", meaning[field.name] + (f" ({values})" if values else ""))
 
 
 def _text(default: object) -> str:

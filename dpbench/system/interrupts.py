@@ -1,8 +1,9 @@
 """Ctrl-C: the first one exits gracefully, the second one immediately.
 
-Other signals that ask a process to exit are as the first one, however often they come. Within `graceful_interrupts` the first one raises KeyboardInterrupt, or, during training, sets the
-flag that `between_steps` reads. Outside there is nothing to clean up: the process prints one
-sentence and exits. A signal waits for the end of the present call of torch.
+Other signals that ask a process to exit are as the first one, however often they come. Within
+`graceful_interrupts` that one raises KeyboardInterrupt, or, during training, sets the flag that
+`between_steps` reads. Outside there is nothing to clean up: the process prints one sentence and
+exits. A signal waits for the end of the present call of torch.
 """
 
 import atexit

@@ -7,14 +7,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.step.clipping.clip import (
-    MAX_FACTOR,
-    Bound,
-    Bounded,
-    Sensitivity,
-    check_bound,
-    ratio,
-)
+from dpbench.step.clipping.clip import MAX_FACTOR, Bound, Bounded, Sensitivity, check_bound, ratio
 from dpbench.system.validate import positive
 
 

@@ -7,14 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.privacy.guarantee import JOINT
-from dpbench.step.clipping import (
-    STYLES,
-    Bound,
-    CountQuery,
-    Global,
-    Layerwise,
-    require_style,
-)
+from dpbench.step.clipping import STYLES, Bound, CountQuery, Global, Layerwise, require_style
 from dpbench.step.clipping.clip import MAX_BOUND, MIN_BOUND, Bounded, check_bound, ratio
 from dpbench.step.mechanism import Method, as_published
 from dpbench.step.methods.dpsgd import fixed_clip

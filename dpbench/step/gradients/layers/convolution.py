@@ -21,14 +21,7 @@ from dpbench.step.gradients.layers.patches import (
     over_image,
     patches,
 )
-from dpbench.step.gradients.norms import (
-    Recomputed,
-    Sum,
-    Term,
-    evaluated,
-    of_rows,
-    rounding_of_sum,
-)
+from dpbench.step.gradients.norms import Recomputed, Sum, Term, evaluated, of_rows, rounding_of_sum
 from dpbench.step.gradients.position_norms import OuterNorms, gram
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 

@@ -6,11 +6,7 @@ import torch
 from torch import Tensor
 
 from dpbench.step.gradients.engine import Excluded
-from dpbench.step.gradients.layers.convolution import (
-    Convolution,
-    convolution,
-    convolve_per_example,
-)
+from dpbench.step.gradients.layers.convolution import Convolution, convolution, convolve_per_example
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.materialised import Rows
 from dpbench.step.gradients.norms import Known, Sum, Term, roundoff, squared_norms
