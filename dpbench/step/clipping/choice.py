@@ -1,5 +1,6 @@
 """Clips by their configured names; unsupported combinations are refused."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from dpbench.step.clipping.functions import (
     Tanh,
     Unclipped,
 )
-from dpbench.step.clipping.layerwise import Layerwise, share_out
+from dpbench.step.clipping.layerwise import Layerwise
 from dpbench.system.errors import UserError
 from dpbench.system.validate import known_keys, one_of
 
@@ -71,8 +72,8 @@ def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
         return Layerwise(make(bound))
     for number in bound:
         check_bound("each of method.bound", number)
-    total, shares = share_out(bound)
-    return Layerwise(make(total), shares)
+    total = math.hypot(*bound)
+    return Layerwise(make(total), tuple(number / total for number in bound))
 
 
 def _named(clip: ClipName) -> tuple[str, Callable[[float], Any]]:

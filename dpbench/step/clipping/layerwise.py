@@ -1,6 +1,5 @@
 """Clipping each layer's part of a gradient by a separate bound."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -81,9 +80,3 @@ class Layerwise(Clip):
                 f"layers ({', '.join(names)}): give one number per layer, or a single one."
             )
         return replace(self, layers=len(names))
-
-
-def share_out(bounds: Sequence[float]) -> tuple[float, tuple[float, ...]]:
-    """R = sqrt(sum_r R_r^2), and the shares R_r/R."""
-    total = math.hypot(*bounds)
-    return total, tuple(bound / total for bound in bounds)

@@ -20,16 +20,12 @@ def padded() -> Iterator[None]:
     """Within the context, sequences are packed and padded again without a change of their size."""
     of_torch: Any = rnn
     inverse = of_torch.invert_permutation
-    of_torch.invert_permutation = _inverse
+    of_torch.invert_permutation = lambda order: None if order is None else order.argsort()
     try:
         with Replaced():
             yield
     finally:
         of_torch.invert_permutation = inverse
-
-
-def _inverse(order: Tensor | None) -> Tensor | None:
-    return None if order is None else order.argsort()
 
 
 class Replaced(TorchFunctionMode):

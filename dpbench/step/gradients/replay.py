@@ -24,11 +24,6 @@ def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-def _is_double(x: Any) -> bool:
-    """Not a number, which torch copies where it vectorises some operations."""
-    return isinstance(x, Tensor) and x.dtype is torch.float64
-
-
 class Recorded(DispatchMode):
     """Within the context, records what is drawn.
 
@@ -49,7 +44,11 @@ class Recorded(DispatchMode):
         if _draws(func):
             self.known &= func.overloadpacket in DRAWS
             self.values.append(out.clone() if isinstance(out, Tensor) else out[1])
-        if func.overloadpacket is aten._to_copy and _is_double(args[0]):
+        # Where it vectorises some operations, torch copies numbers, too.
+        if (
+            func.overloadpacket is aten._to_copy
+            and getattr(args[0], "dtype", None) is torch.float64
+        ):
             self.rounds |= out.is_floating_point() and out.dtype is not torch.float64
         return out
 

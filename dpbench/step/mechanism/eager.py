@@ -1,5 +1,6 @@
 """Steps of torch's optimisers without their wrappers for the compiler and the profiler."""
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
@@ -7,8 +8,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
-
-_STEPS: dict[type[Optimizer], Callable[[Optimizer], object] | None] = {}
 
 
 def eager_step(optimizer: Optimizer) -> None:
@@ -55,12 +54,10 @@ def _descend(optimizer: Optimizer) -> None:
                 parameter.detach().add_(parameter.grad, alpha=-group["lr"])
 
 
+@functools.cache
 def _unwrapped(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
     """The `step` of one of torch's optimisers without its wrappers; None for any other class."""
-    if kind not in _STEPS:
-        of_torch = kind.__module__.startswith("torch.optim.")
-        _STEPS[kind] = inspect.unwrap(kind.step) if of_torch else None
-    return _STEPS[kind]
+    return inspect.unwrap(kind.step) if kind.__module__.startswith("torch.optim.") else None
 
 
 def leave_out_compiler() -> None:

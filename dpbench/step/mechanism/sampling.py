@@ -155,7 +155,7 @@ class ShuffledSampler:
             yield from permutation(stream, size).tensor_split(self.steps_per_epoch)
 
 
-class TruncatedSampler:
+class TruncatedSampler(PoissonSampler):
     """A Poisson sample, reduced to batch_limit units at random where it has more.
 
     The limit makes the size of the largest batch public and constant. Raises UserError without one.
@@ -168,9 +168,8 @@ class TruncatedSampler:
         unit: str = "example",
         batch_limit: int | None = None,
     ):
+        super().__init__(train_size, batch_size, unit)
         self.size, self.unit = train_size, unit
-        self._whole = PoissonSampler(train_size, batch_size, unit)
-        self.expected_batch_size = self._whole.expected_batch_size
         if batch_limit is None:
             raise UserError(f"sampler=truncated needs batch_limit: {self._harmless}")
         if integer("batch_limit", batch_limit) < self.expected_batch_size:
@@ -179,16 +178,15 @@ class TruncatedSampler:
                 f"their expected size of {self.expected_batch_size:.0f}: {self._harmless}",
                 stacklevel=2,
             )
-        self.law: Sampling = TruncatedPoisson(self._whole.rate, batch_limit, train_size, unit)
+        self.law = TruncatedPoisson(self.rate, batch_limit, train_size, unit)
         self.limit = batch_limit
-        self.steps_per_epoch = self._whole.steps_per_epoch
 
     @property
     def _harmless(self) -> str:
         """The sentence that names a limit at which hardly any batch is cut."""
         from scipy.stats import binom  # takes a second, and only messages need it
 
-        enough = int(binom.isf(RARE, self.size, self._whole.rate)) + 1
+        enough = int(binom.isf(RARE, self.size, self.rate)) + 1
         return (
             f"at {min(enough, self.size)} hardly any batch of about "
             f"{self.expected_batch_size:.0f} {self.unit}s is truncated."
@@ -201,8 +199,7 @@ class TruncatedSampler:
                 "account of truncated batches relies on: use sampler=poisson."
             )
         # One by one, as what is cut is drawn from the same stream.
-        rate = self._whole.rate
-        return (self._cut(poisson_indices(size, rate, stream), stream) for _ in count())
+        return (self._cut(poisson_indices(size, self.rate, stream), stream) for _ in count())
 
     def _cut(self, batch: Tensor, stream: Stream) -> Tensor:
         if len(batch) <= self.limit:
