@@ -45,10 +45,8 @@ class Recorded(DispatchMode):
             self.known &= func.overloadpacket in DRAWS
             self.values.append(out.clone() if isinstance(out, Tensor) else out[1])
         # Where it vectorises some operations, torch copies numbers, too.
-        if (
-            func.overloadpacket is aten._to_copy
-            and getattr(args[0], "dtype", None) is torch.float64
-        ):
+        copied = args[0] if func.overloadpacket is aten._to_copy else None
+        if isinstance(copied, Tensor) and copied.dtype is torch.float64:
             self.rounds |= out.is_floating_point() and out.dtype is not torch.float64
         return out
 

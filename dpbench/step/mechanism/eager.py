@@ -4,6 +4,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +18,8 @@ def eager_step(optimizer: Optimizer) -> None:
     torch._dynamo, which takes as long as importing torch. They are left out unless they do
     something: call hooks, or keep the step differentiable.
     """
-    step = _unwrapped(type(optimizer))
+    kind: Any = type(optimizer)
+    step = _unwrapped(kind)
     if step is None or _is_watched(optimizer):
         optimizer.step()
     elif descends(optimizer):
