@@ -15,9 +15,8 @@ from dpbench.step.clipping.choice import (
     make_clip,
     require_style,
 )
-from dpbench.step.clipping.clip import Bound, Clip, CountQuery, Sensitivity
+from dpbench.step.clipping.clip import Bound, Clip, CountQuery, DelegatingClip, Sensitivity
 from dpbench.step.clipping.coordinates import Coordinates
-from dpbench.step.clipping.delegating import DelegatingClip
 from dpbench.step.clipping.functions import (
     Abadi,
     Automatic,

@@ -11,10 +11,10 @@ from dpbench.step.clipping.clip import (
     MAX_FACTOR,
     MIN_BOUND,
     CountQuery,
+    DelegatingClip,
     Sensitivity,
     check_bound,
 )
-from dpbench.step.clipping.delegating import DelegatingClip
 from dpbench.step.clipping.functions import ByNorm
 from dpbench.step.clipping.layerwise import Layerwise
 from dpbench.system.errors import UserError
