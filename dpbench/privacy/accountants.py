@@ -126,11 +126,8 @@ def pld(ledger: Ledger, delta: float) -> float:
 
 
 def _as_drawn(accountant: EpsilonOf, ledger: Ledger, delta: float) -> float:
-    """The epsilon for noise that ends, by an accountant for noise of real numbers.
-
-    Outputs that noise does not hide are deducted from delta; if they are not small against it,
-    epsilon is infinite.
-    """
+    """The epsilon for noise that ends, by an accountant for noise of real numbers: outputs that
+    noise does not hide are deducted from delta, if they are small against it."""
     _check(delta)
     return (
         math.inf
@@ -152,11 +149,8 @@ def rdp_of_reals(entries: list[JointRelease], delta: float) -> float:
 
 
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
-    """The Renyi divergences of a ledger at ORDERS.
-
-    Raises Unaccountable for a release that has none: an exact one, one whose sensitivity may fail,
-    and signs of Gaussian noise.
-    """
+    """The Renyi divergences of a ledger at ORDERS; Unaccountable for a release that is exact, whose
+    sensitivity may fail, or of signs of Gaussian noise."""
     entries = list(joint_entries(ledger))
     if any(e.failure or e.joint == 0 or is_gaussian_sign(e.joint) for e in entries):
         raise Unaccountable(
@@ -246,21 +240,16 @@ def edgeworth(entries: list[JointRelease], delta: float) -> float:
 
 @_accountant
 def note(entries: list[JointRelease], delta: float) -> float:
-    """Epsilon by the formula of the note on DP-SignSGD, for signs of logistic noise: not a bound.
-
-    Raises Unaccountable for any other mechanism.
-    """
+    """Epsilon by the formula of the note on DP-SignSGD, which is no bound; Unaccountable for other
+    mechanisms than signs of logistic noise."""
     signs = _signs(entries)
     return note_epsilon(signs, delta, ORDERS) if signs else 0.0
 
 
 @_accountant
 def lower_bound(entries: list[JointRelease], delta: float) -> float:
-    """A lower bound of the true epsilon of signs of logistic noise: that of sums symmetric about 0.
-
-    Other data may spend more, up to the upper bound `pld`. Raises Unaccountable for any other
-    mechanism.
-    """
+    """A lower bound of the true epsilon of signs of logistic noise, that of sums symmetric about 0;
+    Unaccountable for other mechanisms."""
     signs = _signs(entries)
     return coordinate.symmetric_epsilon(signs, delta) if signs else 0.0
 

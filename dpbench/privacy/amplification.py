@@ -49,10 +49,8 @@ class DirectedProfile(ABC):
 
 @dataclass(frozen=True, eq=False)
 class TabulatedProfile:
-    """Deltas [N] at epsilons [N] from 0 upwards, with linear interpolation in exp(epsilon).
-
-    Beyond the last epsilon, delta stays at the last delta.
-    """
+    """Deltas [N] at epsilons [N] from 0 upwards, linear in exp(epsilon) between and constant
+    beyond."""
 
     epsilons: np.ndarray
     deltas: np.ndarray

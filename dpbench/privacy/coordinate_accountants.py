@@ -43,18 +43,14 @@ def _added_moments(mechanism: CoordinateMechanism, rate: float, orders: np.ndarr
 
 
 def equivalent_sigma(mechanism: CoordinateMechanism) -> float:
-    """The noise multiplier of the Gaussian mechanism with the same chi-squared divergence.
-
-    The central-limit approximation of Bu et al. 2020 depends on that divergence alone.
-    """
+    """The noise multiplier of the Gaussian mechanism with the same chi-squared divergence, on which
+    alone the central limit of Bu et al. 2020 depends."""
     return float(log_moments(mechanism, np.array([2.0]))[0]) ** -0.5
 
 
 def symmetric_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float:
-    """The epsilon of the symmetric pair of a sign in every step: a lower bound of the true epsilon.
-
-    Only for signs of logistic noise; the pair reduces to two binomial distributions.
-    """
+    """The epsilon of the symmetric pair of a sign of logistic noise in every step: a lower
+    bound."""
     return tight_epsilon(
         [
             Steps(signs(mechanism.dimension, mechanism.shift, symmetric_place), rate, times)

@@ -94,10 +94,8 @@ PROFILES: dict[str, Callable[[float, np.ndarray], np.ndarray]] = {
 def location(
     dimension: int, shift: float, single: Callable[[float, np.ndarray], np.ndarray]
 ) -> CoordinateProfile:
-    """d coordinates of a location family, each at its full shift: composed like d unsampled steps.
-
-    single: the profile of one coordinate by shift and epsilons.
-    """
+    """d coordinates of a location family, each at its full shift: composed like d unsampled
+    steps."""
     cells = math.ceil(CELLS * max(min(1.0, math.sqrt(1e5 / dimension)), 0.2) + 5000 / dimension)
     step = shift / cells
 
@@ -130,10 +128,7 @@ def _in_groups(total: LossSum, epsilons: np.ndarray) -> np.ndarray:
 def signs(
     dimension: int, shift: float, deltas: Callable[[int, float, np.ndarray], np.ndarray]
 ) -> CoordinateProfile:
-    """d signs of logistic noise; the loss of each has a variance of at most Delta^2/4.
-
-    deltas: the profile by dimension, shift and epsilons.
-    """
+    """d signs of logistic noise; the loss of each has a variance of at most Delta^2/4."""
     spread = math.sqrt(dimension) * shift / 2
     nodes = _nodes(dimension * shift, spread**2 / 2 + TRACKED_SCALES * spread)
     return CoordinateProfile(nodes, _monotone(deltas(dimension, shift, nodes)))
@@ -150,11 +145,8 @@ def _monotone(deltas: np.ndarray) -> np.ndarray:
 def at_count(
     dimension: int, shift: float, epsilons: np.ndarray, zeros: np.ndarray, t: np.ndarray
 ) -> np.ndarray:
-    """P(M <= zeros) - e^epsilon Q(M <= zeros), M binomial: the number of outputs -1 among d.
-
-    The output 1 has the loss t, and -1 the loss t - Delta, so the loss depends on M alone and
-    decreases in it.
-    """
+    """P(M <= zeros) - e^epsilon Q(M <= zeros), M binomial: the number of outputs -1 among d, of
+    which each has the loss t - Delta, and an output 1 has t."""
     up, down = math.expm1(shift), math.expm1(-shift)
     p = _at_most(zeros, dimension, np.expm1(t) / up, np.expm1(t - shift) / down)
     q = _at_most(zeros, dimension, np.expm1(-t) / down, np.expm1(shift - t) / up)

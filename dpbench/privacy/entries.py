@@ -91,11 +91,8 @@ def joint_multiplier(releases: tuple[Release, ...]) -> float:
 
 
 def one_batch_per_release(ledger: Ledger) -> Ledger:
-    """The ledger as papers account for it: a separate batch for each release, by the mechanism that
-    the paper claims.
-
-    Several papers account for a second query in this way; it understates what one batch reveals.
-    """
+    """The ledger as papers account for it: a separate batch for each release, which understates
+    what one reveals, by the mechanism that the paper claims."""
     separate = Ledger()
     for step, times in ledger.entries:
         for release in step.releases:
@@ -105,10 +102,7 @@ def one_batch_per_release(ledger: Ledger) -> Ledger:
 
 
 def joint_entries(ledger: Ledger) -> Iterator[JointRelease]:
-    """For each entry of the ledger, one for its sampled and one for its unsampled releases.
-
-    Raises Unaccountable for unknown mechanisms or samplers.
-    """
+    """For each entry of the ledger, one for its sampled and one for its unsampled releases."""
     for step, times in ledger.entries:
         match step.sampling:
             case Shuffled():

@@ -157,10 +157,8 @@ class Poisson:
 
 @dataclass(frozen=True)
 class TruncatedPoisson:
-    """A Poisson sample from at most `size` units; of more than `limit`, a random `limit` are kept.
-
-    unit: as for Poisson.
-    """
+    """A Poisson sample from at most `size` units; of more than `limit`, a random `limit` are
+    kept."""
 
     rate: float
     limit: int

@@ -72,11 +72,8 @@ def survival(cumulants: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def expansion_epsilon(cumulants: np.ndarray, delta: float) -> float:
-    """The larger of the epsilons of removing and of adding an example; cumulants of the summed loss
-    as in `loss_cumulants`.
-
-    Raises ValueError if the delta of the expansion does not cross the given one exactly once.
-    """
+    """The larger of the epsilons of removing and of adding an example, from `loss_cumulants` of the
+    summed loss; ValueError if the delta of the expansion does not cross the given one once."""
     under_p, under_q = cumulants
     pairs = (under_q, under_p), (under_p * REVERSED, under_q * REVERSED)
     return max(_crossing(*pair, delta) for pair in pairs)

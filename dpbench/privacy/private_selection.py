@@ -153,11 +153,8 @@ class SelectionEpsilons:
 def selection_costs(
     ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float
 ) -> tuple[SelectionEpsilons, SelectionEpsilons]:
-    """The cost of one run of any of the ledgers, and of the best of a random number of runs, each
-    of which first chooses one of the ledgers uniformly at random.
-
-    Raises Unaccountable where neither account has a bound.
-    """
+    """The cost of one run of any of the ledgers, chosen uniformly at random, and of the best of a
+    random number of such runs; Unaccountable where neither account has a bound."""
     single = _cost(
         rdp=lambda: max(rdp(ledger, delta) for ledger in ledgers),
         pld=lambda: max(pld(ledger, delta) for ledger in ledgers),

@@ -39,10 +39,7 @@ def _epsilon(order: float, divergence: float, delta: float) -> float:
 @functools.lru_cache(maxsize=4096)
 def sampled_gaussian(rate: float, sigma: float, orders: tuple[float, ...]) -> np.ndarray:
     """The divergences at `orders` of one release with 0 < rate <= 1 and sigma > 0; not to be
-    modified.
-
-    They take most of an accountant's time, and do not depend on the number of steps or delta.
-    """
+    modified."""
     with np.errstate(all="ignore"):  # terms beyond the last one needed may overflow
         if rate == 1:
             return np.array(orders) / (2 * sigma**2)

@@ -36,11 +36,8 @@ BOOLEANS = ("true", "false")
 
 
 def read(command: str, kind: type[S], arguments: Iterable[str]) -> S:
-    """The settings that KEY=VALUE arguments give; the last of a key counts.
-
-    Raises UserError for an unknown key, and for a value that is missing, or of another type or
-    range.
-    """
+    """The settings that KEY=VALUE arguments give, the last of a key; UserError for an unknown key,
+    and for a value that is missing, or of another type or range."""
     hints = {field.name: field.type for field in fields(kind)}
     arguments = list(arguments)
     for argument in arguments:

@@ -26,10 +26,8 @@ PATIENCE = 1.0
 
 
 class Listener:
-    """Handles the signals that ask a process to exit.
-
-    quiet: prints nothing, as in a worker process.
-    """
+    """Handles the signals that ask a process to exit; quiet: prints nothing, as in a worker
+    process."""
 
     def __init__(self, quiet: bool):
         self._quiet = quiet
@@ -210,10 +208,7 @@ def between_steps() -> Iterator[Callable[[], bool]]:
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
     """Processes started within the context ignore Ctrl-C, the end of the terminal and SIGUSR2,
-    which are sent to all of them.
-
-    Their parent decides when they exit.
-    """
+    which are sent to all of them: their parent decides when they exit."""
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # otherwise started later, which would unblock SIGINT

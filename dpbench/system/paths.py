@@ -1,8 +1,5 @@
-"""The folders of the configuration (conf/), the published numbers (benchmarks/) and the searches
-whose choices tables take (results/search/), and other folders on this machine.
-
-A wheel contains them in the package; in a checkout they are beside it.
-"""
+"""Folders on this machine: of the configuration, the studies and the searches, which a wheel
+contains in the package and a checkout beside it, and others."""
 
 import functools
 import os

@@ -92,10 +92,8 @@ def integer(what: str, value: object, least: int = 1, most: int = MAX_INTEGER) -
 
 
 def fraction(what: str, value: object, *, zero: bool = False, one: bool = False) -> float:
-    """The value itself, if it lies between 0 and 1; otherwise a UserError.
-
-    zero, one: whether 0 and 1 are allowed too.
-    """
+    """The value itself, if it lies between 0 and 1, or is an end that is allowed; else a
+    UserError."""
     if is_number(value) and (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
         return value
     ends = {
@@ -108,10 +106,7 @@ def fraction(what: str, value: object, *, zero: bool = False, one: bool = False)
 
 
 def spelled_integer(text: str) -> int | str:
-    """The integer written in a text, or else the text itself, for `integer` to refuse.
-
-    Python does not parse more than 4,300 digits.
-    """
+    """The integer written in a text, or else the text itself, for `integer` to refuse."""
     return int(text) if text.isdecimal() and len(text) <= MAX_QUOTED else text
 
 

@@ -75,11 +75,8 @@ class PerSampleAdaptive(ByNorm):
 
 @dataclass(frozen=True)
 class Tanh(ByNorm):
-    """R tanh(norm/R)/norm, so that the scaled norm is R tanh(norm/R), below R (Soleymani et al.
-    2025, SoftAdaClip).
-
-    A smooth `Abadi`: close to 1 for small norms, close to R/norm for large ones.
-    """
+    """R tanh(norm/R)/norm, so that the scaled norm is R tanh(norm/R), below R: a smooth `Abadi`
+    (Soleymani et al. 2025, SoftAdaClip)."""
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         scaled = ratio(self.bound * torch.tanh(norms / self.bound), norms)
@@ -121,10 +118,7 @@ class Global(ByNorm):
 
 @dataclass(frozen=True)
 class Unclipped(Bounded):
-    """No clipping: every factor is 1, so the effect of one example is unbounded.
-
-    bound: scales the noise, but bounds nothing.
-    """
+    """No clipping: every factor is 1, and the bound scales the noise, but bounds nothing."""
 
     bound: Bound = math.inf
 

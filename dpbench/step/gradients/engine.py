@@ -79,11 +79,8 @@ Shift = Tensor | PerExampleShift
 
 
 class Engine(Protocol):
-    """Computes the per-example gradients of a batch.
-
-    With K views, inputs are [B, K, ...] and the gradient of an example is the mean over its views.
-    The gradient of a user, in a batch of users, is the mean over its examples.
-    """
+    """Computes per-example gradients: of examples with K views [B, K, ...] the means over the
+    views, and of users the means over their examples."""
 
     name: str
     model: nn.Module
@@ -206,10 +203,7 @@ def joined(parts: Sequence[Gradients], layers: tuple[Layer, ...]) -> Materialise
 
 
 def may_be_nonfinite(norms: Tensor) -> bool:
-    """Whether gradients with these norms [B] may include a non-finite one.
-
-    0 times infinity is NaN, so a factor of 0 alone does not remove it from a sum.
-    """
+    """Whether gradients with these norms [B] may include one that a factor of 0 would make NaN."""
     return may_exceed(norms, sys.float_info.max)
 
 

@@ -206,10 +206,7 @@ def rounding_of_sum(terms: int, like: Tensor) -> float:
 
 
 def may_exceed(x: Tensor, limit: float) -> bool:
-    """Whether one of x, none of them negative, may be larger than a limit, or NaN.
-
-    Always True of `unread` tensors.
-    """
+    """Whether one of x, none negative, may be above a limit, or NaN; True of `unread` tensors."""
     return unread(x) or not x.sum().item() <= limit
 
 

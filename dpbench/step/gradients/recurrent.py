@@ -79,10 +79,7 @@ def _hidden(module: nn.RNNBase, states: State) -> Tensor | State:
 def _layers(
     module: nn.RNNBase, x: Tensor, given: State, lengths: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    """The outputs of all layers for x [T, B, I], and their last states.
-
-    lengths: of the sequences [B], None for T.
-    """
+    """The outputs of all layers for x [T, B, I], and their last states; lengths [B], None for T."""
     finals: list[State] = []
     inside = [None] * len(x) if lengths is None else [*within(x, lengths)]
     directions = ("", "_reverse")[: 1 + module.bidirectional]

@@ -52,10 +52,8 @@ class Recorded(DispatchMode):
 
 
 class Repeated(DispatchMode):
-    """Within the context, a unit's own part of recorded draws takes the place of new ones.
-
-    Raises OtherDraws if the draws are not those of such a unit.
-    """
+    """Within the context, a unit's own part of recorded draws takes the place of new ones;
+    OtherDraws if they are not those of such a unit."""
 
     def __init__(self, values: list[Tensor], unit: int):
         super().__init__()

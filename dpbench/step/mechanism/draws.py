@@ -86,10 +86,7 @@ def _transform(quantile: Quantile) -> Transform:
 
 
 def by_quantile(quantile: Quantile, words: np.ndarray, stream: Stream) -> np.ndarray:
-    """The draws [n] float64 of words [n] int64 of a stream on the CPU.
-
-    Mostly by numpy, whose calls on few numbers take half as long as torch's.
-    """
+    """The draws [n] float64 of words [n] int64 of a stream on the CPU; numpy is faster for few."""
     signed = words + 0.5
     tails = np.abs(signed)
     _refine(tails, stream)

@@ -150,11 +150,8 @@ class Method:
         return self.noise.private
 
     def bind(self, problem: Problem) -> "Method":
-        """The method for a problem.
-
-        Raises Inapplicable if it is not defined for it, and UserError for parts that do not fit it,
-        or each other.
-        """
+        """The method for a problem; Inapplicable if it is not defined for it, and UserError for
+        parts that do not fit it, or each other."""
         self._check(problem)
         return replace(
             self,

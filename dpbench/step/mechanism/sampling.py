@@ -1,7 +1,4 @@
-"""Samplers: they draw the examples (or users) of each batch, and state their law for the ledger.
-
-The law is a property of the sampler, so that ledger and batches cannot disagree.
-"""
+"""Samplers: they draw the examples (or users) of each batch, and state their law for the ledger."""
 
 import math
 import warnings
@@ -25,10 +22,8 @@ RARE = 1e-12
 
 
 def poisson_rate(train_size: int, batch_size: int, unit: str = "example") -> float:
-    """The rate 1/ceil(n/B), so that ceil(n/B) steps make an epoch on average.
-
-    Esipova et al. 2023, appendix B. Raises UserError for a batch larger than the data.
-    """
+    """The rate 1/ceil(n/B), so that ceil(n/B) steps make an epoch on average (Esipova et al. 2023,
+    appendix B); UserError for a batch larger than the data."""
     if batch_size > train_size:
         raise UserError(
             f"batch_size={batch_size} is larger than the {train_size} training {unit}s; "
@@ -112,10 +107,8 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
 
 
 def poisson_batches(size: int, rate: float, number: int, stream: Stream) -> Iterator[Tensor]:
-    """`poisson_indices`, `number` times in a row: the same bits, mostly computed together.
-
-    For a batch of a few hundred examples, the calls take longer than the numbers.
-    """
+    """`poisson_indices`, `number` times in a row: the same bits, mostly computed together, as calls
+    take longer than the numbers."""
     chunk = _usual_draws(size, rate)
     together = max(1, TOGETHER // chunk) if rate < 1 else 1
     for first in range(0, number, together):
@@ -259,11 +252,8 @@ OPTIONS = {"batch_limit": "truncated", "participations": "allocation"}
 def make_sampler(
     name: str, train_size: int, batch_size: int, unit: str, cycle: int | None, **options: Any
 ) -> Sampler:
-    """The sampler of that name.
-
-    cycle: as for `PoissonSampler`. Raises UserError for a setting (other than None) of another
-    sampler, and for a sampler whose cycles no accountant covers.
-    """
+    """The sampler of that name; UserError for a setting (other than None) of another sampler, and
+    for a sampler whose cycles no accountant covers. cycle: as for `PoissonSampler`."""
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if OPTIONS[option] != name:

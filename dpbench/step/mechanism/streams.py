@@ -192,11 +192,8 @@ class PlacedStream(GpuStream):
 
 
 def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:
-    """The stream for one purpose of one run, the same whenever the run is repeated.
-
-    run: the run's unique name, so that no other run draws the same. device: where bits are
-    generated.
-    """
+    """The stream on a device for one purpose of one run, by its unique name, the same whenever the
+    run is repeated."""
     key = hashlib.sha256(f"{purpose}/{seed}/{run}".encode()).digest()
     return _keyed(key, device)
 

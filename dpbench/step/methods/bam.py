@@ -13,10 +13,7 @@ from dpbench.step.mechanism import Gradient, Method, ReleasedState, Schedule, sc
 def bam(
     bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
-    """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM").
-
-    bound, clip and style as for `dpsgd`.
-    """
+    """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM")."""
     gradient = AscentStep(schedule("method.lambda_", lambda_))
     return Method("bam", make_clip(clip, style, bound), PROVEN, gradient)
 
@@ -24,10 +21,8 @@ def bam(
 def bam_exact(
     bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
-    """The gradient of each L_i + lambda |g_i|, by second derivatives (Knolle et al. 2023, Eq. 13).
-
-    The first-order expansion of `bam` in lambda. bound, clip and style as for `dpsgd`.
-    """
+    """The gradient of each L_i + lambda |g_i|, by second derivatives: the first-order expansion of
+    `bam` in lambda (Knolle et al. 2023, Eq. 13)."""
     gradient = GradientPenalty(schedule("method.lambda_", lambda_))
     return Method("bam_exact", make_clip(clip, style, bound), PROVEN, gradient)
 

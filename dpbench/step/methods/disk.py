@@ -30,7 +30,7 @@ def disk(
     """DP-SGD with a simplified Kalman filter (Zhang et al. 2025, DiSK).
 
     kappa: the weight of a new noisy mean in the filter. gamma: see `LookAhead`; None for
-    (1 - kappa)/kappa, with which a step takes one gradient. bound, clip and style as for `dpsgd`.
+    (1 - kappa)/kappa, with which a step takes one gradient.
     """
     clipping, gradient = make_clip(clip, style, bound), LookAhead(kappa, gamma)
     return Method("disk", clipping, GUARANTEE, gradient, update=Kalman(kappa))

@@ -15,10 +15,7 @@ from dpbench.system.errors import UserError
 
 
 def doppler(bound: Bounds, a: list[float], b: list[float], clip: ClipName, style: str) -> Method:
-    """DP-SGD with a low-pass filter of the noisy means (Zhang et al. 2024, DOPPLER).
-
-    a, b: the coefficients of `LowPass`. bound, clip and style as for `dpsgd`.
-    """
+    """DP-SGD with a `LowPass` filter of the noisy means (Zhang et al. 2024, DOPPLER)."""
     update = LowPassUpdate(LowPass(tuple(a), tuple(b)))
     return Method("doppler", make_clip(clip, style, bound), POST_PROCESSED_SUMS, update=update)
 

@@ -18,10 +18,9 @@ Decay = Annotated[float, Meta(ge=0, lt=1)]
 def dp_adam_bc(
     bound: Bounds, beta1: Decay, beta2: Decay, floor: Positive, clip: ClipName, style: str
 ) -> Method:
-    """DP-Adam with bias correction for its noise (Tang et al. 2024, Algorithm 1).
+    """DP-Adam with bias correction for its noise; floor is gamma' (Tang et al. 2024, Algorithm 1).
 
-    beta1 and beta2 are Adam's, floor is gamma'. bound, clip and style as for `dpsgd`. The optimiser
-    gets Adam's direction, so it should be plain SGD, with the learning rate of Adam.
+    The optimiser gets Adam's direction, so it should be plain SGD, with the learning rate of Adam.
     """
     clipping, update = make_clip(clip, style, bound), adam_bc(beta1, beta2, floor)
     return Method("dp_adam_bc", clipping, POST_PROCESSED_SUMS, update=update)

@@ -71,11 +71,8 @@ class LocalBatch(Gradient):
 def federated_method(
     name: str, gradient: Gradient, cap: float | None, clip: Clip, variant: str
 ) -> Method:
-    """A user-level method: a weighted sum of the users' clipped gradients.
-
-    The optimiser gets sum_k w_k C_k g_k/(q W) plus noise of scale sigma R/(q W), W = sum_k w_k over
-    all users.
-    """
+    """A user-level method: the optimiser gets sum_k w_k C_k g_k/(q W) of the users' clipped
+    gradients, plus noise of scale sigma R/(q W), W = sum_k w_k over all users."""
     published = as_published(variant)
     if published and cap is not None:
         raise UserError("Algorithm 4 as published has no cap: leave method.cap null.")

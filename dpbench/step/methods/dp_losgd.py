@@ -1,7 +1,4 @@
-"""SGD with the logistic mechanism, applied to the gradient or to its sign.
-
-Physical batches are accumulated as in `dpbench.methods.signsgd`.
-"""
+"""SGD with the logistic mechanism, applied to the gradient or to its sign."""
 
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Coordinates

@@ -28,8 +28,7 @@ def dp_mf(bound: Bounds, bands: Bands, clip: ClipName, style: str) -> Method:
     """DP-SGD with correlated noise C^-1 z, where C has `bands` bands (Choquette-Choo et al. 2023).
 
     C is the banded square root of the prefix sum (Kalinin and Lampert 2024). Batches are cyclic
-    Poisson samples, with a cycle of `bands` steps. bound, clip and style as for `dpsgd`. The proof
-    is on the card.
+    Poisson samples, with a cycle of `bands` steps. The proof is on the card.
     """
     noise = BandedGaussian(coefficients=banded_square_root(bands))
     return Method("dp_mf", make_clip(clip, style, bound), GUARANTEE, noise=noise)

@@ -33,7 +33,7 @@ def dp_mf_blt(bound: Bounds, buffers: BufferCount, clip: ClipName, style: str) -
     """DP-SGD with noise C^-1 z by a buffered linear Toeplitz matrix C (Dvijotham et al. 2024).
 
     An example is in the batch of one step of a cycle, which is an epoch, and of the same step in
-    all cycles (McMahan et al. 2024). bound, clip and style as for `dpsgd`. The proof: the card.
+    all cycles (McMahan et al. 2024). The proof is on the card.
     """
     decays, weights = buffered_square_root(buffers, steps=1000)
     noise = BufferedGaussian(decays=decays, weights=weights)
@@ -93,11 +93,8 @@ def buffered_square_root(number: int, steps: int) -> Buffers:
 
 @lru_cache(maxsize=256)
 def optimal(number: int, steps: int, cycle: int) -> Buffers:
-    """A local minimum of `error`, searched from the approximate square root.
-
-    Rounded to four digits, of which another processor may find the last ones different: the minimum
-    is flat. The ledger has the matrix that is used.
-    """
+    """A local minimum of `error`, searched from the approximate square root; rounded to four
+    digits, as other processors may find other last ones."""
     from scipy.optimize import minimize
 
     steps = min(steps, HORIZON)

@@ -25,10 +25,7 @@ def dp_muon(
     clip: ClipName,
     style: str,
 ) -> Method:
-    """Muon on the noisy means (Kim and Fan 2026, DP-Muon without its bias correction).
-
-    momentum, newton_schulz_steps: as for `Muon`. bound, clip and style as for `dpsgd`.
-    """
+    """`Muon` on the noisy means (Kim and Fan 2026, DP-Muon without its bias correction)."""
     update = Muon(momentum, newton_schulz_steps)
     return Method("dp_muon", make_clip(clip, style, bound), POST_PROCESSED_SUMS, update=update)
 

@@ -19,10 +19,7 @@ GUARANTEE = Guarantee(
 def dpsat(
     bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
-    """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023).
-
-    bound, clip and style as for `dpsgd`.
-    """
+    """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023)."""
     gradient = PreviousGradientAscent(schedule("method.lambda_", lambda_))
     return Method("dpsat", make_clip(clip, style, bound), GUARANTEE, gradient)
 

@@ -29,11 +29,8 @@ def dpsghmc(
 
 @dataclass(frozen=True)
 class Hamiltonian(NoiseRule):
-    """The noise rule by which the step's noise lr sigma R/B matches the friction.
-
-    With a schedule of lr, the velocity of torch's heavy ball scales with lr; the noise follows each
-    step's lr.
-    """
+    """The noise rule by which the step's noise lr sigma R/B matches the friction, for each step's
+    lr, with which the velocity of torch's heavy ball scales."""
 
     method = "dpsghmc"
 

@@ -55,10 +55,7 @@ class Prior(Update):
 def langevin(
     bound: Bounds, prior_precision: float, clip: ClipName, style: str, noise_rule: NoiseRule
 ) -> Method:
-    """A method that follows the gradient of a log posterior, with noise by a rule.
-
-    Other arguments as for `dpsgld`.
-    """
+    """A method that follows the gradient of a log posterior, with noise by a rule."""
     clipping, update = make_clip(clip, style, bound), Prior(prior_precision)
     return Method(noise_rule.method, clipping, PROVEN, update=update, noise_rule=noise_rule)
 

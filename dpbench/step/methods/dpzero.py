@@ -42,10 +42,8 @@ def dpzero(bound: float, smoothing: Positive) -> Method:
 
 @dataclass(frozen=True)
 class TwoPoints(Gradient):
-    """Each example's difference of losses, times the unit vector of the step.
-
-    Losses are the means of the two.
-    """
+    """Each example's difference of losses times the unit vector of the step; its loss is the
+    mean of both."""
 
     smoothing: float
 
@@ -66,10 +64,7 @@ class TwoPoints(Gradient):
 
 @dataclass(frozen=True)
 class AlongDirection(Update):
-    """The part of the noisy mean along the direction of the step, times sqrt(D).
-
-    seed, step: of the direction.
-    """
+    """The part of the noisy mean along the direction of the step, times sqrt(D)."""
 
     seed: int = 0
     step: int = 0

@@ -101,11 +101,8 @@ class FairLens(Gradient):
 def _clipping_regulariser(
     engine: Engine, gradients: Gradients, losses: Tensor, members: list[Tensor], factors: Tensor
 ) -> Tensor:
-    """A scalar with the value and the gradient of R_1, for fixed clipping factors [B].
-
-    With fixed weights, R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i, and its gradient
-    follows from the product rule.
-    """
+    """A scalar with the value and the gradient of R_1, for fixed clipping factors [B], by the
+    product rule: R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i."""
     means = [member.to(factors) / member.sum() for member in members]
     a, b = means[0] - means[1], (factors - 1) / len(factors)
     u, w = (gradients.weighted_sum(c).to(losses) for c in (a, b))

@@ -33,10 +33,7 @@ def geoclip(
     mean_decay: Share,
     covariance_decay: Share,
 ) -> Method:
-    """DP-SGD in the coordinates W (g - a) (Gilani et al. 2025, Algorithm 1).
-
-    bound: of gradients in these coordinates, R. The others are as for `Geometry`.
-    """
+    """DP-SGD in the coordinates W (g - a) of a `Geometry` (Gilani et al. 2025, Algorithm 1)."""
     geometry = Geometry(bound, rank, mean_decay, covariance_decay)
     return Method("geoclip", Abadi(bound), GUARANTEE, CoordinateChange(), update=geometry)
 

@@ -250,11 +250,8 @@ def convolution(call: ModuleCall) -> list[Convolution]:
 
 
 def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
-    """A convolution's outputs for x, with W_i = W + scales_i G_i for each example.
-
-    With few positions and large kernels G_i is applied position by position, and never
-    materialised.
-    """
+    """A convolution's outputs for x, with W_i = W + scales_i G_i; G_i is applied position by
+    position if they are few and kernels large."""
     call, (gradient,), scales = perturbation
     values = call.values()
     if gradient.by_positions:
@@ -269,11 +266,8 @@ def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
 def convolve_per_example(
     module: nn.Conv1d | nn.Conv2d, x: Tensor, kernels: Tensor, biases: Tensor | None
 ) -> Tensor:
-    """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].
-
-    One convolution with the examples as its groups and the views as its batch, or on a GPU products
-    with the patches.
-    """
+    """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O],
+    one with the examples as its groups, or on a GPU products with the patches."""
     x, padding = _padded(module, x)
     examples, views = len(kernels), len(x) // len(kernels)
     if not fast_groups(x):

@@ -62,11 +62,8 @@ class Rows(LayerGradient):
 
 
 def normalisation(call: ModuleCall) -> list[Rows]:
-    """Group, instance, layer or root-mean-square normalisation, or frozen batch normalisation.
-
-    The gradient of the scale is b times the normalised input, and that of the shift is b, both
-    summed over positions.
-    """
+    """Group, instance, layer or root-mean-square normalisation, or frozen batch normalisation: b
+    times the normalised input for the scale, and b for the shift, summed over positions."""
     rows = [_over_positions(call.module, call.b * _normal(call.module, call.a))]
     if _biased(call.module):
         rows.append(_over_positions(call.module, call.b))

@@ -166,11 +166,8 @@ def linear(call: ModuleCall) -> list[Dyad | Outer]:
 
 
 def perturbed_linear(perturbation: Perturbation, x: Tensor) -> Tensor:
-    """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
-
-    (W + s b a^T) x = W x + s b <a, x>, so no per-example weight is materialised if a gradient has
-    few positions.
-    """
+    """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example, by
+    (W + s b a^T) x = W x + s b <a, x> if a gradient has few positions."""
     call, (gradient,), scales = perturbation
     values = call.values()
     plain = F.linear(x, values["weight"], values.get("bias"))
