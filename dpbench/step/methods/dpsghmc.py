@@ -38,19 +38,13 @@ class Hamiltonian(NoiseRule):
         self, optimizer: torch.optim.Optimizer, units: Units
     ) -> tuple[float, float]:
         """The variance divided by lr: 2 alpha/n, for friction alpha = 1 - momentum."""
-        lr, momentum = _heavy_ball(optimizer)
-        return lr, 2 * (1 - momentum) / units.number
-
-
-def _heavy_ball(optimizer: torch.optim.Optimizer) -> tuple[float, float]:
-    """Learning rate and momentum of SGD with heavy ball; UserError for any other optimiser."""
-    group = optimizer.param_groups[0]
-    rest = {name: value for name, value in PLAIN.items() if name != "momentum"}
-    is_sgd = type(optimizer) is torch.optim.SGD and rest.items() <= group.items()
-    if not (is_sgd and group["lr"] > 0 and 0 < group["momentum"] < 1):
-        raise UserError(
-            "dpsghmc is a step of SGD with heavy ball: use optimizer=momentum with a positive lr, "
-            "a momentum below 1 and no weight decay (without momentum it is method=dpsgld "
-            "method.law=posterior; a prior is method.prior_precision)."
-        )
-    return float(group["lr"]), float(group["momentum"])
+        group = optimizer.param_groups[0]
+        rest = {name: value for name, value in PLAIN.items() if name != "momentum"}
+        is_sgd = type(optimizer) is torch.optim.SGD and rest.items() <= group.items()
+        if not (is_sgd and group["lr"] > 0 and 0 < group["momentum"] < 1):
+            raise UserError(
+                "dpsghmc is a step of SGD with heavy ball: use optimizer=momentum with a positive "
+                "lr, a momentum below 1 and no weight decay (without momentum it is method=dpsgld "
+                "method.law=posterior; a prior is method.prior_precision)."
+            )
+        return float(group["lr"]), 2 * (1 - float(group["momentum"])) / units.number

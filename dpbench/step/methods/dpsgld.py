@@ -71,16 +71,11 @@ class Langevin(NoiseRule):
         self, optimizer: torch.optim.Optimizer, units: Units
     ) -> tuple[float, float]:
         """The variance divided by lr: 1 for Algorithm 3, and 2/n for the posterior."""
-        return _plain_rate(optimizer), 1 if self.law == "lr" else 2 / units.number
-
-
-def _plain_rate(optimizer: torch.optim.Optimizer) -> float:
-    """The learning rate of plain SGD; UserError for any other optimiser."""
-    group = optimizer.param_groups[0]
-    is_plain = type(optimizer) is torch.optim.SGD and PLAIN.items() <= group.items()
-    if not is_plain or not group["lr"] > 0:
-        raise UserError(
-            "dpsgld is a step of plain SGD: use optimizer=sgd with a positive lr and neither "
-            "momentum nor weight decay (a prior is method.prior_precision)."
-        )
-    return float(group["lr"])
+        group = optimizer.param_groups[0]
+        is_plain = type(optimizer) is torch.optim.SGD and PLAIN.items() <= group.items()
+        if not is_plain or not group["lr"] > 0:
+            raise UserError(
+                "dpsgld is a step of plain SGD: use optimizer=sgd with a positive lr and neither "
+                "momentum nor weight decay (a prior is method.prior_precision)."
+            )
+        return float(group["lr"]), 1 if self.law == "lr" else 2 / units.number

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from copy import copy
 from functools import cached_property
 
 import torch
@@ -11,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.step.gradients.engine import Excluded, column_blocks, each_repeated, per_block
+from dpbench.step.gradients.engine import column_blocks, each_repeated, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.patches import (
     PatchProducts,
@@ -232,14 +231,6 @@ class Convolution(LayerGradient):
         yield from column_blocks(self.weight_rows())
         if self._biased:
             yield self.bias_rows
-
-    def excluding(self, without: Excluded) -> "Convolution":
-        kept = copy(self)
-        if self._weight is None:
-            kept.a, kept.b = without.zeroed(self.a), without.zeroed(self.b)
-        else:
-            kept._weight = without.zeroed(self._weight)
-        return kept
 
 
 def convolution(call: ModuleCall) -> list[Convolution]:

@@ -9,7 +9,6 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.patches import over_image
 from dpbench.step.gradients.norms import Term, of_rows
@@ -35,6 +34,8 @@ SMALL = 2**13
 class Rows(LayerGradient):
     """Materialised gradients: rows [B, d]."""
 
+    factors = ("rows",)
+
     def __init__(self, rows: Tensor):
         self.rows = rows
 
@@ -56,9 +57,6 @@ class Rows(LayerGradient):
 
     def stack(self) -> Tensor:
         return self.rows
-
-    def excluding(self, without: Excluded) -> "Rows":
-        return Rows(without.zeroed(self.rows))
 
 
 def normalisation(call: ModuleCall) -> list[Rows]:

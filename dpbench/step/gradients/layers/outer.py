@@ -1,13 +1,12 @@
 """Linear layers: outer products, and their sums over positions."""
 
 from collections.abc import Iterator
-from copy import copy
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import Excluded, column_blocks, per_block
+from dpbench.step.gradients.engine import column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.norms import Dyads, Sum, Term, evaluated, of_rows
 from dpbench.step.gradients.position_norms import OuterNorms, gram, size_of_outer
@@ -63,9 +62,6 @@ class Dyad(LayerGradient):
             yield (b.unsqueeze(2) * self.a.unsqueeze(1)).flatten(1)
         if self.bias:
             yield self.b
-
-    def excluding(self, without: Excluded) -> "Dyad":
-        return Dyad(without.zeroed(self.a), without.zeroed(self.b), self.bias, self.products)
 
 
 class Outer(LayerGradient):
@@ -146,14 +142,6 @@ class Outer(LayerGradient):
         yield from column_blocks(self._weight_rows().flatten(1))
         if self.bias is not None:
             yield self.bias
-
-    def excluding(self, without: Excluded) -> "Outer":
-        kept = copy(self)
-        if self._weight is None:
-            kept.a, kept.b = without.zeroed(self.a), without.zeroed(self.b)
-        else:
-            kept._weight = without.zeroed(self._weight)
-        return kept
 
 
 def linear(call: ModuleCall) -> list[Dyad | Outer]:
