@@ -11,10 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpbench.privacy import coordinate_accountants as coordinate
+from dpbench.privacy import coordinates as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.amplification import TruncatedProfile
-from dpbench.privacy.coordinate_profiles import profile
 from dpbench.privacy.entries import (
     MAX_FAILURE,
     JointRelease,
@@ -206,7 +205,7 @@ def steps_of(entries: list[JointRelease]) -> list[Steps]:
     mu, sampled = gaussian_parts([entry for entry in rest if entry not in others])
     steps = [Steps(GaussianProfile(1 / sigma), rate, times) for rate, sigma, times in sampled]
     steps += map(_other_steps, others)
-    steps += [Steps(profile(mechanism), rate, times) for rate, mechanism, times in coordinates]
+    steps += [Steps(coordinate.profile(m), rate, times) for rate, m, times in coordinates]
     return [*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])]
 
 

@@ -254,11 +254,8 @@ SCALARS: dict[Any, Callable[[object], bool]] = {
     Any: lambda value: True,
     Parameter.empty: lambda value: True,
     None: lambda value: value is None,
-    NoneType: lambda value: value is None,
-    bool: lambda value: isinstance(value, bool),
     int: lambda value: is_integer(value) and -MAX_INTEGER <= value <= MAX_INTEGER,
     float: is_number,
-    str: lambda value: isinstance(value, str),
 }
 """Types for which `isinstance` is not enough: true is not a number."""
 
