@@ -310,12 +310,10 @@ def gaussian_parts(entries: Sequence[JointRelease]) -> tuple[float, list[tuple[f
 def unhidden(ledger: Ledger) -> float:
     """The probability that noise as it is drawn does not hide an example, over the whole ledger.
 
-    Noise in floating point ends, at a. An example that moves a sum by s is seen where the output is
-    one that noise alone cannot reach: with probability Phi(-(a - s)) for a Gaussian if all of s is
-    in one coordinate, in each step that the example is in; s is what its gradient and what it left
-    in earlier steps move together, where both are hidden by one draw. Coordinates that it hardly
-    moves are neglected: s phi(a) sqrt(D) for all together, 1e-20 for 1e9 of them. Raises
-    Unaccountable as `joint_entries` does.
+    An example that moves a sum by s is seen where noise, which ends at a, cannot reach: with
+    probability Phi(-(a - s)) for a Gaussian if all of s is in one coordinate, in each step that it
+    is in; s is what its gradient and what it left in earlier steps move together. Coordinates that
+    it hardly moves are neglected: s phi(a) sqrt(D) for all together, 1e-20 for 1e9 of them.
     """
     entries = joint_entries(ledger)
     return sum(entry.rate * entry.slots * entry.times * _beyond(entry) for entry in entries)

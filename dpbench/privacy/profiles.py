@@ -135,9 +135,8 @@ def other_adjacencies(statement: Statement, ledger: Ledger) -> dict[str, float |
     """Epsilons by PLD for one example that leaves its place empty, `zero_out`, and for one replaced
     by another, `replace_one`; None where the statement has no epsilon by PLD.
 
-    An empty place adds nothing to any release. The other examples have the same batches as before,
-    so the two distributions are those of a removal; if batches are cut, they are closer, as no
-    other example moves up. So the epsilon for adding and removing holds.
+    An empty place adds nothing to any release, and the other examples have the same batches as
+    before, so the epsilon for adding and removing holds.
     """
     one = statement.get("pld")
     private = one is not None and math.isfinite(one)

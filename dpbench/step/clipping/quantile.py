@@ -25,14 +25,11 @@ from dpbench.system.validate import fraction, positive
 class Quantile(DelegatingClip):
     """R <- R exp(-eta (b - gamma)), b the noisy fraction of norms up to R (Andrew et al. 2021).
 
-    The count sums +1 for each norm up to R and -1 for each above, twice that of their Section 2.1,
-    so that one example moves it by 1 and the real batch size hardly matters: b = (count/B + 1)/2
-    with the public expected batch size B. Layerwise, each layer has its own R and count; the counts
-    are divided by sqrt(L), so that their joint L2 sensitivity is 1.
-
-    gamma is `quantile`, eta `learning_rate`. The new R applies from the next batch on. threshold:
-    norms up to this multiple of R count as within R. lower_bound: R never falls below it;
-    layerwise, no R_r falls below lower_bound/sqrt(L).
+    The count sums +1 for each norm up to R and -1 for each above, so that one example moves it by 1
+    and the real batch size hardly matters: b = (count/B + 1)/2 with the expected batch size B.
+    Layerwise, each layer has its own R, and its count over sqrt(L): their joint sensitivity is 1.
+    gamma is `quantile`, eta `learning_rate`. threshold: norms up to this multiple of R count as
+    within R. lower_bound: of R; layerwise, lower_bound/sqrt(L) of each R_r.
     """
 
     clip: ByNorm | Layerwise

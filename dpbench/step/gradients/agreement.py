@@ -33,8 +33,7 @@ def disagreement(engine: Engine, reference: Loop, probe: Batch) -> float | None:
     """The largest relative error of a gradient, if it is more than rounding explains; infinite if a
     gradient is not finite.
 
-    Copies in float64 are compared, where torch can vectorise them, so that the mathematics decides
-    and not how well a model is conditioned. Gradients are compared at the initial parameters and,
+    Copies in float64 are compared, where torch can vectorise them, at the initial parameters and,
     since some start at zero, at a perturbation of them; there also in training mode, with the same
     random numbers, and, for engines that have rules, with per-example shifts and in a crowd.
     """

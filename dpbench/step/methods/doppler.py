@@ -24,12 +24,9 @@ def doppler(bound: Bounds, a: list[float], b: list[float], clip: ClipName, style
 class LowPass:
     """The filter m_t = -sum_{k>=1} a_k m_{t-k} + sum_{k>=0} b_k x_{t-k}, divided by c_t.
 
-    c_t is the same filter applied to the constant 1 from step 1 on, so that a constant input is its
-    own filtered value from the first step on. a = (-beta,), b = (1 - beta,) is an average with
-    exponential weights and Adam's bias correction.
-
-    inputs, outputs: the latest ones, newest first, with the filter of 1 as an additional coordinate
-    [., D + 1]; zero before the first step.
+    c_t is the same filter of the constant 1 from step 1 on, which is then its own filtered value.
+    a = (-beta,), b = (1 - beta,) is Adam's average with bias correction. inputs, outputs: the
+    latest ones, newest first, with the filter of 1 as an additional coordinate [., D + 1].
     """
 
     a: tuple[float, ...]

@@ -47,13 +47,11 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
 class Groupwise(Bounded):
     """One bound per group, larger for groups with more gradients above the base bound.
 
-    DPSGD-F (Xu et al. 2021; Esipova et al. 2023, Algorithm 3): with noisy counts m_k of norms above
-    C0 and o_k of norms up to C0, floored and at least 0, r_k = m_k/(m_k + o_k) and
-    C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as printed, "groups" for the mean
-    of the r_k as in the authors' code. The two agree where groups are balanced.
-
-    sensitivity_from: "largest" for the largest C_k of all groups, in the batch or not, which is a
-    bound; "base" for C0 as printed in Algorithm 3, which does not bound the effect of an example.
+    With noisy counts m_k of norms above C0 and o_k of norms up to C0, floored and at least 0,
+    r_k = m_k/(m_k + o_k) and C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as
+    printed (Esipova et al. 2023, Algorithm 3), "groups" for the mean of the r_k as in the code of
+    Xu et al. 2021. sensitivity_from: "largest" for the largest C_k of all groups, in the batch or
+    not, which is a bound; "base" for C0 as printed, which is none.
     """
 
     bound: float

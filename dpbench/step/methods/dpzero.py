@@ -28,13 +28,11 @@ GUARANTEE = Guarantee(
 
 def dpzero(bound: float, smoothing: Positive) -> Method:
     """theta <- theta - lr s u, with s the noisy mean of clipped differences of each example's loss
-    (Zhang et al. 2024, "DPZero: private fine-tuning of language models without backpropagation").
+    (Zhang et al. 2024, DPZero).
 
     The difference is (L_i(theta + h u) - L_i(theta - h u))/(2 h), for h = smoothing and u uniform
-    on the sphere of radius sqrt(D), drawn anew in each step. bound: that of one difference.
-
-    As a private step: the gradient is the difference times v = u/sqrt(D), |v| = 1, and s is the
-    part of the noisy sum along v, whose noise has the standard deviation of one coordinate.
+    on the sphere of radius sqrt(D), drawn anew in each step. The gradient is the difference times
+    v = u/sqrt(D), and s the part of the noisy sum along v, with the noise of one coordinate.
     """
     gradient, update = TwoPoints(smoothing), AlongDirection()
     return Method("dpzero", Abadi(bound), GUARANTEE, gradient, update=update)

@@ -24,10 +24,9 @@ def fairlens(
 ) -> Method:
     """Tran et al. 2021 as in Esipova et al. 2023, Algorithm 4; for two groups.
 
-    clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is Algorithm 4 as
-    printed, whose second regulariser drives outputs in [0, 1] to its ends, and logits without
-    bound; "corrected" reverses its sign and averages f(1-f) over examples and outputs, the reading
-    closest to the printed tables.
+    clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is as printed, where
+    the second regulariser drives outputs in [0, 1] to its ends; "corrected" reverses its sign and
+    averages f(1-f) over examples and outputs, the reading closest to the printed tables.
     """
     require_style("flat", style, "fairlens", "its first regulariser needs one factor per example")
     published = as_published(variant)

@@ -127,9 +127,8 @@ class Lagrangian(Gradient):
     """The gradient of each example's loss plus <w, q>: q are its soft predictions, w [K] the
     weights of its cell.
 
-    This is the gradient of the cross-entropy for another target: the gradient of <w, q> in the
-    outputs is r = q (w - <w, q>)/temperature, which sums to 0, and that of the cross-entropy is the
-    predictions minus the target, if that sums to 1. So the target is the label minus r.
+    That of <w, q> in the outputs is r = q (w - <w, q>)/temperature, which sums to 0, and that of
+    the cross-entropy is the predictions minus the target: so the target is the label minus r.
     """
 
     of_loss = False

@@ -31,13 +31,10 @@ FAST = 64
 class Convolution(LayerGradient):
     """The gradient of a kernel: a [B K, C, *image], zero-padded by `padding`, b [B K, O, *image'].
 
-    A convolution over one image with the batch as its groups has the per-example gradients as its
-    weight gradient, so they cost what the batch gradient costs; K views are K such images. On a
-    GPU, and for some shapes, products of b with the patches of a are faster. With few positions and
-    large kernels the norm comes from inner products of the positions instead (see `PatchProducts`).
-    Gradients that take more memory than a and b are not stored for the sum, but recomputed, in
-    float32 whatever the products: fast algorithms for convolutions round once more inside. One or
-    two dimensions.
+    It is the weight gradient of a convolution over one image with the examples as groups. On a GPU,
+    and for some shapes, products of b with the patches of a are faster; with few positions and
+    large kernels the norm comes from `PatchProducts`. Gradients that take more memory than a and b
+    are recomputed for the sum, in float32 whatever the products, as fast algorithms round inside.
     """
 
     def __init__(

@@ -68,10 +68,8 @@ class Outer(LayerGradient):
     """g_i = sum_t b_it a_it^T, for a linear map with several positions: a [B, T, I], b [B, T, O].
 
     The norm comes from the Gram matrices of a and b over positions, or from the materialised
-    gradient, whichever moves less memory (Bu et al. 2022, "Scalable and efficient training of large
-    convolutional neural networks with differential privacy"). bias [B, O]: the gradient of the
-    bias, the sum of b over positions, which norm and sum share so that cancelling positions round
-    alike.
+    gradient, whichever moves less memory (Bu et al. 2022). bias [B, O]: the sum of b over
+    positions, which norm and sum share so that cancelling positions round alike.
     """
 
     def __init__(

@@ -26,10 +26,8 @@ class PatchProducts:
     """Inner products of the patches of a convolution without groups, for examples of K views each.
 
     <patch_t(x), patch_s(y)> is the sum of <x_(t+o), y_(s+o)> over the offsets o of the kernel. So
-    without a stride no patch is formed: pixels are multiplied, and shifted products added along one
-    axis of the image after the other. With one, most pairs of pixels would never meet, and patches
-    are multiplied.
-    Inputs are [B K, C, *image], zero-padded by `padding`; T output positions, P pixels a view.
+    without a stride pixels are multiplied, and shifted products added along one axis of the image
+    after the other. Inputs are [B K, C, *image], zero-padded by `padding`; T output positions.
     """
 
     module: nn.Conv1d | nn.Conv2d
