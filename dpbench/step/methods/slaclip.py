@@ -43,8 +43,9 @@ class Slack(Abadi):
 
     Slot k of K holds f_k/sqrt(K), f_k = clamp(K s - k, 0, 1), for the slack s = max(1 - norm/R, 0).
     Slots and clipped gradient over R have norm at most 1 together, as sum_k f_k^2/K <= s and
-    (norm/R)^2 + s <= 1: they are one Gaussian mechanism. With the noisy means f of the slots, gamma = clamp(1 -
-    beta (1 - f_last/R), 0, 1) is the target of f_first, and R <- R exp(eta (gamma - f_first)).
+    (norm/R)^2 + s <= 1: they are one Gaussian mechanism. With the noisy means f of the slots, gamma
+    = clamp(1 - beta (1 - f_last/R), 0, 1) is the target of f_first, and R <- R exp(eta (gamma -
+    f_first)).
     """
 
     slots: int

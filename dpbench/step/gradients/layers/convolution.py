@@ -179,11 +179,6 @@ class Convolution(LayerGradient):
         """The patches of inputs [B groups, I, K T]."""
         return _columns(patches(self.module, a, self.padding), self.views, self.module.groups)
 
-    def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
-        """W + scales_i G_i, [B, O, I, ...]."""
-        scales = scales.view(-1, *[1] * weight.dim())
-        return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), scales)
-
     def perturbed_biases(self, bias: Tensor | None, scales: Tensor) -> Tensor | None:
         """[B, O], or None without a bias."""
         if bias is None:
@@ -246,7 +241,9 @@ def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
         x, padding = _padded(call.module, x)
         plain = _convolve(call.module, x, values["weight"], values.get("bias"), padding)
         return plain + gradient.apply(x, scales)
-    kernels = gradient.perturbed_kernels(values["weight"], scales)
+    weight = values["weight"]
+    change, by_example = gradient.weight_rows().view(-1, *weight.shape), [1] * weight.dim()
+    kernels = torch.addcmul(weight, change, scales.view(-1, *by_example))
     biases = gradient.perturbed_biases(values.get("bias"), scales)
     return convolve_per_example(call.module, x, kernels, biases)
 

@@ -87,43 +87,39 @@ class Standardised(LayerGradient):
     """The gradient of weight, bias and gain, derived from that of the kernel."""
 
     def __init__(self, kernel: Convolution, derivative: Standardisation):
-        self._kernel, self._derivative = kernel, derivative
+        self.kernel, self._derivative = kernel, derivative
         self._shape = derivative.unit.shape[-2:]
         self._size = math.prod(self._shape)
 
     def squared_norm(self) -> Term:
         weight = Known(self._derivative.squared_norms(self._kernels()))
-        bias = self._kernel.bias_norm
+        bias = self.kernel.bias_norm
         return weight if bias is None else Sum(weight, bias)
 
     def _kernels(self) -> Tensor:
         """The gradients of the kernel [B, O, I], stored from now on."""
-        return self._kernel.weight_rows().unflatten(1, self._shape)
+        return self.kernel.weight_rows().unflatten(1, self._shape)
 
     def perturbed(self, scales: Tensor) -> Standardisation:
         """The standardisation of weight and gain plus scales_i g_i."""
         return self._derivative.perturbed(self._kernels(), scales)
 
-    def perturbed_biases(self, bias: Tensor | None, scales: Tensor) -> Tensor | None:
-        """[B, O], or None without a bias."""
-        return self._kernel.perturbed_biases(bias, scales)
-
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # kernel and bias, without the gain
-        self._kernel.write_sum(factors, kernel[: self._size])
-        if (bias := self._kernel.small) is not None:
+        self.kernel.write_sum(factors, kernel[: self._size])
+        if (bias := self.kernel.small) is not None:
             torch.mv(bias.T, factors, out=kernel[self._size :])
         # In float64, as P may cancel nearly all of it.
         out.copy_(self._joined(kernel.double()))
 
     def rounding(self) -> Tensor:
-        return self._kernel.rounding() * (1 + float(self._derivative.rate.abs().max()))
+        return self.kernel.rounding() * (1 + float(self._derivative.rate.abs().max()))
 
     def double(self) -> "Standardised":
-        return Standardised(self._kernel.double(), self._derivative)
+        return Standardised(self.kernel.double(), self._derivative)
 
     def stack(self) -> Tensor:
-        return self._joined(self._kernel.stack())
+        return self._joined(self.kernel.stack())
 
     def _joined(self, rows: Tensor) -> Tensor:
         """[..., d] from the gradient of kernel and bias."""
@@ -135,11 +131,11 @@ class Standardised(LayerGradient):
         o = self._shape[0]
         weight = vector[: self._size].view(self._shape)
         kernel = self._derivative.weight(weight) + vector[-o:].view(-1, 1) * self._derivative.unit
-        return self._kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
+        return self.kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
 
     def excluding(self, without: Excluded) -> "Standardised":
-        kernel = self._kernel.excluding(without)
-        if (bias := self._kernel.small) is not None:
+        kernel = self.kernel.excluding(without)
+        if (bias := self.kernel.small) is not None:
             kernel.bias_rows = without.zeroed(bias)
         return Standardised(kernel, self._derivative)
 
@@ -159,7 +155,7 @@ def perturbed_standardised(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A standardised convolution's outputs for x, with per-example weight and gain."""
     call, (gradient,), scales = perturbation
     kernels = _perturbed(perturbation).kernel.view(-1, *call.module.weight.shape)
-    biases = gradient.perturbed_biases(call.values().get("bias"), scales)
+    biases = gradient.kernel.perturbed_biases(call.values().get("bias"), scales)
     return convolve_per_example(call.module, x, kernels, biases)
 
 
