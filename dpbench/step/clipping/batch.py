@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dpbench.step.clipping.clip import Bounded, Sensitivity
+from dpbench.step.clipping.clip import OneBound, Sensitivity
 
 TWICE = (
     "One factor for a whole batch depends on all of its examples: taking one away can move the "
@@ -14,7 +14,7 @@ TWICE = (
 
 
 @dataclass(frozen=True)
-class BatchClip(Bounded):
+class BatchClip(OneBound):
     """min(1, R/|sum_i g_i|) for every example: the sum keeps its direction (Bu et al. 2023).
 
     The noise is scaled by R, as in their Equation 4.1; "batch clipping" in their Table 1.

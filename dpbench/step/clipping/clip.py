@@ -192,8 +192,8 @@ class Clip(Part, ABC):
 
 
 @dataclass(frozen=True)
-class Bounded(Clip):
-    """Base of clips with a bound R, which is the sensitivity."""
+class OneBound(Clip):
+    """Base of clips with one bound R, which is the sensitivity."""
 
     bound: Bound
 

@@ -7,14 +7,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.step.clipping.clip import Bounded, Sensitivity
+from dpbench.step.clipping.clip import OneBound, Sensitivity
 from dpbench.step.clipping.problem import Problem
 from dpbench.step.gradients import Gradients
 from dpbench.step.gradients.norms import unread
 
 
 @dataclass(frozen=True)
-class Coordinates(Bounded):
+class Coordinates(OneBound):
     """Clamps every coordinate of every gradient to [-G, G] (the note on DP-SignSGD, section 1).
 
     One example then moves each coordinate of the sum by at most G, hence the sum by the sensitivity

@@ -7,12 +7,12 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.step.clipping.clip import MAX_FACTOR, Bound, Bounded, Sensitivity, check_bound, ratio
+from dpbench.step.clipping.clip import MAX_FACTOR, Bound, OneBound, Sensitivity, check_bound, ratio
 from dpbench.system.validate import positive
 
 
 @dataclass(frozen=True)
-class ByNorm(Bounded):
+class ByNorm(OneBound):
     """Base of clips whose factor is at most bound/norm, so that the bound is the sensitivity.
 
     Norms and bound are broadcast, so that one bound per layer clips norms [B, L].
@@ -117,7 +117,7 @@ class Global(ByNorm):
 
 
 @dataclass(frozen=True)
-class Unclipped(Bounded):
+class Unclipped(OneBound):
     """No clipping: every factor is 1, and the bound scales the noise, but bounds nothing."""
 
     bound: Bound = math.inf

@@ -10,7 +10,7 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, CountQuery, Problem, Sensitivity
-from dpbench.step.clipping.clip import Bounded, check_bound, ratio
+from dpbench.step.clipping.clip import OneBound, check_bound, ratio
 from dpbench.step.gradients import DelegatingGradients, Engine, Gradients
 from dpbench.step.mechanism import Gradient, Method, ReleasedState
 from dpbench.system.validate import NonNegative, Positive
@@ -42,7 +42,7 @@ def asc(
 
 
 @dataclass(frozen=True)
-class SampledGroups(Bounded):
+class SampledGroups(OneBound):
     """min(1, C_g/norm), C_g = bound/p_g, where group g is sampled at p_g times the batches' rate.
 
     The shares p_g start at 1. With the noisy mean loss l_g of each group,

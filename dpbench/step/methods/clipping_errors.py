@@ -11,14 +11,14 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import NON_PRIVATE
 from dpbench.step.clipping import Abadi, Sensitivity
-from dpbench.step.clipping.clip import Bounded
+from dpbench.step.clipping.clip import OneBound
 from dpbench.step.gradients import Gradients
 from dpbench.step.mechanism import Method, NoNoise
 from dpbench.step.methods.dicesgd import clipped_and_plain
 
 
 @dataclass(frozen=True)
-class Exchange(Bounded):
+class Exchange(OneBound):
     """The length of one batch gradient along the direction of the other.
 
     length_of_clipped: the length of the clipped sum along the unclipped sum (only the length is

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import JOINT, Guarantee
 from dpbench.step.clipping import CountQuery, Problem, Sensitivity, require_style
-from dpbench.step.clipping.clip import Bounded, ratio
+from dpbench.step.clipping.clip import OneBound, ratio
 from dpbench.step.mechanism import Method, as_published
 from dpbench.system.validate import one_of
 
@@ -44,7 +44,7 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
 
 
 @dataclass(frozen=True)
-class Groupwise(Bounded):
+class Groupwise(OneBound):
     """One bound per group, larger for groups with more gradients above the base bound.
 
     With noisy counts m_k of norms above C0 and o_k of norms up to C0, floored and at least 0,

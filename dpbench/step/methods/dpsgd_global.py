@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import JOINT
 from dpbench.step.clipping import STYLES, Bound, CountQuery, Global, Layerwise, require_style
-from dpbench.step.clipping.clip import MAX_BOUND, MIN_BOUND, Bounded, check_bound, ratio
+from dpbench.step.clipping.clip import MAX_BOUND, MIN_BOUND, OneBound, check_bound, ratio
 from dpbench.step.mechanism import Method, as_published
 from dpbench.step.methods.dpsgd import fixed_clip
 from dpbench.system.validate import one_of, positive
@@ -46,7 +46,7 @@ def dpsgd_global_adapt(
 
 
 @dataclass(frozen=True)
-class GlobalAdapt(Bounded):
+class GlobalAdapt(OneBound):
     """C/Z up to norm Z and C/norm beyond; Z follows a noisy count of norms above tau Z.
 
     Esipova et al. 2023, Algorithm 2 in red: Z <- Z exp(-eta + count/B), where B is the public
