@@ -41,11 +41,8 @@ CPU, only measuring beforehand helps.
 
 
 def retain_freed_memory() -> None:
-    """Let glibc keep the memory of freed tensors for the next step; no effect without glibc.
-
-    By default it returns blocks of tens of MiB to the system, which zeroes each of their pages when
-    the next step allocates them again.
-    """
+    """Let glibc, if it is there, keep the memory of freed tensors for the next step, whose pages
+    the system would have to zero."""
     # glibc before 2.35 refuses more than 32 MiB, and then the other call would keep it at 128 KiB.
     if not _glibc("mallopt", M_MMAP_THRESHOLD, RETAINED_BLOCK):
         _glibc("mallopt", M_MMAP_THRESHOLD, RETAINED_BLOCK_OF_OLD)

@@ -33,10 +33,10 @@ class Bar:
     def __init__(self, console, what: str, total: int, done: int):
         from rich import progress
 
-        columns = (progress.BarColumn(), progress.MofNCompleteColumn())
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
-            *columns,
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
             progress.TimeRemainingColumn(),
             console=console,
             # A thread that redraws ten times a second would take time from training.

@@ -96,13 +96,8 @@ def fraction(what: str, value: object, *, zero: bool = False, one: bool = False)
     UserError."""
     if is_number(value) and (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
         return value
-    ends = {
-        (False, False): "between 0 and 1",
-        (True, False): "from 0 to below 1",
-        (False, True): "above 0 and up to 1",
-        (True, True): "from 0 to 1",
-    }
-    raise _refusal(what, f"a number {ends[zero, one]}", value)
+    above, from_0 = ("between 0 and 1", "above 0 and up to 1"), ("from 0 to below 1", "from 0 to 1")
+    raise _refusal(what, f"a number {(from_0 if zero else above)[one]}", value)
 
 
 def spelled_integer(text: str) -> int | str:

@@ -82,11 +82,8 @@ class PoissonSampler:
                 yield group[poisson_indices(len(group), self.rate, stream)]
 
     def _members(self, size: int, stream: Stream) -> list[Tensor]:
-        """The units whose turn it is, by place in the cycle.
-
-        The place of a unit depends only on the stream's key and the unit's index: it is the same in
-        all epochs, and reveals nothing about the place of another.
-        """
+        """The units whose turn it is, by place in the cycle: that depends only on the stream's key
+        and the unit's index, so that it is the same in all epochs."""
         places = stream.derived("places in the cycle").bits(size) % self.cycle
         return [(places == place).nonzero().flatten() for place in range(self.cycle)]
 

@@ -68,11 +68,8 @@ NONE_AHEAD = Ahead(None, 0, np.empty(0))
 
 
 class CipherStream:
-    """The key stream of AES-256 in counter mode, on the CPU: a cryptographic generator.
-
-    key: 32 bytes; without it the stream is indistinguishable from random bits. Implemented by
-    OpenSSL through pyca/cryptography.
-    """
+    """The key stream of AES-256 in counter mode, on the CPU by OpenSSL: a cryptographic generator.
+    key: 32 bytes, without which it is indistinguishable from random bits."""
 
     device = torch.device("cpu")
 
@@ -89,11 +86,8 @@ class CipherStream:
         return torch.from_numpy(out[:size])
 
     def mapped(self, size: int, by: Transform) -> np.ndarray:
-        """by(bits) of the next draws [size], read-only.
-
-        If all that were mapped before have been drawn, twice as many are, up to AHEAD: for few
-        numbers the calls take longer than the work.
-        """
+        """by(bits) of the next draws [size], read-only; if all that were mapped before have been
+        drawn, twice as many are, up to AHEAD, as calls take longer than the work."""
         position, ahead = self._drawn, self._ahead
         start = position - ahead.first
         if ahead.by is not by or not 0 <= start <= len(ahead.values) - size:
