@@ -132,8 +132,7 @@ def epsilon(arguments: list[str]) -> None:
     configs = [run_config(with_experiment(run)) for run in runs]  # refused before torch is imported
 
     from dpbench.cli.epsilon_card import card, planned_runs
-    from dpbench.privacy.adjacency import other_adjacencies
-    from dpbench.privacy.profiles import attack_bounds
+    from dpbench.privacy.profiles import attack_bounds, other_adjacencies
     from dpbench.runs.execution.prepare import prepare
     from dpbench.runs.training.plan import privacy_statement
 

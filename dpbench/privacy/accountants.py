@@ -1,10 +1,8 @@
 """Accountants: from a ledger and a delta to an epsilon, or a refusal.
 
 RDP and PLD are upper bounds. RDP is that of dp_accounting, to the bit; PLD is our own, because
-dp_accounting's is no upper bound for tiny delta (dpbench.privacy.composition). Mechanisms with
-noise on each coordinate are in dpbench.privacy.coordinate_accountants. GDP is the central-limit
-approximation of Bu et al. 2020: it can understate epsilon, and is shown for comparison only. All
-are for adding or removing one example.
+dp_accounting's is no upper bound for tiny delta. GDP is the central-limit approximation of Bu et
+al. 2020: it can understate epsilon. All are for adding or removing one example.
 """
 
 import functools
@@ -13,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpbench.privacy import coordinate_accountants as coordinate
+from dpbench.privacy import coordinates as coordinate
 from dpbench.privacy.allocation import allocated
 from dpbench.privacy.amplification import TruncatedProfile
 from dpbench.privacy.entries import (
@@ -127,11 +125,8 @@ def pld(ledger: Ledger, delta: float) -> float:
 
 
 def _as_drawn(accountant: EpsilonOf, ledger: Ledger, delta: float) -> float:
-    """The epsilon for noise that ends, by an accountant for noise of real numbers.
-
-    Outputs that noise does not hide are deducted from delta; if they are not small against it,
-    epsilon is infinite.
-    """
+    """The epsilon for noise that ends, by an accountant for noise of real numbers: outputs that
+    noise does not hide are deducted from delta, if they are small against it."""
     _check(delta)
     return (
         math.inf
@@ -153,11 +148,8 @@ def rdp_of_reals(entries: list[JointRelease], delta: float) -> float:
 
 
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
-    """The Renyi divergences of a ledger at ORDERS.
-
-    Raises Unaccountable for a release that has none: an exact one, one whose sensitivity may fail,
-    and signs of Gaussian noise.
-    """
+    """The Renyi divergences of a ledger at ORDERS; Unaccountable for a release that is exact, whose
+    sensitivity may fail, or of signs of Gaussian noise."""
     entries = list(joint_entries(ledger))
     if any(e.failure or e.joint == 0 or is_gaussian_sign(e.joint) for e in entries):
         raise Unaccountable(
@@ -212,7 +204,8 @@ def steps_of(entries: list[JointRelease]) -> list[Steps]:
     others = [entry for entry in rest if entry.cut or entry.slots > 1]
     mu, sampled = gaussian_parts([entry for entry in rest if entry not in others])
     steps = [Steps(GaussianProfile(1 / sigma), rate, times) for rate, sigma, times in sampled]
-    steps += [*map(_other_steps, others), *coordinate.steps_of(coordinates)]
+    steps += map(_other_steps, others)
+    steps += [Steps(coordinate.profile(m), rate, times) for rate, m, times in coordinates]
     return [*steps, *([Steps(GaussianProfile(mu), 1.0, 1)] if mu else [])]
 
 
@@ -246,21 +239,16 @@ def edgeworth(entries: list[JointRelease], delta: float) -> float:
 
 @_accountant
 def note(entries: list[JointRelease], delta: float) -> float:
-    """Epsilon by the formula of the note on DP-SignSGD, for signs of logistic noise: not a bound.
-
-    Raises Unaccountable for any other mechanism.
-    """
+    """Epsilon by the formula of the note on DP-SignSGD, which is no bound; Unaccountable for other
+    mechanisms than signs of logistic noise."""
     signs = _signs(entries)
     return note_epsilon(signs, delta, ORDERS) if signs else 0.0
 
 
 @_accountant
 def lower_bound(entries: list[JointRelease], delta: float) -> float:
-    """A lower bound of the true epsilon of signs of logistic noise: that of sums symmetric about 0.
-
-    Other data may spend more, up to the upper bound `pld`. Raises Unaccountable for any other
-    mechanism.
-    """
+    """A lower bound of the true epsilon of signs of logistic noise, that of sums symmetric about 0;
+    Unaccountable for other mechanisms."""
     signs = _signs(entries)
     return coordinate.symmetric_epsilon(signs, delta) if signs else 0.0
 

@@ -1,16 +1,9 @@
 """Random allocation of a Gaussian mechanism: each example is in one random step of t.
 
-An example moves the sum of its step by at most 1, under noise of standard deviation sigma; its step
-is drawn uniformly and independently of all others. The outputs of an epoch are then post-processing
-of one vector: of P = 1/t sum_i N(e_i, sigma^2) with the example, and of Q = N(0, sigma^2) without
-(Chua et al. 2024, Balls-and-Bins Sampling for DP-SGD; Feldman and Shenfeld 2025, Privacy
-Amplification by Random Allocation). Their ratio under Q is the mean of t independent log-normal
-variables of mean 1.
-
-Both directions of a profile are means of convex functions of that ratio. So it may be replaced by
-any ratio that is larger in the convex order, which sums preserve: here each value is split between
-the points of a grid on either side of it, so that the mean stays the same. The result is an upper
-bound for any grid, and its error is of second order in the interval.
+The outputs of an epoch are post-processing of one vector: of P = 1/t sum_i N(e_i, sigma^2) with the
+example, and of Q = N(0, sigma^2) without. Their ratio under Q is the mean of t independent
+log-normal variables of mean 1, here replaced by a larger one in the convex order: each value is
+split between the grid points on either side of it (docs/privacy/accounting.md).
 """
 
 import functools

@@ -1,12 +1,12 @@
 """Amplification of a privacy profile by Poisson sampling, for removing and adding an example.
 
-A profile is delta(epsilon) = sup E_Q[(r - e^epsilon)_+] over all neighbours, r = P/Q. The profiles
-sampled here are the same for adding and removing, and epsilon is at least 0: below,
-delta(-e) = 1 - exp(-e) + exp(-e) delta'(e) with the profile delta' of the other direction.
+A profile is delta(epsilon) = sup E_Q[(r - e^epsilon)_+] over all neighbours, r = P/Q, at epsilon >=
+0: below, delta(-e) = 1 - exp(-e) + exp(-e) delta'(e) with delta' of the other direction.
 """
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,10 +49,8 @@ class DirectedProfile(ABC):
 
 @dataclass(frozen=True, eq=False)
 class TabulatedProfile:
-    """Deltas [N] at epsilons [N] from 0 upwards, with linear interpolation in exp(epsilon).
-
-    Beyond the last epsilon, delta stays at the last delta.
-    """
+    """Deltas [N] at epsilons [N] from 0 upwards, linear in exp(epsilon) between and constant
+    beyond."""
 
     epsilons: np.ndarray
     deltas: np.ndarray
@@ -91,15 +89,13 @@ class TruncatedProfile(DirectedProfile):
         return max(self.whole.rounding, self.replaced.rounding)
 
     def removal_deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        whole, replaced = (
-            removal_deltas(p, self.rate, epsilons) for p in (self.whole, self.replaced)
-        )
-        return (1 - self.cut) * whole + self.cut * replaced
+        return self._mean(removal_deltas, epsilons)
 
     def addition_deltas(self, epsilons: np.ndarray) -> np.ndarray:
-        whole, replaced = (
-            addition_deltas(p, self.rate, epsilons) for p in (self.whole, self.replaced)
-        )
+        return self._mean(addition_deltas, epsilons)
+
+    def _mean(self, side: Callable[..., np.ndarray], epsilons: np.ndarray) -> np.ndarray:
+        whole, replaced = (side(p, self.rate, epsilons) for p in (self.whole, self.replaced))
         return (1 - self.cut) * whole + self.cut * replaced
 
 

@@ -129,10 +129,8 @@ def _bracket(
 def _bisect(
     low: float, high: float, above: float, below: float, within: Callable[[float], bool]
 ) -> float:
-    """The upper end of [low, high], bisected to 0.1%.
-
-    Already known: no multiplier up to `above` is within the budget, and all from `below` on are.
-    """
+    """The upper end of [low, high], bisected to 0.1%; no multiplier up to `above` is within the
+    budget, and all from `below` on are."""
     while high / low > 1.001:
         middle = math.sqrt(low * high)
         enough = middle >= below or (middle > above and within(middle))

@@ -1,11 +1,9 @@
 """Sums of privacy losses: upper bounds of delta for many steps, for any delta, however small.
 
-A step is represented by a measure on a grid of losses that dominates its privacy profile. The loss
-of many steps is a convolution, computed by Fourier transform in float64. Round-off moves each mass
-of the sum by about 1e-16 times the number of steps, however small the mass, and would swamp a small
-delta. Therefore masses are first tilted to m_j exp(t x_j)/M(t), with the t at which Chernoff's
-bound is best, so that the losses that determine delta lie in the middle; the remaining round-off is
-bounded and added.
+A step is a measure on a grid of losses that dominates its privacy profile, and the loss of many
+steps a convolution, by Fourier transform. Masses are first tilted to m_j exp(t x_j)/M(t), so that
+round-off does not swamp a small delta; what remains of it is bounded and added
+(docs/privacy/accounting.md).
 """
 
 import math

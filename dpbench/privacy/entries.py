@@ -45,6 +45,9 @@ class Unaccountable(UserError):
     """The ledger contains a mechanism or a sampler that no accountant can bound."""
 
 
+Joint = float | CoordinateMechanism
+
+
 class JointRelease(NamedTuple):
     """The joint release of a step, and the number of such steps that an example may be in.
 
@@ -59,7 +62,7 @@ class JointRelease(NamedTuple):
     """
 
     rate: float
-    joint: float | CoordinateMechanism
+    joint: Joint
     times: int
     failure: float = 0.0
     cut: float = 0.0
@@ -88,11 +91,8 @@ def joint_multiplier(releases: tuple[Release, ...]) -> float:
 
 
 def one_batch_per_release(ledger: Ledger) -> Ledger:
-    """The ledger as papers account for it: a separate batch for each release, by the mechanism that
-    the paper claims.
-
-    Several papers account for a second query in this way; it understates what one batch reveals.
-    """
+    """The ledger as papers account for it: a separate batch for each release, which understates
+    what one reveals, by the mechanism that the paper claims."""
     separate = Ledger()
     for step, times in ledger.entries:
         for release in step.releases:
@@ -102,10 +102,7 @@ def one_batch_per_release(ledger: Ledger) -> Ledger:
 
 
 def joint_entries(ledger: Ledger) -> Iterator[JointRelease]:
-    """For each entry of the ledger, one for its sampled and one for its unsampled releases.
-
-    Raises Unaccountable for unknown mechanisms or samplers.
-    """
+    """For each entry of the ledger, one for its sampled and one for its unsampled releases."""
     for step, times in ledger.entries:
         match step.sampling:
             case Shuffled():
@@ -149,12 +146,12 @@ def _share(releases: Sequence[Release]) -> float:
 def _check_independent(releases: Sequence[Release]) -> None:
     """Unaccountable for noise that is correlated over steps, and a sensitivity that may fail."""
     for release in releases:
-        match release.mechanism:
-            case GaussianMechanism(failure=failure, bands=bands) if failure or bands != 1:
-                raise Unaccountable(
-                    f"the {release.what} can only be accounted for with independent noise and a "
-                    "sensitivity that is never exceeded."
-                )
+        mechanism = release.mechanism
+        if isinstance(mechanism, GaussianMechanism) and (mechanism.failure or mechanism.bands != 1):
+            raise Unaccountable(
+                f"the {release.what} can only be accounted for with independent noise and a "
+                "sensitivity that is never exceeded."
+            )
 
 
 def cut_probability(law: TruncatedPoisson) -> float:
@@ -237,7 +234,7 @@ def _turns(step: Step, cycle: int, times: int) -> int:
     return math.ceil(times / cycle)
 
 
-def _joint(releases: tuple[Release, ...]) -> float | CoordinateMechanism:
+def _joint(releases: tuple[Release, ...]) -> Joint:
     only = releases[0].mechanism if len(releases) == 1 else None
     return only if isinstance(only, CoordinateMechanism) else joint_multiplier(releases)
 
@@ -272,9 +269,6 @@ def deduct_failures(
     return gaussian, delta - failures - tighter * SIGN_SHARE * delta
 
 
-Joint = float | CoordinateMechanism
-
-
 def is_gaussian_sign(joint: Joint) -> TypeGuard[CoordinateMechanism]:
     return isinstance(joint, CoordinateMechanism) and joint.noise == "gaussian"
 
@@ -299,19 +293,15 @@ def by_coordinate(
     return coordinates, [e for e in entries if not isinstance(e.joint, CoordinateMechanism)]
 
 
-def gaussians(entries: Sequence[JointRelease]) -> Iterator[tuple[float, float, int]]:
-    """(rate, multiplier, times) of each entry, all of which are Gaussian on Poisson samples."""
+def gaussian_parts(entries: Sequence[JointRelease]) -> tuple[float, list[tuple[float, float, int]]]:
+    """The joint mu of all full-batch steps, one Gaussian mechanism (Dong et al. 2022), and the
+    sampled steps as (rate, multiplier, times); all are Gaussian on Poisson samples."""
+    steps = []
     for entry in entries:
         assert not entry.cut
         assert entry.slots == 1
         assert not isinstance(entry.joint, CoordinateMechanism)
-        yield entry.rate, entry.joint, entry.times
-
-
-def gaussian_parts(entries: Sequence[JointRelease]) -> tuple[float, list[tuple[float, float, int]]]:
-    """The joint mu of all full-batch steps, one Gaussian mechanism (Dong et al. 2022), and the
-    sampled steps."""
-    steps = list(gaussians(entries))
+        steps.append((entry.rate, entry.joint, entry.times))
     mu = math.hypot(*(times**0.5 / sigma for rate, sigma, times in steps if rate == 1))
     return mu, [entry for entry in steps if entry[0] < 1]
 
@@ -320,12 +310,10 @@ def gaussian_parts(entries: Sequence[JointRelease]) -> tuple[float, list[tuple[f
 def unhidden(ledger: Ledger) -> float:
     """The probability that noise as it is drawn does not hide an example, over the whole ledger.
 
-    Noise in floating point ends, at a. An example that moves a sum by s is seen where the output is
-    one that noise alone cannot reach: with probability Phi(-(a - s)) for a Gaussian if all of s is
-    in one coordinate, in each step that the example is in; s is what its gradient and what it left
-    in earlier steps move together, where both are hidden by one draw. Coordinates that it hardly
-    moves are neglected: s phi(a) sqrt(D) for all together, 1e-20 for 1e9 of them. Raises
-    Unaccountable as `joint_entries` does.
+    An example that moves a sum by s is seen where noise, which ends at a, cannot reach: with
+    probability Phi(-(a - s)) for a Gaussian if all of s is in one coordinate, in each step that it
+    is in; s is what its gradient and what it left in earlier steps move together. Coordinates that
+    it hardly moves are neglected: s phi(a) sqrt(D) for all together, 1e-20 for 1e9 of them.
     """
     entries = joint_entries(ledger)
     return sum(entry.rate * entry.slots * entry.times * _beyond(entry) for entry in entries)

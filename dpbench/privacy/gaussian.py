@@ -1,23 +1,5 @@
 """The privacy profile of the Gaussian mechanism, with full relative accuracy for any delta; and its
-effective mu with only the sign of each coordinate released.
-
-d coordinates have Gaussian noise, and one example moves each by up to G; Delta is G over the
-standard deviation of the noise. As sums they are one Gaussian mechanism with mu = sqrt(d) Delta.
-For a single coordinate, the sign at the worst place reveals as much as the sum, since the best test
-of the sum is a threshold. For many, the mu of the signs tends to sqrt(2/pi) times that of the sum.
-
-Proof. Let r = P/Q be the product of the coordinates' likelihood ratios, each with two values u > 1
-and l < 1 and mean 1 under Q. For a Brownian motion W, exp(W_s - s/2), stopped once for each
-coordinate when it has moved by its u or l since the last stop, has the distribution of r
-(Skorokhod's embedding); T is the time of the last stop. For any v, E_Q[(r - gamma)_+] is at most
-that of the motion at time v, which is that of the Gaussian mechanism with mu^2 = v, plus P(T > v).
-Under P the motion's logarithm has drift 1/2, T is a sum of d independent exit times of intervals
-(log l, log u), and by Chernoff's bound P(T > v) is at most exp(d log M(lambda) - lambda v), with M
-the largest moment E_P[exp(lambda exit)] over all places.
-
-M omits places farther than X from 0: there one sign has probability at most Phi(-X), the loss of
-the other is at most 2 Phi(-X), and each such coordinate adds at most that to delta. Moving a
-coordinate by less than G is post-processing of moving it by G.
+effective mu with only the sign of each coordinate released, see docs/privacy/accounting.md.
 """
 
 import functools

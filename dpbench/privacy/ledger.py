@@ -157,10 +157,8 @@ class Poisson:
 
 @dataclass(frozen=True)
 class TruncatedPoisson:
-    """A Poisson sample from at most `size` units; of more than `limit`, a random `limit` are kept.
-
-    unit: as for Poisson.
-    """
+    """A Poisson sample from at most `size` units; of more than `limit`, a random `limit` are
+    kept."""
 
     rate: float
     limit: int
@@ -271,26 +269,20 @@ def _named(value: Mechanism | Sampling) -> dict:
 
 def from_plain(entries: list[dict]) -> Ledger:
     """The ledger of a record; UserError for one that is none, since a record may have anything."""
+    ledger = Ledger()
     try:
-        return _from_plain(entries)
+        for entry in entries:
+            step = Step(_from_named(entry["sampling"]), tuple(map(_release, entry["releases"])))
+            ledger = ledger.after(step, entry["times"])
     except (AttributeError, ArithmeticError, KeyError, TypeError) as error:
         raise UserError(f"the ledger is not one that dpbench writes ({error!r:.80}).") from error
-
-
-def _from_plain(entries: list[dict]) -> Ledger:
-    ledger = Ledger()
-    for entry in entries:
-        releases = tuple(
-            Release(
-                release["what"],
-                _from_named(release["mechanism"]),
-                _from_named(release["claimed"]) if "claimed" in release else None,
-                release.get("unsampled", False),
-            )
-            for release in entry["releases"]
-        )
-        ledger = ledger.after(Step(_from_named(entry["sampling"]), releases), entry["times"])
     return ledger
+
+
+def _release(plain: dict) -> Release:
+    claimed = _from_named(plain["claimed"]) if "claimed" in plain else None
+    mechanism = _from_named(plain["mechanism"])
+    return Release(plain["what"], mechanism, claimed, plain.get("unsampled", False))
 
 
 def _from_named(named: dict) -> Any:

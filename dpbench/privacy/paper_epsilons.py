@@ -1,9 +1,7 @@
 """Epsilons that papers claim, of which none is a bound: by a central limit, and for signs.
 
-The Gaussian limit is that of Bu et al. 2020, as in Opacus to the bit: Opacus takes a second or two
-to import, and every run states this epsilon. The Edgeworth accountant (Wang et al. 2022) keeps the
-skewness and kurtosis of the sum of all steps' privacy losses too. That is the paper's
-approximation; its bounds on the remainder are not here. The note is about signs of logistic noise.
+The Gaussian limit (Bu et al. 2020) is as in Opacus to the bit, which takes seconds to import. The
+Edgeworth accountant (Wang et al. 2022) is without the paper's bounds on its remainder.
 """
 
 import math
@@ -74,11 +72,8 @@ def survival(cumulants: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def expansion_epsilon(cumulants: np.ndarray, delta: float) -> float:
-    """The larger of the epsilons of removing and of adding an example; cumulants of the summed loss
-    as in `loss_cumulants`.
-
-    Raises ValueError if the delta of the expansion does not cross the given one exactly once.
-    """
+    """The larger of the epsilons of removing and of adding an example, from `loss_cumulants` of the
+    summed loss; ValueError if the delta of the expansion does not cross the given one once."""
     under_p, under_q = cumulants
     pairs = (under_q, under_p), (under_p * REVERSED, under_q * REVERSED)
     return max(_crossing(*pair, delta) for pair in pairs)

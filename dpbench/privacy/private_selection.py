@@ -1,16 +1,8 @@
 """The privacy cost of running a mechanism a random number of times and releasing the best run.
 
 Algorithm 1 of Papernot and Steinke, Hyperparameter Tuning with Renyi Differential Privacy, ICLR
-2022: draw a number of runs K, make K independent runs of the same mechanism, and release the one
-with the highest score, where the score is part of what a run releases. Neither K nor any other run
-is released. Here the mechanism first chooses among several, by public uniform odds.
-
-There are two accounts, both of them upper bounds. The Renyi divergence of the best run follows from
-the largest of the mechanisms at each order (their Theorems 2 and 6; dp_accounting has it as
-RepeatAndSelectDpEvent, for one event). Its delta follows from the mean d of their privacy profiles:
-delta(epsilon + excess) <= E[K] d(epsilon). The proof is in
-docs/privacy/search_and_temperature.md; the idea is that of Koskela, Redberg and Wang, Privacy
-Profiles for Private Selection, ICML 2024.
+2022; here the mechanism first chooses among several, by public uniform odds. The two accounts, by
+Renyi divergences and by privacy profiles, are derived in docs/privacy/search_and_temperature.md.
 """
 
 import functools
@@ -24,11 +16,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import gammaln
 
-from dpbench.privacy.accountants import ORDERS, EpsilonOf, epsilon_of, pld, rdp, renyi_divergences
+from dpbench.privacy.accountants import ORDERS, epsilon_of, pld, rdp, renyi_divergences
 from dpbench.privacy.entries import MAX_FAILURE, Unaccountable, unhidden
 from dpbench.privacy.ledger import Ledger
 from dpbench.privacy.profiles import ledger_profile
-from dpbench.privacy.statement import UPPER_BOUNDS, AccountantName
+from dpbench.privacy.statement import AccountantName
 from dpbench.system.errors import UserError
 from dpbench.system.validate import number, one_of
 
@@ -161,36 +153,33 @@ class SelectionEpsilons:
 def selection_costs(
     ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float
 ) -> tuple[SelectionEpsilons, SelectionEpsilons]:
-    """The cost of one run of any of the ledgers, and of the best of a random number of runs, each
-    of which first chooses one of the ledgers uniformly at random.
-
-    Raises Unaccountable where neither account has a bound.
-    """
-    single = _cost([functools.partial(_costliest, by, ledgers, delta) for by in (rdp, pld)])
+    """The cost of one run of any of the ledgers, chosen uniformly at random, and of the best of a
+    random number of such runs; Unaccountable where neither account has a bound."""
+    single = _cost(
+        rdp=lambda: max(rdp(ledger, delta) for ledger in ledgers),
+        pld=lambda: max(pld(ledger, delta) for ledger in ledgers),
+    )
     # Noise as it is drawn ends; of all trials, any may show an example.
     beyond = repetitions.mean * max(map(unhidden, ledgers))
     if beyond > MAX_FAILURE * delta:
         return single, SelectionEpsilons(math.inf, math.inf)
-    accounts = (_by_divergences, _by_profiles)
-    return single, _cost([functools.partial(by, ledgers, repetitions, delta) for by in accounts])
+    return single, _cost(
+        rdp=lambda: _by_divergences(ledgers, repetitions, delta),
+        pld=lambda: _by_profiles(ledgers, repetitions, delta),
+    )
 
 
-def _cost(accounts: Sequence[Callable[[], float]]) -> SelectionEpsilons:
-    """The bounds by RDP and by PLD; Unaccountable if neither has one."""
-    bounds: dict[str, float] = {}
-    reasons: dict[str, None] = {}
-    for name, account in zip(UPPER_BOUNDS, accounts, strict=True):
+def _cost(**accounts: Callable[[], float]) -> SelectionEpsilons:
+    """The bounds by accountant; Unaccountable if none has one."""
+    bounds, reasons = {}, []
+    for name, account in accounts.items():
         try:
             bounds[name] = account()
         except Unaccountable as reason:
-            reasons[str(reason)] = None
+            reasons.append(str(reason))
     if not bounds:
-        raise Unaccountable(" ".join(reasons))
+        raise Unaccountable(" ".join(dict.fromkeys(reasons)))
     return SelectionEpsilons(**bounds)
-
-
-def _costliest(by: EpsilonOf, ledgers: Sequence[Ledger], delta: float) -> float:
-    return max(by(ledger, delta) for ledger in ledgers)
 
 
 def _by_divergences(ledgers: Sequence[Ledger], repetitions: Repetitions, delta: float) -> float:

@@ -1,8 +1,7 @@
 """Renyi divergences of the sampled Gaussian and their epsilon, as in dp_accounting to the bit.
 
-dp_accounting takes a second to import, and adds up the series of Mironov, Talwar and Zhang 2019
-(Section 3.3) term by term in Python, which takes most of a calibration's time. Here numpy computes
-the terms, and adds them in the same order, those of all fractional orders at once.
+That takes a second to import, and most of a calibration's time for sums in Python.
+The series of Mironov, Talwar and Zhang 2019 (Section 3.3) is added in the same order by numpy.
 """
 
 import functools
@@ -40,10 +39,7 @@ def _epsilon(order: float, divergence: float, delta: float) -> float:
 @functools.lru_cache(maxsize=4096)
 def sampled_gaussian(rate: float, sigma: float, orders: tuple[float, ...]) -> np.ndarray:
     """The divergences at `orders` of one release with 0 < rate <= 1 and sigma > 0; not to be
-    modified.
-
-    They take most of an accountant's time, and do not depend on the number of steps or delta.
-    """
+    modified."""
     with np.errstate(all="ignore"):  # terms beyond the last one needed may overflow
         if rate == 1:
             return np.array(orders) / (2 * sigma**2)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dpbench.privacy.amplification import Profile, addition_deltas, removal_deltas
-from dpbench.privacy.composition import LossSum, connect_dots
+from dpbench.privacy.composition import Losses, LossSum, connect_dots
 
 FINE, USUAL = 60, 1e-4
 """Grid points per standard deviation of the loss of a step, which make its variance 0.005% too
@@ -33,16 +33,25 @@ class Steps(NamedTuple):
 Deltas = Callable[[np.ndarray], np.ndarray]
 
 
-class Direction(NamedTuple):
-    """The steps in one direction (removing or adding): deltas, those of the reverse direction, and
-    the largest losses down and up."""
+class Direction:
+    """Steps in one direction (removing or adding): deltas, those of the reverse direction, and the
+    largest losses down and up."""
 
-    deltas: Deltas
-    reverse: Deltas
-    down: float
-    up: float
-    rounding: float
-    times: int
+    def __init__(self, steps: Steps, delta: float, times: int, removing: bool):
+        self.steps, profile, rate = steps, steps.profile, steps.rate
+        both: tuple[Deltas, Deltas] = (
+            lambda epsilons: removal_deltas(profile, rate, epsilons),
+            lambda epsilons: addition_deltas(profile, rate, epsilons),
+        )
+        self.deltas, self.reverse = both if removing else both[::-1]
+        self.up = _reach(self.deltas, NEGLIGIBLE * delta / times, profile.largest)
+        self.down = _reach(lambda e: np.exp(-e) * self.reverse(e), 1e-9 / times, profile.largest)
+
+    def losses(self, interval: float) -> tuple[Losses, int]:
+        """The losses of a step on a grid, and the number of steps."""
+        ends = math.ceil(self.down / interval), math.ceil(self.up / interval)
+        rounding = self.steps.profile.rounding
+        return connect_dots(self.deltas, self.reverse, interval, *ends, rounding), self.steps.times
 
 
 def tight_epsilon(steps: Sequence[Steps], delta: float) -> float:
@@ -56,7 +65,7 @@ def tight_epsilon(steps: Sequence[Steps], delta: float) -> float:
 def sum_of_losses(steps: Sequence[Steps], delta: float, removing: bool) -> LossSum:
     """The sum of all losses, on a grid as fine as needed and as memory allows."""
     times = sum(group.times for group in steps)
-    directions = [_direction(group, delta, times, removing) for group in steps]
+    directions = [Direction(group, delta, times, removing) for group in steps]
     widest = max(direction.down + direction.up for direction in directions)
     coarsest = widest / 2**14
     interval = _interval(_on_grid(directions, coarsest), delta, widest)
@@ -74,23 +83,7 @@ def _interval(total: LossSum, delta: float, widest: float) -> float:
 
 
 def _on_grid(directions: Sequence[Direction], interval: float) -> LossSum:
-    parts = []
-    for deltas, reverse, down, up, rounding, times in directions:
-        ends = math.ceil(down / interval), math.ceil(up / interval)
-        parts.append((connect_dots(deltas, reverse, interval, *ends, rounding), times))
-    return LossSum(parts, interval)
-
-
-def _direction(steps: Steps, delta: float, times: int, removing: bool) -> Direction:
-    profile, rate = steps.profile, steps.rate
-    both: tuple[Deltas, Deltas] = (
-        lambda epsilons: removal_deltas(profile, rate, epsilons),
-        lambda epsilons: addition_deltas(profile, rate, epsilons),
-    )
-    deltas, reverse = both if removing else both[::-1]
-    up = _reach(deltas, NEGLIGIBLE * delta / times, profile.largest)
-    down = _reach(lambda e: np.exp(-e) * reverse(e), 1e-9 / times, profile.largest)
-    return Direction(deltas, reverse, down, up, profile.rounding, steps.times)
+    return LossSum([direction.losses(interval) for direction in directions], interval)
 
 
 def _reach(deltas: Deltas, enough: float, largest: float) -> float:

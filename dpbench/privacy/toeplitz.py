@@ -1,8 +1,7 @@
 """Matrices C of correlated noise C^-1 z: products with them, and their sensitivity.
 
 C is lower triangular and constant along diagonals: buffered, with c_0 = 1 and c_i = sum_j weights_j
-decays_j^(i - 1) (Dvijotham et al. 2024), or the inverse of a banded matrix (Kalinin et al. 2025),
-whose columns may then be normalised (Kalinin et al. 2026).
+decays_j^(i - 1), or the inverse of a banded matrix, whose columns may then be normalised.
 """
 
 from collections.abc import Sequence

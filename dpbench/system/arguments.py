@@ -36,11 +36,8 @@ BOOLEANS = ("true", "false")
 
 
 def read(command: str, kind: type[S], arguments: Iterable[str]) -> S:
-    """The settings that KEY=VALUE arguments give; the last of a key counts.
-
-    Raises UserError for an unknown key, and for a value that is missing, or of another type or
-    range.
-    """
+    """The settings that KEY=VALUE arguments give, the last of a key; UserError for an unknown key,
+    and for a value that is missing, or of another type or range."""
     hints = {field.name: field.type for field in fields(kind)}
     arguments = list(arguments)
     for argument in arguments:
@@ -101,10 +98,7 @@ def described(kind: type[Struct]) -> Iterator[tuple[str, str]]:
     for field in fields(kind):
         values = ", ".join(_choices(field.type)) or _range(field.type)
         default = _text(field.default)
-        yield (
-            f"{field.name}={default}",
-            meaning[field.name] + (f" ({values})" if values else ""),
-        )
+        yield (f"{field.name}={default}", meaning[field.name] + (f" ({values})" if values else ""))
 
 
 def _text(default: object) -> str:

@@ -87,7 +87,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     whole = _parts(misspelt)
     containing = [known_name for known_name in by_lower if whole in _parts(known_name)]
     ending = [known_name for known_name in containing if _parts(known_name).endswith(whole)]
-    longer = [known_name for known_name in by_lower if _abbreviates(misspelt, known_name)]
+    longer = [n for n in by_lower if len(misspelt) > 2 and n.split(".")[-1].startswith(misspelt)]
     close = difflib.get_close_matches(misspelt, by_lower, n=3, cutoff=0.5)
     matches = [
         by_lower[match]
@@ -107,10 +107,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def spaced(name: str) -> str:
     """The name, in quotes if it begins or ends with spaces, which nobody would see."""
     return name if name == name.strip() else repr(name)
-
-
-def _abbreviates(short: str, name: str) -> bool:
-    return len(short) > 2 and name.rpartition(".")[2].startswith(short)
 
 
 def _parts(name: str) -> str:

@@ -1,8 +1,7 @@
 """Atomic writes and checksums of files.
 
-A file is either complete or absent, even if the process is killed: it is written under a temporary
-name in the same folder (a part) and then renamed. Parts left behind by a killed process are removed
-by the next write of the same file.
+A file is written under a temporary name in the same folder (a part) and then renamed. Parts left by
+a killed process are removed by the next write of the same file.
 """
 
 import fcntl
@@ -43,11 +42,8 @@ def write_atomically(
 
 
 def write_once(path: Path, content: bytes) -> bytes:
-    """The content of a file for its owner's eyes only, which is written if there is none.
-
-    All processes that call it at once get the content of the first. Raises UserError where it
-    cannot be written.
-    """
+    """The content of a file for its owner's eyes only, written if there is none: all processes that
+    call it at once get that of the first. UserError where it cannot be written."""
     if not path.exists():
         whole = path.with_name(f"{path.name}.{secrets.token_hex(TOKEN_BYTES)}")
         write_atomically(whole, content, 0o600)
@@ -59,9 +55,7 @@ def write_once(path: Path, content: bytes) -> bytes:
 
 def replace_file(path: Path, *contents: bytes | memoryview, mode: int = 0o666) -> None:
     """Write the concatenated contents to a file atomically; OSError where it cannot be written.
-
-    mode: permissions of the file before the umask.
-    """
+    mode: permissions before the umask."""
     remove_parts(path.parent, path.name)
     part, file = _new_part(path, mode)
     try:

@@ -1,16 +1,9 @@
 """Ctrl-C: the first one exits gracefully, the second one immediately.
 
-SIGTERM, SIGHUP and SIGUSR2, which Slurm sends before a time limit, are as the first one, however
-often they come: a group of processes is sent them more than once, and who loses patience sends
-SIGKILL.
-
-A command listens from its start. Outside `graceful_interrupts` there is nothing to clean up: the
-process prints one sentence and exits. Within it the first interrupt raises KeyboardInterrupt, or,
-during training, sets the flag that `between_steps` reads after each step. The second one kills the
-process and those that it started.
-
-Python runs the handler between two bytecode instructions of the main thread, so a signal waits for
-the end of the present call of torch.
+Other signals that ask a process to exit are as the first one, however often they come. Within
+`graceful_interrupts` that one raises KeyboardInterrupt, or, during training, sets the flag that
+`between_steps` reads. Outside there is nothing to clean up: the process prints one sentence and
+exits. A signal waits for the end of the present call of torch.
 """
 
 import atexit
@@ -33,10 +26,8 @@ PATIENCE = 1.0
 
 
 class Listener:
-    """Handles the signals that ask a process to exit.
-
-    quiet: prints nothing, as in a worker process.
-    """
+    """Handles the signals that ask a process to exit; quiet: prints nothing, as in a worker
+    process."""
 
     def __init__(self, quiet: bool):
         self._quiet = quiet
@@ -217,10 +208,7 @@ def between_steps() -> Iterator[Callable[[], bool]]:
 @contextmanager
 def interrupts_ignored() -> Iterator[None]:
     """Processes started within the context ignore Ctrl-C, the end of the terminal and SIGUSR2,
-    which are sent to all of them.
-
-    Their parent decides when they exit.
-    """
+    which are sent to all of them: their parent decides when they exit."""
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # otherwise started later, which would unblock SIGINT

@@ -1,7 +1,6 @@
 """Memory: how much is used, how much is free, and smaller physical batches when it runs out.
 
-The physical batch size does not change what a step computes, only the order of its sums and hence
-the last digits (and, where a model draws random numbers, which ones each example gets).
+Their size changes the order of sums, hence last digits, and which random numbers examples get.
 """
 
 import ctypes
@@ -42,11 +41,8 @@ CPU, only measuring beforehand helps.
 
 
 def retain_freed_memory() -> None:
-    """Let glibc keep the memory of freed tensors for the next step; no effect without glibc.
-
-    By default it returns blocks of tens of MiB to the system, which zeroes each of their pages when
-    the next step allocates them again.
-    """
+    """Let glibc, if it is there, keep the memory of freed tensors for the next step, whose pages
+    the system would have to zero."""
     # glibc before 2.35 refuses more than 32 MiB, and then the other call would keep it at 128 KiB.
     if not _glibc("mallopt", M_MMAP_THRESHOLD, RETAINED_BLOCK):
         _glibc("mallopt", M_MMAP_THRESHOLD, RETAINED_BLOCK_OF_OLD)
@@ -72,7 +68,8 @@ def run_with_halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
     The work must not have side effects; torch's global generators are reset before each retry.
     Raises UserError where not even a size of 1 fits.
     """
-    cpu_state, cuda_state = torch.get_rng_state(), _cuda_rng_state()
+    cpu_state = torch.get_rng_state()
+    cuda_state = torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
     while True:
         try:
             return work(size), size
@@ -90,10 +87,6 @@ def run_with_halving(work: Callable[[int], T], size: int) -> tuple[T, int]:
         if cuda_state is not None:
             torch.cuda.set_rng_state(cuda_state)
             torch.cuda.empty_cache()
-
-
-def _cuda_rng_state() -> torch.Tensor | None:
-    return torch.cuda.get_rng_state() if torch.cuda.is_initialized() else None
 
 
 def largest_fitting_size(work: Callable[[int], object], most: int, device: torch.device) -> int:
@@ -189,9 +182,8 @@ def _free_in_groups(root: Path) -> Iterator[int]:
     for line in (root / "proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":  # version 2
-            yield from _free_in_group(
-                root / "sys/fs/cgroup", path, "memory.max", "memory.current", ""
-            )
+            names = ("memory.max", "memory.current", "")
+            yield from _free_in_group(root / "sys/fs/cgroup", path, *names)
         elif controllers == "memory":
             names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_")
             yield from _free_in_group(root / "sys/fs/cgroup/memory", path, *names)

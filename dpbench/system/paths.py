@@ -1,8 +1,5 @@
-"""The folders of the configuration (conf/), the published numbers (benchmarks/) and the searches
-whose choices tables take (results/search/), and other folders on this machine.
-
-A wheel contains them in the package; in a checkout they are beside it.
-"""
+"""Folders on this machine: of the configuration, the studies and the searches, which a wheel
+contains in the package and a checkout beside it, and others."""
 
 import functools
 import os
@@ -43,12 +40,12 @@ def installed_folder(package: str) -> Path | None:
 
 def conf_folder() -> Path:
     """The folder of the Hydra configuration."""
-    return _folder("conf")
+    return _beside(PACKAGE, "conf")
 
 
 def benchmarks_folder() -> Path:
     """The folder with one folder per study: its page, tables, published numbers and code."""
-    return _folder(BENCHMARKS)
+    return _beside(PACKAGE, BENCHMARKS)
 
 
 def option_folders() -> tuple[Path, ...]:
@@ -64,11 +61,7 @@ def _studies_with_options(benchmarks: Path) -> tuple[Path, ...]:
 
 def searches_folder() -> Path:
     """The folder with the files of the searches whose choices tables take."""
-    return _folder("results") / "search"
-
-
-def _folder(name: str) -> Path:
-    return _beside(PACKAGE, name)
+    return _beside(PACKAGE, "results") / "search"
 
 
 @functools.cache  # a composition asks for them fifty times

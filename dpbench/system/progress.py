@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dpbench.system.errors import print_message
 
@@ -25,16 +25,6 @@ class StepCount(NamedTuple):
     total: int
 
 
-class Display(Protocol):
-    """Shows the progress of a whole and its parts, at most every `interval` seconds."""
-
-    interval: float
-
-    def show(self, done: int, text: str, parts: Sequence[StepCount] = ()) -> None: ...
-
-    def stop(self) -> None: ...
-
-
 class Bar:
     """A bar on a terminal, and one below it for each part; invisible until the first `show`."""
 
@@ -43,10 +33,10 @@ class Bar:
     def __init__(self, console, what: str, total: int, done: int):
         from rich import progress
 
-        columns = (progress.BarColumn(), progress.MofNCompleteColumn())
         self._bar = progress.Progress(
             progress.TextColumn("{task.description}", markup=False),
-            *columns,
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
             progress.TimeRemainingColumn(),
             console=console,
             # A thread that redraws ten times a second would take time from training.
@@ -106,6 +96,10 @@ class LogLines:
         """Does nothing: printed lines stay."""
 
 
+Display = Bar | LogLines
+"""Shows the progress of a whole and its parts, at most every `interval` seconds."""
+
+
 def display(what: str, total: int, done: int) -> Display:
     from rich.console import Console
 
@@ -113,31 +107,26 @@ def display(what: str, total: int, done: int) -> Display:
     return Bar(console, what, total, done) if console.is_terminal else LogLines(what, total, done)
 
 
-def _none() -> Sequence[StepCount]:
-    return ()
-
-
 @contextmanager
 def counting(
-    what: str, total: int, running: Callable[[], Sequence[StepCount]] = _none
+    what: str, total: int, running: Callable[[], Sequence[StepCount]] | None = None
 ) -> Iterator[Callable[[], None]]:
     """Shows the progress of several runs on standard error; yields a function to call after each.
 
     running: the steps of the runs under way, which are then shown too.
     """
-    watched = running is not _none
-    if total <= 1 and not watched:
+    if total <= 1 and not running:
         yield lambda: None
         return
-    counter, ended = _Counter(what, total, running), threading.Event()
+    counter, ended = _Counter(what, total, running or tuple), threading.Event()
     watch = threading.Thread(target=counter.watch, args=(ended,), daemon=True)
-    if watched:
+    if running:
         watch.start()
     try:
         yield counter.count
     finally:
         ended.set()
-        if watched:
+        if running:
             watch.join()
         counter.stop()
 
@@ -149,12 +138,9 @@ class _Counter:
         self._what, self._running, self._display = what, running, display(what, total, 0)
         self._done, self._lock = 0, threading.Lock()
         self._shown_at = time.monotonic()
+        self._shows_each = isinstance(self._display, Bar)
         if self._shows_each and total > 1:
             self._show(())
-
-    @property
-    def _shows_each(self) -> bool:
-        return isinstance(self._display, Bar)
 
     def count(self) -> None:
         with self._lock:

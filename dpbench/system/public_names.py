@@ -1,8 +1,7 @@
 """Public names, by which records, YAML files and plug-ins refer to the library's modules.
 
-A public name has the room of a module, `dpbench.clipping.functions`, and never changes. The module
-itself lies in a group of rooms, `dpbench.step.clipping.functions`, and may move: this is the only
-table of both. The studies in benchmarks/ are imported as `dpbench.benchmarks`.
+`dpbench.clipping.functions` never changes; the module itself lies in a group of rooms,
+`dpbench.step.clipping.functions`. The studies in benchmarks/ are imported as `dpbench.benchmarks`.
 """
 
 import sys

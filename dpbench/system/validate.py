@@ -92,26 +92,16 @@ def integer(what: str, value: object, least: int = 1, most: int = MAX_INTEGER) -
 
 
 def fraction(what: str, value: object, *, zero: bool = False, one: bool = False) -> float:
-    """The value itself, if it lies between 0 and 1; otherwise a UserError.
-
-    zero, one: whether 0 and 1 are allowed too.
-    """
+    """The value itself, if it lies between 0 and 1, or is an end that is allowed; else a
+    UserError."""
     if is_number(value) and (0 < value < 1 or (zero and value == 0) or (one and value == 1)):
         return value
-    ends = {
-        (False, False): "between 0 and 1",
-        (True, False): "from 0 to below 1",
-        (False, True): "above 0 and up to 1",
-        (True, True): "from 0 to 1",
-    }
-    raise _refusal(what, f"a number {ends[zero, one]}", value)
+    above, from_0 = ("between 0 and 1", "above 0 and up to 1"), ("from 0 to below 1", "from 0 to 1")
+    raise _refusal(what, f"a number {(from_0 if zero else above)[one]}", value)
 
 
 def spelled_integer(text: str) -> int | str:
-    """The integer written in a text, or else the text itself, for `integer` to refuse.
-
-    Python does not parse more than 4,300 digits.
-    """
+    """The integer written in a text, or else the text itself, for `integer` to refuse."""
     return int(text) if text.isdecimal() and len(text) <= MAX_QUOTED else text
 
 
@@ -259,11 +249,8 @@ SCALARS: dict[Any, Callable[[object], bool]] = {
     Any: lambda value: True,
     Parameter.empty: lambda value: True,
     None: lambda value: value is None,
-    NoneType: lambda value: value is None,
-    bool: lambda value: isinstance(value, bool),
     int: lambda value: is_integer(value) and -MAX_INTEGER <= value <= MAX_INTEGER,
     float: is_number,
-    str: lambda value: isinstance(value, str),
 }
 """Types for which `isinstance` is not enough: true is not a number."""
 

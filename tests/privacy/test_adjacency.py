@@ -9,7 +9,6 @@ from dp_accounting.pld import privacy_loss_distribution
 from scipy.stats import norm
 
 from dpbench.privacy.accountants import pld
-from dpbench.privacy.adjacency import replace_one_epsilon
 from dpbench.privacy.entries import Unaccountable
 from dpbench.privacy.ledger import (
     Exact,
@@ -20,6 +19,7 @@ from dpbench.privacy.ledger import (
     Step,
     TruncatedPoisson,
 )
+from dpbench.privacy.profiles import replace_one_epsilon
 
 DELTA = 1e-5
 

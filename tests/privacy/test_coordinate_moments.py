@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 from scipy.special import log_expit
 
-from dpbench.privacy.coordinate_accountants import log_moments, removed_moments
+from dpbench.privacy.coordinates import log_moments, removed_moments
 from dpbench.privacy.ledger import CoordinateMechanism
 
 ORDERS = np.array([1.5, 2.0, 3.0, 8.0, 33.0])

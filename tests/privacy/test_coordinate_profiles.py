@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from dpbench.privacy.coordinate_profiles import (
+from dpbench.privacy.coordinates import (
     ROUNDING,
     profile,
     signs,

@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dpbench.privacy.amplification import addition_deltas, removal_deltas
-from dpbench.privacy.coordinate_profiles import signs, symmetric_place
+from dpbench.privacy.coordinates import signs, symmetric_place
 from dpbench.privacy.gaussian import GaussianProfile
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from dpbench.privacy.coordinate_profiles import CoordinateProfile, profile
+from dpbench.privacy.coordinates import CoordinateProfile, profile
 from dpbench.privacy.gaussian import GaussianProfile, exact_epsilon
 from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.tight import Steps, tight_epsilon

@@ -36,7 +36,7 @@ class Progress:
     def __init__(self, plan, delta: float, quiet: bool, done: int = 0, folder: Path | None = None):
         self._plan, self._delta, self._quiet, self._done = plan, delta, quiet, done
         self._loss: float | None = None
-        self._display: progress.Display | None = None
+        self._display: progress.Display | StepsFile | None = None
         if not quiet:
             self._display = progress.display("training", plan.steps, done)
         elif folder:

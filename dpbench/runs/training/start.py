@@ -17,8 +17,7 @@ from dpbench.step.gradients import ForwardOptions, Loss, make_engine
 from dpbench.step.gradients.parameters import Parameters
 from dpbench.step.gradients.precision import Precision
 from dpbench.step.gradients.products import Products
-from dpbench.step.mechanism.dry_run import check_method
-from dpbench.step.mechanism.fit_memory import fit_memory
+from dpbench.step.mechanism.dry_run import check_method, fit_memory
 from dpbench.step.mechanism.graph_step import GraphStep
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep

@@ -1,10 +1,8 @@
 """Clips: from norms to factors, and the resulting sensitivity of the sum.
 
-A clip is a frozen value. It maps the norms of the per-example gradients (and group numbers, if it
-uses them) to factors, and states its sensitivity: the largest L2 distance by which adding or
-removing one example moves sum_i factor_i g_i. Noise and ledger read that same number. An adaptive
-clip queries a noisy count of the batch, and is replaced by a new value that depends on the answer
-alone.
+The sensitivity is the largest L2 distance by which adding or removing one example moves sum_i
+factor_i g_i; noise and ledger read that same number. An adaptive clip queries a noisy count of the
+batch, and is replaced by a new value that depends on the answer alone.
 """
 
 from dpbench.step.clipping.batch import BatchClip
@@ -17,9 +15,8 @@ from dpbench.step.clipping.choice import (
     make_clip,
     require_style,
 )
-from dpbench.step.clipping.clip import Bound, Clip, CountQuery, Sensitivity
+from dpbench.step.clipping.clip import Bound, Clip, CountQuery, DelegatingClip, Sensitivity
 from dpbench.step.clipping.coordinates import Coordinates
-from dpbench.step.clipping.delegating import DelegatingClip
 from dpbench.step.clipping.functions import (
     Abadi,
     Automatic,

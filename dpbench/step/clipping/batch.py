@@ -1,12 +1,11 @@
 """One factor for the whole batch: a baseline in the analysis of clipping."""
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from dpbench.step.clipping.clip import Clip, Sensitivity, checked_bound
+from dpbench.step.clipping.clip import OneBound, Sensitivity
 
 TWICE = (
     "One factor for a whole batch depends on all of its examples: taking one away can move the "
@@ -15,16 +14,11 @@ TWICE = (
 
 
 @dataclass(frozen=True)
-class BatchClip(Clip):
+class BatchClip(OneBound):
     """min(1, R/|sum_i g_i|) for every example: the sum keeps its direction (Bu et al. 2023).
 
     The noise is scaled by R, as in their Equation 4.1; "batch clipping" in their Table 1.
     """
-
-    bound: float
-
-    def __post_init__(self) -> None:
-        checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -35,6 +29,3 @@ class BatchClip(Clip):
 
     def finish(self, total: Tensor) -> Tensor:
         return total * (self.bound / torch.linalg.vector_norm(total)).clamp(max=1)
-
-    def scaled(self, by: float) -> Self:
-        return replace(self, bound=self.bound * by)

@@ -1,11 +1,12 @@
 """Clips by their configured names; unsupported combinations are refused."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from dpbench.step.clipping.batch import BatchClip
-from dpbench.step.clipping.clip import Clip, checked_bound
+from dpbench.step.clipping.clip import Clip, check_bound
 from dpbench.step.clipping.functions import (
     Abadi,
     Automatic,
@@ -16,7 +17,7 @@ from dpbench.step.clipping.functions import (
     Tanh,
     Unclipped,
 )
-from dpbench.step.clipping.layerwise import Layerwise, share_out
+from dpbench.step.clipping.layerwise import Layerwise
 from dpbench.system.errors import UserError
 from dpbench.system.validate import known_keys, one_of
 
@@ -54,7 +55,9 @@ def make_clip(clip: ClipName, style: str, bound: Bounds) -> Clip:
     one_of("method.style", style, STYLES)
     if name == "batch":
         require_style("flat", style, "method.clip=batch", "it has one factor for all of a batch")
-    return make(checked_bound("the clipping bound (method.bound)", _scalar(bound)))
+    single = _scalar(bound)
+    check_bound("the clipping bound (method.bound)", single)
+    return make(single)
 
 
 def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
@@ -67,8 +70,10 @@ def by_norm(clip: ClipName, style: str, bound: Bounds) -> ByNorm | Layerwise:
         return make(_scalar(bound))
     if not isinstance(bound, list | tuple):
         return Layerwise(make(bound))
-    total, shares = share_out([checked_bound("each of method.bound", number) for number in bound])
-    return Layerwise(make(total), shares)
+    for number in bound:
+        check_bound("each of method.bound", number)
+    total = math.hypot(*bound)
+    return Layerwise(make(total), tuple(number / total for number in bound))
 
 
 def _named(clip: ClipName) -> tuple[str, Callable[[float], Any]]:

@@ -3,12 +3,12 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
 from torch import Tensor
 
-from dpbench.step.clipping.problem import Part
+from dpbench.step.clipping.problem import Part, Problem
 from dpbench.step.gradients import Gradients, Layer
 from dpbench.step.gradients.norms import unread
 from dpbench.system.errors import UserError
@@ -25,9 +25,10 @@ MIN_FACTOR, MAX_FACTOR = 2.0**-100, 2.0**60
 needs a larger factor to reach a bound of 1 has a norm below 1e-18, and is mostly rounding error."""
 
 
-def checked_bound(what: str, value: float) -> float:
-    """The value itself, if it is a valid bound; otherwise a UserError that names it."""
-    return number(what, value, MIN_BOUND, MAX_BOUND)
+def check_bound(what: str, value: Bound) -> None:
+    """UserError for a number that is no valid bound; a tensor is derived from one that is."""
+    if not isinstance(value, Tensor):
+        number(what, value, MIN_BOUND, MAX_BOUND)
 
 
 def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
@@ -188,3 +189,58 @@ class Clip(Part, ABC):
     def scaled(self, by: float) -> Self:
         """The clip with its bounds, hence its sensitivity, multiplied by a factor."""
         raise UserError(f"{type(self).__name__} has no bound to schedule; leave schedule.bound 1.")
+
+
+@dataclass(frozen=True)
+class OneBound(Clip):
+    """Base of clips with one bound R, which is the sensitivity."""
+
+    bound: Bound
+
+    def __post_init__(self) -> None:
+        check_bound("the clipping bound (method.bound)", self.bound)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return Sensitivity(self.bound)
+
+    def scaled(self, by: float) -> Self:
+        return replace(self, bound=self.bound * by)
+
+
+@dataclass(frozen=True)
+class DelegatingClip(Clip):
+    """Delegates to `clip` what it does not override, except for query, memory and schedule, which
+    are its own."""
+
+    clip: Clip
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        return self.clip.sensitivity
+
+    @property
+    def by_group(self) -> bool:  # type: ignore[override]
+        return self.clip.by_group
+
+    @property
+    def group_shares(self) -> Tensor | None:  # type: ignore[override]
+        return self.clip.group_shares
+
+    def bind(self, problem: Problem) -> Self:
+        return replace(self, clip=self.clip.bind(problem))
+
+    def norms(self, gradients: Gradients) -> Tensor:
+        return self.clip.norms(gradients)
+
+    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
+        return self.clip.factors(norms, groups)
+
+    def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
+        return self.clip.reduce(gradients, factors)
+
+    def finish(self, total: Tensor) -> Tensor:
+        return self.clip.finish(total)
+
+    def widths(self, layers: Sequence[Layer], total: Tensor) -> Tensor | None:
+        return self.clip.widths(layers, total)

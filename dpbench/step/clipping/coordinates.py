@@ -7,14 +7,14 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.step.clipping.clip import Clip, Sensitivity, checked_bound
+from dpbench.step.clipping.clip import OneBound, Sensitivity
 from dpbench.step.clipping.problem import Problem
 from dpbench.step.gradients import Gradients
 from dpbench.step.gradients.norms import unread
 
 
 @dataclass(frozen=True)
-class Coordinates(Clip):
+class Coordinates(OneBound):
     """Clamps every coordinate of every gradient to [-G, G] (the note on DP-SignSGD, section 1).
 
     One example then moves each coordinate of the sum by at most G, hence the sum by the sensitivity
@@ -23,9 +23,6 @@ class Coordinates(Clip):
 
     bound: float
     size: int | None = None
-
-    def __post_init__(self) -> None:
-        checked_bound("the clipping bound (method.bound)", self.bound)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -43,9 +40,6 @@ class Coordinates(Clip):
             rows = block.masked_fill(excluded, 0) if masked else block
             sums.append(rows.clamp(-self.bound, self.bound).sum(0))
         return torch.cat(sums)
-
-    def scaled(self, by: float) -> Self:
-        return replace(self, bound=self.bound * by)
 
     def bind(self, problem: Problem) -> Self:
         return replace(self, size=problem.size)

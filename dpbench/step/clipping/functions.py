@@ -7,26 +7,16 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from dpbench.step.clipping.clip import MAX_FACTOR, Bound, Clip, Sensitivity, checked_bound, ratio
+from dpbench.step.clipping.clip import MAX_FACTOR, Bound, OneBound, Sensitivity, check_bound, ratio
 from dpbench.system.validate import positive
 
 
 @dataclass(frozen=True)
-class ByNorm(Clip):
+class ByNorm(OneBound):
     """Base of clips whose factor is at most bound/norm, so that the bound is the sensitivity.
 
     Norms and bound are broadcast, so that one bound per layer clips norms [B, L].
     """
-
-    bound: Bound
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.bound, Tensor):
-            checked_bound("the clipping bound (method.bound)", self.bound)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(self.bound)
 
     def bounds_of(self, norms: Tensor) -> Bound:
         """The bounds that these norms [B] are compared with."""
@@ -36,7 +26,7 @@ class ByNorm(Clip):
         """The same function with another bound."""
         return replace(self, bound=bound)
 
-    def scaled(self, by: Bound) -> Self:
+    def scaled(self, by: float) -> Self:
         return self.at(self.bound * by)
 
 
@@ -85,11 +75,8 @@ class PerSampleAdaptive(ByNorm):
 
 @dataclass(frozen=True)
 class Tanh(ByNorm):
-    """R tanh(norm/R)/norm, so that the scaled norm is R tanh(norm/R), below R (Soleymani et al.
-    2025, SoftAdaClip).
-
-    A smooth `Abadi`: close to 1 for small norms, close to R/norm for large ones.
-    """
+    """R tanh(norm/R)/norm, so that the scaled norm is R tanh(norm/R), below R: a smooth `Abadi`
+    (Soleymani et al. 2025, SoftAdaClip)."""
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         scaled = ratio(self.bound * torch.tanh(norms / self.bound), norms)
@@ -119,8 +106,7 @@ class Global(ByNorm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.strict_bound, Tensor):
-            checked_bound("the strict clipping bound Z", self.strict_bound)
+        check_bound("the strict clipping bound Z", self.strict_bound)
 
     def at(self, bound: Bound) -> Self:
         return replace(self, bound=bound, strict_bound=self.strict_bound * (bound / self.bound))
@@ -131,13 +117,13 @@ class Global(ByNorm):
 
 
 @dataclass(frozen=True)
-class Unclipped(Clip):
-    """No clipping: every factor is 1, so the effect of one example is unbounded.
-
-    bound: scales the noise, but bounds nothing.
-    """
+class Unclipped(OneBound):
+    """No clipping: every factor is 1, and the bound scales the noise, but bounds nothing."""
 
     bound: Bound = math.inf
+
+    def __post_init__(self) -> None:
+        """Infinite without noise."""
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -147,6 +133,3 @@ class Unclipped(Clip):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return torch.ones_like(norms)
-
-    def scaled(self, by: float) -> Self:
-        return replace(self, bound=self.bound * by)

@@ -1,6 +1,5 @@
 """Clipping each layer's part of a gradient by a separate bound."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
@@ -22,10 +21,7 @@ APART = "The layers are noised by sigma R_r each: one release with sigma/sqrt(L)
 class Layerwise(Clip):
     """A clipping function for each layer r, with bound R_r = R s_r; R is the bound of `clip`.
 
-    Composition: all layers are one vector, which one example moves by at most sqrt(sum_r R_r^2).
-    That is the sensitivity, and one Gaussian of that scale is added to the whole vector: a single
-    release for any number of layers.
-
+    One Gaussian is added to the vector of all layers, scaled by its sensitivity sqrt(sum_r R_r^2).
     shares: s_r, whose squares sum to 1; None for 1/sqrt(L) each. layers: L, once known.
     separate_noise: whether each layer's noise is scaled by its R_r (Bu et al. 2023, Section 4.2):
     in units of that scale, one example moves each layer by 1, and the whole vector by sqrt(L).
@@ -81,9 +77,3 @@ class Layerwise(Clip):
                 f"layers ({', '.join(names)}): give one number per layer, or a single one."
             )
         return replace(self, layers=len(names))
-
-
-def share_out(bounds: Sequence[float]) -> tuple[float, tuple[float, ...]]:
-    """R = sqrt(sum_r R_r^2), and the shares R_r/R."""
-    total = math.hypot(*bounds)
-    return total, tuple(bound / total for bound in bounds)

@@ -11,10 +11,10 @@ from dpbench.step.clipping.clip import (
     MAX_FACTOR,
     MIN_BOUND,
     CountQuery,
+    DelegatingClip,
     Sensitivity,
-    checked_bound,
+    check_bound,
 )
-from dpbench.step.clipping.delegating import DelegatingClip
 from dpbench.step.clipping.functions import ByNorm
 from dpbench.step.clipping.layerwise import Layerwise
 from dpbench.system.errors import UserError
@@ -25,14 +25,11 @@ from dpbench.system.validate import fraction, positive
 class Quantile(DelegatingClip):
     """R <- R exp(-eta (b - gamma)), b the noisy fraction of norms up to R (Andrew et al. 2021).
 
-    The count sums +1 for each norm up to R and -1 for each above, twice that of their Section 2.1,
-    so that one example moves it by 1 and the real batch size hardly matters: b = (count/B + 1)/2
-    with the public expected batch size B. Layerwise, each layer has its own R and count; the counts
-    are divided by sqrt(L), so that their joint L2 sensitivity is 1.
-
-    gamma is `quantile`, eta `learning_rate`. The new R applies from the next batch on. threshold:
-    norms up to this multiple of R count as within R. lower_bound: R never falls below it;
-    layerwise, no R_r falls below lower_bound/sqrt(L).
+    The count sums +1 for each norm up to R and -1 for each above, so that one example moves it by 1
+    and the real batch size hardly matters: b = (count/B + 1)/2 with the expected batch size B.
+    Layerwise, each layer has its own R, and its count over sqrt(L): their joint sensitivity is 1.
+    gamma is `quantile`, eta `learning_rate`. threshold: norms up to this multiple of R count as
+    within R. lower_bound: of R; layerwise, lower_bound/sqrt(L) of each R_r.
     """
 
     clip: ByNorm | Layerwise
@@ -46,9 +43,7 @@ class Quantile(DelegatingClip):
         positive("the learning rate of the bound", self.learning_rate)
         fraction("the clipping quantile", self.quantile, zero=True, one=True)
         positive("the count threshold", self.threshold)
-        checked_bound(
-            "the lower bound of the clipping bound (method.lower_bound)", self.lower_bound
-        )
+        check_bound("the lower bound of the clipping bound (method.lower_bound)", self.lower_bound)
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         signs = torch.where(norms <= self.threshold * self.clip.bounds_of(norms), 1.0, -1.0)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,26 +33,18 @@ def disagreement(engine: Engine, reference: Loop, probe: Batch) -> float | None:
     """The largest relative error of a gradient, if it is more than rounding explains; infinite if a
     gradient is not finite.
 
-    Copies in float64 are compared, where torch can vectorise them, so that the mathematics decides
-    and not how well a model is conditioned. Gradients are compared at the initial parameters and,
+    Copies in float64 are compared, where torch can vectorise them, at the initial parameters and,
     since some start at zero, at a perturbation of them; there also in training mode, with the same
     random numbers, and, for engines that have rules, with per-example shifts and in a crowd.
     """
     try:
-        seen = _compared(_in_float64(engine, reference), reference, _doubled(probe))
-        tolerance = FLOAT32 if seen.rounds else FLOAT64
+        error, rounds = _compared(_in_float64(engine, reference), reference, _doubled(probe))
+        tolerance = FLOAT32 if rounds else FLOAT64
     except RuntimeError as failure:
         if is_out_of_memory(failure):
             raise
-        seen, tolerance = _compared(engine, reference, probe), FLOAT32
-    return seen.error if seen.error > tolerance else None
-
-
-class Comparison(NamedTuple):
-    """The largest error seen, and whether the model itself rounds to less than float64."""
-
-    error: float
-    rounds: bool
+        (error, _), tolerance = _compared(engine, reference, probe), FLOAT32
+    return error if error > tolerance else None
 
 
 def _in_float64(engine: Engine, reference: Loop) -> Engine:
@@ -66,7 +58,8 @@ def _doubled(probe: Batch) -> Batch:
     return replace(probe, inputs=probe.inputs.double()) if floating else probe
 
 
-def _compared(engine: Engine, reference: Loop, probe: Batch) -> Comparison:
+def _compared(engine: Engine, reference: Loop, probe: Batch) -> tuple[float, bool]:
+    """The largest error, and whether the model itself rounds to less than float64."""
     ruled = engine.name == "ghost"
     with _mode(engine, reference, training=False):
         with Recorded() as seen:
@@ -77,7 +70,7 @@ def _compared(engine: Engine, reference: Loop, probe: Batch) -> Comparison:
                 errors.append(_of_crowd(engine, reference, crowd(probe), len(probe)))
             with _mode(engine, reference, training=True):
                 errors.append(_in_training(engine, reference, probe))
-    return Comparison(max(errors), seen.rounds)
+    return max(errors), seen.rounds
 
 
 @contextmanager

@@ -46,10 +46,12 @@ class Gradients(Protocol):
 
     def dot(self, vector: Tensor) -> Tensor:
         """<g_i, vector> [B] for a vector [D]."""
+        return self.stack() @ vector
 
     @property
     def rounding(self) -> Tensor:
         """How far the terms of `weighted_sum` may be from the exact gradients, per layer [B, L]."""
+        return 1e-6 * self.layer_norms.double()
 
     def double(self) -> "Gradients":
         """The same gradients, for exact inner products in float64."""
@@ -77,11 +79,8 @@ Shift = Tensor | PerExampleShift
 
 
 class Engine(Protocol):
-    """Computes the per-example gradients of a batch.
-
-    With K views, inputs are [B, K, ...] and the gradient of an example is the mean over its views.
-    The gradient of a user, in a batch of users, is the mean over its examples.
-    """
+    """Computes per-example gradients: of examples with K views [B, K, ...] the means over the
+    views, and of users the means over their examples."""
 
     name: str
     model: nn.Module
@@ -128,11 +127,9 @@ class MaterialisedGradients(Gradients):
         return squared_norms(rows).sqrt().to(rows)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
+        stack = self._stack
         if may_be_nonfinite(self.norms):
-            return self._sum(factors, Excluded(factors).zeroed(self._stack))
-        return self._sum(factors, self._stack)
-
-    def _sum(self, factors: Tensor, stack: Tensor) -> Tensor:
+            stack = Excluded(factors).zeroed(stack)
         if factors.dim() == 1:
             return factors @ stack
         pairs = zip(self._layers, factors.unbind(1), strict=True)
@@ -141,15 +138,43 @@ class MaterialisedGradients(Gradients):
     def dot(self, vector: Tensor) -> Tensor:
         return self._stack @ vector.to(self._stack)
 
-    @property
-    def rounding(self) -> Tensor:
-        return 1e-6 * self.layer_norms.double()
-
     def double(self) -> "MaterialisedGradients":
         return MaterialisedGradients(self.losses, self._stack.double(), self._layers)
 
     def stack(self) -> Tensor:
         return self._stack
+
+
+class DelegatingGradients(Gradients):
+    """Delegates to `base` every operation that it does not override; losses and counts are those of
+    `base`."""
+
+    def __init__(self, base: Gradients):
+        self.base, self.losses, self.counts = base, base.losses, base.counts
+
+    @property
+    def norms(self) -> Tensor:
+        return self.base.norms
+
+    @property
+    def layer_norms(self) -> Tensor:
+        return self.base.layer_norms
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        return self.base.weighted_sum(factors)
+
+    def dot(self, vector: Tensor) -> Tensor:
+        return self.base.dot(vector)
+
+    @property
+    def rounding(self) -> Tensor:
+        return self.base.rounding
+
+    def double(self) -> Gradients:
+        return self.base.double()
+
+    def stack(self) -> Tensor:
+        return self.base.stack()
 
 
 def empty(parameters: Parameters) -> MaterialisedGradients:
@@ -178,10 +203,7 @@ def joined(parts: Sequence[Gradients], layers: tuple[Layer, ...]) -> Materialise
 
 
 def may_be_nonfinite(norms: Tensor) -> bool:
-    """Whether gradients with these norms [B] may include a non-finite one.
-
-    0 times infinity is NaN, so a factor of 0 alone does not remove it from a sum.
-    """
+    """Whether gradients with these norms [B] may include one that a factor of 0 would make NaN."""
     return may_exceed(norms, sys.float_info.max)
 
 

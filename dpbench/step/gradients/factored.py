@@ -12,10 +12,8 @@ from dpbench.step.gradients.parameters import Parameters
 
 
 class FactoredGradients(Gradients):
-    """Per-example gradients by book-keeping: losses [B], and factored gradients by module.
-
-    All tensors are detached from the autograd graph.
-    """
+    """Per-example gradients by book-keeping, without a graph: losses [B], and factored by
+    module."""
 
     def __init__(
         self,

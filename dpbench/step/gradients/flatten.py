@@ -50,10 +50,7 @@ class FlatBatch:
 
 
 def flatten(batch: Batch, views: int, like: Tensor) -> FlatBatch:
-    """Flatten a batch of users, or of examples with `views` views each.
-
-    like: a tensor with the dtype and device of the losses.
-    """
+    """Flatten a batch of users, or of examples with `views` views each."""
     if batch.present is not None:
         present = batch.present.to(like)
         shares = present / present.sum(1, keepdim=True).clamp(min=1)

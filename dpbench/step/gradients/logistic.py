@@ -1,6 +1,6 @@
 """Logistic regression without a graph: the operations of torch's own forward and backward pass."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,14 +17,6 @@ KINDS = (PLAIN, [*PLAIN, nn.Sigmoid])
 
 IGNORED = -100
 """The class whose losses are 0, as in `torch.nn.functional.cross_entropy`."""
-
-
-class LogisticPass(NamedTuple):
-    """Losses [B], inputs a [B, I] of the linear layer, and gradients b [B, O] of its outputs."""
-
-    losses: Tensor
-    a: Tensor
-    b: Tensor
 
 
 def is_logistic(model: nn.Module) -> bool:
@@ -74,8 +66,9 @@ class LogisticRegression:
             and batch.inputs.dtype is self._parameters["weight"].dtype
         )
 
-    def pass_of(self, batch: Batch) -> LogisticPass:
-        """The pass of a batch that fits."""
+    def pass_of(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        """Of a batch that fits: losses [B], inputs [B, I] of the linear layer, and gradients [B, O]
+        of its outputs."""
         weight, bias = self._parameters["weight"], self._parameters["bias"]
         a = batch.inputs.flatten(1)
         outputs = F.linear(a, weight.detach(), None if bias is None else bias.detach())
@@ -86,7 +79,7 @@ class LogisticRegression:
         losses, total = forward(logs, classes, None, 0, IGNORED)
         b = backward(torch.ones_like(losses), logs, classes, None, 0, IGNORED, total)
         b = torch._log_softmax_backward_data(b, logs, 1, logs.dtype)
-        return LogisticPass(losses, a, aten.sigmoid_backward(b, outputs) if sigmoid else b)
+        return losses, a, aten.sigmoid_backward(b, outputs) if sigmoid else b
 
 
 def kinds_of(model: nn.Module) -> list[type[nn.Module]]:

@@ -23,10 +23,8 @@ from dpbench.system.errors import UserError
 
 
 class Loop:
-    """Per-example gradients [B, D] in float64, by one backward pass per example.
-
-    model64, parameters64: the float64 copy of the model that it computes with.
-    """
+    """Per-example gradients [B, D] by one backward pass per example of a copy in float64,
+    `model64`."""
 
     name = "loop"
 
@@ -56,10 +54,8 @@ class Loop:
             return losses[0].detach(), self.parameters64.gradient(losses[0])
 
     def unit_losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The inputs [B K, ...] and the losses [B] of one pass of the copy, in its current mode.
-
-        Raises UserError for a model that modifies its inputs in place.
-        """
+        """The inputs [B K, ...] and the losses [B] of one pass of the copy, in its current mode;
+        UserError for a model that modifies its inputs in place."""
         flat = flatten(batch, self.views, self.parameters64.theta.detach())
         inputs = flat.rows.inputs.detach()
         if inputs.is_floating_point():

@@ -1,17 +1,12 @@
 """L2 norms that floating-point arithmetic never underestimates.
 
-Clips divide by them: a norm that is too small because of rounding, underflow or cancellation would
-let an example move the sum by more than its bound. So every squared norm here is an upper bound, in
-float64 [B]: the worst-case error is added (Higham 2002, "Accuracy and Stability of Numerical
-Algorithms", chapters 3 and 4: n roundings cost at most n u times the sum of magnitudes, u the unit
-roundoff), and a square that underflows counts as the smallest normal number. Long sums are split
-into short ones, so that the bound is tight. Norms beyond the range of squares are infinite or NaN,
-and such examples are excluded.
+Every squared norm is an upper bound, in float64 [B]: the worst-case rounding error is added, n u
+times the sum of magnitudes for n roundings (Higham 2002, chapters 3 and 4), and a square that
+underflows counts as the smallest normal number (docs/privacy/arithmetic.md).
 
-The norms of a model's layers are terms, evaluated together: what reads whole gradients, inputs or
-adjoints is computed layer by layer, when a term is made, and the arithmetic on few numbers an
-example that is left is done for all terms of a kind at once, each number with the bits that it has
-alone. A GPU takes longer to start such an operation than to finish it.
+The norms of a model's layers are terms: what reads whole gradients is computed when a term is made,
+and the arithmetic on few numbers that is left for all terms of a kind at once, since a GPU takes
+longer to start such an operation than to finish it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -211,10 +206,7 @@ def rounding_of_sum(terms: int, like: Tensor) -> float:
 
 
 def may_exceed(x: Tensor, limit: float) -> bool:
-    """Whether one of x, none of them negative, may be larger than a limit, or NaN.
-
-    Always True of `unread` tensors.
-    """
+    """Whether one of x, none negative, may be above a limit, or NaN; True of `unread` tensors."""
     return unread(x) or not x.sum().item() <= limit
 
 

@@ -22,11 +22,8 @@ class Layer:
 
 
 class Layout:
-    """Where the trainable parameters of a model lie in one vector theta [D]; frozen ones do not.
-
-    named: the parameters by name. places: their slices of theta. Raises ValueError if there are
-    none.
-    """
+    """Where the trainable parameters of a model, `named`, lie in one vector theta [D], by `places`;
+    ValueError if there are none."""
 
     def __init__(self, model: nn.Module):
         self.named = {n: p for n, p in model.named_parameters() if p.requires_grad}
@@ -43,10 +40,7 @@ class Layout:
 
     @cached_property
     def layers(self) -> tuple[Layer, ...]:
-        """Layers in the order of theta; together they cover it without gaps.
-
-        A layer is a module: its weight and bias together.
-        """
+        """Layers, each a module with weight and bias, in the order of theta, which they cover."""
         found: dict[str, slice] = {}
         for name, place in self.places.items():
             module = name.rpartition(".")[0]
@@ -55,10 +49,7 @@ class Layout:
 
 
 class Parameters(Layout):
-    """The trainable parameters of a model, laid out in one vector theta [D].
-
-    The model's own parameters become views of theta, so that updating theta updates the model.
-    """
+    """The trainable parameters of a model in one vector theta [D], of which the model has views."""
 
     def __init__(self, model: nn.Module):
         super().__init__(model)

@@ -29,8 +29,8 @@ Named = dict[str, Tensor]
 def penalised(engine: Engine, batch: Batch, weight: float) -> Gradients:
     """g_i + weight H_i g_i/|g_i|, the gradient of L_i + weight |g_i|, with the losses L_i.
 
-    g_i/|g_i| counts as zero where g_i is zero or not finite. Computed by book-keeping if the engine
-    can, otherwise by torch.func's second derivatives, with all gradients materialised.
+    A g_i that is zero or not finite has no penalty. By book-keeping if the engine can, otherwise by
+    second derivatives of torch.func.
     """
     if not len(batch):
         return empty(engine.parameters)

@@ -1,9 +1,6 @@
 """The precision of a model's passes. Norms, clipping, sums and noise are float32; see `products`.
 
-No guarantee depends on it: an engine reduces a pass to float32 tensors, separate for each example
-(rows of a stack, or each module's inputs a and output gradients b). Clipping only needs the norm to
-be that of the vector that is summed, and both are computed from the same tensors in full float32.
-Rounding in the passes changes that vector, but not the accuracy of its norm.
+No guarantee depends on it: norms and sums are computed from the same tensors of a pass.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,9 +1,7 @@
 """The products that norms and sums are made of: in float32, or of TF32 numbers added up in float32.
 
-TF32 has 11 significant bits, so that products of two such numbers are exact in float32, and a GPU
-takes them several times faster. Operands are cut to it beforehand: what is multiplied is then known
-to the bit, and is what norms are computed from. docs/privacy/arithmetic.md says why sensitivities
-hold.
+Operands are cut to the 11 bits of TF32 beforehand, so that what is multiplied is known to the bit
+(docs/privacy/arithmetic.md).
 """
 
 from contextlib import AbstractContextManager, nullcontext

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils import rnn
 from torch.nn.utils.rnn import PackedSequence
-
-from dpbench.step.gradients.packed import padded, within
+from torch.overrides import TorchFunctionMode
 
 State = tuple[Tensor, ...]
 """The hidden state [B, H] of a layer, and the cell state of an LSTM."""
@@ -79,10 +79,7 @@ def _hidden(module: nn.RNNBase, states: State) -> Tensor | State:
 def _layers(
     module: nn.RNNBase, x: Tensor, given: State, lengths: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    """The outputs of all layers for x [T, B, I], and their last states.
-
-    lengths: of the sequences [B], None for T.
-    """
+    """The outputs of all layers for x [T, B, I], and their last states; lengths [B], None for T."""
     finals: list[State] = []
     inside = [None] * len(x) if lengths is None else [*within(x, lengths)]
     directions = ("", "_reverse")[: 1 + module.bidirectional]
@@ -151,3 +148,60 @@ def _lstm(module: nn.RNNBase, own: Tensor, past: Tensor, state: State) -> State:
 
 
 CELLS: dict[type, Cell] = {nn.RNN: _rnn, nn.GRU: _gru, nn.LSTM: _lstm}
+
+
+@contextmanager
+def padded() -> Iterator[None]:
+    """Within the context, sequences are packed and padded again without a change of their size.
+
+    Of a `PackedSequence`, data are then the padded inputs [T, B, ...], of which what is past a
+    length is never read, and batch_sizes the lengths [B].
+    """
+    of_torch: Any = rnn
+    inverse = of_torch.invert_permutation
+    of_torch.invert_permutation = lambda order: None if order is None else order.argsort()
+    try:
+        with Replaced():
+            yield
+    finally:
+        of_torch.invert_permutation = inverse
+
+
+class Replaced(TorchFunctionMode):
+    """Computes what INSTEAD has in place of torch's operations."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return INSTEAD.get(func, func)(*args, **(kwargs or {}))
+
+
+def within(x: Tensor, lengths: Tensor) -> Tensor:
+    """Whether each step of x [T, B, ...] is one of its sequence [T, B, 1, ...]; lengths [B]."""
+    steps = torch.arange(len(x), device=x.device).unsqueeze(1)
+    return (steps < lengths.to(x.device)).view(*x.shape[:2], *[1] * (x.dim() - 2))
+
+
+def _pack(x: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
+    return _turned(x, batch_first), lengths
+
+
+def _pad(
+    x: Tensor, lengths: Tensor, batch_first: bool, value: float, steps: int
+) -> tuple[Tensor, Tensor]:
+    """steps: the total length, if one is asked for; else the length of `lengths`."""
+    x = x.masked_fill(~within(x, lengths), value)
+    if steps > len(lengths):
+        x = F.pad(x, [0] * (2 * x.dim() - 1) + [steps - len(x)], value=value)
+    return _turned(x, batch_first), lengths
+
+
+def _turned(x: Tensor, batch_first: bool) -> Tensor:
+    return x.transpose(0, 1) if batch_first else x
+
+
+INSTEAD: dict[Any, Callable[..., tuple[Tensor, Tensor]]] = {
+    torch._VF._pack_padded_sequence: _pack,
+    torch._VF._pad_packed_sequence: _pad,
+}
+"""By operations of torch that cannot be vectorised."""

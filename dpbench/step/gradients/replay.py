@@ -24,11 +24,6 @@ def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
-def _is_double(x: Any) -> bool:
-    """Not a number, which torch copies where it vectorises some operations."""
-    return isinstance(x, Tensor) and x.dtype is torch.float64
-
-
 class Recorded(DispatchMode):
     """Within the context, records what is drawn.
 
@@ -49,16 +44,16 @@ class Recorded(DispatchMode):
         if _draws(func):
             self.known &= func.overloadpacket in DRAWS
             self.values.append(out.clone() if isinstance(out, Tensor) else out[1])
-        if func.overloadpacket is aten._to_copy and _is_double(args[0]):
+        # Where it vectorises some operations, torch copies numbers, too.
+        copied = args[0] if func.overloadpacket is aten._to_copy else None
+        if isinstance(copied, Tensor) and copied.dtype is torch.float64:
             self.rounds |= out.is_floating_point() and out.dtype is not torch.float64
         return out
 
 
 class Repeated(DispatchMode):
-    """Within the context, a unit's own part of recorded draws takes the place of new ones.
-
-    Raises OtherDraws if the draws are not those of such a unit.
-    """
+    """Within the context, a unit's own part of recorded draws takes the place of new ones;
+    OtherDraws if they are not those of such a unit."""
 
     def __init__(self, values: list[Tensor], unit: int):
         super().__init__()

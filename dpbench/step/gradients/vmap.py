@@ -88,10 +88,7 @@ class Vmap:
     def unit_loss(
         self, named: dict[str, Tensor], inputs: Tensor, targets: Tensor, shares: Tensor
     ) -> Tensor:
-        """The loss of one unit: the mean of its rows [K, ...], weighted by shares [K].
-
-        named: the parameters by their names.
-        """
+        """The loss of one unit: the mean of its rows [K, ...], weighted by shares [K]."""
         with unrolled(self.model), rules_refused():
             outputs = functional_call(self.model, named, (inputs,))
             return (self.loss(at_least_float32(outputs), targets) * shares).sum()

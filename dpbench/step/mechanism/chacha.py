@@ -1,8 +1,5 @@
-"""The key stream of ChaCha20 by integer operations of torch, on any device.
-
-A block of 64 bytes depends on the key, a nonce and its number alone, so a stream can be read from
-any place (Bernstein 2008, "ChaCha, a variant of Salsa20", with a counter and a nonce of 64 bits;
-the rounds are those of RFC 8439).
+"""The key stream of ChaCha20 by integer operations of torch, on any device, from any place of it
+(Bernstein 2008, with a counter and a nonce of 64 bits; the rounds are those of RFC 8439).
 """
 
 import torch

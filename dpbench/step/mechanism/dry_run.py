@@ -1,5 +1,7 @@
-"""The passes of a private step on synthetic examples; the state of the run does not change."""
+"""The passes of a private step on synthetic examples, without a change of the run's state: whether
+they work, and how many examples fit in memory."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -8,9 +10,10 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients.options import ForwardOptions
 from dpbench.step.mechanism.gradient import PerExample
+from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system.errors import UserError, first_line
-from dpbench.system.memory import is_out_of_memory
+from dpbench.system.memory import is_out_of_memory, largest_fitting_size
 from dpbench.system.seeds import torch_state_kept
 
 
@@ -48,3 +51,23 @@ def check_method(step: PrivateStep, probe: Batch) -> None:
             f"precision={options.precision.name}: {first_line(error, type(error).__name__)}; use "
             "another model, precision or method."
         ) from error
+
+
+def fit_memory(step: PrivateStep, probe: Batch) -> None:
+    """Makes physical batches adaptive, starting from the largest ones that fit in memory.
+
+    Sizes are tried on copies of the probe's synthetic examples; the state of the run does not
+    change. Raises UserError where memory cannot be measured, or one example does not fit.
+    """
+    # A batch is larger than this with a probability of about 1e-9.
+    most = math.ceil(step.expected_batch_size + 6 * math.sqrt(step.expected_batch_size))
+    copies = torch.arange(most, device=probe.targets.device) % len(probe)
+    batch, theta = probe.each(lambda t: t[copies]), step.engine.parameters.theta
+
+    def fit(passes: Callable[[Batch], None]) -> None:
+        size = largest_fitting_size(
+            lambda size: passes(batch.each(lambda t: t[:size])), most, theta.device
+        )
+        step.physical = PhysicalBatches(size, adaptive=True, lengths=step.physical.lengths)
+
+    dry_run(step, fit)

@@ -1,14 +1,14 @@
 """Steps of torch's optimisers without their wrappers for the compiler and the profiler."""
 
+import functools
 import inspect
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import SGD, Optimizer
-
-_STEPS: dict[type[Optimizer], Callable[[Optimizer], object] | None] = {}
 
 
 def eager_step(optimizer: Optimizer) -> None:
@@ -18,10 +18,11 @@ def eager_step(optimizer: Optimizer) -> None:
     torch._dynamo, which takes as long as importing torch. They are left out unless they do
     something: call hooks, or keep the step differentiable.
     """
-    step = _unwrapped(type(optimizer))
+    kind: Any = type(optimizer)
+    step = _unwrapped(kind)
     if step is None or _is_watched(optimizer):
         optimizer.step()
-    elif type(optimizer) is SGD and all(map(_is_plain, optimizer.param_groups)):
+    elif descends(optimizer):
         _descend(optimizer)
     else:
         with torch.no_grad():
@@ -46,7 +47,7 @@ def _is_plain(group: dict) -> bool:
     return not changed and not isinstance(group["lr"], Tensor)
 
 
-def _descend(optimizer: SGD) -> None:
+def _descend(optimizer: Optimizer) -> None:
     """A step of gradient descent, without the choices that torch makes before it: they take ten
     times as long as the addition for a small model."""
     for group in optimizer.param_groups:
@@ -55,12 +56,10 @@ def _descend(optimizer: SGD) -> None:
                 parameter.detach().add_(parameter.grad, alpha=-group["lr"])
 
 
+@functools.cache
 def _unwrapped(kind: type[Optimizer]) -> Callable[[Optimizer], object] | None:
     """The `step` of one of torch's optimisers without its wrappers; None for any other class."""
-    if kind not in _STEPS:
-        of_torch = kind.__module__.startswith("torch.optim.")
-        _STEPS[kind] = inspect.unwrap(kind.step) if of_torch else None
-    return _STEPS[kind]
+    return inspect.unwrap(kind.step) if kind.__module__.startswith("torch.optim.") else None
 
 
 def leave_out_compiler() -> None:

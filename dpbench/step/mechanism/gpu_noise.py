@@ -1,8 +1,6 @@
-"""Noise on a GPU, drawn where it is added: key stream, quantile and rounding in one kernel.
-
-Of `noise.add_rounded`, which without it starts hundreds of operations of torch that each read and
-write all numbers. In Triton, which torch installs beside itself for NVIDIA's GPUs.
-"""
+"""Noise on a GPU for `noise.add_rounded`: key stream, quantile and rounding in one kernel, instead
+of hundreds of operations of torch. In Triton, which torch installs beside itself for NVIDIA's
+GPUs."""
 
 import torch
 import triton

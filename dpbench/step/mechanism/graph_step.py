@@ -1,9 +1,7 @@
 """A private step as one graph: its Python code runs once for each size of a batch.
 
-What the code does with tensors is captured, and then replayed in one call where a step has
-hundreds. A graph would repeat every number of Python of the step that it was captured from, so
-those that change are tensors that it is given: learning rate, noise multiplier, and the noise or
-its place in the key stream.
+A graph would repeat every number of Python of the step that it was captured from, so those that
+change are tensors that it is given: learning rate, noise multiplier, and the noise or its place.
 """
 
 import warnings

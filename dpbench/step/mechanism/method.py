@@ -1,8 +1,10 @@
 """Methods: a gradient, a clip, a noise and an update, with the guarantee of their combination."""
 
+import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Protocol
+from typing import ClassVar
 
 import torch
 
@@ -12,7 +14,7 @@ from dpbench.privacy.ledger import GaussianMechanism, Mechanism, Release
 from dpbench.step.clipping import Clip, Problem, Sensitivity
 from dpbench.step.mechanism.gradient import Gradient, PerExample
 from dpbench.step.mechanism.noise import Gaussian, Noise
-from dpbench.step.mechanism.schedules import Schedules
+from dpbench.step.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.step.mechanism.update import Plain, Update
 from dpbench.system.errors import UserError
 from dpbench.system.public_names import public_name
@@ -22,16 +24,47 @@ GRADIENT_SUM, COUNTS = "gradient sum", "counts for the clip"
 """The first release of every training step and what may follow it, as ledgers name them."""
 
 
-class NoiseRule(Protocol):
-    """Derives the noise multiplier of a method from its other settings."""
+class NoiseRule(ABC):
+    """Derives the noise multiplier: the noise lr sigma R/B of a step has a given variance per unit
+    of lr. With a schedule, it follows each step's lr and R.
+
+    method: the name of the method, for messages.
+    """
+
+    method: ClassVar[str]
+
+    @abstractmethod
+    def rate_and_variance(
+        self, optimizer: torch.optim.Optimizer, units: Units
+    ) -> tuple[float, float]:
+        """lr, and the variance of the noise divided by it; UserError for other optimisers."""
 
     def multiplier(
         self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
     ) -> float:
-        """The noise multiplier at the start of a run; UserError for unsupported optimisers."""
+        """sigma = B sqrt(v/lr)/R, for noise of variance lr v."""
+        lr, variance = self.rate_and_variance(optimizer, units)
+        return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity.bound)
 
     def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        """The schedule with the noise schedule derived; UserError if that is impossible."""
+        """The schedule with the noise factors 1/(sqrt(lr) R), from its factors of lr and R.
+
+        Raises UserError if schedule.noise is set or lr reaches 0.
+        """
+        if schedule.noise != 1:
+            raise UserError(
+                f"the noise of {self.method} follows from lr and bound: set schedule.noise=1."
+            )
+        if min(value for value, _ in run_lengths(schedule.lr, steps)) <= 0:
+            raise UserError(
+                f"{self.method} adds no noise where lr is 0: let schedule.lr stay positive."
+            )
+
+        def noise(progress: float) -> float:
+            return schedule.lr_at(progress) ** -0.5 / schedule.bound_at(progress)
+
+        is_constant = None not in (constant(schedule.lr), constant(schedule.bound))
+        return replace(schedule, noise=noise(0.0) if is_constant else noise)
 
 
 class Inapplicable(UserError):
@@ -117,11 +150,8 @@ class Method:
         return self.noise.private
 
     def bind(self, problem: Problem) -> "Method":
-        """The method for a problem.
-
-        Raises Inapplicable if it is not defined for it, and UserError for parts that do not fit it,
-        or each other.
-        """
+        """The method for a problem; Inapplicable if it is not defined for it, and UserError for
+        parts that do not fit it, or each other."""
         self._check(problem)
         return replace(
             self,
@@ -133,7 +163,12 @@ class Method:
 
     def _check(self, problem: Problem) -> None:
         if problem.units.name == "user":
-            self._check_users()
+            if self.clip.by_group or self.groups is not None:
+                raise Inapplicable(
+                    self.name,
+                    f"{self.name} depends on the groups of examples, and a user may have several: "
+                    "use users=none or another method.",
+                )
         elif self.users_only:
             raise Inapplicable(
                 self.name,
@@ -150,14 +185,6 @@ class Method:
             raise UserError(
                 f"the noise of {self.name} needs a bound on each coordinate, and "
                 f"{type(self.clip).__name__} has none: use dpbench.clipping.Coordinates."
-            )
-
-    def _check_users(self) -> None:
-        if self.clip.by_group or self.groups is not None:
-            raise Inapplicable(
-                self.name,
-                f"{self.name} depends on the groups of examples, and a user may have several: use "
-                "users=none or another method.",
             )
 
     def releases(self, noise_multiplier: float) -> tuple[Release, ...]:

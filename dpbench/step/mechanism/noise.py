@@ -17,8 +17,15 @@ from dpbench.privacy.ledger import (
     Mechanism,
 )
 from dpbench.step.clipping import Part, Problem
-from dpbench.step.mechanism.draws import Quantile, draws, few_draws, noise_kernel
-from dpbench.step.mechanism.gaussian_draws import FEWEST, add_gaussian, erfinv_is_faster
+from dpbench.step.mechanism.draws import (
+    FEWEST,
+    Quantile,
+    add_gaussian,
+    draws,
+    erfinv_is_faster,
+    few_draws,
+    noise_kernel,
+)
 from dpbench.step.mechanism.streams import DrawnStream, GpuStream, Stream
 from dpbench.system.errors import UserError
 
@@ -84,10 +91,8 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     """total [D] plus scale times draws of a law, in place, rounded to a grid; scale is a scalar.
 
     Drawn and added in float64, and rounded to multiples of GRID times the power of two below the
-    scale. The grid depends on the scale alone, and each of its points collects thousands of the
-    draws up to `dpbench.privacy.entries.GAUSSIAN_END` standard deviations out, so that the last
-    digits of the release reveal nothing about the sum. Without rounding they do (Mironov 2012).
-    Outputs further out are deducted from delta.
+    scale: of that alone, and so that each point collects thousands of draws. The last digits of
+    the release then reveal nothing about the sum, as they do without (Mironov 2012).
     """
     if isinstance(stream, DrawnStream):
         return total.copy_(_rounded(stream.draws * scale + total, scale))

@@ -1,7 +1,4 @@
-"""Samplers: they draw the examples (or users) of each batch, and state their law for the ledger.
-
-The law is a property of the sampler, so that ledger and batches cannot disagree.
-"""
+"""Samplers: they draw the examples (or users) of each batch, and state their law for the ledger."""
 
 import math
 import warnings
@@ -25,10 +22,8 @@ RARE = 1e-12
 
 
 def poisson_rate(train_size: int, batch_size: int, unit: str = "example") -> float:
-    """The rate 1/ceil(n/B), so that ceil(n/B) steps make an epoch on average.
-
-    Esipova et al. 2023, appendix B. Raises UserError for a batch larger than the data.
-    """
+    """The rate 1/ceil(n/B), so that ceil(n/B) steps make an epoch on average (Esipova et al. 2023,
+    appendix B); UserError for a batch larger than the data."""
     if batch_size > train_size:
         raise UserError(
             f"batch_size={batch_size} is larger than the {train_size} training {unit}s; "
@@ -87,11 +82,8 @@ class PoissonSampler:
                 yield group[poisson_indices(len(group), self.rate, stream)]
 
     def _members(self, size: int, stream: Stream) -> list[Tensor]:
-        """The units whose turn it is, by place in the cycle.
-
-        The place of a unit depends only on the stream's key and the unit's index: it is the same in
-        all epochs, and reveals nothing about the place of another.
-        """
+        """The units whose turn it is, by place in the cycle: that depends only on the stream's key
+        and the unit's index, so that it is the same in all epochs."""
         places = stream.derived("places in the cycle").bits(size) % self.cycle
         return [(places == place).nonzero().flatten() for place in range(self.cycle)]
 
@@ -112,10 +104,8 @@ def poisson_indices(size: int, rate: float, stream: Stream) -> Tensor:
 
 
 def poisson_batches(size: int, rate: float, number: int, stream: Stream) -> Iterator[Tensor]:
-    """`poisson_indices`, `number` times in a row: the same bits, mostly computed together.
-
-    For a batch of a few hundred examples, the calls take longer than the numbers.
-    """
+    """`poisson_indices`, `number` times in a row: the same bits, mostly computed together, as calls
+    take longer than the numbers."""
     chunk = _usual_draws(size, rate)
     together = max(1, TOGETHER // chunk) if rate < 1 else 1
     for first in range(0, number, together):
@@ -155,7 +145,7 @@ class ShuffledSampler:
             yield from permutation(stream, size).tensor_split(self.steps_per_epoch)
 
 
-class TruncatedSampler:
+class TruncatedSampler(PoissonSampler):
     """A Poisson sample, reduced to batch_limit units at random where it has more.
 
     The limit makes the size of the largest batch public and constant. Raises UserError without one.
@@ -168,9 +158,8 @@ class TruncatedSampler:
         unit: str = "example",
         batch_limit: int | None = None,
     ):
+        super().__init__(train_size, batch_size, unit)
         self.size, self.unit = train_size, unit
-        self._whole = PoissonSampler(train_size, batch_size, unit)
-        self.expected_batch_size = self._whole.expected_batch_size
         if batch_limit is None:
             raise UserError(f"sampler=truncated needs batch_limit: {self._harmless}")
         if integer("batch_limit", batch_limit) < self.expected_batch_size:
@@ -179,16 +168,15 @@ class TruncatedSampler:
                 f"their expected size of {self.expected_batch_size:.0f}: {self._harmless}",
                 stacklevel=2,
             )
-        self.law: Sampling = TruncatedPoisson(self._whole.rate, batch_limit, train_size, unit)
+        self.law = TruncatedPoisson(self.rate, batch_limit, train_size, unit)
         self.limit = batch_limit
-        self.steps_per_epoch = self._whole.steps_per_epoch
 
     @property
     def _harmless(self) -> str:
         """The sentence that names a limit at which hardly any batch is cut."""
         from scipy.stats import binom  # takes a second, and only messages need it
 
-        enough = int(binom.isf(RARE, self.size, self._whole.rate)) + 1
+        enough = int(binom.isf(RARE, self.size, self.rate)) + 1
         return (
             f"at {min(enough, self.size)} hardly any batch of about "
             f"{self.expected_batch_size:.0f} {self.unit}s is truncated."
@@ -201,8 +189,7 @@ class TruncatedSampler:
                 "account of truncated batches relies on: use sampler=poisson."
             )
         # One by one, as what is cut is drawn from the same stream.
-        rate = self._whole.rate
-        return (self._cut(poisson_indices(size, rate, stream), stream) for _ in count())
+        return (self._cut(poisson_indices(size, self.rate, stream), stream) for _ in count())
 
     def _cut(self, batch: Tensor, stream: Stream) -> Tensor:
         if len(batch) <= self.limit:
@@ -262,11 +249,8 @@ OPTIONS = {"batch_limit": "truncated", "participations": "allocation"}
 def make_sampler(
     name: str, train_size: int, batch_size: int, unit: str, cycle: int | None, **options: Any
 ) -> Sampler:
-    """The sampler of that name.
-
-    cycle: as for `PoissonSampler`. Raises UserError for a setting (other than None) of another
-    sampler, and for a sampler whose cycles no accountant covers.
-    """
+    """The sampler of that name; UserError for a setting (other than None) of another sampler, and
+    for a sampler whose cycles no accountant covers. cycle: as for `PoissonSampler`."""
     given = {option: value for option, value in options.items() if value is not None}
     for option in given:
         if OPTIONS[option] != name:

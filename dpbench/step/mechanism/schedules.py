@@ -7,7 +7,6 @@ reads no data, so it costs no privacy.
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 
 from dpbench.system.errors import UserError
@@ -125,27 +124,22 @@ class Schedules:
     noise: float | Schedule
 
     def __post_init__(self) -> None:
-        _ = self._by_name  # UserError for what is no schedule
-
-    @cached_property
-    def _by_name(self) -> dict[str, Schedule]:
-        factors = {"bound": self.bound, "lr": self.lr, "noise": self.noise}
-        return {name: schedule(f"schedule.{name}", value) for name, value in factors.items()}
+        for name, factor in vars(self).items():
+            schedule(f"schedule.{name}", factor)
 
     def bound_at(self, progress: float) -> float:
-        return self._by_name["bound"](progress)
+        return _at(self.bound, progress)
 
     def lr_at(self, progress: float) -> float:
-        return self._by_name["lr"](progress)
+        return _at(self.lr, progress)
 
     def noise_at(self, progress: float) -> float:
-        return self._by_name["noise"](progress)
+        return _at(self.noise, progress)
 
     def check(self, steps: int) -> None:
         """UserError if a factor is no positive number at some step, but 0 for lr, or varies by
         itself: the ledger would have other noise than the steps."""
-        for name in ("bound", "lr", "noise"):
-            factor = getattr(self, name)
+        for name, factor in vars(self).items():
             values = [*run_lengths(factor, steps)]
             for value, _ in values:
                 if not is_number(value) or value < 0 or (value == 0 and name != "lr"):
@@ -157,6 +151,10 @@ class Schedules:
                     f"schedule.{name} gives other values when it is asked again: let it depend on "
                     "the progress alone."
                 )
+
+
+def _at(value: float | Schedule, progress: float) -> float:
+    return value(progress) if callable(value) else value
 
 
 UNCHANGED = Schedules(1.0, 1.0, 1.0)

@@ -52,11 +52,8 @@ class ClippedSum:
 
 
 def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Factors [B] or [B, L], 0 for non-finite gradients, and whether each is finite [B] bool.
-
-    UserError for a clip that gives other than a factor for each norm: what is broadcast would mix
-    examples.
-    """
+    """Factors [B] or [B, L], 0 for non-finite gradients, and whether each is finite [B] bool;
+    UserError for a clip that gives other than one for each norm."""
     factors = clip.factors(norms, groups)
     if not isinstance(factors, Tensor) or factors.shape != norms.shape:
         given = list(factors.shape) if isinstance(factors, Tensor) else type(factors).__name__

@@ -1,8 +1,7 @@
 """The random streams that privacy depends on: noise of gradients and of counts, and sampling.
 
-They are separate from the streams of `dpbench.system.seeds`, which are public and the same for all
-runs of a seed. Each run has one stream per purpose, shared with no other run: composition covers
-the joint release of two runs only if their noise and batches are independent.
+Each run has one per purpose, shared with no other run: composition covers the joint release of two
+runs only if their noise and batches are independent. Public ones are in `dpbench.system.seeds`.
 """
 
 import hashlib
@@ -69,11 +68,8 @@ NONE_AHEAD = Ahead(None, 0, np.empty(0))
 
 
 class CipherStream:
-    """The key stream of AES-256 in counter mode, on the CPU: a cryptographic generator.
-
-    key: 32 bytes; without it the stream is indistinguishable from random bits. Implemented by
-    OpenSSL through pyca/cryptography.
-    """
+    """The key stream of AES-256 in counter mode, on the CPU by OpenSSL: a cryptographic generator.
+    key: 32 bytes, without which it is indistinguishable from random bits."""
 
     device = torch.device("cpu")
 
@@ -90,11 +86,8 @@ class CipherStream:
         return torch.from_numpy(out[:size])
 
     def mapped(self, size: int, by: Transform) -> np.ndarray:
-        """by(bits) of the next draws [size], read-only.
-
-        If all that were mapped before have been drawn, twice as many are, up to AHEAD: for few
-        numbers the calls take longer than the work.
-        """
+        """by(bits) of the next draws [size], read-only; if all that were mapped before have been
+        drawn, twice as many are, up to AHEAD, as calls take longer than the work."""
         position, ahead = self._drawn, self._ahead
         start = position - ahead.first
         if ahead.by is not by or not 0 <= start <= len(ahead.values) - size:
@@ -193,11 +186,8 @@ class PlacedStream(GpuStream):
 
 
 def seeded(purpose: str, seed: int, run: str, device: torch.device) -> Stream:
-    """The stream for one purpose of one run, the same whenever the run is repeated.
-
-    run: the run's unique name, so that no other run draws the same. device: where bits are
-    generated.
-    """
+    """The stream on a device for one purpose of one run, by its unique name, the same whenever the
+    run is repeated."""
     key = hashlib.sha256(f"{purpose}/{seed}/{run}".encode()).digest()
     return _keyed(key, device)
 

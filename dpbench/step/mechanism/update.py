@@ -24,11 +24,8 @@ class Update(Part, ABC):
 
     @abstractmethod
     def __call__(self, noisy: Tensor, theta: Tensor) -> Tensor:
-        """The gradient for the optimiser [D].
-
-        noisy [D]: the noisy sum over the expected batch size; may be overwritten. theta [D]: the
-        parameters.
-        """
+        """The gradient for the optimiser [D], from the noisy sum over the expected batch size [D],
+        which may be overwritten, and the parameters theta [D]."""
 
     def advance(
         self, noisy: Tensor, deviation: float | Tensor, theta: Tensor, released: ReleasedState

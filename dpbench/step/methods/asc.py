@@ -10,11 +10,9 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, CountQuery, Problem, Sensitivity
-from dpbench.step.clipping.clip import checked_bound, ratio
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.delegating import DelegatingGradients
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
+from dpbench.step.clipping.clip import OneBound, check_bound, ratio
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients
+from dpbench.step.mechanism import Gradient, Method, ReleasedState
 from dpbench.system.validate import NonNegative, Positive
 
 GUARANTEE = Guarantee(
@@ -44,14 +42,13 @@ def asc(
 
 
 @dataclass(frozen=True)
-class SampledGroups(Clip):
+class SampledGroups(OneBound):
     """min(1, C_g/norm), C_g = bound/p_g, where group g is sampled at p_g times the batches' rate.
 
     The shares p_g start at 1. With the noisy mean loss l_g of each group,
     p_g <- max(least_share, p_g exp(learning_rate l_g)/m), where m makes the largest share 1.
     """
 
-    bound: float
     least_share: float
     learning_rate: float
     loss_bound: float
@@ -60,8 +57,8 @@ class SampledGroups(Clip):
     by_group = True
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound (method.bound)", self.bound)
-        checked_bound("method.bound over method.least_share", self.bound / self.least_share)
+        super().__post_init__()
+        check_bound("method.bound over method.least_share", self.bound / self.least_share)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -73,7 +70,7 @@ class SampledGroups(Clip):
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         shares = self.group_shares
         shares = norms.new_ones(()) if shares is None else shares.to(norms)[groups]
-        return ratio(self.bound / shares, norms).clamp(max=1)
+        return ratio(self.bound / shares, norms, most=1)
 
     def updated(self, counts: Tensor, expected_batch_size: float) -> Self:
         sums, sizes = counts.view(2, -1)
@@ -82,9 +79,6 @@ class SampledGroups(Clip):
         growth = (self.learning_rate * (losses - losses.max())).exp()
         shares = self.group_shares.to(losses) * growth
         return replace(self, group_shares=(shares / shares.max()).clamp(min=self.least_share))
-
-    def scaled(self, by: float) -> Self:
-        return replace(self, bound=self.bound * by)
 
 
 @dataclass(frozen=True)

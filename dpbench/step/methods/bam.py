@@ -7,18 +7,13 @@ from dpbench.privacy.guarantee import PROVEN
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients, PerExampleShift
 from dpbench.step.gradients.penalised import penalised, per_length
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.schedules import Schedule, schedule
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Schedule, schedule
 
 
 def bam(
     bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
-    """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM").
-
-    bound, clip and style as for `dpsgd`.
-    """
+    """Each gradient at theta + lambda g_i/|g_i| (Knolle et al. 2023, Eq. 14, "BAM SAM")."""
     gradient = AscentStep(schedule("method.lambda_", lambda_))
     return Method("bam", make_clip(clip, style, bound), PROVEN, gradient)
 
@@ -26,10 +21,8 @@ def bam(
 def bam_exact(
     bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
-    """The gradient of each L_i + lambda |g_i|, by second derivatives (Knolle et al. 2023, Eq. 13).
-
-    The first-order expansion of `bam` in lambda. bound, clip and style as for `dpsgd`.
-    """
+    """The gradient of each L_i + lambda |g_i|, by second derivatives: the first-order expansion of
+    `bam` in lambda (Knolle et al. 2023, Eq. 13)."""
     gradient = GradientPenalty(schedule("method.lambda_", lambda_))
     return Method("bam_exact", make_clip(clip, style, bound), PROVEN, gradient)
 

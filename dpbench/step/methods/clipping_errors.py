@@ -4,22 +4,21 @@ Neither method is private: both need the unclipped batch gradient.
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from dpbench.privacy.guarantee import NON_PRIVATE
-from dpbench.step.clipping import Abadi, Clip, Sensitivity
+from dpbench.step.clipping import Abadi, Sensitivity
+from dpbench.step.clipping.clip import OneBound
 from dpbench.step.gradients import Gradients
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import NoNoise
+from dpbench.step.mechanism import Method, NoNoise
 from dpbench.step.methods.dicesgd import clipped_and_plain
 
 
 @dataclass(frozen=True)
-class Exchange(Clip):
+class Exchange(OneBound):
     """The length of one batch gradient along the direction of the other.
 
     length_of_clipped: the length of the clipped sum along the unclipped sum (only the length is
@@ -27,7 +26,6 @@ class Exchange(Clip):
     Esipova et al. 2023, Table 1 and appendix B.4.
     """
 
-    bound: float
     length_of_clipped: bool
 
     @property
@@ -36,9 +34,6 @@ class Exchange(Clip):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return Abadi(self.bound).factors(norms, groups)
-
-    def scaled(self, by: float) -> Self:
-        return replace(self, bound=self.bound * by)
 
     def reduce(self, gradients: Gradients, factors: Tensor) -> Tensor:
         return clipped_and_plain(gradients, factors)

@@ -11,12 +11,9 @@ from torch import Tensor, nn
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, Problem
-from dpbench.step.gradients import Engine, Gradients
+from dpbench.step.gradients import Engine, Gradients, at_least_float32
 from dpbench.step.gradients.flatten import flatten
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Inapplicable
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Gradient, Inapplicable, ReleasedState, Update
 from dpbench.system.errors import UserError
 
 GUARANTEE = Guarantee(
@@ -177,10 +174,9 @@ class ClosedForm(Update):
 class Moments(Gradients):
     """s_i [S] = (c z_i z_i^T, y_i z_i^T), for features z_i [d] and a class y_i, one-hot [K].
 
-    For a unit of several rows v it is their mean with weights `shares`. z [B, V, d], classes [B, V]
-    int64, shares [B, V], losses [B]. second: c; 0 leaves the first part out. That part has the
-    upper triangle of the matrix, with all but the diagonal times sqrt(2): its norm is that of the
-    matrix, and S = d (d + 1)/2 + K d. All is one layer.
+    For a unit of rows v it is their mean with weights `shares`. z [B, V, d], classes [B, V] int64,
+    shares [B, V], losses [B]. second: c; 0 leaves the first part out, which is `packed`, so that
+    S = d (d + 1)/2 + K d. All is one layer.
     """
 
     def __init__(
@@ -212,13 +208,6 @@ class Moments(Gradients):
         if not self._second:
             return first.flatten()
         return torch.cat([packed(self._second * ((z * weights).T @ z)), first.flatten()])
-
-    def dot(self, vector: Tensor) -> Tensor:
-        return self.stack() @ vector
-
-    @property
-    def rounding(self) -> Tensor:
-        return 1e-6 * self.layer_norms.double()
 
     def double(self) -> "Moments":
         parts = self.losses, self._z.double(), self._classes

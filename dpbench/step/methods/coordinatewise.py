@@ -2,8 +2,7 @@
 
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Coordinates
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Sign
+from dpbench.step.mechanism import Method, Sign
 
 SUM_GUARANTEE = Guarantee(
     "proven",

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from dpbench.privacy.guarantee import JOINT
-from dpbench.step.clipping import Bound, Clip, CountQuery, Problem, Sensitivity
-from dpbench.step.clipping.clip import checked_bound, ratio
-from dpbench.step.mechanism.method import Method
+from dpbench.step.clipping import Abadi, CountQuery, Problem
+from dpbench.step.clipping.clip import check_bound
+from dpbench.step.mechanism import Method
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 
@@ -26,7 +26,7 @@ def dc_sgd(bound: float, bins: int, most: float, histogram_noise_ratio: float) -
 
 
 @dataclass(frozen=True)
-class LeastError(Clip):
+class LeastError(Abadi):
     """min(1, R/norm), where R minimises noise plus bias (Wei et al. 2025, DC-SGD-E).
 
     A noisy histogram of a batch's norms has `bins` of equal width up to `most`; norms above it
@@ -35,7 +35,6 @@ class LeastError(Clip):
     with norms at the centres of their bins and no bin below 0. It applies from the next batch on.
     """
 
-    bound: Bound
     bins: int
     most: float
     query: CountQuery = field()
@@ -43,20 +42,12 @@ class LeastError(Clip):
     noise_multiplier: float = field(default=0.0, compare=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         integer("method.bins", self.bins, most=MAX_BINS)
-        checked_bound("method.most", self.most)
-        if not isinstance(self.bound, Tensor):
-            checked_bound("the clipping bound (method.bound)", self.bound)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(self.bound)
+        check_bound("method.most", self.most)
 
     def bind(self, problem: Problem) -> Self:
         return replace(self, size=problem.size)
-
-    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return ratio(self.bound, norms).clamp(max=1)
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         bins = (norms * (self.bins / self.most)).floor().clamp(max=self.bins - 1)

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import CORRECTED, Guarantee
 from dpbench.step.clipping import Abadi, ByNorm, DelegatingClip, Sensitivity
-from dpbench.step.clipping.clip import Memory, checked_bound
+from dpbench.step.clipping.clip import Memory, check_bound
 from dpbench.step.gradients import Gradients
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.mechanism import Method, as_published
 from dpbench.system.validate import Fraction
 
 GUARANTEE = Guarantee(
@@ -34,21 +34,7 @@ def dicesgd(
 
     bound is C1 and error_bound C2, both of sums. account_share: the share s of the noise's variance
     that accounting assigns to the error; it affects only epsilon. variant="paper" is the authors'
-    code, which has neither: C2 is C1, and the noise is scaled by 2 C1.
-
-    Privacy: the noise is the sum of two, with the shares 1 - s and s of its variance; releasing the
-    noisy gradients and the noisy error separately reveals no less. Let D have one example more than
-    D'. Fix the other examples' batches; c_t says whether the example is in batch t. Given all
-    earlier releases, its gradient is fixed, and clip(e_t, C2) is a function of c_1, ..., c_{t-1}
-    under D. So the density of all releases under D over that under D' is an average over c of
-    prod_t L_t(c_t) M_t(c_1, ..., c_{t-1}), where L_t is the ratio of a Gaussian mechanism with
-    sensitivity C1 and M_t that of a shift by at most 2 C2. A divergence is the mean of a convex
-    function of that ratio under D'. Going backwards in t: by Jensen's inequality, the average over
-    the c inside M_t is taken out of the function, and the mean over release t is largest for the
-    longest shift, which does not depend on c; c_t is independent of the others, so the average over
-    it is the ratio of a Poisson-sampled mechanism. What is left is the divergence of T sampled
-    mechanisms of sensitivity C1 and T others, without sampling, of sensitivity 2 C2; all
-    f-divergences and so RDP and PLD are bounded, in both directions.
+    code, which has neither: C2 is C1, and the noise is scaled by 2 C1. The proof is on the card.
     """
     if as_published(variant):
         clip = AsPublished(Abadi(bound), error_bound=bound, share=0.0)
@@ -71,7 +57,7 @@ class ErrorFeedback(DelegatingClip):
     error: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        checked_bound("the bound of the error", self.error_bound)
+        check_bound("the bound of the error", self.error_bound)
 
     @property
     def memory(self) -> Memory:  # type: ignore[override]

@@ -9,11 +9,8 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.engine import MaterialisedGradients
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.gradients import Engine, Gradients, MaterialisedGradients
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
 from dpbench.system.validate import Positive
 
 GUARANTEE = Guarantee(
@@ -33,7 +30,7 @@ def disk(
     """DP-SGD with a simplified Kalman filter (Zhang et al. 2025, DiSK).
 
     kappa: the weight of a new noisy mean in the filter. gamma: see `LookAhead`; None for
-    (1 - kappa)/kappa, with which a step takes one gradient. bound, clip and style as for `dpsgd`.
+    (1 - kappa)/kappa, with which a step takes one gradient.
     """
     clipping, gradient = make_clip(clip, style, bound), LookAhead(kappa, gamma)
     return Method("disk", clipping, GUARANTEE, gradient, update=Kalman(kappa))

@@ -10,17 +10,12 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.step.clipping import Bounds, ClipName, make_clip
-from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Method, ReleasedState, Update
 from dpbench.system.errors import UserError
 
 
 def doppler(bound: Bounds, a: list[float], b: list[float], clip: ClipName, style: str) -> Method:
-    """DP-SGD with a low-pass filter of the noisy means (Zhang et al. 2024, DOPPLER).
-
-    a, b: the coefficients of `LowPass`. bound, clip and style as for `dpsgd`.
-    """
+    """DP-SGD with a `LowPass` filter of the noisy means (Zhang et al. 2024, DOPPLER)."""
     update = LowPassUpdate(LowPass(tuple(a), tuple(b)))
     return Method("doppler", make_clip(clip, style, bound), POST_PROCESSED_SUMS, update=update)
 
@@ -29,12 +24,9 @@ def doppler(bound: Bounds, a: list[float], b: list[float], clip: ClipName, style
 class LowPass:
     """The filter m_t = -sum_{k>=1} a_k m_{t-k} + sum_{k>=0} b_k x_{t-k}, divided by c_t.
 
-    c_t is the same filter applied to the constant 1 from step 1 on, so that a constant input is its
-    own filtered value from the first step on. a = (-beta,), b = (1 - beta,) is an average with
-    exponential weights and Adam's bias correction.
-
-    inputs, outputs: the latest ones, newest first, with the filter of 1 as an additional coordinate
-    [., D + 1]; zero before the first step.
+    c_t is the same filter of the constant 1 from step 1 on, which is then its own filtered value.
+    a = (-beta,), b = (1 - beta,) is Adam's average with bias correction. inputs, outputs: the
+    latest ones, newest first, with the filter of 1 as an additional coordinate [., D + 1].
     """
 
     a: tuple[float, ...]

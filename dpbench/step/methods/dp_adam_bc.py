@@ -8,9 +8,7 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.step.clipping import Bounds, ClipName, make_clip
-from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Method, ReleasedState, Update
 from dpbench.step.methods.doppler import LowPass
 from dpbench.system.validate import Positive
 
@@ -20,10 +18,9 @@ Decay = Annotated[float, Meta(ge=0, lt=1)]
 def dp_adam_bc(
     bound: Bounds, beta1: Decay, beta2: Decay, floor: Positive, clip: ClipName, style: str
 ) -> Method:
-    """DP-Adam with bias correction for its noise (Tang et al. 2024, Algorithm 1).
+    """DP-Adam with bias correction for its noise; floor is gamma' (Tang et al. 2024, Algorithm 1).
 
-    beta1 and beta2 are Adam's, floor is gamma'. bound, clip and style as for `dpsgd`. The optimiser
-    gets Adam's direction, so it should be plain SGD, with the learning rate of Adam.
+    The optimiser gets Adam's direction, so it should be plain SGD, with the learning rate of Adam.
     """
     clipping, update = make_clip(clip, style, bound), adam_bc(beta1, beta2, floor)
     return Method("dp_adam_bc", clipping, POST_PROCESSED_SUMS, update=update)

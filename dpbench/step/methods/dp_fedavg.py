@@ -10,11 +10,10 @@ from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
-from dpbench.step.gradients import Engine, Parameters, PerExampleShift
-from dpbench.step.gradients.engine import MaterialisedGradients, empty
+from dpbench.step.gradients import Engine, MaterialisedGradients, Parameters, PerExampleShift
+from dpbench.step.gradients.engine import empty
 from dpbench.step.gradients.vmap import Vmap
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Gradient, Method, ReleasedState
 from dpbench.step.methods.dp_fedsgd import federated_method
 from dpbench.system.validate import Count, Positive
 

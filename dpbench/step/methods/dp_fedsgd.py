@@ -10,12 +10,9 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.delegating import DelegatingGradients
-from dpbench.step.mechanism.gradient import Gradient, PerExample, ReleasedState
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients
+from dpbench.step.mechanism import Gradient, Method, PerExample, ReleasedState, Update, as_published
 from dpbench.step.mechanism.streams import permutation, seeded
-from dpbench.step.mechanism.update import Update
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, Positive
 
@@ -56,12 +53,9 @@ def dp_fedsgd(
 class LocalBatch(Gradient):
     """The gradient of each user's mean loss over a local batch, drawn afresh in every step.
 
-    Before clipping it is an unbiased estimate of the gradient over all of the user's examples.
-
-    Privacy: fix the local batches of all users and steps. A user's gradient is then a function of
-    their examples and of earlier releases, clipped to R, so the sum has sensitivity R, and the
-    account is that of full local data; the draws do not amplify user-level privacy. As they follow
-    from a user's number, and one user less may renumber others, they have to be secret.
+    A user's gradient is clipped to R whatever the draw, so the account is that of full local data;
+    the draws do not amplify user-level privacy. As they follow from a user's number, and one user
+    less may renumber others, they have to be secret.
     """
 
     size: int
@@ -77,11 +71,8 @@ class LocalBatch(Gradient):
 def federated_method(
     name: str, gradient: Gradient, cap: float | None, clip: Clip, variant: str
 ) -> Method:
-    """A user-level method: a weighted sum of the users' clipped gradients.
-
-    The optimiser gets sum_k w_k C_k g_k/(q W) plus noise of scale sigma R/(q W), W = sum_k w_k over
-    all users.
-    """
+    """A user-level method: the optimiser gets sum_k w_k C_k g_k/(q W) of the users' clipped
+    gradients, plus noise of scale sigma R/(q W), W = sum_k w_k over all users."""
     published = as_published(variant)
     if published and cap is not None:
         raise UserError("Algorithm 4 as published has no cap: leave method.cap null.")

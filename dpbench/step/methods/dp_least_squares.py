@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dpbench.step.clipping import Abadi
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 from dpbench.step.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling, unpacked
 from dpbench.system.validate import Positive
 
@@ -24,11 +24,9 @@ def dp_least_squares(
     """The last layer by ridge regression of one-hot classes on its clipped inputs (in the manner of
     Mehta et al. 2023, "Differentially private image classification from features").
 
-    bound: the norm to which features are clipped; constant: see `Scaling`. second_weight: c of
-    `Moments`, which moves noise from first to second moments as it becomes smaller. ridge: see
-    `LeastSquares`. sharpness: by which outputs are multiplied, to be logits.
-
-    The sensitivity is that of all moments together: |s|^2 <= c^2 r^4 + r^2 where |z| <= r.
+    bound: the norm to which features are clipped. second_weight: c of `Moments`, which moves noise
+    from first to second moments as it becomes smaller. sharpness: by which outputs are multiplied.
+    All moments have one sensitivity: |s|^2 <= c^2 r^4 + r^2 where |z| <= r.
     """
     scaling = Scaling(bound, constant)
     r = scaling.length

@@ -1,13 +1,8 @@
-"""SGD with the logistic mechanism, applied to the gradient or to its sign.
-
-Physical batches are accumulated as in `dpbench.methods.signsgd`.
-"""
+"""SGD with the logistic mechanism, applied to the gradient or to its sign."""
 
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Coordinates
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import PerCoordinate
-from dpbench.step.mechanism.update import Plain, Sign, Update
+from dpbench.step.mechanism import Method, PerCoordinate, Plain, Sign, Update
 
 SUM_GUARANTEE = Guarantee(
     "proven",

@@ -11,10 +11,8 @@ from torch import Tensor
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
 from dpbench.step.clipping import Bounds, ClipName, make_clip
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
 from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import CorrelatedGaussian
-from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
 
 Bands = Annotated[int, Meta(ge=1, le=4096)]
@@ -30,17 +28,7 @@ def dp_mf(bound: Bounds, bands: Bands, clip: ClipName, style: str) -> Method:
     """DP-SGD with correlated noise C^-1 z, where C has `bands` bands (Choquette-Choo et al. 2023).
 
     C is the banded square root of the prefix sum (Kalinin and Lampert 2024). Batches are cyclic
-    Poisson samples, with a cycle of `bands` steps. bound, clip and style as for `dpsgd`.
-
-    Privacy: x_t + (C^-1 z)_t for all t determine, and are determined by, C x + z. Let an example
-    have its turns in steps i, i + b, i + 2b, ... Column i of C is zero outside of rows i to i + b -
-    1, so turn i affects these rows alone, and other turns others. Given all earlier releases and
-    all other examples' batches, taking the example away shifts them by the outer product of column
-    i, of norm at most 1, and its clipped gradient, if it is in batch i, which has probability q
-    independently of all else. So the rows are a Gaussian mechanism with sensitivity R on a Poisson
-    sample, for every release that the gradient depends on (Choquette-Choo et al. 2023, Theorem 4),
-    and there are at most ceil(T/b) turns. A bound or a noise multiplier that changes with t scales
-    x_t and z_t alike, so turn i has the multiplier of step i.
+    Poisson samples, with a cycle of `bands` steps. The proof is on the card.
     """
     noise = BandedGaussian(coefficients=banded_square_root(bands))
     return Method("dp_mf", make_clip(clip, style, bound), GUARANTEE, noise=noise)

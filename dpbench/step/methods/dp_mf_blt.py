@@ -14,10 +14,8 @@ from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.privacy.toeplitz import encoded, sensitivity
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
 from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import CorrelatedGaussian
-from dpbench.step.mechanism.streams import Stream
 
 BufferCount = Annotated[int, Meta(ge=1, le=8)]
 
@@ -35,15 +33,7 @@ def dp_mf_blt(bound: Bounds, buffers: BufferCount, clip: ClipName, style: str) -
     """DP-SGD with noise C^-1 z by a buffered linear Toeplitz matrix C (Dvijotham et al. 2024).
 
     An example is in the batch of one step of a cycle, which is an epoch, and of the same step in
-    all cycles (McMahan et al. 2024). bound, clip and style as for `dpsgd`.
-
-    Privacy: x_t + (C^-1 z)_t for all t determine, and are determined by, C x + z. Given all earlier
-    releases, taking an example away shifts row t of C x by sum_s C_ts g_s, where g_s is its clipped
-    gradient of its turn s <= t. Whatever the releases, the squares of these shifts sum to at most
-    sum_ss' <C_s, C_s'> |g_s| |g_s'| <= R^2 |sum_s C_s|^2 over its turns s, since C has no negative
-    entries. So C x + z is a Gaussian mechanism of that sensitivity, also for gradients that depend
-    on earlier releases (Denisov et al. 2022, Theorem 2.1). A bound that changes with t scales x_t
-    and z_t alike.
+    all cycles (McMahan et al. 2024). The proof is on the card.
     """
     decays, weights = buffered_square_root(buffers, steps=1000)
     noise = BufferedGaussian(decays=decays, weights=weights)
@@ -103,11 +93,8 @@ def buffered_square_root(number: int, steps: int) -> Buffers:
 
 @lru_cache(maxsize=256)
 def optimal(number: int, steps: int, cycle: int) -> Buffers:
-    """A local minimum of `error`, searched from the approximate square root.
-
-    Rounded to four digits, of which another processor may find the last ones different: the minimum
-    is flat. The ledger has the matrix that is used.
-    """
+    """A local minimum of `error`, searched from the approximate square root; rounded to four
+    digits, as other processors may find other last ones."""
     from scipy.optimize import minimize
 
     steps = min(steps, HORIZON)

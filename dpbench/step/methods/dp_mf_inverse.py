@@ -10,10 +10,8 @@ from torch import Tensor
 from dpbench.privacy.ledger import InverseToeplitzGaussian, Mechanism
 from dpbench.privacy.toeplitz import column_norms
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
 from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import CorrelatedGaussian
-from dpbench.step.mechanism.streams import Stream
 from dpbench.step.methods.dp_mf_blt import GUARANTEE
 
 Share = Annotated[float, Meta(ge=0, lt=1)]
@@ -24,19 +22,15 @@ def dp_lambda_cgd(bound: Bounds, lambda_: Share, clip: ClipName, style: str) -> 
     """DP-SGD with noise d_t (z_t - lambda z_(t-1)) (Kalinin et al. 2026).
 
     d_t is the norm of column t of the matrix C whose inverse gives z_t - lambda z_(t-1), so that
-    the columns of the matrix in use have norm 1. Batches and the proof are those of `dp_mf_blt`:
-    the sensitivity is in `dpbench.privacy.toeplitz`. bound, clip and style as for `dpsgd`.
+    the columns of the matrix in use have norm 1. Batches and the proof are those of `dp_mf_blt`.
     """
     noise = InverseBandedGaussian(taken=(lambda_,), normalised=True)
     return Method("dp_lambda_cgd", make_clip(clip, style, bound), GUARANTEE, noise=noise)
 
 
 def dp_mf_bisr(bound: Bounds, bands: Bands, clip: ClipName, style: str) -> Method:
-    """DP-SGD with noise C^-1 z by the banded inverse square root (Kalinin et al. 2025).
-
-    C^-1 has the first `bands` coefficients of the inverse of the square root of the prefix sum, (1
-    - x)^(1/2). All else as for `dp_lambda_cgd`, without normalised columns.
-    """
+    """DP-SGD with noise C^-1 z by the banded inverse square root, the first `bands` coefficients of
+    (1 - x)^(1/2), without normalised columns (Kalinin et al. 2025)."""
     noise = InverseBandedGaussian(taken=inverse_square_root(bands))
     return Method("dp_mf_bisr", make_clip(clip, style, bound), GUARANTEE, noise=noise)
 

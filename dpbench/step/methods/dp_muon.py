@@ -10,10 +10,8 @@ from torch import Tensor, nn
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
+from dpbench.step.mechanism import Method, ReleasedState, Update
 from dpbench.step.mechanism.eager import eager_step
-from dpbench.step.mechanism.gradient import ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
 from dpbench.system.errors import UserError
 
 COEFFICIENTS = 15 / 8, -10 / 8, 3 / 8
@@ -27,10 +25,7 @@ def dp_muon(
     clip: ClipName,
     style: str,
 ) -> Method:
-    """Muon on the noisy means (Kim and Fan 2026, DP-Muon without its bias correction).
-
-    momentum, newton_schulz_steps: as for `Muon`. bound, clip and style as for `dpsgd`.
-    """
+    """`Muon` on the noisy means (Kim and Fan 2026, DP-Muon without its bias correction)."""
     update = Muon(momentum, newton_schulz_steps)
     return Method("dp_muon", make_clip(clip, style, bound), POST_PROCESSED_SUMS, update=update)
 

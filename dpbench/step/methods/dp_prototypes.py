@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from dpbench.step.clipping import Abadi
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 from dpbench.step.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling
 from dpbench.system.validate import Positive
 
@@ -14,13 +14,10 @@ LEAST_SHARE = 1e-9
 
 
 def dp_prototypes(bound: Positive, constant: Positive, sharpness: Positive) -> Method:
-    """The class whose mean of clipped features is nearest (in the manner of Wahdany et al. 2024,
-    "Differentially private prototypes for imbalanced transfer learning").
+    """The class whose mean of clipped features is nearest (in the manner of Wahdany et al. 2024).
 
-    bound: the norm to which features are clipped. constant: see `Scaling`; its sum over a class is
-    what the noisy class size follows from. sharpness: by which half squared distances are
-    multiplied, to be logits.
-
+    bound: the norm to which features are clipped. constant: see `Scaling`; a noisy class size
+    follows from its sum. sharpness: by which half squared distances are multiplied, to be logits.
     The sensitivity is that of sums and sizes together: |y z^T| = |z| <= r.
     """
     scaling = Scaling(bound, constant)

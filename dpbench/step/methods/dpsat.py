@@ -7,9 +7,7 @@ from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.penalised import per_length
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.schedules import Schedule, schedule
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Schedule, schedule
 
 GUARANTEE = Guarantee(
     "proven",
@@ -21,10 +19,7 @@ GUARANTEE = Guarantee(
 def dpsat(
     bound: Bounds, lambda_: float | Schedule, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:
-    """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023).
-
-    bound, clip and style as for `dpsgd`.
-    """
+    """All gradients at theta + lambda g/|g|, g the previous private gradient (Park et al. 2023)."""
     gradient = PreviousGradientAscent(schedule("method.lambda_", lambda_))
     return Method("dpsat", make_clip(clip, style, bound), GUARANTEE, gradient)
 

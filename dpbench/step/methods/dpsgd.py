@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.step.clipping import Bounds, Clip, ClipName, Layerwise, make_clip
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.mechanism import Method, as_published
 
 
 def dpsgd(bound: Bounds, variant: str, clip: ClipName = "abadi", style: str = "flat") -> Method:

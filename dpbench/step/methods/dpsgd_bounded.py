@@ -2,7 +2,7 @@
 
 from dpbench.privacy.guarantee import JOINT
 from dpbench.step.clipping import Bounds, ClipName, CountQuery, NormalisedQuantile, by_norm
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 from dpbench.system.errors import UserError
 
 
@@ -18,9 +18,8 @@ def dpsgd_bounded(
 ) -> Method:
     """Bounded adaptive clipping: R <- max(C_LB, R exp(-eta_C (b - gamma))) (Zhao et al. 2025).
 
-    bound is the initial R, lower_bound C_LB, quantile gamma, threshold tau: b is the noisy fraction
-    of norms up to tau R. clip_learning_rate is eta_C, count_noise sigma_b in examples, for counts
-    of +-1/2. As in the authors' code, sums are in units of R. clip and style as for `dpsgd`.
+    As `dpsgd_quantile`; lower_bound is C_LB, threshold tau: b is the noisy fraction of norms up to
+    tau R. As in the authors' code, sums are in units of R.
     """
     clipping = by_norm(clip, style, bound)
     start = float(clipping.sensitivity.bound)

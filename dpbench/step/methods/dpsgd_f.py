@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from dpbench.privacy.guarantee import JOINT, Guarantee
-from dpbench.step.clipping import Clip, CountQuery, Problem, Sensitivity, require_style
-from dpbench.step.clipping.clip import checked_bound, ratio
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.clipping import CountQuery, Problem, Sensitivity, require_style
+from dpbench.step.clipping.clip import OneBound, ratio
+from dpbench.step.mechanism import Method, as_published
 from dpbench.system.validate import one_of
 
 NOISE_TOO_SMALL = Guarantee(
@@ -44,16 +44,14 @@ def dpsgd_f(bound: float, count_noise_ratio: float, variant: str, style: str = "
 
 
 @dataclass(frozen=True)
-class Groupwise(Clip):
+class Groupwise(OneBound):
     """One bound per group, larger for groups with more gradients above the base bound.
 
-    DPSGD-F (Xu et al. 2021; Esipova et al. 2023, Algorithm 3): with noisy counts m_k of norms above
-    C0 and o_k of norms up to C0, floored and at least 0, r_k = m_k/(m_k + o_k) and
-    C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as printed, "groups" for the mean
-    of the r_k as in the authors' code. The two agree where groups are balanced.
-
-    sensitivity_from: "largest" for the largest C_k of all groups, in the batch or not, which is a
-    bound; "base" for C0 as printed in Algorithm 3, which does not bound the effect of an example.
+    With noisy counts m_k of norms above C0 and o_k of norms up to C0, floored and at least 0,
+    r_k = m_k/(m_k + o_k) and C_k = C0 (1 + r_k/r), where r is `reference`: "batch" for m/B as
+    printed (Esipova et al. 2023, Algorithm 3), "groups" for the mean of the r_k as in the code of
+    Xu et al. 2021. sensitivity_from: "largest" for the largest C_k of all groups, in the batch or
+    not, which is a bound; "base" for C0 as printed, which is none.
     """
 
     bound: float
@@ -65,7 +63,7 @@ class Groupwise(Clip):
     by_group = True
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound (method.bound)", self.bound)
+        super().__post_init__()
         one_of("reference", self.reference, ("batch", "groups"))
         one_of("sensitivity_from", self.sensitivity_from, ("largest", "base"))
 
@@ -77,7 +75,7 @@ class Groupwise(Clip):
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         bounds = norms.new_full((), self.bound) if self.bounds is None else self.bounds[groups]
-        return ratio(bounds, norms).clamp(max=1)
+        return ratio(bounds, norms, most=1)
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         cell = 2 * groups + (norms > self.bound)

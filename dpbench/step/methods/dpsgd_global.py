@@ -7,18 +7,9 @@ import torch
 from torch import Tensor
 
 from dpbench.privacy.guarantee import JOINT
-from dpbench.step.clipping import (
-    STYLES,
-    Bound,
-    Clip,
-    CountQuery,
-    Global,
-    Layerwise,
-    Sensitivity,
-    require_style,
-)
-from dpbench.step.clipping.clip import MAX_BOUND, MIN_BOUND, checked_bound, ratio
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.clipping import STYLES, Bound, CountQuery, Global, Layerwise, require_style
+from dpbench.step.clipping.clip import MAX_BOUND, MIN_BOUND, OneBound, check_bound, ratio
+from dpbench.step.mechanism import Method, as_published
 from dpbench.step.methods.dpsgd import fixed_clip
 from dpbench.system.validate import one_of, positive
 
@@ -55,29 +46,23 @@ def dpsgd_global_adapt(
 
 
 @dataclass(frozen=True)
-class GlobalAdapt(Clip):
+class GlobalAdapt(OneBound):
     """C/Z up to norm Z and C/norm beyond; Z follows a noisy count of norms above tau Z.
 
     Esipova et al. 2023, Algorithm 2 in red: Z <- Z exp(-eta + count/B), where B is the public
     expected batch size. Either factor bounds the scaled norm by C, for any Z.
     """
 
-    bound: float
     strict_bound: Bound
     threshold: float
     learning_rate: float
     query: CountQuery = field()
 
     def __post_init__(self) -> None:
-        checked_bound("the clipping bound (method.bound)", self.bound)
+        super().__post_init__()
         positive("the count threshold tau", self.threshold)
         positive("the learning rate of Z", self.learning_rate)
-        if not isinstance(self.strict_bound, Tensor):
-            checked_bound("the strict clipping bound Z", self.strict_bound)
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(self.bound)
+        check_bound("the strict clipping bound Z", self.strict_bound)
 
     def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
         return ratio(self.bound, norms.clamp(min=self.strict_bound))
@@ -90,6 +75,3 @@ class GlobalAdapt(Clip):
         # Z is a released number, so clamping it to the valid range is post-processing.
         strict_bound = (self.strict_bound * growth).clamp(MIN_BOUND, MAX_BOUND)
         return replace(self, strict_bound=strict_bound)
-
-    def scaled(self, by: float) -> Self:
-        return replace(self, bound=self.bound * by)

@@ -11,10 +11,8 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
-from dpbench.step.gradients import Engine, Gradients, Layer
-from dpbench.step.gradients.delegating import DelegatingGradients
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, Layer
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, as_published
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Fraction
@@ -45,13 +43,11 @@ def dpsgd_jl(
     style: str,
     variant: str,
 ) -> Method:
-    """DP-SGD with norms from JL projections (Bu et al. 2021, "Fast and memory efficient DP-SGD via
-    JL projections"; 2023, Algorithm 2).
+    """DP-SGD with norms from JL projections (Bu et al. 2021; 2023, Algorithm 2).
 
     As published, the norm is estimated by M = sqrt(mean_j <g, u_j>^2) for random u_j. Corrected, by
     M sqrt(r/q), q the `failure`-quantile of chi-squared with r degrees of freedom: that is below
     the true norm only with probability `failure`, for each example, step and (layerwise) layer.
-    Neither the u_j nor the estimates are released; the u_j are independent of the data.
     """
     published = as_published(variant)
     gradient = ProjectedNorms(projections, 1.0 if published else slack(projections, failure))

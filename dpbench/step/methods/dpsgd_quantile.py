@@ -2,7 +2,7 @@
 
 from dpbench.privacy.guarantee import JOINT
 from dpbench.step.clipping import Bounds, ClipName, CountQuery, Quantile, by_norm
-from dpbench.step.mechanism.method import Method
+from dpbench.step.mechanism import Method
 
 
 def dpsgd_quantile(
@@ -13,12 +13,11 @@ def dpsgd_quantile(
     clip: ClipName,
     style: str,
 ) -> Method:
-    """Adaptive clipping (Andrew et al. 2021, "Differentially private learning with adaptive
-    clipping", Algorithm 1).
+    """Adaptive clipping (Andrew et al. 2021, Algorithm 1), by a `Quantile` for each layer if
+    layerwise.
 
     bound is the initial R, quantile gamma, clip_learning_rate eta_C, count_noise sigma_b in
-    examples, for counts of +-1/2. clip and style as for `dpsgd`; layerwise, each layer's bound
-    tracks the quantile of that layer's norms.
+    examples, for counts of +-1/2.
     """
     query = CountQuery(2 * count_noise, before=False)
     adaptive = Quantile(by_norm(clip, style, bound), quantile, clip_learning_rate, query)

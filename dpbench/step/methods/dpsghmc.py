@@ -6,8 +6,8 @@ import torch
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.step.clipping import Bounds, ClipName
-from dpbench.step.mechanism.method import Method
-from dpbench.step.methods.dpsgld import PLAIN, NoiseFollowingRate, langevin
+from dpbench.step.mechanism import Method, NoiseRule
+from dpbench.step.methods.dpsgld import PLAIN, langevin
 from dpbench.system.errors import UserError
 from dpbench.system.validate import NonNegative
 
@@ -19,28 +19,18 @@ def dpsghmc(
     section 4.5: DP heavy ball with a large R).
 
     v <- (1 - alpha) v - eta grad U + N(0, 2 alpha eta I), then theta <- theta + v, where grad U =
-    n (sum_i C_i g_i/B - grad log p(theta)/n), eta = lr/n, and alpha = 1 - momentum. lr and momentum
-    are those of the optimiser, which has to be SGD with heavy ball; B is the expected batch size
-    and p is N(0, I/prior_precision), 0 for none. v starts at 0 and is never resampled. The estimate
-    of the gradient noise (their beta) is 0, as it would be another release of data. bound, clip and
-    style as for `dpsgld`.
-
-    Privacy: v = -lr u for torch's buffer u <- momentum u + g, with g = (sum_i C_i g_i + sigma R
-    z)/B - grad log p(theta)/n and one draw z of N(0, I) per step. So the noise of Equation 15 is
-    -(lr sigma R/B) z, which has variance 2 alpha eta exactly for sigma = B sqrt(2 alpha/(n lr))/R.
-    v and theta are functions of the noisy sums of this and earlier steps: the ledger is that of
-    `dpsgd` with that sigma. It is tight, as the sums can be recovered from the thetas.
+    n (sum_i C_i g_i/B - grad log p(theta)/n), eta = lr/n, and alpha = 1 - momentum of SGD with
+    heavy ball. The estimate of the gradient noise (their beta) is 0, as it would be another
+    release. For torch's buffer v = -lr u, so the noise has variance 2 alpha eta for sigma =
+    B sqrt(2 alpha/(n lr))/R. prior_precision, bound, clip and style as for `dpsgld`.
     """
     return langevin(bound, prior_precision, clip, style, Hamiltonian())
 
 
 @dataclass(frozen=True)
-class Hamiltonian(NoiseFollowingRate):
-    """The noise rule by which the step's noise lr sigma R/B matches the friction.
-
-    With a schedule of lr, the velocity of torch's heavy ball scales with lr; the noise follows each
-    step's lr.
-    """
+class Hamiltonian(NoiseRule):
+    """The noise rule by which the step's noise lr sigma R/B matches the friction, for each step's
+    lr, with which the velocity of torch's heavy ball scales."""
 
     method = "dpsghmc"
 
@@ -48,19 +38,13 @@ class Hamiltonian(NoiseFollowingRate):
         self, optimizer: torch.optim.Optimizer, units: Units
     ) -> tuple[float, float]:
         """The variance divided by lr: 2 alpha/n, for friction alpha = 1 - momentum."""
-        lr, momentum = _heavy_ball(optimizer)
-        return lr, 2 * (1 - momentum) / units.number
-
-
-def _heavy_ball(optimizer: torch.optim.Optimizer) -> tuple[float, float]:
-    """Learning rate and momentum of SGD with heavy ball; UserError for any other optimiser."""
-    group = optimizer.param_groups[0]
-    rest = {name: value for name, value in PLAIN.items() if name != "momentum"}
-    is_sgd = type(optimizer) is torch.optim.SGD and rest.items() <= group.items()
-    if not (is_sgd and group["lr"] > 0 and 0 < group["momentum"] < 1):
-        raise UserError(
-            "dpsghmc is a step of SGD with heavy ball: use optimizer=momentum with a positive lr, "
-            "a momentum below 1 and no weight decay (without momentum it is method=dpsgld "
-            "method.law=posterior; a prior is method.prior_precision)."
-        )
-    return float(group["lr"]), float(group["momentum"])
+        group = optimizer.param_groups[0]
+        rest = {name: value for name, value in PLAIN.items() if name != "momentum"}
+        is_sgd = type(optimizer) is torch.optim.SGD and rest.items() <= group.items()
+        if not (is_sgd and group["lr"] > 0 and 0 < group["momentum"] < 1):
+            raise UserError(
+                "dpsghmc is a step of SGD with heavy ball: use optimizer=momentum with a positive "
+                "lr, a momentum below 1 and no weight decay (without momentum it is method=dpsgld "
+                "method.law=posterior; a prior is method.prior_precision)."
+            )
+        return float(group["lr"]), 2 * (1 - float(group["momentum"])) / units.number

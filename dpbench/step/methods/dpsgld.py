@@ -1,19 +1,15 @@
 """DP-SGLD: Langevin dynamics, whose noise follows from the learning rate and provides privacy."""
 
-import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import PROVEN
-from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.schedules import Schedules, constant, run_lengths
-from dpbench.step.mechanism.update import Update
+from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
+from dpbench.step.mechanism import Method, NoiseRule, Update
 from dpbench.system.errors import UserError
 from dpbench.system.validate import NonNegative, one_of
 
@@ -56,66 +52,16 @@ class Prior(Update):
         return replace(self, number=problem.units.number)
 
 
-class NoiseFollowingRate(ABC):
-    """The noise rule by which the step's noise lr sigma R/B has a given variance per unit of lr.
-
-    With a schedule, the noise follows each step's lr and R.
-    """
-
-    method: ClassVar[str]
-    """The name of the method, for messages."""
-
-    @abstractmethod
-    def rate_and_variance(
-        self, optimizer: torch.optim.Optimizer, units: Units
-    ) -> tuple[float, float]:
-        """lr, and the variance of the noise divided by it; UserError for other optimisers."""
-
-    def multiplier(
-        self, clip: Clip, optimizer: torch.optim.Optimizer, expected_batch_size: float, units: Units
-    ) -> float:
-        """sigma = B sqrt(v/lr)/R, for noise of variance lr v."""
-        lr, variance = self.rate_and_variance(optimizer, units)
-        return expected_batch_size * math.sqrt(variance / lr) / float(clip.sensitivity.bound)
-
-    def schedule(self, schedule: Schedules, steps: int) -> Schedules:
-        """The schedule with the noise factors 1/(sqrt(lr) R), from its factors of lr and R.
-
-        Raises UserError if schedule.noise is set or lr reaches 0.
-        """
-        if schedule.noise != 1:
-            raise UserError(
-                f"the noise of {self.method} follows from lr and bound: set schedule.noise=1."
-            )
-        if min(value for value, _ in run_lengths(schedule.lr, steps)) <= 0:
-            raise UserError(
-                f"{self.method} adds no noise where lr is 0: let schedule.lr stay positive."
-            )
-
-        def noise(progress: float) -> float:
-            return schedule.lr_at(progress) ** -0.5 / schedule.bound_at(progress)
-
-        is_constant = None not in (constant(schedule.lr), constant(schedule.bound))
-        return replace(schedule, noise=noise(0.0) if is_constant else noise)
-
-
 def langevin(
-    bound: Bounds,
-    prior_precision: float,
-    clip: ClipName,
-    style: str,
-    noise_rule: NoiseFollowingRate,
+    bound: Bounds, prior_precision: float, clip: ClipName, style: str, noise_rule: NoiseRule
 ) -> Method:
-    """A method that follows the gradient of a log posterior, with noise by a rule.
-
-    Other arguments as for `dpsgld`.
-    """
+    """A method that follows the gradient of a log posterior, with noise by a rule."""
     clipping, update = make_clip(clip, style, bound), Prior(prior_precision)
     return Method(noise_rule.method, clipping, PROVEN, update=update, noise_rule=noise_rule)
 
 
 @dataclass(frozen=True)
-class Langevin(NoiseFollowingRate):
+class Langevin(NoiseRule):
     """The noise rule by which the step's noise lr sigma R/B has the variance of `law`."""
 
     law: str
@@ -125,16 +71,11 @@ class Langevin(NoiseFollowingRate):
         self, optimizer: torch.optim.Optimizer, units: Units
     ) -> tuple[float, float]:
         """The variance divided by lr: 1 for Algorithm 3, and 2/n for the posterior."""
-        return _plain_rate(optimizer), 1 if self.law == "lr" else 2 / units.number
-
-
-def _plain_rate(optimizer: torch.optim.Optimizer) -> float:
-    """The learning rate of plain SGD; UserError for any other optimiser."""
-    group = optimizer.param_groups[0]
-    is_plain = type(optimizer) is torch.optim.SGD and PLAIN.items() <= group.items()
-    if not is_plain or not group["lr"] > 0:
-        raise UserError(
-            "dpsgld is a step of plain SGD: use optimizer=sgd with a positive lr and neither "
-            "momentum nor weight decay (a prior is method.prior_precision)."
-        )
-    return float(group["lr"])
+        group = optimizer.param_groups[0]
+        is_plain = type(optimizer) is torch.optim.SGD and PLAIN.items() <= group.items()
+        if not is_plain or not group["lr"] > 0:
+            raise UserError(
+                "dpsgld is a step of plain SGD: use optimizer=sgd with a positive lr and neither "
+                "momentum nor weight decay (a prior is method.prior_precision)."
+            )
+        return float(group["lr"]), 1 if self.law == "lr" else 2 / units.number

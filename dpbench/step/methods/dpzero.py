@@ -10,14 +10,11 @@ from torch.func import functional_call
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, Clip
-from dpbench.step.gradients import Engine, Gradients, Layer
+from dpbench.step.gradients import Engine, Gradients, Layer, at_least_float32
 from dpbench.step.gradients.engine import empty
 from dpbench.step.gradients.flatten import flatten
 from dpbench.step.gradients.norms import squared_norms
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
 from dpbench.system import seeds
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import Positive
@@ -31,13 +28,11 @@ GUARANTEE = Guarantee(
 
 def dpzero(bound: float, smoothing: Positive) -> Method:
     """theta <- theta - lr s u, with s the noisy mean of clipped differences of each example's loss
-    (Zhang et al. 2024, "DPZero: private fine-tuning of language models without backpropagation").
+    (Zhang et al. 2024, DPZero).
 
     The difference is (L_i(theta + h u) - L_i(theta - h u))/(2 h), for h = smoothing and u uniform
-    on the sphere of radius sqrt(D), drawn anew in each step. bound: that of one difference.
-
-    As a private step: the gradient is the difference times v = u/sqrt(D), |v| = 1, and s is the
-    part of the noisy sum along v, whose noise has the standard deviation of one coordinate.
+    on the sphere of radius sqrt(D), drawn anew in each step. The gradient is the difference times
+    v = u/sqrt(D), and s the part of the noisy sum along v, with the noise of one coordinate.
     """
     gradient, update = TwoPoints(smoothing), AlongDirection()
     return Method("dpzero", Abadi(bound), GUARANTEE, gradient, update=update)
@@ -45,10 +40,8 @@ def dpzero(bound: float, smoothing: Positive) -> Method:
 
 @dataclass(frozen=True)
 class TwoPoints(Gradient):
-    """Each example's difference of losses, times the unit vector of the step.
-
-    Losses are the means of the two.
-    """
+    """Each example's difference of losses times the unit vector of the step; its loss is the
+    mean of both."""
 
     smoothing: float
 
@@ -69,10 +62,7 @@ class TwoPoints(Gradient):
 
 @dataclass(frozen=True)
 class AlongDirection(Update):
-    """The part of the noisy mean along the direction of the step, times sqrt(D).
-
-    seed, step: of the direction.
-    """
+    """The part of the noisy mean along the direction of the step, times sqrt(D)."""
 
     seed: int = 0
     step: int = 0
@@ -125,10 +115,6 @@ class DirectionalGradients(Gradients):
 
     def dot(self, vector: Tensor) -> Tensor:
         return self._slopes * (self._v @ vector)
-
-    @property
-    def rounding(self) -> Tensor:
-        return 1e-6 * self.layer_norms.double()
 
     def double(self) -> "DirectionalGradients":
         slopes, v = self._slopes.double(), self._v.double()

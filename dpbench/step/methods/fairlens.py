@@ -8,12 +8,9 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, Clip, require_style
-from dpbench.step.gradients import Engine, Gradients, Layer
-from dpbench.step.gradients.delegating import DelegatingGradients
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, Layer, at_least_float32
 from dpbench.step.gradients.flatten import flatten
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method, as_published
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, as_published
 
 GUARANTEE = Guarantee(
     "none",
@@ -27,10 +24,9 @@ def fairlens(
 ) -> Method:
     """Tran et al. 2021 as in Esipova et al. 2023, Algorithm 4; for two groups.
 
-    clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is Algorithm 4 as
-    printed, whose second regulariser drives outputs in [0, 1] to its ends, and logits without
-    bound; "corrected" reverses its sign and averages f(1-f) over examples and outputs, the reading
-    closest to the printed tables.
+    clipping_weight and noise_weight are gamma_1 and gamma_2. variant="paper" is as printed, where
+    the second regulariser drives outputs in [0, 1] to its ends; "corrected" reverses its sign and
+    averages f(1-f) over examples and outputs, the reading closest to the printed tables.
     """
     require_style("flat", style, "fairlens", "its first regulariser needs one factor per example")
     published = as_published(variant)
@@ -104,11 +100,8 @@ class FairLens(Gradient):
 def _clipping_regulariser(
     engine: Engine, gradients: Gradients, losses: Tensor, members: list[Tensor], factors: Tensor
 ) -> Tensor:
-    """A scalar with the value and the gradient of R_1, for fixed clipping factors [B].
-
-    With fixed weights, R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i, and its gradient
-    follows from the product rule.
-    """
+    """A scalar with the value and the gradient of R_1, for fixed clipping factors [B], by the
+    product rule: R_1 = |<u, w>| for u = sum_i a_i g_i and w = sum_i b_i g_i."""
     means = [member.to(factors) / member.sum() for member in members]
     a, b = means[0] - means[1], (factors - 1) / len(factors)
     u, w = (gradients.weighted_sum(c).to(losses) for c in (a, b))

@@ -10,11 +10,8 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, Clip
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.engine import MaterialisedGradients
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.update import Update
+from dpbench.step.gradients import Engine, Gradients, MaterialisedGradients
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
 from dpbench.system.validate import Share
 
 GUARANTEE = Guarantee(
@@ -36,10 +33,7 @@ def geoclip(
     mean_decay: Share,
     covariance_decay: Share,
 ) -> Method:
-    """DP-SGD in the coordinates W (g - a) (Gilani et al. 2025, Algorithm 1).
-
-    bound: of gradients in these coordinates, R. The others are as for `Geometry`.
-    """
+    """DP-SGD in the coordinates W (g - a) of a `Geometry` (Gilani et al. 2025, Algorithm 1)."""
     geometry = Geometry(bound, rank, mean_decay, covariance_decay)
     return Method("geoclip", Abadi(bound), GUARANTEE, CoordinateChange(), update=geometry)
 

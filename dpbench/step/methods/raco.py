@@ -9,12 +9,9 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, ByNorm, Clip, CountQuery, DelegatingClip, Problem
-from dpbench.step.gradients import Engine, Gradients
-from dpbench.step.gradients.delegating import DelegatingGradients
+from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, at_least_float32
 from dpbench.step.gradients.flatten import FlatBatch, flatten
-from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.mechanism.gradient import Gradient, ReleasedState
-from dpbench.step.mechanism.method import Inapplicable, Method
+from dpbench.step.mechanism import Gradient, Inapplicable, Method, ReleasedState
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import Positive, Share, one_of
 
@@ -125,22 +122,13 @@ class Duals:
         return torch.diag(1 / shares) - peers / (peers @ shares).unsqueeze(1)
 
 
-class LagrangianGradients(DelegatingGradients):
-    """Gradients of the Lagrangian; losses [B] without its penalty, and exact counts [M K]."""
-
-    def __init__(self, gradients: Gradients, losses: Tensor, histogram: Tensor):
-        super().__init__(gradients)
-        self.losses, self.counts = losses, histogram
-
-
 @dataclass(frozen=True)
 class Lagrangian(Gradient):
     """The gradient of each example's loss plus <w, q>: q are its soft predictions, w [K] the
     weights of its cell.
 
-    This is the gradient of the cross-entropy for another target: the gradient of <w, q> in the
-    outputs is r = q (w - <w, q>)/temperature, which sums to 0, and that of the cross-entropy is the
-    predictions minus the target, if that sums to 1. So the target is the label minus r.
+    That of <w, q> in the outputs is r = q (w - <w, q>)/temperature, which sums to 0, and that of
+    the cross-entropy is the predictions minus the target: so the target is the label minus r.
     """
 
     of_loss = False
@@ -176,10 +164,10 @@ class Lagrangian(Gradient):
         w = (members.to(theta) @ duals.weights(theta)).unsqueeze(1)
         slope = q * (w - (q * w).sum(-1, keepdim=True)) / self.temperature
         labels = _one_hot(batch.targets, duals.classes).unsqueeze(1).to(q)
-        losses = flat.losses(engine.loss(outputs, flat.rows.targets))
-        histogram = members.double().T @ self._counted(q).mean(1)
-        gradients = engine(_with_targets(batch, (labels - slope).to(theta)))
-        return LagrangianGradients(gradients, losses, histogram.flatten())
+        gradients = DelegatingGradients(engine(_with_targets(batch, (labels - slope).to(theta))))
+        gradients.losses = flat.losses(engine.loss(outputs, flat.rows.targets))
+        gradients.counts = (members.double().T @ self._counted(q).mean(1)).flatten()
+        return gradients
 
     def _counted(self, q: Tensor) -> Tensor:
         """What the histogram counts [B, V, K]: 0 where outputs are not finite."""

@@ -2,8 +2,7 @@
 
 from dpbench.privacy.guarantee import NON_PRIVATE
 from dpbench.step.clipping import Unclipped
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import NoNoise
+from dpbench.step.mechanism import Method, NoNoise
 
 
 def sgd() -> Method:

@@ -1,14 +1,9 @@
-"""SignSGD without privacy, and with the Gaussian or the Laplace mechanism before the sign.
-
-The private step accumulates gradients: it adds up the clipped sums of physical batches before the
-single draw of noise and the single sign of a logical batch.
-"""
+"""SignSGD without privacy, and with the Gaussian or the Laplace mechanism before the sign: one draw
+of noise and one sign for all physical batches of a step."""
 
 from dpbench.privacy.guarantee import NON_PRIVATE, PROVEN, Guarantee
 from dpbench.step.clipping import Bounds, ClipName, Coordinates, Unclipped, make_clip
-from dpbench.step.mechanism.method import Method
-from dpbench.step.mechanism.noise import NoNoise, PerCoordinate
-from dpbench.step.mechanism.update import Sign
+from dpbench.step.mechanism import Method, NoNoise, PerCoordinate, Sign
 
 AFTER_GAUSSIAN = Guarantee("proven", f"{PROVEN.why} The sign is post-processing.")
 AFTER_LAPLACE = Guarantee(

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from dpbench.privacy.guarantee import Guarantee
-from dpbench.step.clipping import Bound, Clip, CountQuery, Sensitivity
-from dpbench.step.clipping.clip import checked_bound, ratio
-from dpbench.step.mechanism.method import Method
+from dpbench.step.clipping import Abadi, CountQuery
+from dpbench.step.clipping.clip import check_bound
+from dpbench.step.mechanism import Method
 from dpbench.system.errors import UserError
 from dpbench.system.validate import fraction, integer, positive
 
@@ -38,18 +38,16 @@ def slaclip(
 
 
 @dataclass(frozen=True)
-class Slack(Clip):
+class Slack(Abadi):
     """min(1, R/norm), with K slots that a gradient fills with its slack (Zou et al. 2026, SlaClip).
 
-    Slot k of K holds f_k = clamp(K s - k, 0, 1) for the slack s = max(1 - norm/R, 0), divided by
-    sqrt(K). Together with the clipped gradient over R the slots have norm at most 1: sum_k f_k^2/K
-    is at most s, and (norm/R)^2 + s at most 1. So both are one Gaussian mechanism.
-
-    With the noisy means f of the slots, gamma = clamp(1 - beta (1 - f_last/R), 0, 1) is the target
-    of f_first, and R <- R exp(eta (gamma - f_first)), from `least` to `most`.
+    Slot k of K holds f_k/sqrt(K), f_k = clamp(K s - k, 0, 1), for the slack s = max(1 - norm/R, 0).
+    Slots and clipped gradient over R have norm at most 1 together, as sum_k f_k^2/K <= s and
+    (norm/R)^2 + s <= 1: they are one Gaussian mechanism. With the noisy means f of the slots, gamma
+    = clamp(1 - beta (1 - f_last/R), 0, 1) is the target of f_first, and R <- R exp(eta (gamma -
+    f_first)).
     """
 
-    bound: Bound
     slots: int
     learning_rate: float
     beta: float
@@ -62,18 +60,10 @@ class Slack(Clip):
         positive("method.clip_learning_rate", self.learning_rate)
         fraction("method.beta", self.beta, zero=True, one=True)
         for name in ("least", "most"):
-            checked_bound(f"method.{name}", getattr(self, name))
-        if not isinstance(self.bound, Tensor):
-            checked_bound("the clipping bound (method.bound)", self.bound)
-            if not self.least <= self.bound <= self.most:
-                raise UserError("method.bound must lie between method.least and method.most.")
-
-    @property
-    def sensitivity(self) -> Sensitivity:
-        return Sensitivity(self.bound)
-
-    def factors(self, norms: Tensor, groups: Tensor) -> Tensor:
-        return ratio(self.bound, norms).clamp(max=1)
+            check_bound(f"method.{name}", getattr(self, name))
+        super().__post_init__()
+        if not (isinstance(self.bound, Tensor) or self.least <= self.bound <= self.most):
+            raise UserError("method.bound must lie between method.least and method.most.")
 
     def counts(self, norms: Tensor, groups: Tensor) -> Tensor:
         slack = (1 - norms.double() / self.bound).clamp(min=0).nan_to_num(0)

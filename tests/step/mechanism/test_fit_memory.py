@@ -9,7 +9,7 @@ from torch import nn
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import make_engine
-from dpbench.step.mechanism.fit_memory import fit_memory
+from dpbench.step.mechanism.dry_run import fit_memory
 from dpbench.step.mechanism.physical_batches import PhysicalBatches
 from dpbench.step.mechanism.step import PrivateStep
 from dpbench.step.methods.dpsgd import dpsgd

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from dpbench.step.mechanism import gaussian_draws, noise
-from dpbench.step.mechanism.draws import draws
-from dpbench.step.mechanism.gaussian_draws import CLOSE, FAR, FEWEST, add_gaussian
+from dpbench.step.mechanism import draws as module
+from dpbench.step.mechanism import noise
+from dpbench.step.mechanism.draws import CLOSE, FAR, FEWEST, add_gaussian, draws
 from dpbench.step.mechanism.noise import _grid, add_rounded
 from dpbench.step.mechanism.streams import CipherStream
 
@@ -52,8 +52,8 @@ def test_sums_at_the_boundary_of_two_points_are_rounded_to_the_same_one(scale):
 
 def test_without_a_second_look_such_sums_would_be_rounded_otherwise(monkeypatch):
     """So the test before can fail."""
-    monkeypatch.setattr(gaussian_draws, "CLOSE", 0.0)
-    monkeypatch.setattr(gaussian_draws, "_largest", lambda *_: 0.0)
+    monkeypatch.setattr(module, "CLOSE", 0.0)
+    monkeypatch.setattr(module, "_largest", lambda *_: 0.0)
     drawn = draws(stream(), SIZE, torch.special.ndtri)
     total = (torch.arange(SIZE, dtype=torch.float64) + 0.5) * _grid(1.0) - drawn
     assert not torch.equal(quickly(total, 1.0), slowly(total, 1.0))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator
-from copy import copy
 from functools import cached_property
 
 import torch
@@ -11,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.step.gradients.engine import Excluded, column_blocks, each_repeated, per_block
+from dpbench.step.gradients.engine import column_blocks, each_repeated, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.patches import (
     PatchProducts,
@@ -21,14 +20,7 @@ from dpbench.step.gradients.layers.patches import (
     over_image,
     patches,
 )
-from dpbench.step.gradients.norms import (
-    Recomputed,
-    Sum,
-    Term,
-    evaluated,
-    of_rows,
-    rounding_of_sum,
-)
+from dpbench.step.gradients.norms import Recomputed, Sum, Term, evaluated, of_rows, rounding_of_sum
 from dpbench.step.gradients.position_norms import OuterNorms, gram
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
@@ -39,13 +31,10 @@ FAST = 64
 class Convolution(LayerGradient):
     """The gradient of a kernel: a [B K, C, *image], zero-padded by `padding`, b [B K, O, *image'].
 
-    A convolution over one image with the batch as its groups has the per-example gradients as its
-    weight gradient, so they cost what the batch gradient costs; K views are K such images. On a
-    GPU, and for some shapes, products of b with the patches of a are faster. With few positions and
-    large kernels the norm comes from inner products of the positions instead (see `PatchProducts`).
-    Gradients that take more memory than a and b are not stored for the sum, but recomputed, in
-    float32 whatever the products: fast algorithms for convolutions round once more inside. One or
-    two dimensions.
+    It is the weight gradient of a convolution over one image with the examples as groups. On a GPU,
+    and for some shapes, products of b with the patches of a are faster; with few positions and
+    large kernels the norm comes from `PatchProducts`. Gradients that take more memory than a and b
+    are recomputed for the sum, in float32 whatever the products, as fast algorithms round inside.
     """
 
     def __init__(
@@ -60,7 +49,6 @@ class Convolution(LayerGradient):
         self.module, self.a, self.b, self.views, self.padding = module, a, b, views, padding
         self.products = products
         self._kernel_gradient = conv1d_weight if a.dim() == 3 else conv2d_weight
-        self._forward = F.conv1d if a.dim() == 3 else F.conv2d
         self._weight: Tensor | None = None
 
     @property
@@ -191,11 +179,6 @@ class Convolution(LayerGradient):
         """The patches of inputs [B groups, I, K T]."""
         return _columns(patches(self.module, a, self.padding), self.views, self.module.groups)
 
-    def perturbed_kernels(self, weight: Tensor, scales: Tensor) -> Tensor:
-        """W + scales_i G_i, [B, O, I, ...]."""
-        scales = scales.view(-1, *[1] * weight.dim())
-        return torch.addcmul(weight, self.weight_rows().view(-1, *weight.shape), scales)
-
     def perturbed_biases(self, bias: Tensor | None, scales: Tensor) -> Tensor | None:
         """[B, O], or None without a bias."""
         if bias is None:
@@ -224,7 +207,7 @@ class Convolution(LayerGradient):
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
         kernel = vector[: m.weight.numel()].view_as(m.weight)
-        outputs = self._forward(self.a, kernel, None, m.stride, self.padding, m.dilation, m.groups)
+        outputs = _convolve(m, self.a, kernel, None, self.padding)
         total = (outputs * self.b).reshape(self._examples, -1).sum(1)
         return total + self.bias_rows @ vector[m.weight.numel() :] if self._biased else total
 
@@ -241,43 +224,26 @@ class Convolution(LayerGradient):
         if self._biased:
             yield self.bias_rows
 
-    def excluding(self, without: Excluded) -> "Convolution":
-        kept = copy(self)
-        if self._weight is None:
-            kept.a, kept.b = without.zeroed(self.a), without.zeroed(self.b)
-        else:
-            kept._weight = without.zeroed(self._weight)
-        return kept
-
 
 def convolution(call: ModuleCall) -> list[Convolution]:
-    """A convolution of any stride, padding, dilation and groups."""
-    return [kernel_gradient(call)]
-
-
-def kernel_gradient(call: ModuleCall) -> Convolution:
-    """The gradient of the effective kernel, however it was computed from the weight."""
+    """A convolution of any stride, padding, dilation and groups; its kernel may be computed from
+    the weight."""
     a, padding = _padded(call.module, call.a)
-    return Convolution(call.module, a, call.b, call.views, padding, call.products)
+    return [Convolution(call.module, a, call.b, call.views, padding, call.products)]
 
 
 def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
-    """A convolution's outputs for x, with W_i = W + scales_i G_i for each example.
-
-    With few positions and large kernels G_i is applied position by position, and never
-    materialised.
-    """
+    """A convolution's outputs for x, with W_i = W + scales_i G_i; G_i is applied position by
+    position if they are few and kernels large."""
     call, (gradient,), scales = perturbation
     values = call.values()
     if gradient.by_positions:
-        m = call.module
-        x, padding = _padded(m, x)
-        forward = F.conv1d if x.dim() == 3 else F.conv2d
-        plain = forward(
-            x, values["weight"], values.get("bias"), m.stride, padding, m.dilation, m.groups
-        )
+        x, padding = _padded(call.module, x)
+        plain = _convolve(call.module, x, values["weight"], values.get("bias"), padding)
         return plain + gradient.apply(x, scales)
-    kernels = gradient.perturbed_kernels(values["weight"], scales)
+    weight = values["weight"]
+    change, by_example = gradient.weight_rows().view(-1, *weight.shape), [1] * weight.dim()
+    kernels = torch.addcmul(weight, change, scales.view(-1, *by_example))
     biases = gradient.perturbed_biases(values.get("bias"), scales)
     return convolve_per_example(call.module, x, kernels, biases)
 
@@ -285,13 +251,9 @@ def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
 def convolve_per_example(
     module: nn.Conv1d | nn.Conv2d, x: Tensor, kernels: Tensor, biases: Tensor | None
 ) -> Tensor:
-    """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O].
-
-    One convolution with the examples as its groups and the views as its batch, or on a GPU products
-    with the patches.
-    """
+    """The convolution of x [B K, ...] with each example's kernel [B, O, I, ...] and bias [B, O],
+    one with the examples as its groups, or on a GPU products with the patches."""
     x, padding = _padded(module, x)
-    forward = F.conv1d if x.dim() == 3 else F.conv2d
     examples, views = len(kernels), len(x) // len(kernels)
     if not fast_groups(x):
         columns = _columns(patches(module, x, padding), views, module.groups)
@@ -301,16 +263,22 @@ def convolve_per_example(
             products = products + biases.unsqueeze(2)
         by_view = products.unflatten(2, (views, -1)).transpose(1, 2).flatten(0, 1)
         return by_view.unflatten(2, output_sides(module, x.shape[2:], padding))
-    out = forward(
-        as_groups(x, examples),
-        kernels.flatten(0, 1),
-        None if biases is None else biases.flatten(),
-        module.stride,
-        padding,
-        module.dilation,
-        examples * module.groups,
-    )
+    bias = None if biases is None else biases.flatten()
+    out = _convolve(module, as_groups(x, examples), kernels.flatten(0, 1), bias, padding, examples)
     return out.unflatten(1, (examples, -1)).transpose(0, 1).flatten(0, 1)  # [B K, O, *image]
+
+
+def _convolve(
+    module: nn.Conv1d | nn.Conv2d,
+    x: Tensor,
+    kernel: Tensor,
+    bias: Tensor | None,
+    padding: tuple[int, ...],
+    examples: int = 1,
+) -> Tensor:
+    """The module's convolution with another kernel and bias; examples: beside each other in x."""
+    forward, groups = F.conv1d if x.dim() == 3 else F.conv2d, examples * module.groups
+    return forward(x, kernel, bias, module.stride, padding, module.dilation, groups)
 
 
 def _columns(x: Tensor, views: int, groups: int) -> Tensor:

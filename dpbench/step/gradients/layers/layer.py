@@ -6,7 +6,8 @@ per-example parameter gradients that depend on a and b alone. Index letters: b e
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from copy import copy
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -44,7 +45,12 @@ class ModuleCall(NamedTuple):
 
 
 class LayerGradient(Protocol):
-    """The per-example gradients of one module's parameters, d numbers each."""
+    """The per-example gradients of one module's parameters, d numbers each.
+
+    factors: the names of the tensors that `write_sum` reads, unless `_weight` has their products.
+    """
+
+    factors: ClassVar[tuple[str, ...]] = ("a", "b")
 
     @property
     def small(self) -> Tensor | None:
@@ -76,8 +82,13 @@ class LayerGradient(Protocol):
         """The columns of `stack` from left to right, a few at a time."""
         return column_blocks(self.stack())
 
-    def excluding(self, without: Excluded) -> "LayerGradient":
+    def excluding(self, without: Excluded) -> Self:
         """The same gradients for `write_sum`, set to zero for excluded examples."""
+        kept = copy(self)
+        stored = getattr(self, "_weight", None) is not None
+        for name in ("_weight",) if stored else self.factors:
+            setattr(kept, name, without.zeroed(getattr(self, name)))
+        return kept
 
 
 class Perturbation(NamedTuple):

@@ -4,7 +4,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.norms import Known, Term, rounding_of_sum
 from dpbench.step.gradients.position_norms import squared_norms_of_table
@@ -15,6 +14,8 @@ class Lookup(LayerGradient):
 
     Two positions interact in the norm if and only if they looked up the same row.
     """
+
+    factors = ("b",)
 
     def __init__(self, indices: Tensor, b: Tensor, rows: int):
         self.indices, self.b, self.rows = indices, b, rows
@@ -42,9 +43,6 @@ class Lookup(LayerGradient):
         table = self.b.new_zeros(examples, self.rows, width)
         index = self.indices.unsqueeze(2).expand_as(self.b)
         return table.scatter_add_(1, index, self.b).flatten(1)
-
-    def excluding(self, without: Excluded) -> "Lookup":
-        return Lookup(self.indices, without.zeroed(self.b), self.rows)
 
 
 def perturbed_embedding(perturbation: Perturbation, x: Tensor) -> Tensor:

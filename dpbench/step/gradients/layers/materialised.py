@@ -9,7 +9,6 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import Excluded
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.patches import over_image
 from dpbench.step.gradients.norms import Term, of_rows
@@ -25,12 +24,17 @@ NormLayer = (
 )
 
 
+LAST = (nn.Linear, nn.LayerNorm, nn.RMSNorm)
+"""Layers whose scale or bias has the last axes of the output; that of all others has the second."""
+
 SMALL = 2**13
 """Numbers an example up to which a layer's gradients are taken together with others'."""
 
 
 class Rows(LayerGradient):
     """Materialised gradients: rows [B, d]."""
+
+    factors = ("rows",)
 
     def __init__(self, rows: Tensor):
         self.rows = rows
@@ -54,19 +58,13 @@ class Rows(LayerGradient):
     def stack(self) -> Tensor:
         return self.rows
 
-    def excluding(self, without: Excluded) -> "Rows":
-        return Rows(without.zeroed(self.rows))
-
 
 def normalisation(call: ModuleCall) -> list[Rows]:
-    """Group, instance, layer or root-mean-square normalisation, or frozen batch normalisation.
-
-    The gradient of the scale is b times the normalised input, and that of the shift is b, both
-    summed over positions.
-    """
-    rows = [_per_scale(call.module, call.b * _normal(call.module, call.a))]
+    """Group, instance, layer or root-mean-square normalisation, or frozen batch normalisation: b
+    times the normalised input for the scale, and b for the shift, summed over positions."""
+    rows = [_over_positions(call.module, call.b * _normal(call.module, call.a))]
     if _biased(call.module):
-        rows.append(_per_scale(call.module, call.b))
+        rows.append(_over_positions(call.module, call.b))
     return [Rows(call.over_views(torch.cat(rows, 1)))]
 
 
@@ -101,22 +99,24 @@ def _biased(module: NormLayer) -> bool:
     return getattr(module, "bias", None) is not None
 
 
-def _trailing(module: NormLayer) -> bool:
-    """Whether the scale applies to the last axes of the input, rather than to the second."""
-    return isinstance(module, nn.LayerNorm | nn.RMSNorm)
-
-
-def _per_scale(module: NormLayer, x: Tensor) -> Tensor:
-    """x [B K, ...] summed over positions [B K, d]."""
-    if _trailing(module):
-        return x.reshape(len(x), -1, module.weight.numel()).sum(1)
+def _over_positions(module: nn.Module, x: Tensor) -> Tensor:
+    """x [B K, ...], shaped like outputs, summed over positions [B K, d]."""
+    if isinstance(module, LAST):
+        *_, parameter = module.parameters()
+        return x.reshape(len(x), -1, parameter.numel()).sum(1)
     return over_image(x)
+
+
+def biases(call: ModuleCall) -> list[Rows]:
+    """Only the bias is trained: output gradients summed over positions, whatever the inputs were
+    (Bu et al. 2024, "Differentially private bias-term fine-tuning of foundation models")."""
+    return [Rows(call.over_views(_over_positions(call.module, call.b)))]
 
 
 def _as_outputs(module: NormLayer, value: Tensor, out: Tensor) -> Tensor:
     """A value [B K, ...] of each row, shaped so that it broadcasts over the outputs."""
     spare = (1,) * (out.dim() - value.dim())
-    if _trailing(module):
+    if isinstance(module, LAST):
         return value.view(len(value), *spare, *value.shape[1:])
     return value.view(*value.shape, *spare)
 

@@ -1,13 +1,12 @@
 """Linear layers: outer products, and their sums over positions."""
 
 from collections.abc import Iterator
-from copy import copy
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import Excluded, column_blocks, per_block
+from dpbench.step.gradients.engine import column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.norms import Dyads, Sum, Term, evaluated, of_rows
 from dpbench.step.gradients.position_norms import OuterNorms, gram, size_of_outer
@@ -64,18 +63,13 @@ class Dyad(LayerGradient):
         if self.bias:
             yield self.b
 
-    def excluding(self, without: Excluded) -> "Dyad":
-        return Dyad(without.zeroed(self.a), without.zeroed(self.b), self.bias, self.products)
-
 
 class Outer(LayerGradient):
     """g_i = sum_t b_it a_it^T, for a linear map with several positions: a [B, T, I], b [B, T, O].
 
     The norm comes from the Gram matrices of a and b over positions, or from the materialised
-    gradient, whichever moves less memory (Bu et al. 2022, "Scalable and efficient training of large
-    convolutional neural networks with differential privacy"). bias [B, O]: the gradient of the
-    bias, the sum of b over positions, which norm and sum share so that cancelling positions round
-    alike.
+    gradient, whichever moves less memory (Bu et al. 2022). bias [B, O]: the sum of b over
+    positions, which norm and sum share so that cancelling positions round alike.
     """
 
     def __init__(
@@ -147,14 +141,6 @@ class Outer(LayerGradient):
         if self.bias is not None:
             yield self.bias
 
-    def excluding(self, without: Excluded) -> "Outer":
-        kept = copy(self)
-        if self._weight is None:
-            kept.a, kept.b = without.zeroed(self.a), without.zeroed(self.b)
-        else:
-            kept._weight = without.zeroed(self._weight)
-        return kept
-
 
 def linear(call: ModuleCall) -> list[Dyad | Outer]:
     """A linear layer, whose inputs may have any number of axes between batch and features."""
@@ -166,11 +152,8 @@ def linear(call: ModuleCall) -> list[Dyad | Outer]:
 
 
 def perturbed_linear(perturbation: Perturbation, x: Tensor) -> Tensor:
-    """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example.
-
-    (W + s b a^T) x = W x + s b <a, x>, so no per-example weight is materialised if a gradient has
-    few positions.
-    """
+    """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example, by
+    (W + s b a^T) x = W x + s b <a, x> if a gradient has few positions."""
     call, (gradient,), scales = perturbation
     values = call.values()
     plain = F.linear(x, values["weight"], values.get("bias"))

@@ -26,10 +26,8 @@ class PatchProducts:
     """Inner products of the patches of a convolution without groups, for examples of K views each.
 
     <patch_t(x), patch_s(y)> is the sum of <x_(t+o), y_(s+o)> over the offsets o of the kernel. So
-    without a stride no patch is formed: pixels are multiplied, and shifted products added along one
-    axis of the image after the other. With one, most pairs of pixels would never meet, and patches
-    are multiplied.
-    Inputs are [B K, C, *image], zero-padded by `padding`; T output positions, P pixels a view.
+    without a stride pixels are multiplied, and shifted products added along one axis of the image
+    after the other. Inputs are [B K, C, *image], zero-padded by `padding`; T output positions.
     """
 
     module: nn.Conv1d | nn.Conv2d
@@ -183,19 +181,14 @@ def fast_groups(x: Tensor) -> bool:
 
 def patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
     """The input patch of each output position as columns [N, I, T], for padded x [N, C, *image]."""
-    if not fast_groups(x):  # unfold starts a kernel for each image
-        return _strided_patches(module, x, padding)
+    if not fast_groups(x):  # unfold starts a kernel for each image; this is one copy for all
+        strided = _strided(module, x, padding)
+        return strided.reshape(len(x), -1, math.prod(strided.shape[x.dim() :]))
     image, extra = (x, 0) if x.dim() == 4 else (x.unsqueeze(2), 1)
     kernel, dilation, stride = (
         (1,) * extra + tuple(p) for p in (module.kernel_size, module.dilation, module.stride)
     )
     return F.unfold(image, kernel, dilation, (0,) * extra + tuple(padding), stride)
-
-
-def _strided_patches(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:
-    """`patches`, by one copy for all images."""
-    strided = _strided(module, x, padding)
-    return strided.reshape(len(x), -1, math.prod(strided.shape[x.dim() :]))
 
 
 def _strided(module: nn.Conv1d | nn.Conv2d, x: Tensor, padding: tuple[int, ...]) -> Tensor:

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from dpbench.learning.models.standardised import StandardisedConv2d
-from dpbench.step.gradients.layers.biases import biases
 from dpbench.step.gradients.layers.convolution import convolution, perturbed_convolution
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.lookup import embedding, perturbed_embedding
 from dpbench.step.gradients.layers.materialised import (
+    biases,
     fallback,
     normalisation,
     perturbed_fallback,
@@ -43,15 +43,9 @@ RULES: dict[type[nn.Module], LayerRule] = {
     nn.Conv1d: CONVOLUTION,
     nn.Conv2d: CONVOLUTION,
     StandardisedConv2d: LayerRule(standardised, perturbed_standardised, multiplied=True),
-    nn.BatchNorm1d: NORMALISATION,
-    nn.BatchNorm2d: NORMALISATION,
-    nn.BatchNorm3d: NORMALISATION,
-    nn.GroupNorm: NORMALISATION,
-    nn.InstanceNorm1d: NORMALISATION,
-    nn.InstanceNorm2d: NORMALISATION,
-    nn.InstanceNorm3d: NORMALISATION,
-    nn.LayerNorm: NORMALISATION,
-    nn.RMSNorm: NORMALISATION,
+    **dict.fromkeys((nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d), NORMALISATION),
+    **dict.fromkeys((nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), NORMALISATION),
+    **dict.fromkeys((nn.GroupNorm, nn.LayerNorm, nn.RMSNorm), NORMALISATION),
     nn.Embedding: LayerRule(embedding, perturbed_embedding),
 }
 """Rules by exact type: a subclass may compute something else."""

@@ -6,11 +6,7 @@ import torch
 from torch import Tensor
 
 from dpbench.step.gradients.engine import Excluded
-from dpbench.step.gradients.layers.convolution import (
-    Convolution,
-    convolve_per_example,
-    kernel_gradient,
-)
+from dpbench.step.gradients.layers.convolution import Convolution, convolution, convolve_per_example
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.materialised import Rows
 from dpbench.step.gradients.norms import Known, Sum, Term, roundoff, squared_norms
@@ -91,45 +87,39 @@ class Standardised(LayerGradient):
     """The gradient of weight, bias and gain, derived from that of the kernel."""
 
     def __init__(self, kernel: Convolution, derivative: Standardisation):
-        self._kernel, self._derivative = kernel, derivative
+        self.kernel, self._derivative = kernel, derivative
         self._shape = derivative.unit.shape[-2:]
         self._size = math.prod(self._shape)
 
     def squared_norm(self) -> Term:
-        weight, bias = (
-            Known(self._derivative.squared_norms(self._kernels())),
-            self._kernel.bias_norm,
-        )
+        weight = Known(self._derivative.squared_norms(self._kernels()))
+        bias = self.kernel.bias_norm
         return weight if bias is None else Sum(weight, bias)
 
     def _kernels(self) -> Tensor:
         """The gradients of the kernel [B, O, I], stored from now on."""
-        return self._kernel.weight_rows().unflatten(1, self._shape)
+        return self.kernel.weight_rows().unflatten(1, self._shape)
 
     def perturbed(self, scales: Tensor) -> Standardisation:
         """The standardisation of weight and gain plus scales_i g_i."""
         return self._derivative.perturbed(self._kernels(), scales)
 
-    def perturbed_biases(self, bias: Tensor | None, scales: Tensor) -> Tensor | None:
-        """[B, O], or None without a bias."""
-        return self._kernel.perturbed_biases(bias, scales)
-
     def write_sum(self, factors: Tensor, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # kernel and bias, without the gain
-        self._kernel.write_sum(factors, kernel[: self._size])
-        if (bias := self._kernel.small) is not None:
+        self.kernel.write_sum(factors, kernel[: self._size])
+        if (bias := self.kernel.small) is not None:
             torch.mv(bias.T, factors, out=kernel[self._size :])
         # In float64, as P may cancel nearly all of it.
         out.copy_(self._joined(kernel.double()))
 
     def rounding(self) -> Tensor:
-        return self._kernel.rounding() * (1 + float(self._derivative.rate.abs().max()))
+        return self.kernel.rounding() * (1 + float(self._derivative.rate.abs().max()))
 
     def double(self) -> "Standardised":
-        return Standardised(self._kernel.double(), self._derivative)
+        return Standardised(self.kernel.double(), self._derivative)
 
     def stack(self) -> Tensor:
-        return self._joined(self._kernel.stack())
+        return self._joined(self.kernel.stack())
 
     def _joined(self, rows: Tensor) -> Tensor:
         """[..., d] from the gradient of kernel and bias."""
@@ -141,18 +131,18 @@ class Standardised(LayerGradient):
         o = self._shape[0]
         weight = vector[: self._size].view(self._shape)
         kernel = self._derivative.weight(weight) + vector[-o:].view(-1, 1) * self._derivative.unit
-        return self._kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
+        return self.kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
 
     def excluding(self, without: Excluded) -> "Standardised":
-        kernel = self._kernel.excluding(without)
-        if (bias := self._kernel.small) is not None:
+        kernel = self.kernel.excluding(without)
+        if (bias := self.kernel.small) is not None:
             kernel.bias_rows = without.zeroed(bias)
         return Standardised(kernel, self._derivative)
 
 
 def standardised(call: ModuleCall) -> list[LayerGradient]:
     """A convolution with a standardised weight."""
-    kernel = kernel_gradient(call)
+    (kernel,) = convolution(call)
     if call.perturbation:
         # The derivatives differ between examples, so they are applied before the sum.
         return [Rows(Standardised(kernel, _perturbed(call.perturbation)).stack())]
@@ -165,7 +155,7 @@ def perturbed_standardised(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A standardised convolution's outputs for x, with per-example weight and gain."""
     call, (gradient,), scales = perturbation
     kernels = _perturbed(perturbation).kernel.view(-1, *call.module.weight.shape)
-    biases = gradient.perturbed_biases(call.values().get("bias"), scales)
+    biases = gradient.kernel.perturbed_biases(call.values().get("bias"), scales)
     return convolve_per_example(call.module, x, kernels, biases)
 
 

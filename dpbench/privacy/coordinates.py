@@ -1,21 +1,23 @@
-"""Privacy profiles of noise on each of d coordinates, and of its sign.
+"""Epsilons of noise on each of d coordinates, and of its sign: by profiles and Rényi divergences.
 
-A profile (dpbench.privacy.amplification) is convex in exp(epsilon), so the chord between two of its
-points lies above it: profiles are stored as such points. A step's profile dominates the step
-regardless of earlier releases, so profiles compose (Zhu, Dong and Wang 2022, Theorems 10 and 11).
+Profiles are stored as points, as the chord between two points lies above them (they are convex in
+exp(epsilon)); they dominate a step regardless of earlier releases, so they compose (Zhu, Dong and
+Wang 2022). With Delta = G/scale, P and Q the output distributions with and without an example, and
+r = P/Q, a moment is E_Q[r^k]. The worst cases are derived in docs/privacy/accounting.md.
 """
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betainc, betaincc
+from scipy.special import betainc, betaincc, gammaln, logsumexp
 
 from dpbench.privacy.amplification import TabulatedProfile
 from dpbench.privacy.composition import LossSum, connect_dots
 from dpbench.privacy.ledger import CoordinateMechanism
+from dpbench.privacy.tight import Steps, tight_epsilon
 
 NODES = 2400
 """Points of a profile: the chords between them are 0.03% above it where delta is 1e-12."""
@@ -39,6 +41,11 @@ SMALLEST = 1e-290
 
 ROUNDING = 1e-9
 """A bound of the relative round-off in a difference of two probabilities."""
+
+CoordinateEntry = tuple[float, CoordinateMechanism, int]
+
+MOMENT_ROUNDING = 4e-15
+"""A bound of the round-off in a log moment, per coordinate and order; it is added."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,10 +102,8 @@ PROFILES: dict[str, Callable[[float, np.ndarray], np.ndarray]] = {
 def location(
     dimension: int, shift: float, single: Callable[[float, np.ndarray], np.ndarray]
 ) -> CoordinateProfile:
-    """d coordinates of a location family, each at its full shift: composed like d unsampled steps.
-
-    single: the profile of one coordinate by shift and epsilons.
-    """
+    """d coordinates of a location family, each at its full shift: composed like d unsampled
+    steps."""
     cells = math.ceil(CELLS * max(min(1.0, math.sqrt(1e5 / dimension)), 0.2) + 5000 / dimension)
     step = shift / cells
 
@@ -131,10 +136,7 @@ def _in_groups(total: LossSum, epsilons: np.ndarray) -> np.ndarray:
 def signs(
     dimension: int, shift: float, deltas: Callable[[int, float, np.ndarray], np.ndarray]
 ) -> CoordinateProfile:
-    """d signs of logistic noise; the loss of each has a variance of at most Delta^2/4.
-
-    deltas: the profile by dimension, shift and epsilons.
-    """
+    """d signs of logistic noise; the loss of each has a variance of at most Delta^2/4."""
     spread = math.sqrt(dimension) * shift / 2
     nodes = _nodes(dimension * shift, spread**2 / 2 + TRACKED_SCALES * spread)
     return CoordinateProfile(nodes, _monotone(deltas(dimension, shift, nodes)))
@@ -151,11 +153,8 @@ def _monotone(deltas: np.ndarray) -> np.ndarray:
 def at_count(
     dimension: int, shift: float, epsilons: np.ndarray, zeros: np.ndarray, t: np.ndarray
 ) -> np.ndarray:
-    """P(M <= zeros) - e^epsilon Q(M <= zeros), M binomial: the number of outputs -1 among d.
-
-    The output 1 has the loss t, and -1 the loss t - Delta, so the loss depends on M alone and
-    decreases in it.
-    """
+    """P(M <= zeros) - e^epsilon Q(M <= zeros), M binomial: the number of outputs -1 among d, of
+    which each has the loss t - Delta, and an output 1 has t."""
     up, down = math.expm1(shift), math.expm1(-shift)
     p = _at_most(zeros, dimension, np.expm1(t) / up, np.expm1(t - shift) / down)
     q = _at_most(zeros, dimension, np.expm1(-t) / down, np.expm1(shift - t) / up)
@@ -208,3 +207,119 @@ def symmetric_place(dimension: int, shift: float, epsilons: np.ndarray) -> np.nd
     return np.where(
         zeros < 0, 0.0, at_count(dimension, shift, epsilons, np.maximum(zeros, 0), half)
     )
+
+
+def renyi(entries: Sequence[CoordinateEntry], orders: np.ndarray) -> np.ndarray:
+    """The Rényi divergences of all steps at orders > 1 [K]: upper bounds, adding and removing."""
+    total = np.zeros(len(orders))
+    for rate, mechanism, times in entries:
+        total += times * np.maximum(
+            removed_moments(mechanism, rate, orders), _added_moments(mechanism, rate, orders)
+        )
+    return total / (orders - 1)
+
+
+def _added_moments(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
+    """Log moments for adding: by the profile for signs; 0 where removing is known to cost more.
+
+    Removing costs more for a pair that a reflection swaps (Mironov, Talwar and Zhang 2019, Theorem
+    5), hence for additive symmetric noise, but not for signs at a given place.
+    """
+    if not mechanism.signed or rate == 1:
+        return np.zeros(len(orders))
+    return profile(mechanism).added_moments(rate, orders)
+
+
+def equivalent_sigma(mechanism: CoordinateMechanism) -> float:
+    """The noise multiplier of the Gaussian mechanism with the same chi-squared divergence, on which
+    alone the central limit of Bu et al. 2020 depends."""
+    return float(log_moments(mechanism, np.array([2.0]))[0]) ** -0.5
+
+
+def symmetric_epsilon(entries: Sequence[CoordinateEntry], delta: float) -> float:
+    """The epsilon of the symmetric pair of a sign of logistic noise in every step: a lower
+    bound."""
+    return tight_epsilon(
+        [
+            Steps(signs(mechanism.dimension, mechanism.shift, symmetric_place), rate, times)
+            for rate, mechanism, times in entries
+        ],
+        delta,
+    )
+
+
+def log_moments(mechanism: CoordinateMechanism, orders: np.ndarray) -> np.ndarray:
+    """log E_Q[r^k] or an upper bound [K], for orders k >= 0 [K]; 0 at orders up to 1."""
+    law = "signed" if mechanism.signed else mechanism.noise
+    moments = np.zeros(len(orders))
+    higher = orders > 1
+    k = orders[higher]
+    moments[higher] = mechanism.dimension * (
+        LOG_MOMENTS[law](mechanism.shift, k) + MOMENT_ROUNDING * k
+    )
+    return moments
+
+
+def _logistic(shift: float, k: np.ndarray) -> np.ndarray:
+    """sinh((2k - 1) Delta/2) / ((2k - 1) sinh(Delta/2)): the integral over u = F(x)."""
+    return _log_sinhc((2 * k - 1) * shift / 2) - _log_sinhc(np.array(shift / 2))
+
+
+def _log_sinhc(x: np.ndarray) -> np.ndarray:
+    """log(sinh(x)/x) for x > 0."""
+    small = np.minimum(x, 1.0)
+    large = np.maximum(x, 1.0)
+    return np.where(
+        x < 1,
+        np.log1p(small**2 / 6 * (1 + small**2 / 20 * (1 + small**2 / 42 * _series_tail(small)))),
+        large + np.log(-np.expm1(-2 * large)) - np.log(2 * large),
+    )
+
+
+def _series_tail(x: np.ndarray) -> np.ndarray:
+    """The tail of the series of sinh(x)/x for x below 1, to 1e-16."""
+    return 1 + x**2 / 72 * (1 + x**2 / 110 * (1 + x**2 / 156 * (1 + x**2 / 210)))
+
+
+def _laplace(shift: float, k: np.ndarray) -> np.ndarray:
+    """k/(2k-1) exp((k-1) Delta) + (k-1)/(2k-1) exp(-k Delta) (Mironov 2017, Table II)."""
+    up = np.log(k / (2 * k - 1)) + (k - 1) * shift
+    return np.logaddexp(up, np.log((k - 1) / (2 * k - 1)) - k * shift)
+
+
+def _signed(shift: float, k: np.ndarray) -> np.ndarray:
+    """The supremum over the place of one coordinate, in closed form.
+
+    With t in [0, Delta] the loss of the output 1, t - Delta that of -1, and u = exp(t), the moment
+    is u^(k-1) (A - u B)/(exp(Delta) - 1), A = exp(Delta) - exp(-(k-1) Delta),
+    B = 1 - exp(-(k-1) Delta), which is largest at u = (k-1) A/(k B).
+    """
+    log_a = shift + np.log(-np.expm1(-k * shift))
+    log_b = np.log(-np.expm1(-(k - 1) * shift))
+    log_u = np.log((k - 1) / k) + log_a - log_b
+    return (k - 1) * log_u + log_a - np.log(k) - math.log(math.expm1(shift))
+
+
+LOG_MOMENTS = {"logistic": _logistic, "laplace": _laplace, "signed": _signed}
+
+
+def removed_moments(mechanism: CoordinateMechanism, rate: float, orders: np.ndarray) -> np.ndarray:
+    """An upper bound of log E_Q[(1 - q + q r)^a] [K], for orders a > 1 [K].
+
+    Integer orders use the binomial theorem; interpolation between them is an upper bound, as the
+    logarithm of a moment is convex in its order. With q = 1 these are the unsampled moments.
+    """
+    if rate == 1:
+        return log_moments(mechanism, orders)
+    integers = np.unique(np.concatenate([np.floor(orders), np.ceil(orders)])).astype(int)
+    moments = log_moments(mechanism, np.arange(integers[-1] + 1.0))
+    sampled = [_sampled_moment(moments[: order + 1], rate) for order in integers]
+    return np.interp(orders, integers, sampled)
+
+
+def _sampled_moment(moments: np.ndarray, rate: float) -> float:
+    """log sum_k C(a, k) (1 - q)^(a - k) q^k exp(moments_k), k from 0 to a."""
+    a, k = len(moments) - 1, np.arange(len(moments))
+    choose = gammaln(a + 1) - gammaln(k + 1) - gammaln(a - k + 1)
+    weights = choose + (a - k) * math.log1p(-rate) + k * math.log(rate)
+    return max(float(logsumexp(weights + moments)), 0.0)
