@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from dpbench.audit.canaries import Canaries
-from dpbench.audit.cut import play_cut
+from dpbench.audit.companions import play_cut, play_memory
 from dpbench.audit.game import Game, ReleasePart, RunGame, check_auditable, on_canaries, play_run
 from dpbench.audit.inference import (
     LowerBounds,
@@ -17,7 +17,6 @@ from dpbench.audit.inference import (
     refutes,
     strongest_attack,
 )
-from dpbench.audit.memory import play_memory
 from dpbench.audit.network import play_network
 from dpbench.audit.releases import (
     play_columns,

@@ -16,7 +16,7 @@ from dpbench.audit.inference import Scores
 from dpbench.audit.tradeoff import Account, SearchAccount
 from dpbench.comparison.search.private import best_of, draw_trials
 from dpbench.learning.data.dataset import Split
-from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.privacy.ledger import Ledger, Step, query
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.run import Run
@@ -131,7 +131,7 @@ def play_search(run: Run, trials: int) -> Game:
         ]
         return [noisy[best_of(noisy)], noisy[0]]
 
-    step = Step(Poisson(1.0), (Release("right answers", GaussianMechanism(multiplier)),))
+    step = query("right answers", multiplier)
     account = SearchAccount(Ledger().after(step), REPETITIONS)
     return _played("search", run, trials, account, scores, step)
 

@@ -14,15 +14,12 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import MAX_NORM, Canaries, OneHotPatterns, Patterns, WalshPatterns
-from dpbench.audit.game import RunGame, attacked, last_release, on_canaries, parts_of
+from dpbench.audit.game import RunGame, last_release, on_canaries, parts_of, recorded_step
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
 from dpbench.learning.data.dataset import Split
 from dpbench.privacy.ledger import Ledger, Poisson, Step
-from dpbench.runs.training.plan import plan
-from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
-from dpbench.runs.training.start import private_step
 from dpbench.step.mechanism.method import COUNTS
 from dpbench.step.mechanism.step import PrivateStep, Recorder, exact_counts
 from dpbench.system.errors import UserError
@@ -129,15 +126,13 @@ def play_steps(run: Run, trials: int) -> RunGame:
     users, schedules, correlated noise and other samplers, which `play_run` attacks.
     """
     check_single_steps(run, "step")
-    usage = ResourceUsage(torch.device("cpu"))
     patterns, rate = _patterns(run), min(1.0, run.batch_size / trials)
     run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
     assert isinstance(run.dataset, Canaries)
     members = run.dataset.split(torch.tensor([CANARY, COMPANION]))
-    planned = plan(run)
-    step, recorder = private_step(run, planned, torch.device("cpu")), Recorder()
-    step.recorder = recorder
-    attacker = Attacker(step, patterns, members, recorder)
+    recorded = planned, step, _ = recorded_step(run)
+    assert step.recorder
+    attacker = Attacker(step, patterns, members, step.recorder)
     draw = generator(run.seed, "canary's coins", torch.device("cpu"))
     included, companion = torch.rand(2, trials, generator=draw) < 0.5
     in_batch = included & (torch.rand(trials, generator=draw) < rate)
@@ -158,19 +153,9 @@ def play_steps(run: Run, trials: int) -> RunGame:
 
     gradient, *counts = planned.step.releases
     both = gradient, *(counts or [replace(gradient, what=COUNTS)])  # of a joint release, too
-    return RunGame(
-        "step",
-        attacked(run),
-        tuple(map(scores, attacks)),
-        Ledger().after(Step(Poisson(rate), planned.step.releases)),
-        run.privacy.delta,
-        run.seed,
-        planned,
-        step,
-        usage,
-        run,
-        parts=parts_of(Step(Poisson(rate), both[: len(alone)]), map(scores, alone)),
-    )
+    ledger = Ledger().after(Step(Poisson(rate), planned.step.releases))
+    parts = parts_of(Step(Poisson(rate), both[: len(alone)]), map(scores, alone))
+    return RunGame.of("step", tuple(map(scores, attacks)), ledger, run, *recorded, parts)
 
 
 def check_single_steps(run: Run, game: str) -> None:

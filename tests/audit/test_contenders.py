@@ -8,10 +8,9 @@ import torch
 
 from dpbench.audit.inference import refutes, strongest_attack
 from dpbench.audit.peers import peer
-from dpbench.audit.peers.contenders import CONTENDERS, GAMES
+from dpbench.audit.peers.contenders import CONTENDERS, GAMES, contender_audit
 from dpbench.audit.peers.opacus_peer import Opacus
 from dpbench.audit.peers.peer import PeerTask
-from dpbench.audit.request import contender_audit
 from dpbench.cli.main import main
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.privacy.accountants import pld
@@ -41,7 +40,7 @@ def task_of(
 
 
 def is_refuted(name: str, game: str = "run", **task) -> bool:
-    """As `audit_contender` judges, without its lower bounds, which take longer."""
+    """As `contender_audit` judges, without its lower bounds, which take longer."""
     torch.manual_seed(1)
     played, _ = GAMES[game](CONTENDERS[name], task_of(**task), 1e-3)
     return refutes(strongest_attack(played.attacks, 1), played.ledger, 1e-3, 1)

@@ -32,12 +32,8 @@ class AuditedPeer:
     def steps(self) -> Iterator[StepRelease]:
         task, bound = self._task, self._code.claim.bound
         data = one_hot(task.members.tolist(), LENGTH * bound, task.size)
-        settings: dict[str, Any] = {
-            "sample_rate": task.rate,
-            "steps": task.steps,
-            "seed": task.seed,
-        }
-        yield from map(StepRelease, self._code.released(data, **settings))
+        about: dict[str, Any] = {"sample_rate": task.rate, "steps": task.steps, "seed": task.seed}
+        yield from map(StepRelease, self._code.released(data, **about))
 
     def history(self) -> list[tuple[float, float, int]]:
         return [(self._task.noise_multiplier, self._task.rate, self._task.steps)]
@@ -54,17 +50,12 @@ def attack(
 
     nominal: the epsilon that is claimed for the whole training, None for that of our PLD.
     """
-    game = play(code, canaries, seed)
-    if nominal is not None and game.name == "run":
-        return result_of(game, NominalEpsilon(nominal, GIVEN), confidence)
-    return result_of(game, nominal_of(game), confidence)
-
-
-def play(code: Audited, canaries: int, seed: int) -> Game:
-    """The game of a whole training if its model is linear, else that of single steps."""
-    if isinstance(code, AuditedTraining) and code.is_linear:
-        return _run(code, canaries, seed)
-    return _steps(code, canaries, seed)
+    if not (isinstance(code, AuditedTraining) and code.is_linear):
+        game = _steps(code, canaries, seed)
+        return result_of(game, nominal_of(game), confidence)
+    game = _run(code, canaries, seed)
+    epsilon = nominal_of(game) if nominal is None else NominalEpsilon(nominal, GIVEN)
+    return result_of(game, epsilon, confidence)
 
 
 def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:

@@ -57,17 +57,12 @@ def checks_of(kind: str) -> tuple[Check, ...]:
 
 
 def findings(code: Audited) -> Iterator[tuple[str, Finding]]:
-    """What each check finds, by its name."""
+    """What each check finds, by its name, if the training takes the steps that it asks for."""
     for check in checks_of(code.kind):
-        found = _found(check, code)
+        try:
+            found = check.of(code)
+        except StoppedEarly as error:
+            found = skipped(f"{error}")
         if check is REAL_SIZE and found.verdict == REFUTED:
             code = replace(code, by_real_size=True)
         yield check.name, found
-
-
-def _found(check: Check, code: Audited) -> Finding:
-    """What a check finds, if the training takes the steps that the check asks for."""
-    try:
-        return check.of(code)
-    except StoppedEarly as error:
-        return skipped(f"{error}")

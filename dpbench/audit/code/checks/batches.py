@@ -88,15 +88,10 @@ def sampling(code: AuditedTraining) -> Finding:
     seen, other = in_epochs(code), in_epochs(code, seed=1)
     if torch.equal(seen.members, other.members):
         return refuted("The batches are the same for every seed.")
-    claimed = (_as_claimed(code, number) for number in uneven_sizes(claimed_rate(code)))
+    claimed = (as_claimed(code, number) for number in uneven_sizes(claimed_rate(code)))
+    of_claimed = (_amounts(batches, batches.unit) or _law(batches) for batches in claimed)
     of_epochs = _amounts(seen, 1.0) or _repetition(seen) or _law(seen) or _too_few(seen)
-    return of_epochs or next(filter(None, claimed), NOTHING)
-
-
-def _as_claimed(code: AuditedTraining, number: int) -> Finding | None:
-    """What is wrong with batches at the claimed rate, of so many examples."""
-    seen = as_claimed(code, number)
-    return _amounts(seen, seen.unit) or _law(seen)
+    return of_epochs or next(filter(None, of_claimed), NOTHING)
 
 
 def _amounts(seen: Participation, unit: float) -> Finding | None:

@@ -5,7 +5,7 @@ import torch
 
 from dpbench.audit.code.audited import Audited
 from dpbench.audit.code.examples import LENGTH, one_hot
-from dpbench.audit.code.task import NOTHING, AuditBatch, Finding, flagged, skipped
+from dpbench.audit.code.task import NOTHING, Finding, flagged, skipped
 
 RUNS, CANARIES = 24, 16
 """Runs of one step, in each of which so many coordinates have a sum of 1, and as many one of 0."""
@@ -22,7 +22,9 @@ def bits(code: Audited) -> Finding:
     if not code.is_linear:
         return skipped("The model is not linear: only there are sums known to be exactly 1.")
     batch = one_hot(list(range(CANARIES)), LENGTH, 2 * CANARIES)
-    with_canary, without = (_finest(values) for values in _heard(code, batch))
+    runs = [code.sums(batch, bound=1.0, seed=seed)[0] for seed in range(RUNS)]
+    noisy = torch.stack(runs).numpy()
+    with_canary, without = _finest(noisy[:, :CANARIES]), _finest(noisy[:, CANARIES:])
     if with_canary - without < COARSER:
         return NOTHING
     return flagged(
@@ -30,13 +32,6 @@ def bits(code: Audited) -> Finding:
         f"2^{without}: the bits of floating-point noise tell which it was (Mironov 2012). Draw "
         "noise in float64, and round the noisy sum to a grid."
     )
-
-
-def _heard(code: Audited, batch: AuditBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Noisy sums of coordinates with an example, and of those without."""
-    runs = [code.sums(batch, bound=1.0, seed=seed)[0] for seed in range(RUNS)]
-    noisy = torch.stack(runs).numpy()
-    return noisy[:, :CANARIES], noisy[:, CANARIES:]
 
 
 def _finest(values: np.ndarray) -> int:
