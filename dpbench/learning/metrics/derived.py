@@ -48,8 +48,10 @@ def last_epochs_metrics(
     last = range(epochs - LAST_EPOCHS + 1, epochs + 1)
     if not all(epoch in by_epoch for epoch in last):
         return {}
+    values = [by_epoch[epoch] for epoch in last]
+    median = statistics.median(values) if all(map(math.isfinite, values)) else math.nan
     split = "test" if config.get("validation") is None else "validation"
-    return {f"{split}/mce_last{LAST_EPOCHS}": _median([by_epoch[epoch] for epoch in last])}
+    return {f"{split}/mce_last{LAST_EPOCHS}": median}
 
 
 def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tuple[int, float]]:
@@ -59,10 +61,6 @@ def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tupl
         # All epochs have equally many steps; other measurements lie within an epoch.
         if step * epochs == epoch * columns[0][-1]:
             yield epoch, mce
-
-
-def _median(values: list[float]) -> float:
-    return statistics.median(values) if all(map(math.isfinite, values)) else math.nan
 
 
 def is_paired(metric: str) -> bool:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpbench.learning.metrics.students_t import quantile
+
 LEVEL = 0.05
 """The rate of wrong verdicts of each kind, over all comparisons that are judged together."""
 
@@ -61,14 +63,14 @@ class PairedTest:
             return math.nan, math.nan
         if not self.is_possible or (self.deviation == 0 and 2 * 0.5**self.n > 1 - confidence):
             return -math.inf, math.inf
-        half = _quantile(self.n - 1, (1 + confidence) / 2) * self.error
+        half = quantile(self.n - 1, (1 + confidence) / 2) * self.error
         return self.mean - half, self.mean + half
 
     def smallest_difference(self, level: float = LEVEL) -> float:
         """The true difference that as many seeds show at that level in POWER of cases."""
         if not self.is_possible:
             return math.inf
-        shown, missed = (_quantile(self.n - 1, q) for q in (1 - level / 2, POWER))
+        shown, missed = (quantile(self.n - 1, q) for q in (1 - level / 2, POWER))
         return (shown + missed) * self.error
 
     def power(self, n: int, level: float = LEVEL) -> float:
@@ -76,7 +78,7 @@ class PairedTest:
         if self.deviation == 0:
             return float(replace(self, n=n)._decides(level))
         error, degrees = self.deviation / math.sqrt(n), n - 1
-        two_sided, one_sided = (_quantile(degrees, 1 - level / k) for k in (2, 1))
+        two_sided, one_sided = (quantile(degrees, 1 - level / k) for k in (2, 1))
         shift = abs(self.mean) / error
         different = 1 - _below(degrees, shift, two_sided) + _below(degrees, shift, -two_sided)
         low, high = ((abs(self.mean) + side * self.margin) / error for side in (-1, 1))
@@ -147,9 +149,3 @@ def _below(degrees: int, shift: float, bound: float) -> float:
     probability = float(nctdtr(degrees, shift, bound))
     # It underflows to NaN far out in a tail.
     return float(shift < bound) if math.isnan(probability) else probability
-
-
-def _quantile(degrees: int, probability: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))

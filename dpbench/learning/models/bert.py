@@ -6,8 +6,8 @@ from torch import nn
 
 from dpbench.learning.data.fetch.encoders import encoder_config
 from dpbench.learning.data.fetch.published_weights import PublishedWeights, public_note
-from dpbench.learning.models.layers import MAX_LAYERS
 from dpbench.learning.models.lora import Lora
+from dpbench.learning.models.sizes import MAX_LAYERS
 from dpbench.learning.models.text import text_classifier
 from dpbench.learning.models.trained_parts import check_train
 from dpbench.system.validate import Count, Share, fraction, integer

@@ -185,10 +185,14 @@ class TextClassifier(nn.Module):
             "position_ids": positions.expand_as(tokens),
             "token_type_ids": types if self._types else torch.zeros_like(tokens),
         }
+        # The additive mask [B, 1, 1, T]: 0, and the lowest finite number at padding.
+        dtype = next(self.net.parameters()).dtype
+        mask = torch.zeros_like(tokens, dtype=dtype)
+        mask = mask.masked_fill(tokens == self._padding, torch.finfo(dtype).min)
         with attention(tokens.device):
             return self.net(
                 tokens,
-                attention_mask=padding_mask(tokens, self._padding, self._dtype),
+                attention_mask=mask[:, None, None, :],
                 **{key: value for key, value in given.items() if key in self._takes},
             ).logits
 
@@ -205,14 +209,3 @@ class TextClassifier(nn.Module):
                 f"an encoder of the kind {self.net.config.model_type} masks padding in a way of "
                 "its own: use one that is built like BERT."
             )
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return next(self.net.parameters()).dtype
-
-
-def padding_mask(tokens: Tensor, padding: int, dtype: torch.dtype) -> Tensor:
-    """The additive attention mask [B, 1, 1, T]: 0, and the lowest finite number at padding."""
-    mask = torch.zeros_like(tokens, dtype=dtype)
-    mask = mask.masked_fill(tokens == padding, torch.finfo(dtype).min)
-    return mask[:, None, None, :]
