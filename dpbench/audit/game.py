@@ -148,9 +148,7 @@ def attacked(run: Run) -> str:
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
     """The run with `number` canaries as its data, and a model that is linear in its parameters.
-
-    patterns: those of at least `number` canaries; None for a default.
-    """
+    patterns: those of at least `number` canaries; None for a default."""
     patterns, length = patterns or _patterns(run, number), worst_case_norm(run.method.clip)
     # A method that counts predictions compares them between classes and groups.
     classes = 2 if isinstance(run.method.gradient, Lagrangian) else 1
@@ -173,10 +171,8 @@ def _patterns(run: Run, number: int) -> Patterns:
 
 
 def play_run(run: Run, quiet: bool = False) -> RunGame:
-    """Train a run that `on_canaries` returned, and score each canary by all releases.
-
-    The attacks are those of `ScoreAccumulator`.
-    """
+    """Train a run that `on_canaries` returned, and score each canary by all releases. The attacks
+    are those of `ScoreAccumulator`."""
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
     planned = plan(run)

@@ -83,10 +83,8 @@ def play_columns(run: Run, trials: int) -> Game:
 
 
 def play_temperature(run: Run, trials: int) -> Game:
-    """Fit a temperature `trials` times, in ten steps, with the noise multiplier of a run.
-
-    The canary is alone, certain and wrong: every gradient of its loss has the norm of the bound.
-    """
+    """Fit a temperature `trials` times, in ten steps, with the noise multiplier of a run. The
+    canary is alone, certain and wrong: every gradient of its loss has the norm of the bound."""
     fit = PrivateTemperature(1, 0.1, 0.5, 10, 0.01, 1.0, _multiplier(run))
     logits, wrong = torch.tensor([[HUGE, -HUGE]]), torch.ones(1, dtype=torch.long)
     data = {True: Split(logits, wrong, wrong), False: Split(logits[:0], wrong[:0], wrong[:0])}

@@ -52,9 +52,7 @@ class StepRatios(NamedTuple):
 @dataclass(frozen=True)
 class Attacker:
     """Takes steps with or without the canary and its companion, and scores what they release.
-
-    members: canary and companion. recorder: the recorder of the step.
-    """
+    members: canary and companion. recorder: the recorder of the step."""
 
     step: PrivateStep
     patterns: Patterns
@@ -70,10 +68,12 @@ class Attacker:
             return StepRatios(-NOTHING_RELEASED, 0.0, 0.0)
         multiplier, gradient = self.recorder.sums[-1].multiplier, self.step.released.gradient
         assert gradient is not None
-        ratios = self._ratio_of_sum(gradient), self._ratio_of_counts(exact, multiplier)
+        mechanism, noisy = last_release(self.step)
+        of_sum = float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
-        standardised = noise / clip.sensitivity.bound / multiplier
-        return StepRatios(*ratios, companion * _ratio_of_halved_noise(standardised))
+        noise = noise / clip.sensitivity.bound / multiplier
+        halved = len(noise) * math.log(2) - 1.5 * float(noise @ noise)
+        return StepRatios(of_sum, self._ratio_of_counts(exact, multiplier), companion * halved)
 
     @property
     def on_counts(self) -> "Attacker":
@@ -83,10 +83,6 @@ class Attacker:
         targets = (torch.full_like(self.members.targets, -norm / 2) for norm in EXTREME_NORMS)
         others = (replace(self, members=replace(self.members, targets=t)) for t in targets)
         return max((self, *others), key=lambda one: float(one.exact_counts(False)[CANARY].norm()))
-
-    def _ratio_of_sum(self, gradient: Tensor) -> float:
-        mechanism, noisy = last_release(self.step)
-        return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
 
     def exact_counts(self, companion: bool) -> tuple[Tensor, ...]:
         """The exact counts of the canary and, if it is in the batch, of the companion; empty for a
@@ -111,11 +107,6 @@ class Attacker:
         assert self.step.clip.query
         spread = self.step.clip.query.multiplier(multiplier)
         return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))
-
-
-def _ratio_of_halved_noise(noise: Tensor) -> float:
-    """The log-likelihood ratio of noise [k] having a standard deviation of 1/2 instead of 1."""
-    return len(noise) * math.log(2) - 1.5 * float(noise @ noise)
 
 
 def play_steps(run: Run, trials: int) -> RunGame:

@@ -37,10 +37,8 @@ class OutputError(Exception):
 
 
 class Output:
-    """A stream that raises OutputError, to tell its errors from those of a command's files.
-
-    What controls a terminal is written as an escape, to a pipe too: `cat` shows it, or a log.
-    """
+    """A stream that raises OutputError, to tell its errors from those of a command's files. What
+    controls a terminal is written as an escape, to a pipe too: `cat` shows it, or a log."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -76,25 +74,17 @@ def _output_errors() -> Iterator[None]:
 @contextmanager
 def checked_output() -> Iterator[None]:
     """Exit with a message and a code if the standard output cannot be written."""
-    with _output() as output:
-        try:
-            try:
-                yield
-            finally:
-                if output:
-                    output.flush()
-        except OutputError as error:
-            _exit_without_output(error.__cause__)
-
-
-@contextmanager
-def _output() -> Iterator[Output | None]:
-    """Replace the standard output, if there is one, with an `Output`."""
     original = sys.stdout
     output = Output(original) if original else None
+    sys.stdout = output  # type: ignore[assignment]
     try:
-        sys.stdout = output  # type: ignore[assignment]
-        yield output
+        try:
+            yield
+        finally:
+            if output:
+                output.flush()
+    except OutputError as error:
+        _exit_without_output(error.__cause__)
     finally:
         sys.stdout = original
 

@@ -47,9 +47,7 @@ def attack(
     code: Audited, canaries: int, nominal: float | None, confidence: float, seed: int
 ) -> AuditResult:
     """Attack all steps of a training whose model is linear; else single steps, as many as canaries.
-
-    nominal: the epsilon that is claimed for the whole training, None for that of our PLD.
-    """
+    nominal: the epsilon that is claimed for the whole training, None for that of our PLD."""
     if not (isinstance(code, AuditedTraining) and code.is_linear):
         game = _steps(code, canaries, seed)
         return result_of(game, nominal_of(game), confidence)
@@ -69,7 +67,7 @@ def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:
 def _steps(code: Audited, trials: int, seed: int) -> Game:
     """Steps on a companion and, by a fair coin for each, a canary."""
     _, companion, others = code.examples.unlike(code.claim.bound)
-    both = companion.followed_by(others.at([0]))
+    both = AuditBatch(*map(torch.cat, zip(companion, others.at([0]), strict=True)))
     included = coins(seed, "canary's coins", trials)
     usual = code.exact_sum(companion)
     direction = code.exact_sum(both) - usual

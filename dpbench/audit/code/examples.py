@@ -35,10 +35,8 @@ def dense(lengths: Tensor, seed: int = 0) -> AuditBatch:
 
 
 class MadeUp:
-    """Examples with FEATURES inputs, whose squared errors have gradients of any size.
-
-    bound: the norm to which these are clipped.
-    """
+    """Examples with FEATURES inputs, whose squared errors have gradients of any size. bound: the
+    norm to which these are clipped."""
 
     made_up = True
 

@@ -19,11 +19,8 @@ RULES = (
 
 @dataclass(frozen=True)
 class CodeReport:
-    """An audit of one's own code.
-
-    findings: by the name of the check. attack: None if the code failed under it. command: the one
-    that makes the page.
-    """
+    """An audit of one's own code. findings: by the name of the check. attack: None if the code
+    failed under it. command: the one that makes the page."""
 
     name: str
     kind: str

@@ -35,11 +35,6 @@ class AuditBatch(NamedTuple):
         """The batch without its example i."""
         return self.at([k for k in range(len(self)) if k != i])
 
-    def followed_by(self, other: "AuditBatch") -> "AuditBatch":
-        """All examples of both."""
-        pairs = zip(self, other, strict=True)
-        return AuditBatch(*map(torch.cat, pairs))
-
     def scaled(self, factor: float) -> "AuditBatch":
         """The examples with larger inputs."""
         return AuditBatch(factor * self.inputs, self.targets)

@@ -28,11 +28,8 @@ ADAPTIVE = {
 
 @dataclass(frozen=True)
 class OpacusSettings:
-    """Settings of Opacus.
-
-    more: further arguments of `make_private`. poisson: False for shuffled batches. column: whether
-    losses are [B, 1] rather than [B].
-    """
+    """Settings of Opacus. more: further arguments of `make_private`. poisson: False for shuffled
+    batches. column: whether losses are [B, 1] rather than [B]."""
 
     label: str
     mode: str = "hooks"
@@ -93,10 +90,8 @@ class Opacus:
 
 
 def _model(size: int, column: bool) -> nn.Module:
-    """One parameter for each canary; inputs [B, 1] are canaries' numbers.
-
-    column: whether outputs are [B, 1], as from a last layer with one unit, rather than [B].
-    """
+    """One parameter for each canary; inputs [B, 1] are canaries' numbers. column: whether outputs
+    are [B, 1], as from a last layer with one unit, rather than [B]."""
     numbers = nn.Embedding(size, 1)
     nn.init.zeros_(numbers.weight)
     return nn.Sequential(numbers, nn.Flatten(1 if column else 0))

@@ -76,7 +76,8 @@ class PairedTest:
     def power(self, n: int, level: float = LEVEL) -> float:
         """The probability that n seeds decide it, if mean and deviation are the true ones."""
         if self.deviation == 0:
-            return float(replace(self, n=n)._decides(level))
+            test = replace(self, n=n)
+            return float(min(test.p_difference, test.p_equivalence) <= level)
         error, degrees = self.deviation / math.sqrt(n), n - 1
         two_sided, one_sided = (quantile(degrees, 1 - level / k) for k in (2, 1))
         shift = abs(self.mean) / error
@@ -105,9 +106,6 @@ class PairedTest:
             margin=abs(factor) * self.margin,
         )
 
-    def _decides(self, level: float) -> bool:
-        return min(self.p_difference, self.p_equivalence) <= level
-
     def _tail(self, distance: float) -> float:
         """The probability of Student's t beyond a distance from its centre."""
         if not self.is_possible:
@@ -120,10 +118,8 @@ class PairedTest:
 
 
 def paired_test(differences: Sequence[float], margin: float) -> PairedTest:
-    """The test of at least one difference [n].
-
-    Differences are rounded to twelve decimals, so that rounding errors of equal values are 0.
-    """
+    """The test of at least one difference [n]. Differences are rounded to twelve decimals, so that
+    rounding errors of equal values are 0."""
     values = np.round(np.asarray(differences, dtype=float), 12)
     finite = np.isfinite(values).all()
     deviation = float(values.std(ddof=1)) if len(values) > 1 and finite else math.nan

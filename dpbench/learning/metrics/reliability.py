@@ -65,10 +65,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
             "true_class": _histogram(truth),
         },
         "interval": {"level": CONFIDENCE, **{name: list(ends) for name, ends in by_metric.items()}},
-        "temperature": {
-            **effect_of_scaling(outputs, targets)._asdict(),
-            "note": CAVEAT,
-        },
+        "temperature": {**effect_of_scaling(outputs, targets)._asdict(), "note": CAVEAT},
     }
 
 

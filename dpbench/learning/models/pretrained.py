@@ -12,8 +12,6 @@ def planning() -> bool:
 
 
 def attention(device: torch.device) -> AbstractContextManager:
-    """The context that selects attention kernels: torch's choice on a GPU, unfused elsewhere.
-
-    The fused CPU kernel has neither a vectorised gradient nor a second derivative.
-    """
+    """The context that selects attention kernels: torch's choice on a GPU, unfused elsewhere. The
+    fused CPU kernel has neither a vectorised gradient nor a second derivative."""
     return nullcontext() if device.type == "cuda" else sdpa_kernel(SDPBackend.MATH)

@@ -106,9 +106,7 @@ def text_classifier(
     classes: int,
 ) -> nn.Module:
     """An encoder with a head of so many classes; published: its weights, None for random ones.
-
-    shape: of an input. Raises UserError for inputs that the encoder cannot have.
-    """
+    shape: of an input. Raises UserError for inputs that the encoder cannot have."""
     network = library("transformers").MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
     config.num_labels = classes
     if published is None or planning():

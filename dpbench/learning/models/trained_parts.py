@@ -25,10 +25,8 @@ def check_train(train: str, lora: Lora | None) -> None:
 
 
 def adapt(net: nn.Module, train: str, head: nn.Module, lora: Lora | None, share: float) -> None:
-    """Add adapters to a network, or divide its weights, if these are what is trained.
-
-    share: of the weights of linear maps and convolutions, the largest, for `largest_and_head`.
-    """
+    """Add adapters to a network, or divide its weights, if these are what is trained. share: of the
+    weights of linear maps and convolutions, the largest, for `largest_and_head`."""
     if train == "lora" and lora:
         lora.adapt(net, head)
     elif train == "largest_and_head":

@@ -37,10 +37,8 @@ CUSTOM = "dpbench.data.custom."
 
 
 def compose(overrides: list[str]) -> dict:
-    """The plain configuration of one run; UserError, with the nearest names, for unknown names.
-
-    Its key `choices` has the option chosen in each group.
-    """
+    """The plain configuration of one run; UserError, with the nearest names, for unknown names. Its
+    key `choices` has the option chosen in each group."""
     plain = before_data(overrides)
     for group in ("model", "features"):
         if _names_weights(plain[group]):
@@ -88,8 +86,13 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
     with grammar():
         try:
             return pickle.dumps(_plain(folders, parse(list(overrides))))
+        except (InterpolationResolutionError, GrammarParseError) as error:
+            raise UserError(
+                f"{error.full_key} cannot be read: {sentence(error)}; ${{NAME}} stands for the "
+                "value of another setting, such as ${epochs}."
+            ) from error
         except (HydraException, OmegaConfBaseException) as error:
-            raise UserError(_why_not_composed(error)) from error
+            raise UserError(sentence(error)) from error
 
 
 def _plain(folders: Folders, parsed: list[Override]) -> dict:
@@ -176,15 +179,6 @@ def _set_values(config: DictConfig, overrides: list[Override]) -> None:
             OmegaConf.update(config, override.key_or_group, override.value(), force_add=True)
 
 
-def _why_not_composed(error: Exception) -> str:
-    if isinstance(error, InterpolationResolutionError | GrammarParseError):
-        return (
-            f"{error.full_key} cannot be read: {sentence(error)}; ${{NAME}} stands for the value "
-            "of another setting, such as ${epochs}."
-        )
-    return sentence(error)
-
-
 def _check_chosen_by_user(config: DictConfig, options: list[Override], by_table: bool) -> None:
     """UserError for what a file sets in the place of the user: settings of where and by what a
     command runs, as a launcher's set-up lines run in a shell; and data sets and models, which may
@@ -208,10 +202,8 @@ def _alone(folders: Folders, key: str, *lines: str) -> object:
 
 
 def _replaced(overrides: list[Override]) -> dict[str, str]:
-    """By group, the plug-in's target that replaces the chosen option and all of its settings.
-
-    The target is then recorded as the choice in that group, since the option is not used.
-    """
+    """By group, the plug-in's target that replaces the chosen option and all of its settings. The
+    target is then recorded as the choice in that group, since the option is not used."""
     targets = {f"{group}.{buildable.TARGET}": group for group in groups()}
     return {
         targets[override.key_or_group]: str(override.value())
@@ -253,9 +245,7 @@ def _check_option(override: Override) -> None:
 
 def _check_key(override: Override, known: Mapping[str, object]) -> None:
     """UserError for an unknown key, unless it may be added, or for deleting a required one.
-
-    Optional settings of a constructor may be added, and deleted. known: the values by key.
-    """
+    Optional settings of a constructor may be added, and deleted. known: the values by key."""
     key = override.key_or_group
     parent = key.rpartition(".")[0]
     constructed = f"{parent}.{buildable.TARGET}" in known

@@ -124,7 +124,8 @@ def parse(overrides: list[str]) -> list[Override]:
 
 @functools.lru_cache(maxsize=4096)
 def _parse(text: str) -> Override:
-    if len(text) > MAX_LENGTH or _depth(text) > MAX_DEPTH:
+    depths = itertools.accumulate(BRACKETS.get(letter, 0) for letter in text)
+    if len(text) > MAX_LENGTH or max(depths, default=0) > MAX_DEPTH:
         raise UserError(f"{quoted(text)} is too long, or nested too deeply, for an override.")
     if text.startswith("-"):
         raise UserError(f"{quoted(text)} is not KEY=VALUE; dpbench run -m makes sweeps.")
@@ -198,20 +199,14 @@ def _why(key: str, value: str, error: BaseException) -> str:
     return f"quote a value with such characters twice, as in {shlex.quote(way)}."
 
 
-def _depth(text: str) -> int:
-    return max(itertools.accumulate(BRACKETS.get(letter, 0) for letter in text), default=0)
-
-
 def sentence(error: BaseException) -> str:
     """The first line of an error's message, as the beginning of a sentence."""
     return " ".join(first_line(error).split()).removesuffix(":")
 
 
 def expand(overrides: list[str]) -> list[list[str]]:
-    """Every combination of a sweep: `a=1,2 b=3` is [a=1, b=3] and [a=2, b=3].
-
-    Raises UserError for no values, and for more than MAX_RUNS combinations.
-    """
+    """Every combination of a sweep: `a=1,2 b=3` is [a=1, b=3] and [a=2, b=3]. Raises UserError for
+    no values, and for more than MAX_RUNS combinations."""
     choices = [
         [f"{override.get_key_element()}={value}" for value in _values(override)]
         if override.is_sweep_override()

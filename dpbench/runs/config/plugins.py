@@ -61,10 +61,8 @@ def plugin_of(name: str) -> Plugin | None:
 
 
 def published_files() -> dict[str, Path]:
-    """The files of published numbers, ours and those of plug-ins, by their names: STUDY/NAME.csv.
-
-    A plug-in cannot replace a file of ours.
-    """
+    """The files of published numbers, ours and those of plug-ins, by their names: STUDY/NAME.csv. A
+    plug-in cannot replace a file of ours."""
     studies = [study for plugin in reversed(plugins()) for study in plugin.studies]
     studies += sorted(benchmarks_folder().iterdir())
     return {f"{study.name}/{path.name}": path for study in studies for path in study.glob("*.csv")}

@@ -66,9 +66,7 @@ class Choices:
 @dataclass(frozen=True)
 class Interval:
     """A setting and the bounds of its values, both included; whole numbers if both bounds are int.
-
-    tags: nothing, or "log" for a uniform draw of the logarithm.
-    """
+    tags: nothing, or "log" for a uniform draw of the logarithm."""
 
     key: str
     low: float

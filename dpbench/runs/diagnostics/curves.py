@@ -83,14 +83,14 @@ class CurveObserver(Observer):
         self._epochs = state["epochs"]
 
     def _measure(self) -> None:
-        if self._columns["step"][-1:] == [self._steps_done]:
+        if self.columns["step"][-1:] == [self._steps_done]:
             return
-        self._columns["step"].append(self._steps_done)
-        self._columns["epoch"].append(self._epochs)
+        self.columns["step"].append(self._steps_done)
+        self.columns["epoch"].append(self._epochs)
         for name, value in evaluate_split(self._step, self._test).items():
-            self._columns[f"tested/{name}"].append(value)
+            self.columns[f"tested/{name}"].append(value)
         if self._train is not None:
-            self._columns["trained/loss"].append(evaluate_split(self._step, self._train)["loss"])
+            self.columns["trained/loss"].append(evaluate_split(self._step, self._train)["loss"])
 
 
 def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:

@@ -15,7 +15,7 @@ from dpbench.runs.records.epsilon import epsilon_in_words, facts_in_words
 from dpbench.runs.records.reading import load, set_aside_invalid
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import sweeps_of
-from dpbench.runs.records.trackers import run_info
+from dpbench.runs.records.trackers.tracker import run_info
 from dpbench.runs.records.trained_model import model_path, serialised
 from dpbench.runs.training.checkpoints import Checkpoints, locked_checkpoints
 from dpbench.runs.training.plan import plan

@@ -21,7 +21,7 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import CHECKPOINTS, RUNS, TRACKING
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers import Tracker
+from dpbench.runs.records.trackers.tracker import Tracker
 from dpbench.runs.records.trained_model import model_path
 from dpbench.system.errors import UserError
 from dpbench.system.files import refuse_folders

@@ -71,7 +71,11 @@ def without_uncovered(record: Record) -> Record:
     return replace(
         record,
         config=without_seed_and_checksum(record.config),
-        metrics={k: v for k, v in record.metrics.items() if _covered(k)},
+        metrics={
+            name: value
+            for name, value in record.metrics.items()
+            if name == NOISY_ACCURACY or not name.startswith(("train_set/", "validation/"))
+        },
         privacy=released(record, record.privacy),
         provenance=provenance,
         status=_covered_status(record),
@@ -99,10 +103,6 @@ def without_seed_and_checksum(config: dict) -> dict:
     dataset = config.get("dataset", {})
     known = {"checksum": None} if "checksum" in dataset else {}
     return config | {"seed": None, "dataset": dataset | known}
-
-
-def _covered(metric: str) -> bool:
-    return metric == NOISY_ACCURACY or not metric.startswith(("train_set/", "validation/"))
 
 
 def _remarks(records: list[Record], known: list[Record]) -> Iterator[str]:

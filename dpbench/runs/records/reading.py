@@ -21,10 +21,8 @@ size costs nothing on disk, and ten times its size in memory."""
 
 
 class Unreadable(NamedTuple):
-    """A file, or a line of one, that is not a valid record.
-
-    reason: the end of a sentence. other_version: whether another version of dpbench may read it.
-    """
+    """A file, or a line of one, that is not a valid record. reason: the end of a sentence.
+    other_version: whether another version of dpbench may read it."""
 
     source: str
     reason: str

@@ -119,10 +119,8 @@ class Record:
         return {} if is_trial else cast(dict[str, float], self.privacy.get("attacks") or {})
 
     def json(self) -> str:
-        """The record as one JSON object; NaN and Infinity as Python's json writes them.
-
-        Fields that older records lack are omitted if empty, so that those are written unchanged.
-        """
+        """The record as one JSON object; NaN and Infinity as Python's json writes them. Fields that
+        older records lack are omitted if empty, so that those are written unchanged."""
         fields = asdict(self)
         del fields["signed"]
         for name in ("calibration", "covered"):

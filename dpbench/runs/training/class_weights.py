@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Dataset, Split, people_of
 from dpbench.learning.data.derive.users import Users
-from dpbench.learning.models.architecture import ClassWeighted
-from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
+from dpbench.privacy.ledger import Step, query
 from dpbench.runs.training.statistics import counts_of
 from dpbench.step.mechanism.method import Inapplicable, Method
 from dpbench.step.mechanism.noise import Gaussian
@@ -66,13 +64,11 @@ def check_class_weights(
 
 
 def count_steps(multiplier: float | None) -> tuple[Step, ...]:
-    """The release of the sizes of the classes; none without a multiplier.
-
-    An example adds 1 to one count. A user adds the shares of their examples, of norm at most 1.
-    """
+    """The release of the sizes of the classes; none without a multiplier. An example adds 1 to one
+    count. A user adds the shares of their examples, of norm at most 1."""
     if multiplier is None:
         return ()
-    return (Step(Poisson(1.0), (Release("sizes of the classes", GaussianMechanism(multiplier)),)),)
+    return (query("sizes of the classes", multiplier),)
 
 
 def noisy_counts(train: Split, classes: int, multiplier: float, stream: Stream) -> Tensor:
@@ -87,8 +83,3 @@ def balanced(counts: Tensor, multiplier: float) -> Tensor:
     two deviations of the noise are taken as these."""
     usable = counts.clamp(min=max(2 * multiplier, 1.0))
     return usable.min() / usable
-
-
-def weighted_loss(weights: Tensor | Sequence[float]) -> ClassWeighted:
-    """The loss of classification with a weight for each class."""
-    return ClassWeighted(torch.as_tensor(weights, dtype=torch.float64))

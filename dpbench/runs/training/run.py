@@ -23,7 +23,7 @@ from dpbench.learning.models.architecture import Architecture
 from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.runs.config.settings import check_compute, check_numbers
-from dpbench.runs.diagnostics import Diagnostics
+from dpbench.runs.diagnostics.observer import Diagnostics
 from dpbench.runs.records.digest import digest
 from dpbench.runs.training.accounting import ARITHMETIC
 from dpbench.runs.training.budget import Privacy

@@ -4,8 +4,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -82,10 +81,15 @@ def fit(
     if training.steps_done and not quiet:
         print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
     _train(run, training, data, quiet, checkpoints, tracking)
-    with _kept(run, training, checkpoints), training.evaluated():
-        record = _record(run, planned, training, data, device, code)
-        if save:
-            save(training.step.engine.model, record, training.statistics)
+    try:
+        with training.evaluated():
+            record = _record(run, planned, training, data, device, code)
+            if save:
+                save(training.step.engine.model, record, training.statistics)
+    except BaseException:  # training is not repeated
+        if checkpoints:
+            checkpoints.save_at_exit(training.state_dict(), _checkpoint_conditions(run, training))
+        raise
     return record
 
 
@@ -195,27 +199,16 @@ def _train(
         for _ in training:
             progress.advance()
             if training.between_epochs:
-                progress.show_loss(training.history["train/loss"][-1])
+                progress.loss = training.history["train/loss"][-1]
             step = training.steps_done
             if tracking and step in measured_after:
                 tracking.curves.add(step, tested(run, training, data))
             if tracking and (training.between_epochs or step in measured_after):
-                tracking.update(spending, training.history, training.measured, step)
+                measured = training.observer.columns if training.observer else {}
+                tracking.update(spending, training.history, measured, step)
             if checkpoints and checkpoints.due():
                 checkpoints.save(training.state_dict(), resume_conditions)
             if interrupted():
                 break
         if checkpoints and interrupted():
             checkpoints.save_at_exit(training.state_dict(), resume_conditions)
-
-
-@contextmanager
-def _kept(run: Run, training: Training, checkpoints: Checkpoints | None) -> Iterator[None]:
-    """Saves a checkpoint if the context fails or is interrupted: training is not repeated."""
-    try:
-        yield
-    except BaseException:
-        if checkpoints:
-            resume_conditions = _checkpoint_conditions(run, training)
-            checkpoints.save_at_exit(training.state_dict(), resume_conditions)
-        raise
