@@ -154,11 +154,8 @@ def audit(
 ) -> AuditResult:
     """Attack a run, whose data and model are replaced by canaries.
 
-    nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
-    canaries in one run, "step" for one canary in `canaries` independent steps, "network" for one in
-    as many steps of a network, "memory" for one canary in each of `canaries` runs on all of the
-    data, "cut" for one in full batches; "normalization", "columns", "temperature", "conformal" and
-    "search" for one in each of so many such releases.
+    nominal: an epsilon to refute, instead of that of the ledger or the paper. game: of GAMES; "run"
+    for all canaries in one run, others for one canary in each of so many steps, runs or releases.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)

@@ -1,7 +1,5 @@
-"""Games of a canary and companions whose gradients point the other way.
-
-They attack batches that are cut, and an error that is fed back.
-"""
+"""Games of a canary and companions whose gradients point the other way. They attack batches that
+are cut, and an error that is fed back."""
 
 import warnings
 from dataclasses import replace

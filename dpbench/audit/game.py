@@ -1,7 +1,5 @@
-"""The game of an audit: a run's real training, on canaries of which half are left out at random.
-
-No part of the run is reimplemented: its data are canaries, and its noisy sums are recorded.
-"""
+"""The game of an audit: a run's real training, on canaries of which half are left out at random. No
+part of the run is reimplemented: its data are canaries, and its noisy sums are recorded."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

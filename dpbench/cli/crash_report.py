@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, TextIO
 
-from dpbench.system.errors import UserError, print_message, visible
+from dpbench.system.errors import UserError, first_line, print_message, visible
 from dpbench.system.validate import quoted
 from dpbench.system.version import __version__
 
@@ -111,7 +111,7 @@ def report(
     if is_out_of_memory(error):
         auto = "" if "physical_batch_size=auto" in sys.argv else " physical_batch_size=auto,"
         return print_message(f"memory ran out: use a smaller model,{auto} or fewer jobs.")
-    first = " ".join(str(error).split("\n")[0].split())[:200]
+    first = " ".join(first_line(error).split())[:200]
     what, path = f"{kind.__name__}: {first}".removesuffix(": "), _save_report(error)
     if author := plugin_in(error):
         print_message(f"the plug-in {author} failed with {what}; the details are in {path}.")

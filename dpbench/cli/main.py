@@ -1,7 +1,5 @@
-"""The command line: `dpbench COMMAND [KEY=VALUE ...]`.
-
-Modules that take long to import are imported only after Ctrl-C is handled.
-"""
+"""The command line: `dpbench COMMAND [KEY=VALUE ...]`. Modules that take long to import are
+imported only after Ctrl-C is handled."""
 
 import sys
 

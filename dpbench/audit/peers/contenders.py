@@ -12,7 +12,7 @@ from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.peers.jax_peer import JaxPrivacy
-from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, OpacusSettings
+from dpbench.audit.peers.opacus_peer import Opacus, OpacusSettings
 from dpbench.audit.peers.peer import Peer, PeerTask
 from dpbench.audit.request import FOR_CONTENDERS, check_for_contender, prepare_audit
 from dpbench.audit.scores import ScoreAccumulator
@@ -33,14 +33,6 @@ IMPOSSIBLE = -1e6
 """The score of a sum that could not occur with the canary."""
 
 
-def opacus(settings: OpacusSettings, task: PeerTask) -> Opacus:
-    """Opacus with these settings; adaptive clipping also needs a noise multiplier of its counts."""
-    if settings.more == ADAPTIVE:
-        more = ADAPTIVE | {"unclipped_num_std": task.noise_multiplier}
-        settings = replace(settings, more=more)
-    return Opacus(task, settings)
-
-
 def jax_privacy(task: PeerTask) -> JaxPrivacy:
     """jax_privacy; Unavailable if it is not installed."""
     try:
@@ -57,16 +49,15 @@ def fastdp(task: PeerTask) -> Peer:
     raise Unavailable("contender=fastdp is not on the package index: choose another one.")
 
 
+OPACUS = {
+    **{mode: OpacusSettings(mode, mode) for mode in ("hooks", "functorch", "ew", "ghost")},
+    "ghost_column": OpacusSettings("ghost, losses [B, 1]", "ghost", column=True),
+    "adaptive": OpacusSettings("adaptive clip", adaptive=True),
+    "shuffled": OpacusSettings("poisson_sampling=False", poisson=False),
+}
+
 CONTENDERS: dict[str, Make] = {
-    **{
-        f"opacus_{mode}": partial(opacus, OpacusSettings(mode, mode))
-        for mode in ("hooks", "functorch", "ew", "ghost")
-    },
-    "opacus_ghost_column": partial(
-        opacus, OpacusSettings("ghost, losses [B, 1]", "ghost", column=True)
-    ),
-    "opacus_adaptive": partial(opacus, OpacusSettings("adaptive clip", more=ADAPTIVE)),
-    "opacus_shuffled": partial(opacus, OpacusSettings("poisson_sampling=False", poisson=False)),
+    **{f"opacus_{name}": partial(Opacus, settings=chosen) for name, chosen in OPACUS.items()},
     "jax_privacy": jax_privacy,
     "fastdp": fastdp,
 }

@@ -1,7 +1,5 @@
-"""What a record keeps of the calibration of a model: counts, intervals and a temperature.
-
-The bootstrap intervals say how much the metrics of one model vary with the test examples.
-"""
+"""What a record keeps of the calibration of a model: counts, intervals and a temperature. The
+bootstrap intervals say how much the metrics of one model vary with the test examples."""
 
 import math
 from collections.abc import Iterator, Mapping

@@ -3,7 +3,7 @@
 import inspect
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -22,16 +22,8 @@ from dpbench.learning.models.trained_parts import adapt, check_train, train_part
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Share, fraction
 
-
-class Trained(Protocol):
-    """What is trained of a network; see `dpbench.models.trained_parts`."""
-
-    @property
-    def train(self) -> str: ...
-    @property
-    def lora(self) -> Lora | None: ...
-    @property
-    def share(self) -> float: ...
+if TYPE_CHECKING:
+    from dpbench.learning.models.bert import Bert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +91,7 @@ class Text:
 
 
 def text_classifier(
-    trained: Trained,
+    trained: "Text | Bert",
     config: Any,
     published: PublishedWeights | None,
     shape: tuple[int, ...],

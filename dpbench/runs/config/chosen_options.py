@@ -1,7 +1,5 @@
 """Composes the chosen options: by Hydra, or from what it composed without them and their files.
-
-Hydra takes a tenth of a second, and a table has hundreds of combinations of options.
-"""
+Hydra takes a tenth of a second, and a table has hundreds of combinations of options."""
 
 import functools
 import pickle

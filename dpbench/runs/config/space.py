@@ -1,7 +1,5 @@
-"""The search space: settings with the values they may take, and random draws from it.
-
-That of a method, `search` in its file, has what its paper tunes and on which scale.
-"""
+"""The search space: settings with the values they may take, and random draws from it. That of a
+method, `search` in its file, has what its paper tunes and on which scale."""
 
 import math
 from collections.abc import Mapping

@@ -1,8 +1,4 @@
-"""Gradients and losses of a batch before its step: plain, clipped and per group.
-
-Nothing here changes parameters, clip, generators or noise of the run. It reads private data without
-accounting.
-"""
+"""Gradients and losses of a batch before its step: plain, clipped and per group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

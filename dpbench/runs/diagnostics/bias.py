@@ -1,7 +1,6 @@
 """The bias of the clipped batch gradient, step by step, for any method.
 
-Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023. It reads private data without accounting:
-it explains a run, and no run may depend on it.
+Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023.
 """
 
 from collections.abc import Iterable
@@ -84,7 +83,7 @@ class BiasDiagnostics:
 
 
 class BiasObserver(Observer):
-    """Measures before a step, without changing parameters, clip, gradients or generators.
+    """Measures before a step.
 
     Columns of `series`, one entry per measured step: `step` (the number of earlier steps), and
     every name of `measure` as `step/NAME`, and as `step/NAME/k` for each group's number k. With

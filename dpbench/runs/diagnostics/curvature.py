@@ -2,7 +2,7 @@
 the trace and the largest eigenvalue of a symmetric matrix from its products with vectors.
 
 The Hessian is only multiplied with vectors, by differentiating the gradient, so memory stays that
-of a few gradients. Everything here reads private data without accounting.
+of a few gradients.
 """
 
 from collections.abc import Callable

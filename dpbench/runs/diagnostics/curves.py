@@ -1,7 +1,6 @@
 """Learning curves: metrics on the evaluated split during a run.
 
-Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). Every point reads private data without
-accounting: it explains a run, and must not be used for early stopping.
+Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). None is for early stopping.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,6 @@
 """Gradient misalignment: the cost of clipping errors and of noise for each group.
 
-Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. It reads private data without accounting,
-including the whole training split: it explains a run, and no run may depend on it.
+Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. It reads the whole training split.
 """
 
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ class MisalignmentDiagnostics:
 
 
 class MisalignmentObserver(Observer):
-    """Measures before a step, without changing parameters, clip, gradients or generators.
+    """Measures before a step.
 
     Columns of `series`, k being a group's number. One entry per measured step: `step` (the number
     of earlier steps), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the

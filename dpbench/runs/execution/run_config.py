@@ -1,7 +1,5 @@
 """The configuration of a run, composed and checked once; behind this door no overrides are read.
-
-Nothing that takes long to import is imported here.
-"""
+Nothing that takes long to import is imported here."""
 
 import os
 import shlex

@@ -1,7 +1,5 @@
-"""The digest that names a run: of its scientific settings, the same in all versions.
-
-Runs share other names: those of one group, one curve, one setting, one protocol.
-"""
+"""The digest that names a run: of its scientific settings, the same in all versions. Runs share
+other names: those of one group, one curve, one setting, one protocol."""
 
 import hashlib
 import json

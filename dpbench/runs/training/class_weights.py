@@ -6,7 +6,6 @@ from torch import Tensor
 
 from dpbench.learning.data.dataset import Dataset, Split, people_of
 from dpbench.learning.data.derive.users import Users
-from dpbench.privacy.ledger import Step, query
 from dpbench.runs.training.statistics import counts_of
 from dpbench.step.mechanism.method import Inapplicable, Method
 from dpbench.step.mechanism.noise import Gaussian
@@ -63,16 +62,9 @@ def check_class_weights(
             )
 
 
-def count_steps(multiplier: float | None) -> tuple[Step, ...]:
-    """The release of the sizes of the classes; none without a multiplier. An example adds 1 to one
-    count. A user adds the shares of their examples, of norm at most 1."""
-    if multiplier is None:
-        return ()
-    return (query("sizes of the classes", multiplier),)
-
-
 def noisy_counts(train: Split, classes: int, multiplier: float, stream: Stream) -> Tensor:
-    """The noisy number of examples of each class [K]; with people, the sum of their shares."""
+    """The noisy number of examples of each class [K], to which an example adds 1; with people, the
+    sum of the shares of their examples, of norm at most 1."""
     people = None if train.people is None else train.people.cpu()
     counts = counts_of(train.targets.cpu(), classes, people)
     return Gaussian().add(counts, 1.0, multiplier, stream)

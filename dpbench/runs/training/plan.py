@@ -15,12 +15,12 @@ from dpbench.learning.data.dataset import (
 )
 from dpbench.learning.data.derive.users import Units, units_of
 from dpbench.learning.models.architecture import check_module
-from dpbench.privacy.ledger import Ledger, Step
+from dpbench.privacy.ledger import Ledger, Step, query
 from dpbench.privacy.statement import Statement
 from dpbench.runs.diagnostics.observer import check_groups
 from dpbench.runs.training.accounting import statement
 from dpbench.runs.training.budget import PlannedSteps
-from dpbench.runs.training.class_weights import check_class_weights, count_steps
+from dpbench.runs.training.class_weights import check_class_weights
 from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import score_steps
@@ -103,10 +103,10 @@ def plan(run: Run) -> Plan:
 
 def _released_once(run: Run) -> Ledger:
     """The ledger of what a run releases once, besides its steps."""
-    ledger = Ledger()
+    ledger, counted = Ledger(), run.class_count_noise_multiplier
     for step in (
         *statistics_steps(run.normalization, run.dataset, run.users, run.privacy.delta),
-        *count_steps(run.class_count_noise_multiplier),
+        *([query("sizes of the classes", counted)] if counted is not None else []),
         *score_steps(run.score_noise_multiplier, run.dataset, run.users, run.method),
         *_fit_steps(run, "temperature", run.temperature),
         *_fit_steps(run, "conformal", run.conformal),
