@@ -1,46 +1,23 @@
 """Attacks on audited code by canaries: all steps of a training, or single steps."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from dpbench.audit.audit import GIVEN, AuditResult, NominalEpsilon, nominal_of, result_of
-from dpbench.audit.canaries import coins
+from dpbench.audit.canaries import OneHotPatterns, coins
 from dpbench.audit.code.audited import Audited, AuditedStep, AuditedTraining
 from dpbench.audit.code.examples import LENGTH, one_hot
 from dpbench.audit.code.task import AuditBatch
 from dpbench.audit.game import Game
 from dpbench.audit.inference import Scores
-from dpbench.audit.peers.contenders import play_contender_run
-from dpbench.audit.peers.peer import PeerTask, StepRelease
-from dpbench.privacy.accountants import pld
+from dpbench.audit.scores import ScoreAccumulator
+from dpbench.privacy.ledger import GaussianMechanism
+from dpbench.system.progress import counting
 
 LEARNING_RATE = 2.0**-6
 """So small that a model, and with it the canary's gradient, hardly moves."""
-
-
-class AuditedPeer:
-    """A training as the audits of other libraries take it: it accounts for what is claimed."""
-
-    accountant = "PLD"
-
-    def __init__(self, code: AuditedTraining, task: PeerTask):
-        self.library, self._code, self._task = code.name, code, task
-
-    def steps(self) -> Iterator[StepRelease]:
-        task, bound = self._task, self._code.claim.bound
-        data = one_hot(task.members.tolist(), LENGTH * bound, task.size)
-        about: dict[str, Any] = {"sample_rate": task.rate, "steps": task.steps, "seed": task.seed}
-        yield from map(StepRelease, self._code.released(data, **about))
-
-    def history(self) -> list[tuple[float, float, int]]:
-        return [(self._task.noise_multiplier, self._task.rate, self._task.steps)]
-
-    def epsilon(self, delta: float) -> float:
-        claim = self._code.claim
-        return pld(claim.ledger(self._task.rate, self._task.steps), delta)
 
 
 def attack(
@@ -57,11 +34,17 @@ def attack(
 
 
 def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:
-    claim = code.claim
-    members = coins(seed, "canaries' coins", canaries).nonzero().flatten()
-    settings = (claim.sample_rate, claim.noise_multiplier, claim.steps, seed)
-    task = PeerTask(canaries, members, *settings)
-    return play_contender_run(lambda task: AuditedPeer(code, task), task, claim.delta)[0]
+    """All steps on canaries, of which a fair coin each decides whether they are in the data."""
+    claim, included = code.claim, coins(seed, "canaries' coins", canaries)
+    data = one_hot(included.nonzero().flatten().tolist(), LENGTH * claim.bound, canaries)
+    mechanism = GaussianMechanism(claim.noise_multiplier)
+    accumulator = ScoreAccumulator(OneHotPatterns(canaries), canaries)
+    with counting("steps", claim.steps) as count:
+        for noisy in code.released(data, seed=seed):
+            accumulator.add(mechanism, claim.sample_rate, noisy, noisy)
+            count()
+    ledger = claim.ledger(claim.sample_rate, claim.steps)
+    return Game("run", code.name, accumulator.attacks(included), ledger, claim.delta, seed)
 
 
 def _steps(code: Audited, trials: int, seed: int) -> Game:

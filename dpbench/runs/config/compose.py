@@ -1,9 +1,7 @@
 """From overrides to the plain configuration of one run, composed by Hydra.
 
-A table may be added (`+table=NAME`): its options and settings for the chosen data set and method
-then replace the defaults, and overrides on the command line still take precedence. Where the rows
-of a table differ by more than their method, each row is an arm with rules of its own:
-`+table=NAME table.arm=ARM`.
+A table may be added (`+table=NAME`): its options and settings for the chosen data set and method,
+or for an arm of it, then replace the defaults; overrides on the command line take precedence.
 """
 
 import functools
@@ -129,10 +127,8 @@ def _plain(folders: Folders, parsed: list[Override]) -> dict:
 @functools.lru_cache(maxsize=256)
 def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
     """What runs with these options and settings of a table share: configuration, choices and plain
-    table, pickled; and every key with its value, not to be modified.
-
-    The options that the table's rules choose come before the user's, which take precedence.
-    """
+    table, pickled; and every key with its value, not to be modified. The options that the table's
+    rules choose come before the user's, which take precedence."""
     parsed, table, file = parse(list(lines)), None, None
     options = [o for o in parsed if o.key_or_group in groups()]
     for option in options:
@@ -182,10 +178,7 @@ def _set_values(config: DictConfig, overrides: list[Override]) -> None:
 def _check_chosen_by_user(config: DictConfig, options: list[Override], by_table: bool) -> None:
     """UserError for what a file sets in the place of the user: settings of where and by what a
     command runs, as a launcher's set-up lines run in a shell; and data sets and models, which may
-    read files, except by a table.
-
-    options: those that the user has chosen.
-    """
+    read files, except by a table. options: those that the user has chosen."""
     keys = [key for key in map(str, config) if key not in SETTINGS]
     for key in keys if by_table else [*keys, *PATHS]:
         lines = (str(o.input_line) for o in options if o.key_or_group == key)

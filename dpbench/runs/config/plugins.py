@@ -1,9 +1,8 @@
 """Plug-ins: installed packages that add options and tables, by entry points `dpbench.plugins`.
 
-The entry point `NAME = "mypackage"` says that mypackage contains a folder conf/ with the layout of
-ours, or is a study: a folder with table files in table/, as those in our benchmarks/. A target of
-the package may be built if a YAML file there names it; until then, nothing of the package is
-imported.
+The entry point `NAME = "mypackage"` says that mypackage has a folder conf/ with the layout of ours,
+or is a study, as those in our benchmarks/. Nothing of the package is imported until a target of it
+is built, which a YAML file there has to name.
 """
 
 import functools

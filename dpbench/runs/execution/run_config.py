@@ -12,7 +12,7 @@ from typing import Any
 from dpbench.runs.config import buildable
 from dpbench.runs.config.compose import CUSTOM, compose
 from dpbench.runs.config.search_path import options
-from dpbench.runs.config.settings import check_compute, check_numbers, key_of, leaves
+from dpbench.runs.config.settings import check_compute, check_numbers, leaves
 from dpbench.runs.execution.launcher import Launcher
 from dpbench.runs.records.code import is_stale
 from dpbench.runs.records.digest import digest
@@ -62,11 +62,6 @@ class RunConfig:
     def digest(self) -> str:
         """The name of the run."""
         return digest(self.plain)
-
-    @property
-    def table(self) -> str:
-        """The table whose settings the run takes, or ""."""
-        return next((o.partition("=")[2] for o in self.overrides if key_of(o) == "table"), "")
 
     @property
     def results(self) -> Path:

@@ -87,11 +87,9 @@ def without_uncovered(record: Record) -> Record:
 
 
 def _covered_status(record: Record) -> str:
-    """The status, without whether outputs for a validation split, training examples, are finite.
-
-    A run whose parameters are not finite ends after that epoch; only after the last one is such a
-    run not told from others.
-    """
+    """The status, without whether outputs for a validation split, training examples, are finite. A
+    run whose parameters are not finite ends after that epoch; only after the last one is such a run
+    not told from others."""
     made = len(record.history.get("train/loss", ()))
     ended_early = made < record.config.get("epochs", 0)
     of_training = record.is_tested or ended_early

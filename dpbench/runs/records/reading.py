@@ -226,11 +226,9 @@ def _is_deeper(node: dict | list, depth: int) -> bool:
 
 
 def _has_checksum(plain: dict, text: str, expected: object) -> bool:
-    """Whether a record, given without its checksum field, has the expected checksum.
-
-    The text of a record as we write it, less the checksum, is what was hashed: it is tried first,
-    as that is faster than serialising the record.
-    """
+    """Whether a record, given without its checksum field, has the expected checksum. The text of a
+    record as we write it, less the checksum, is what was hashed: it is tried first, as that is
+    faster than serialising the record."""
     hashed = text.strip().replace(f'"checksum": "{expected}", ', "", 1)
     return sha256(hashed) == expected or checksum(plain) == expected
 

@@ -206,10 +206,8 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
 
 def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
     """The configured optimiser for one dummy parameter, and the layout of the trained parameters.
-
     Uses no memory and no random numbers. Raises UserError for parts that do not fit together or
-    cannot be built.
-    """
+    cannot be built."""
     if run.users and (run.augmentation or run.diagnostics):
         raise UserError(
             "augmentation and diagnostics are per example, and users have several examples: set "

@@ -5,10 +5,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dpbench.audit.code.audited import Audited, StoppedEarly
-from dpbench.audit.code.checks.batches import empty_batch, generators, releases, sampling
-from dpbench.audit.code.checks.bits import bits
-from dpbench.audit.code.checks.dependence import dependence
-from dpbench.audit.code.checks.exact import buffers, initial_parameters, skipped_steps
+from dpbench.audit.code.checks.batches import (
+    dependence,
+    empty_batch,
+    generators,
+    releases,
+    sampling,
+)
+from dpbench.audit.code.checks.exact import bits, buffers, initial_parameters, skipped_steps
 from dpbench.audit.code.checks.noise import independence, law, scale
 from dpbench.audit.code.checks.sensitivity import (
     additivity,
