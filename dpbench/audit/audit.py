@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from dpbench.audit import releases
 from dpbench.audit.canaries import Canaries
 from dpbench.audit.companions import play_cut, play_memory
 from dpbench.audit.game import Game, ReleasePart, RunGame, check_auditable, on_canaries, play_run
@@ -18,13 +19,6 @@ from dpbench.audit.inference import (
     strongest_attack,
 )
 from dpbench.audit.network import play_network
-from dpbench.audit.releases import (
-    play_columns,
-    play_conformal,
-    play_normalization,
-    play_search,
-    play_temperature,
-)
 from dpbench.audit.steps import play_steps
 from dpbench.audit.tradeoff import SearchAccount
 from dpbench.comparison.tables.grid import Grid, grid_of
@@ -135,12 +129,12 @@ GAMES = {
     "step": lambda run, canaries, quiet: play_steps(run, canaries),
     "memory": lambda run, canaries, quiet: play_memory(run, canaries),
     "cut": lambda run, canaries, quiet: play_cut(run, canaries),
-    "normalization": lambda run, canaries, quiet: play_normalization(run, canaries),
-    "columns": lambda run, canaries, quiet: play_columns(run, canaries),
-    "temperature": lambda run, canaries, quiet: play_temperature(run, canaries),
-    "conformal": lambda run, canaries, quiet: play_conformal(run, canaries),
+    "normalization": lambda run, canaries, quiet: releases.play_normalization(run, canaries),
+    "columns": lambda run, canaries, quiet: releases.play_columns(run, canaries),
+    "temperature": lambda run, canaries, quiet: releases.play_temperature(run, canaries),
+    "conformal": lambda run, canaries, quiet: releases.play_conformal(run, canaries),
     "network": lambda run, canaries, quiet: play_network(run, canaries),
-    "search": lambda run, canaries, quiet: play_search(run, canaries),
+    "search": lambda run, canaries, quiet: releases.play_search(run, canaries),
 }
 
 

@@ -1,9 +1,17 @@
-"""What models from other libraries share: planning without weights, and their attention."""
+"""What models from other libraries share: their weights, planning without them, and attention."""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from dpbench.learning.data.fetch.published_weights import PublishedWeights
+
+
+def published_weights_of(model: Any) -> PublishedWeights:
+    """The published weights that a model's settings name."""
+    return PublishedWeights.of(vars(model), "model")
 
 
 def planning() -> bool:

@@ -17,7 +17,7 @@ from dpbench.learning.data.fetch.published_weights import (
 )
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.modes import in_mode
-from dpbench.learning.models.pretrained import attention, planning
+from dpbench.learning.models.pretrained import attention, planning, published_weights_of
 from dpbench.learning.models.trained_parts import adapt, check_train, train_part
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Share, fraction
@@ -56,17 +56,13 @@ class Text:
         if self.dropout is not None:
             fraction("model.dropout", self.dropout, zero=True)
         check_train(self.train, self.lora)
-        self._published.check_used(self.pretrained)
-
-    @property
-    def _published(self) -> PublishedWeights:
-        return PublishedWeights.of(vars(self), "model")
+        published_weights_of(self).check_used(self.pretrained)
 
     @property
     def note(self) -> str:
         if not self.pretrained:
             return ""
-        return public_note(f"a text encoder from {self._published.place}", self.checksum)
+        return public_note(f"a text encoder from {published_weights_of(self).place}", self.checksum)
 
     @cached_property
     def _sizes(self) -> Any:
@@ -86,7 +82,7 @@ class Text:
         return self._sizes.pad_token_id or 0
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        published = self._published if self.pretrained else None
+        published = published_weights_of(self) if self.pretrained else None
         return text_classifier(self, self._sizes, published, shape, classes)
 
 

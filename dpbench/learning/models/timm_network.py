@@ -21,7 +21,7 @@ from dpbench.learning.data.fetch.published_weights import (
     tensors_of,
 )
 from dpbench.learning.models.lora import Lora
-from dpbench.learning.models.pretrained import attention, planning
+from dpbench.learning.models.pretrained import attention, planning, published_weights_of
 from dpbench.learning.models.sizes import image_shape
 from dpbench.learning.models.supported_layers import with_supported_layers
 from dpbench.learning.models.trained_parts import adapt, check_train, train_part
@@ -60,11 +60,7 @@ class TimmNetwork:
 
     def __post_init__(self) -> None:
         check_train(self.train, self.lora)
-        self._published.check_used(self.pretrained)
-
-    @property
-    def _published(self) -> PublishedWeights:
-        return PublishedWeights.of(vars(self), "model")
+        published_weights_of(self).check_used(self.pretrained)
 
     @property
     def note(self) -> str:
@@ -111,12 +107,13 @@ class TimmNetwork:
 
     def _found(self) -> PublishedWeights:
         """The weights in the place that is set, or else on the hub."""
-        if not self._published.nowhere:
-            return self._published
+        published = published_weights_of(self)
+        if not published.nowhere:
+            return published
         repository = library("timm").get_pretrained_cfg(self.name).hf_hub_id
         if not repository:
             raise UserError(f"the hub has no weights of {self.name}: set model.weights to a file.")
-        return replace(self._published, hub=repository)
+        return replace(published, hub=repository)
 
     def _read(self, file: Path) -> Mapping[str, Tensor]:
         """The file's tensors; UserError if one of the network's tensors is missing."""

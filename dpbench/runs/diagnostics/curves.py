@@ -5,8 +5,6 @@ Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). None is for early stoppi
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from dpbench.learning.data.dataset import Batch, Split
 from dpbench.learning.metrics import calibration, classification
 from dpbench.learning.models.predict import predict
@@ -105,16 +103,14 @@ def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
         return measured
     bins = calibration.equal_width(calibration.rank_by_confidence(outputs, targets))
     correct = classification.correct(outputs, targets)
+    groups = split.groups.cpu()
+    present = groups.unique().tolist()
     return measured | {
         "accuracy": classification.mean(correct),
         "ece": calibration.expected(bins),
         "mce": calibration.maximum(bins),
-        **_by_group(correct, split.groups.cpu()),
+        **{
+            f"accuracy/{k}": classification.mean(correct[groups == k])
+            for k in (present if len(present) > 1 else ())
+        },
     }
-
-
-def _by_group(correct: Tensor, groups: Tensor) -> dict[str, float]:
-    present = groups.unique().tolist()
-    if len(present) < 2:
-        return {}
-    return {f"accuracy/{k}": classification.mean(correct[groups == k]) for k in present}

@@ -27,14 +27,8 @@ from dpbench.runs.records.code import (
 )
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.record import COVERED, Record
+from dpbench.runs.training import evaluation
 from dpbench.runs.training.checkpoints import Checkpoints
-from dpbench.runs.training.evaluation import (
-    evaluate,
-    noisy_score,
-    target_losses,
-    tested,
-    warn_of_empty_groups,
-)
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.plan import Plan, plan, privacy_statement
 from dpbench.runs.training.progress import Progress
@@ -75,7 +69,7 @@ def fit(
         check_measurable(device)
     usage, code = ResourceUsage(device), _code(run)
     data = run.load(data_dir)
-    warn_of_empty_groups(data, run.dataset.groups)
+    evaluation.warn_of_empty_groups(data, run.dataset.groups)
     data = replace(data, train=data.train.to(device), test=data.test.to(device))
     training = _resumed(run, lambda: start_training(run, planned, data, copy(usage)), checkpoints)
     if training.steps_done and not quiet:
@@ -97,20 +91,20 @@ def _record(
     run: Run, planned: Plan, training: Training, data: Data, device: torch.device, code: dict
 ) -> Record:
     """The record of a training that has ended, evaluated."""
-    outputs, metrics = evaluate(run, training.step.engine, data)
+    outputs, metrics = evaluation.evaluate(run, training.step.engine, data)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     complete = finite and not training.diverged
     classes = run.dataset.task == "classification"
     return Record(
         config=run.config,
         metrics=(metrics if complete else dict.fromkeys(metrics, math.nan))
-        | noisy_score(run, outputs, data.test),
+        | evaluation.noisy_score(run, outputs, data.test),
         privacy=_privacy(run, planned, training),
         provenance={**provenance(training.step, device, run.precision, training.usage), **code},
         status="complete" if complete else DIVERGED,
         history=training.history,
         diagnostics=(training.observer.series() if training.observer else {})
-        | target_losses(training, data.targets),
+        | evaluation.target_losses(training, data.targets),
         calibration=reliability(outputs, data.test.targets) if complete and classes else {},
         covered=COVERED,
     )
@@ -202,7 +196,7 @@ def _train(
                 progress.loss = training.history["train/loss"][-1]
             step = training.steps_done
             if tracking and step in measured_after:
-                tracking.curves.add(step, tested(run, training, data))
+                tracking.curves.add(step, evaluation.tested(run, training, data))
             if tracking and (training.between_epochs or step in measured_after):
                 measured = training.observer.columns if training.observer else {}
                 tracking.update(spending, training.history, measured, step)
