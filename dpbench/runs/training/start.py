@@ -46,8 +46,10 @@ def private_step(
     """The private step of a run, its model freshly initialised from the run's seed. loss: by
     default that of the task."""
     views = run.augmentation.views if run.augmentation else 1
-    users = run.users and probe_users(run.dataset, max(planned.units.sizes))
-    probe_batch = (users or probe(run.dataset, views)).each(lambda t: t.to(device))
+    probed = probe(run.dataset, views)
+    if run.users:
+        probed = probe_users(run.dataset, max(planned.units.sizes))
+    probe_batch = probed.each(lambda t: t.to(device))
     loss, physical = loss or LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last, Products(run.sums))
     model = run.initial_model(device)
