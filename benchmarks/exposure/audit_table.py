@@ -17,7 +17,8 @@ import msgspec
 import torch
 
 from dpbench.audit.audit import COLUMNS, AuditResult, audit, audit_grid
-from dpbench.audit.request import CHOSEN, STEPS, check_for_contender, contender_audit, prepare_audit
+from dpbench.audit.peers.contenders import contender_audit
+from dpbench.audit.request import CHOSEN, STEPS, check_for_contender, prepare_audit
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Page

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from dpbench.audit import releases
 from dpbench.audit.canaries import Canaries
-from dpbench.audit.cut import play_cut
+from dpbench.audit.companions import play_cut, play_memory
 from dpbench.audit.game import Game, ReleasePart, RunGame, check_auditable, on_canaries, play_run
 from dpbench.audit.inference import (
     LowerBounds,
@@ -17,15 +18,7 @@ from dpbench.audit.inference import (
     refutes,
     strongest_attack,
 )
-from dpbench.audit.memory import play_memory
 from dpbench.audit.network import play_network
-from dpbench.audit.releases import (
-    play_columns,
-    play_conformal,
-    play_normalization,
-    play_search,
-    play_temperature,
-)
 from dpbench.audit.steps import play_steps
 from dpbench.audit.tradeoff import SearchAccount
 from dpbench.comparison.tables.grid import Grid, grid_of
@@ -136,12 +129,12 @@ GAMES = {
     "step": lambda run, canaries, quiet: play_steps(run, canaries),
     "memory": lambda run, canaries, quiet: play_memory(run, canaries),
     "cut": lambda run, canaries, quiet: play_cut(run, canaries),
-    "normalization": lambda run, canaries, quiet: play_normalization(run, canaries),
-    "columns": lambda run, canaries, quiet: play_columns(run, canaries),
-    "temperature": lambda run, canaries, quiet: play_temperature(run, canaries),
-    "conformal": lambda run, canaries, quiet: play_conformal(run, canaries),
+    "normalization": lambda run, canaries, quiet: releases.play_normalization(run, canaries),
+    "columns": lambda run, canaries, quiet: releases.play_columns(run, canaries),
+    "temperature": lambda run, canaries, quiet: releases.play_temperature(run, canaries),
+    "conformal": lambda run, canaries, quiet: releases.play_conformal(run, canaries),
     "network": lambda run, canaries, quiet: play_network(run, canaries),
-    "search": lambda run, canaries, quiet: play_search(run, canaries),
+    "search": lambda run, canaries, quiet: releases.play_search(run, canaries),
 }
 
 
@@ -155,11 +148,8 @@ def audit(
 ) -> AuditResult:
     """Attack a run, whose data and model are replaced by canaries.
 
-    nominal: an epsilon to refute, instead of that of the ledger or the paper. game: "run" for all
-    canaries in one run, "step" for one canary in `canaries` independent steps, "network" for one in
-    as many steps of a network, "memory" for one canary in each of `canaries` runs on all of the
-    data, "cut" for one in full batches; "normalization", "columns", "temperature", "conformal" and
-    "search" for one in each of so many such releases.
+    nominal: an epsilon to refute, instead of that of the ledger or the paper. game: of GAMES; "run"
+    for all canaries in one run, others for one canary in each of so many steps, runs or releases.
     """
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)

@@ -7,14 +7,13 @@ them, up or down, in patterns that are orthogonal.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Data, Split
-from dpbench.learning.data.derive.users import Population, Synthetic
+from dpbench.learning.data.derive.users import Assignment, Population, Synthetic
 from dpbench.step.clipping import Clip, DelegatingClip, Layerwise
 from dpbench.system.seeds import generator
 
@@ -26,23 +25,6 @@ WRONG_LOGIT = 5.0
 classes with accurate float32 gradients."""
 
 
-class Patterns(Protocol):
-    """The directions of the canaries' gradients.
-
-    shared: whether each moves all coordinates rather than one.
-    """
-
-    shared: bool
-
-    def model(self) -> nn.Module:
-        """A model that is linear in its parameters, which are 0, of inputs [B, 1] that are the
-        canaries' numbers; the gradient of its output is the pattern, a vector of norm 1."""
-
-    def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
-        """Sums [m] over the coordinates that each canary moves: of `up` [D] where it moves them up,
-        of `down` [D] where it moves them down."""
-
-
 @dataclass(frozen=True)
 class OneHotPatterns:
     """Canary i moves only coordinate i."""
@@ -51,14 +33,18 @@ class OneHotPatterns:
     shared = False
 
     def model(self) -> nn.Module:
+        """A model that is linear in its parameters, which are 0, of inputs [B, 1] that are the
+        canaries' numbers; the gradient of its output is the pattern, a vector of norm 1."""
         return EmbeddingModel(self.number)
 
     def sum_along(self, up: Tensor, down: Tensor) -> Tensor:
+        """Sums [m] over the coordinates that each canary moves: of `up` [D] where it moves them up,
+        of `down` [D] where it moves them down."""
         return up
 
 
 class EmbeddingModel(nn.Module):
-    """One parameter for each canary; inputs [B, 1] are canaries' numbers."""
+    """One parameter for each canary."""
 
     def __init__(self, size: int):
         super().__init__()
@@ -98,7 +84,7 @@ class WalshPatterns:
 
 
 class WalshModel(nn.Module):
-    """The scalar product of parameters and pattern; inputs [B, 1] are canaries' numbers."""
+    """The scalar product of parameters and pattern."""
 
     def __init__(self, patterns: WalshPatterns):
         super().__init__()
@@ -110,6 +96,10 @@ class WalshModel(nn.Module):
         numbers = x.squeeze(-1).clamp(0, self.patterns.number - 1).long()
         signs = self.patterns.signs(numbers).to(self.linear.weight)
         return self.linear(signs) / self.patterns.coordinates**0.5
+
+
+Patterns = OneHotPatterns | WalshPatterns
+"""The directions of the canaries' gradients; shared: whether each moves all coordinates."""
 
 
 def walsh_transform(rows: Tensor) -> Tensor:
@@ -167,15 +157,12 @@ class Canaries:
     copies: int = 1
     classes: int = 1
     name = "canaries"
+    shape: tuple[int, ...] = (1,)
     notes: tuple[str, ...] = ()
 
     @property
     def task(self) -> str:
         return "regression" if self.classes == 1 else "classification"
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (1,)
 
     @property
     def train_size(self) -> int:
@@ -200,25 +187,19 @@ class Canaries:
 
 @dataclass(frozen=True)
 class CanaryUsers(Synthetic):
-    """Users that each hold the copies of one canary."""
+    """Users that each hold the copies of one canary, in order."""
 
+    spread: float = 0.0
+    assign: Assignment = lambda labels, sizes, draws: np.arange(len(labels))
+    by_label: bool = False
     copies: int = 1
 
     def sizes(self, examples: int) -> list[int]:
         return [self.copies] * self.number
 
     def of(self, examples: Split, seed: int) -> Population:
-        members = torch.arange(len(examples))
-        return Population(
-            examples, members, torch.full((len(members) // self.copies,), self.copies)
-        )
-
-
-def canary_users(number: int, copies: int) -> CanaryUsers:
-    """Users with `copies` examples each, in order."""
-    return CanaryUsers(
-        number, 0.0, lambda labels, sizes, draws: np.arange(len(labels)), False, copies
-    )
+        sizes = torch.full((len(examples) // self.copies,), self.copies)
+        return Population(examples, torch.arange(len(examples)), sizes)
 
 
 def worst_case_norm(clip: Clip) -> float:

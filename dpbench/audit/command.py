@@ -7,7 +7,8 @@ from pathlib import Path
 from dpbench.audit.audit import GAMES, AuditResult, audit, audit_grid, record_of
 from dpbench.audit.code.door import audit_code, is_of_code
 from dpbench.audit.game import RunGame
-from dpbench.audit.request import FOR_CONTENDERS, contender_audit, prepare_audit
+from dpbench.audit.peers.contenders import contender_audit
+from dpbench.audit.request import FOR_CONTENDERS, prepare_audit
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.config.settings import split_settings

@@ -1,21 +1,21 @@
-"""The game of an audit: a run's real training, on canaries of which half are left out at random.
-
-No part of the run is reimplemented: its data are canaries, and its noisy sums are recorded.
-"""
+"""The game of an audit: a run's real training, on canaries of which half are left out at random. No
+part of the run is reimplemented: its data are canaries, and its noisy sums are recorded."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
+import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import (
     Canaries,
     CanaryModel,
+    CanaryUsers,
     OneHotPatterns,
     Patterns,
     WalshPatterns,
-    canary_users,
     worst_case_norm,
 )
 from dpbench.audit.inference import Scores
@@ -27,7 +27,7 @@ from dpbench.runs.training.plan import Plan, plan
 from dpbench.runs.training.progress import Progress
 from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
-from dpbench.runs.training.start import start_training
+from dpbench.runs.training.start import private_step, start_training
 from dpbench.step.mechanism.step import PrivateStep, Recorder
 from dpbench.step.methods.closed_form import ClosedForm
 from dpbench.step.methods.dpzero import AlongDirection
@@ -112,6 +112,31 @@ class RunGame(Game):
     usage: ResourceUsage
     run: Run
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        attacks: tuple[Scores, ...],
+        ledger: Ledger,
+        run: Run,
+        planned: Plan,
+        step: PrivateStep,
+        usage: ResourceUsage,
+        parts: tuple[ReleasePart, ...] = (),
+    ) -> Self:
+        """The game whose other settings are those of the run."""
+        about = run.privacy.delta, run.seed, planned, step, usage, run
+        return cls(name, attacked(run), attacks, ledger, *about, parts=parts)
+
+
+def recorded_step(run: Run) -> tuple[Plan, PrivateStep, ResourceUsage]:
+    """The plan of a run on the CPU, its step, whose noisy sums are recorded, and its usage."""
+    cpu = torch.device("cpu")
+    usage, planned = ResourceUsage(cpu), plan(run)
+    step = private_step(run, planned, cpu)
+    step.recorder = Recorder()
+    return planned, step, usage
+
 
 def attacked(run: Run) -> str:
     """The method of a run, with its variant, and its sampler unless that is Poisson's."""
@@ -121,9 +146,7 @@ def attacked(run: Run) -> str:
 
 def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
     """The run with `number` canaries as its data, and a model that is linear in its parameters.
-
-    patterns: those of at least `number` canaries; None for a default.
-    """
+    patterns: those of at least `number` canaries; None for a default."""
     patterns, length = patterns or _patterns(run, number), worst_case_norm(run.method.clip)
     # A method that counts predictions compares them between classes and groups.
     classes = 2 if isinstance(run.method.gradient, Lagrangian) else 1
@@ -135,7 +158,7 @@ def on_canaries(run: Run, number: int, patterns: Patterns | None = None) -> Run:
         copies=COPIES if run.method.users_only else 1,
         classes=classes,
     )
-    users = canary_users(number, COPIES) if run.method.users_only else None
+    users = CanaryUsers(number, copies=COPIES) if run.method.users_only else None
     return replace(run, dataset=canaries, model=CanaryModel(patterns, length), users=users)
 
 
@@ -146,10 +169,8 @@ def _patterns(run: Run, number: int) -> Patterns:
 
 
 def play_run(run: Run, quiet: bool = False) -> RunGame:
-    """Train a run that `on_canaries` returned, and score each canary by all releases.
-
-    The attacks are those of `ScoreAccumulator`.
-    """
+    """Train a run that `on_canaries` returned, and score each canary by all releases. The attacks
+    are those of `ScoreAccumulator`."""
     dataset = run.dataset
     assert isinstance(dataset, Canaries)
     planned = plan(run)
@@ -167,9 +188,8 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
                 accumulator.add(mechanism, rate, added, gradient)
             progress.advance()
     attacks = accumulator.attacks(dataset.included(run.seed))
-    parts = planned, training.step, training.usage, run
-    ledger, delta = training.ledger, run.privacy.delta
-    return RunGame("run", attacked(run), attacks, ledger, delta, run.seed, *parts)
+    recorded = run, planned, training.step, training.usage
+    return RunGame.of("run", attacks, training.ledger, *recorded)
 
 
 def _accumulator(dataset: Canaries, planned: Plan) -> tuple[ScoreAccumulator, float]:

@@ -44,11 +44,9 @@ class Scores:
     def halves(self, seed: int) -> tuple["Scores", "Scores"]:
         """Two random halves of the canaries."""
         order = np.random.default_rng(seed).permutation(len(self.values))
-        first, second = order[: len(order) // 2], order[len(order) // 2 :]
-        return self._at(first), self._at(second)
-
-    def _at(self, indices: np.ndarray) -> "Scores":
-        return Scores(self.values[indices], self.included[indices])
+        parts = order[: len(order) // 2], order[len(order) // 2 :]
+        first, second = (Scores(self.values[part], self.included[part]) for part in parts)
+        return first, second
 
 
 class Rates(NamedTuple):

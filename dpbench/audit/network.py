@@ -13,18 +13,15 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import coins
-from dpbench.audit.game import RunGame, attacked, last_release
+from dpbench.audit.game import RunGame, last_release, recorded_step
 from dpbench.audit.inference import Scores
 from dpbench.audit.steps import check_single_steps
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.digits import Digits
 from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
-from dpbench.runs.training.plan import plan
-from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
-from dpbench.runs.training.start import private_step
-from dpbench.step.mechanism.step import PrivateStep, Recorder
+from dpbench.step.mechanism.step import PrivateStep
 from dpbench.system.errors import UserError
 
 DATA, NETWORK = Digits(test_share=0.2), Mlp(widths=(32,), activation="tanh")
@@ -37,21 +34,17 @@ def play_network(run: Run, trials: int) -> RunGame:
     sum is not Gaussian, and for those that `play_steps` refuses.
     """
     check_single_steps(run, "network")
-    usage = ResourceUsage(torch.device("cpu"))
     run = replace(run, dataset=DATA, model=NETWORK)
-    planned = plan(run)
+    recorded = planned, step, _ = recorded_step(run)
     if not isinstance(planned.step.releases[0].mechanism, GaussianMechanism):
         raise UserError(f"game=network attacks Gaussian noise; {run.method.name} needs game=step.")
     data = run.load(Path()).train
-    step = private_step(run, planned, torch.device("cpu"))
-    step.recorder = Recorder()
     included = coins(run.seed, "canary's coins", trials)
     batches = planned.sampler.batches(len(data), run.stream("batches", torch.device("cpu")))
     scores = [_score(step, data.at(next(batches)), coin) for coin in included.tolist()]
     attack = Scores(np.array(scores), included.numpy())
     ledger = Ledger().after(Step(Poisson(1.0), planned.step.releases))
-    delta, parts = run.privacy.delta, (planned, step, usage, run)
-    return RunGame("network", attacked(run), (attack,), ledger, delta, run.seed, *parts)
+    return RunGame.of("network", (attack,), ledger, run, *recorded)
 
 
 def _score(step: PrivateStep, batch: Batch, present: bool) -> float:

@@ -16,7 +16,7 @@ from dpbench.audit.inference import Scores
 from dpbench.audit.tradeoff import Account, SearchAccount
 from dpbench.comparison.search.private import best_of, draw_trials
 from dpbench.learning.data.dataset import Split
-from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.privacy.ledger import Ledger, Step, query
 from dpbench.privacy.private_selection import Repetitions
 from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.run import Run
@@ -83,10 +83,8 @@ def play_columns(run: Run, trials: int) -> Game:
 
 
 def play_temperature(run: Run, trials: int) -> Game:
-    """Fit a temperature `trials` times, in ten steps, with the noise multiplier of a run.
-
-    The canary is alone, certain and wrong: every gradient of its loss has the norm of the bound.
-    """
+    """Fit a temperature `trials` times, in ten steps, with the noise multiplier of a run. The
+    canary is alone, certain and wrong: every gradient of its loss has the norm of the bound."""
     fit = PrivateTemperature(1, 0.1, 0.5, 10, 0.01, 1.0, _multiplier(run))
     logits, wrong = torch.tensor([[HUGE, -HUGE]]), torch.ones(1, dtype=torch.long)
     data = {True: Split(logits, wrong, wrong), False: Split(logits[:0], wrong[:0], wrong[:0])}
@@ -131,7 +129,7 @@ def play_search(run: Run, trials: int) -> Game:
         ]
         return [noisy[best_of(noisy)], noisy[0]]
 
-    step = Step(Poisson(1.0), (Release("right answers", GaussianMechanism(multiplier)),))
+    step = query("right answers", multiplier)
     account = SearchAccount(Ledger().after(step), REPETITIONS)
     return _played("search", run, trials, account, scores, step)
 

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable
 
-from dpbench.audit.audit import AuditResult
 from dpbench.audit.game import check_auditable
-from dpbench.audit.peers.contenders import CONTENDERS, audit_contender
-from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.config.settings import SETTINGS, key_of
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
-from dpbench.system.validate import one_of
 
 CANARIES, CANARIES_OF_SIGNS = 100_000, 2**15
 """Default numbers of canaries with one coordinate each, and of those that share all coordinates."""
@@ -20,14 +16,8 @@ STEPS, RUNS, SEARCHES = 5_000, 1_000, 20_000
 """Default numbers of steps, of runs and of searches with one canary."""
 
 OF_GAMES = {
-    "step": STEPS,
-    "network": STEPS,
-    "cut": STEPS,
-    "normalization": STEPS,
-    "columns": STEPS,
-    "memory": RUNS,
-    "temperature": RUNS,
-    "conformal": STEPS,
+    **dict.fromkeys(("step", "network", "cut", "normalization", "columns", "conformal"), STEPS),
+    **dict.fromkeys(("memory", "temperature"), RUNS),
     "search": SEARCHES,
 }
 """Default numbers by game, except for the game of a run."""
@@ -80,15 +70,6 @@ def prepare_audit(
     frozen = [] if moves else ["optimizer.lr=0"]
     words = [f"batch_size={size}", *frozen, *overrides]
     return run_of(run_config(words), bool(frozen)), count
-
-
-def contender_audit(settings: RunAuditCommand, overrides: list[str]) -> AuditResult:
-    """Attack another library, given the settings of an audit and the overrides of a run; UserError
-    for settings that only methods of dpbench have."""
-    name, game = one_of("contender", settings.contender, CONTENDERS), settings.game
-    check_for_contender(name, overrides)
-    run, canaries = prepare_audit(overrides, settings.canaries or FOR_CONTENDERS[game], game)
-    return audit_contender(name, run, canaries, settings.claim, settings.confidence, game)
 
 
 def check_for_contender(name: str, overrides: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
 """Likelihood ratios of releases with a canary in the data and without it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -177,6 +177,13 @@ def sampled(ratios: Tensor, rate: float) -> Tensor:
     return torch.logaddexp(ratios + math.log(rate), torch.full_like(ratios, math.log1p(-rate)))
 
 
+LOG_DENSITIES: dict[str, Callable[[Tensor], Tensor]] = {
+    "logistic": lambda x: F.logsigmoid(x) + F.logsigmoid(-x),
+    "laplace": lambda x: -x.abs(),
+}
+"""By noise, up to a constant."""
+
+
 def _coordinate_ratios(
     mechanism: CoordinateMechanism, noisy: Tensor, gradient: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -189,14 +196,6 @@ def _coordinate_ratios(
         return log_share(signs * shift) - middle, log_share(-signs * shift) - middle
     # In units of the noise's scale, in which the sensitivity is shift sqrt(D).
     at = noisy * shift * math.sqrt(mechanism.dimension)
-    density = _logistic if mechanism.noise == "logistic" else _laplace
+    density = LOG_DENSITIES[mechanism.noise]
     here = density(at)
     return density(at - shift) - here, density(at + shift) - here
-
-
-def _logistic(x: Tensor) -> Tensor:
-    return F.logsigmoid(x) + F.logsigmoid(-x)
-
-
-def _laplace(x: Tensor) -> Tensor:
-    return -x.abs()

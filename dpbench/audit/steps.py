@@ -14,15 +14,12 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import MAX_NORM, Canaries, OneHotPatterns, Patterns, WalshPatterns
-from dpbench.audit.game import RunGame, attacked, last_release, on_canaries, parts_of
+from dpbench.audit.game import RunGame, last_release, on_canaries, parts_of, recorded_step
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
 from dpbench.learning.data.dataset import Split
 from dpbench.privacy.ledger import Ledger, Poisson, Step
-from dpbench.runs.training.plan import plan
-from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
-from dpbench.runs.training.start import private_step
 from dpbench.step.mechanism.method import COUNTS
 from dpbench.step.mechanism.step import PrivateStep, Recorder, exact_counts
 from dpbench.system.errors import UserError
@@ -55,9 +52,7 @@ class StepRatios(NamedTuple):
 @dataclass(frozen=True)
 class Attacker:
     """Takes steps with or without the canary and its companion, and scores what they release.
-
-    members: canary and companion. recorder: the recorder of the step.
-    """
+    members: canary and companion. recorder: the recorder of the step."""
 
     step: PrivateStep
     patterns: Patterns
@@ -73,10 +68,12 @@ class Attacker:
             return StepRatios(-NOTHING_RELEASED, 0.0, 0.0)
         multiplier, gradient = self.recorder.sums[-1].multiplier, self.step.released.gradient
         assert gradient is not None
-        ratios = self._ratio_of_sum(gradient), self._ratio_of_counts(exact, multiplier)
+        mechanism, noisy = last_release(self.step)
+        of_sum = float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
         noise = gradient.double()[COMPANION + 1 :] * self.step.expected_batch_size
-        standardised = noise / clip.sensitivity.bound / multiplier
-        return StepRatios(*ratios, companion * _ratio_of_halved_noise(standardised))
+        noise = noise / clip.sensitivity.bound / multiplier
+        halved = len(noise) * math.log(2) - 1.5 * float(noise @ noise)
+        return StepRatios(of_sum, self._ratio_of_counts(exact, multiplier), companion * halved)
 
     @property
     def on_counts(self) -> "Attacker":
@@ -86,10 +83,6 @@ class Attacker:
         targets = (torch.full_like(self.members.targets, -norm / 2) for norm in EXTREME_NORMS)
         others = (replace(self, members=replace(self.members, targets=t)) for t in targets)
         return max((self, *others), key=lambda one: float(one.exact_counts(False)[CANARY].norm()))
-
-    def _ratio_of_sum(self, gradient: Tensor) -> float:
-        mechanism, noisy = last_release(self.step)
-        return float(step_scores(mechanism, 1.0, noisy, gradient, self.patterns)[CANARY])
 
     def exact_counts(self, companion: bool) -> tuple[Tensor, ...]:
         """The exact counts of the canary and, if it is in the batch, of the companion; empty for a
@@ -116,11 +109,6 @@ class Attacker:
         return float((2 * noisy @ canary - canary @ canary) / (2 * spread**2))
 
 
-def _ratio_of_halved_noise(noise: Tensor) -> float:
-    """The log-likelihood ratio of noise [k] having a standard deviation of 1/2 instead of 1."""
-    return len(noise) * math.log(2) - 1.5 * float(noise @ noise)
-
-
 def play_steps(run: Run, trials: int) -> RunGame:
     """Take `trials` steps with or without the canary, each scored by everything it released.
 
@@ -129,15 +117,13 @@ def play_steps(run: Run, trials: int) -> RunGame:
     users, schedules, correlated noise and other samplers, which `play_run` attacks.
     """
     check_single_steps(run, "step")
-    usage = ResourceUsage(torch.device("cpu"))
     patterns, rate = _patterns(run), min(1.0, run.batch_size / trials)
     run = replace(on_canaries(run, 1, patterns), batch_size=1, epochs=1)
     assert isinstance(run.dataset, Canaries)
     members = run.dataset.split(torch.tensor([CANARY, COMPANION]))
-    planned = plan(run)
-    step, recorder = private_step(run, planned, torch.device("cpu")), Recorder()
-    step.recorder = recorder
-    attacker = Attacker(step, patterns, members, recorder)
+    recorded = planned, step, _ = recorded_step(run)
+    assert step.recorder
+    attacker = Attacker(step, patterns, members, step.recorder)
     draw = generator(run.seed, "canary's coins", torch.device("cpu"))
     included, companion = torch.rand(2, trials, generator=draw) < 0.5
     in_batch = included & (torch.rand(trials, generator=draw) < rate)
@@ -158,19 +144,9 @@ def play_steps(run: Run, trials: int) -> RunGame:
 
     gradient, *counts = planned.step.releases
     both = gradient, *(counts or [replace(gradient, what=COUNTS)])  # of a joint release, too
-    return RunGame(
-        "step",
-        attacked(run),
-        tuple(map(scores, attacks)),
-        Ledger().after(Step(Poisson(rate), planned.step.releases)),
-        run.privacy.delta,
-        run.seed,
-        planned,
-        step,
-        usage,
-        run,
-        parts=parts_of(Step(Poisson(rate), both[: len(alone)]), map(scores, alone)),
-    )
+    ledger = Ledger().after(Step(Poisson(rate), planned.step.releases))
+    parts = parts_of(Step(Poisson(rate), both[: len(alone)]), map(scores, alone))
+    return RunGame.of("step", tuple(map(scores, attacks)), ledger, run, *recorded, parts)
 
 
 def check_single_steps(run: Run, game: str) -> None:

@@ -22,10 +22,8 @@ OWN_DATA = ("csv", "hub", "hub_images", "images")
 
 
 def run(arguments: list[str]) -> None:
-    """One run, or that of a record, or with -m a sweep; exit code 1 if some runs of it failed.
-
-    With --cfg or --info it prints what would be run.
-    """
+    """One run, or that of a record, or with -m a sweep; exit code 1 if some runs of it failed. With
+    --cfg or --info it prints what would be run."""
     from dpbench.cli import show_config
     from dpbench.runs.execution.run_config import run_config
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, TextIO
 
-from dpbench.system.errors import UserError, print_message, visible
+from dpbench.system.errors import UserError, first_line, print_message, visible
 from dpbench.system.validate import quoted
 from dpbench.system.version import __version__
 
@@ -37,10 +37,8 @@ class OutputError(Exception):
 
 
 class Output:
-    """A stream that raises OutputError, to tell its errors from those of a command's files.
-
-    What controls a terminal is written as an escape, to a pipe too: `cat` shows it, or a log.
-    """
+    """A stream that raises OutputError, to tell its errors from those of a command's files. What
+    controls a terminal is written as an escape, to a pipe too: `cat` shows it, or a log."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -76,25 +74,17 @@ def _output_errors() -> Iterator[None]:
 @contextmanager
 def checked_output() -> Iterator[None]:
     """Exit with a message and a code if the standard output cannot be written."""
-    with _output() as output:
-        try:
-            try:
-                yield
-            finally:
-                if output:
-                    output.flush()
-        except OutputError as error:
-            _exit_without_output(error.__cause__)
-
-
-@contextmanager
-def _output() -> Iterator[Output | None]:
-    """Replace the standard output, if there is one, with an `Output`."""
     original = sys.stdout
     output = Output(original) if original else None
+    sys.stdout = output  # type: ignore[assignment]
     try:
-        sys.stdout = output  # type: ignore[assignment]
-        yield output
+        try:
+            yield
+        finally:
+            if output:
+                output.flush()
+    except OutputError as error:
+        _exit_without_output(error.__cause__)
     finally:
         sys.stdout = original
 
@@ -121,7 +111,7 @@ def report(
     if is_out_of_memory(error):
         auto = "" if "physical_batch_size=auto" in sys.argv else " physical_batch_size=auto,"
         return print_message(f"memory ran out: use a smaller model,{auto} or fewer jobs.")
-    first = " ".join(str(error).split("\n")[0].split())[:200]
+    first = " ".join(first_line(error).split())[:200]
     what, path = f"{kind.__name__}: {first}".removesuffix(": "), _save_report(error)
     if author := plugin_in(error):
         print_message(f"the plug-in {author} failed with {what}; the details are in {path}.")

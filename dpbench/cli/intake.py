@@ -40,20 +40,12 @@ def intake_page(overrides: list[str], out: str) -> str:
 def _blocks(found: Intake) -> Iterator[PageBlock]:
     yield PRIVATE
     yield Grid("", ("what", "how many"), tuple(_counts(found)))
-    head = (
-        "column",
-        "type",
-        "missing",
-        "different",
-        "values",
-        "what becomes of it",
-        "read from it",
-    )
-    rows = tuple(
+    head = ("column", "type", "missing", "different", "values", "what becomes of it")
+    rows = (
         (c.name, c.kind, _share(c.missing, found.rows), f"{c.different:,}", *c[4:])
         for c in found.columns
     )
-    yield Grid("Columns", head, rows)
+    yield Grid("Columns", (*head, "read from it"), tuple(rows))
     if found.told:
         yield "## What a run warns of"
         yield found.told

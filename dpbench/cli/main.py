@@ -1,10 +1,7 @@
-"""The command line: `dpbench COMMAND [KEY=VALUE ...]`.
-
-Modules that take long to import are imported only after Ctrl-C is handled.
-"""
+"""The command line: `dpbench COMMAND [KEY=VALUE ...]`. Modules that take long to import are
+imported only after Ctrl-C is handled."""
 
 import sys
-from collections.abc import Callable
 
 from dpbench.cli.crash_report import check_encoding, checked_output, plugin_in, report
 from dpbench.cli.registry import COMMANDS, MEANT, Command
@@ -54,8 +51,12 @@ def _main() -> None:
     show_warnings_as_messages()
     try:
         check_encoding(sys.argv[1:])
-        if command in FLAGS:
-            print(FLAGS[command](*arguments))
+        if command == "--version":
+            print(f"dpbench {__version__}")
+        elif command == "--completion":
+            from dpbench.cli.completion import completion
+
+            print(completion(" ".join(arguments)))
         elif command not in COMMANDS:
             meant = MEANT.get(command)
             hint = f"did you mean {meant}?" if meant else nearest(command, COMMANDS)
@@ -99,20 +100,6 @@ def _run(command: Command, arguments: list[str]) -> None:
         print(given)
 
 
-def _version(*_: str) -> str:
-    return f"dpbench {__version__}"
-
-
-def _completion(*shell: str) -> str:
-    from dpbench.cli.completion import completion
-
-    return completion(" ".join(shell))
-
-
-FLAGS: dict[str, Callable[..., str]] = {"--version": _version, "--completion": _completion}
-"""Flags that may be given instead of a command."""
-
-
 def usage() -> str:
     """The help: all commands, and what concerns them all."""
     parts = (command.text() for command in COMMANDS.values())
@@ -121,8 +108,7 @@ def usage() -> str:
 
 def usage_of(command: Command) -> str:
     """The part of the help about one command, with its own settings."""
-    more = (
-        "`dpbench list` prints the options of each group, and `dpbench run --cfg job` all settings "
-        "of a run."
+    return (
+        f"{command.page()}\n\n`dpbench list` prints the options of each group, and `dpbench run "
+        "--cfg job` all settings of a run."
     )
-    return f"{command.page()}\n\n{more}"

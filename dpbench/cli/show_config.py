@@ -39,7 +39,12 @@ def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
         argument = rest.pop(0)
         name, equals, value = argument.partition("=")
         if name in CONFIG:
-            flags.add(_config_flag(value if equals else (rest.pop(0) if rest else "")))
+            value = value if equals else (rest.pop(0) if rest else "")
+            if value != "job":
+                raise UserError(
+                    f"--cfg shows the configuration of a run: --cfg job, not {value!r}."
+                )
+            flags.add(CONFIG[1])
         elif name in PACKAGE:
             value = value if equals else (rest.pop(0) if rest else "")
             flags.add(f"{PACKAGE[1]}={value}")
@@ -59,12 +64,6 @@ def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
     return flags, overrides
 
 
-def _config_flag(value: str) -> str:
-    if value != "job":
-        raise UserError(f"--cfg shows the configuration of a run: --cfg job, not {value!r}.")
-    return CONFIG[1]
-
-
 def configuration(overrides: list[str], flags: set[str]) -> str:
     """The composed configuration as YAML, after a table's rules and resolved, or with
     `--package=NAME` a part of it; UserError for overrides that are refused, and unknown parts."""
@@ -81,11 +80,15 @@ def configuration(overrides: list[str], flags: set[str]) -> str:
 
 def information(overrides: list[str]) -> str:
     """The option chosen in each group and its file, and the name that the record would have."""
-    from dpbench.runs.config.search_path import added_folders
+    from dpbench.runs.config.search_path import added_folders, file_of
     from dpbench.system.paths import benchmarks_folder, conf_folder
 
     config = _of_one_run(overrides)
-    chosen = {group: _source(group, option) for group, option in config["choices"].items()}
+    # A target that replaces an option has no file.
+    chosen = {
+        group: f"{group}/{option}.yaml" if file_of(group, option) else option
+        for group, option in config["choices"].items()
+    }
     width = max(map(len, chosen))
     searched = [conf_folder(), benchmarks_folder(), *(folder for folder, _ in added_folders())]
     lines = [f"configuration folder: {folder}" for folder in searched]
@@ -106,10 +109,3 @@ def _of_one_run(overrides: list[str]) -> "RunConfig":
                 f"or for a list {key}=[...]."
             )
     return RunConfig.composed(overrides)
-
-
-def _source(group: str, option: str) -> str:
-    """The file of an option, or the name of the target that replaces an option."""
-    from dpbench.runs.config.search_path import file_of
-
-    return f"{group}/{option}.yaml" if file_of(group, option) else option

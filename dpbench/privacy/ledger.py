@@ -200,6 +200,12 @@ class Step:
     releases: tuple[Release, ...]
 
 
+def query(what: str, noise_multiplier: float, failure: float = 0.0) -> Step:
+    """A Gaussian query of all examples, as a step of its own; failure: see GaussianMechanism."""
+    release = Release(what, GaussianMechanism(noise_multiplier, failure))
+    return Step(Poisson(1.0), (release,))
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The steps of a run in order, run-length encoded.

@@ -10,7 +10,7 @@ from scipy import stats
 
 from dpbench.audit.code.audited import AuditedTraining
 from dpbench.audit.code.checks import batches, noise
-from dpbench.audit.code.checks.dependence import RARE_PAIRS, _dependent, _excess
+from dpbench.audit.code.checks.batches import RARE_PAIRS, _dependent, _excess
 from dpbench.audit.code.checks.participation import Participation, as_claimed, uneven_sizes
 from dpbench.audit.code.task import NOTHING, ClaimedDpsgd, Finding
 from dpbench.runs.records.epsilon import REFUTED

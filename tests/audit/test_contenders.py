@@ -8,10 +8,9 @@ import torch
 
 from dpbench.audit.inference import refutes, strongest_attack
 from dpbench.audit.peers import peer
-from dpbench.audit.peers.contenders import CONTENDERS, GAMES
+from dpbench.audit.peers.contenders import CONTENDERS, GAMES, contender_audit
 from dpbench.audit.peers.opacus_peer import Opacus
 from dpbench.audit.peers.peer import PeerTask
-from dpbench.audit.request import contender_audit
 from dpbench.cli.main import main
 from dpbench.comparison.reproduce.command import reproduce
 from dpbench.privacy.accountants import pld
@@ -41,7 +40,7 @@ def task_of(
 
 
 def is_refuted(name: str, game: str = "run", **task) -> bool:
-    """As `audit_contender` judges, without its lower bounds, which take longer."""
+    """As `contender_audit` judges, without its lower bounds, which take longer."""
     torch.manual_seed(1)
     played, _ = GAMES[game](CONTENDERS[name], task_of(**task), 1e-3)
     return refutes(strongest_attack(played.attacks, 1), played.ledger, 1e-3, 1)
@@ -160,7 +159,7 @@ def test_the_bits_of_noise_in_float32_are_refuted_and_those_on_a_grid_are_not(mo
 
 def test_an_empty_batch_is_a_step_of_noise():
     task = task_of(size=4, rate=0.1, steps=12)  # two examples, of which a step takes one or none
-    peers = Opacus(task, CONTENDERS["opacus_hooks"].args[0])
+    peers = CONTENDERS["opacus_hooks"](task)
     sums = torch.stack([heard.noisy for heard in peers.steps()])
     assert len(sums) == 12
     assert (sums.std(0) > 0.3).all()

@@ -9,7 +9,6 @@ from dataclasses import fields
 from importlib import import_module
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 from dpbench.audit.audit import AuditResult
 from dpbench.audit.code.attacks import attack
@@ -130,17 +129,13 @@ def loaded(name: str) -> Callable:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     with reporting_errors(name):
-        found = _imported(name, module, attribute)
+        try:
+            found = attrgetter(attribute)(import_module(module))
+        except (ImportError, AttributeError) as error:
+            raise UserError(
+                f"{name} cannot be imported ({first_line(error)}): start dpbench in the folder of "
+                "its module, or install it beside dpbench."
+            ) from error
     if not callable(found):
         raise UserError(f"{name} is not a function: name a factory.")
     return found
-
-
-def _imported(name: str, module: str, attribute: str) -> Any:
-    try:
-        return attrgetter(attribute)(import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise UserError(
-            f"{name} cannot be imported ({first_line(error)}): start dpbench in the folder of its "
-            "module, or install it beside dpbench."
-        ) from error

@@ -1,47 +1,20 @@
 """Examples on which code is audited: made up, or its owner's."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from dpbench.audit.code.task import AuditBatch, reporting_errors
+from dpbench.audit.peers.peer import LENGTH
 from dpbench.system.errors import UserError
-
-LENGTH = 1024.0
-"""The gradient norm of a large example, in units of the bound: a power of two, so that it is
-clipped to exactly 1."""
 
 FEATURES, SIZE, MANY = 32, 6, 16
 """Inputs of an example, examples of a probe, and of a large batch."""
 
 Unlike = tuple[AuditBatch, AuditBatch, AuditBatch]
 """Batches whose gradients differ much: a small example, a large one, and four others."""
-
-
-class ExampleBatches(Protocol):
-    """Batches by their gradients. bound: the norm to which these are clipped."""
-
-    made_up: bool
-
-    def probes(self, bound: float) -> Mapping[str, AuditBatch]:
-        """Batches of SIZE examples, by what they have in common."""
-
-    def usual(self, bound: float) -> AuditBatch:
-        """Three large examples and a small one."""
-
-    def many(self, bound: float) -> AuditBatch:
-        """MANY large examples."""
-
-    def tiny(self, bound: float) -> AuditBatch:
-        """Four examples with tiny gradients."""
-
-    def copies(self, bound: float, number: int) -> AuditBatch:
-        """So many times the same large example."""
-
-    def unlike(self, bound: float) -> Unlike:
-        """Batches whose gradients differ much."""
 
 
 def one_hot(
@@ -62,11 +35,13 @@ def dense(lengths: Tensor, seed: int = 0) -> AuditBatch:
 
 
 class MadeUp:
-    """Examples with FEATURES inputs, whose squared errors have gradients of any size."""
+    """Examples with FEATURES inputs, whose squared errors have gradients of any size. bound: the
+    norm to which these are clipped."""
 
     made_up = True
 
     def probes(self, bound: float) -> Mapping[str, AuditBatch]:
+        """Batches of SIZE examples, by what they have in common."""
         apart, large = list(range(SIZE)), torch.full((SIZE,), LENGTH) * bound
         around = torch.logspace(-2, 1, SIZE) * bound
         falling = torch.tensor([*torch.logspace(3, -3, SIZE - 1), 0.0]) * bound
@@ -81,18 +56,23 @@ class MadeUp:
         }
 
     def usual(self, bound: float) -> AuditBatch:
+        """Three large examples and a small one."""
         return dense(torch.tensor([LENGTH, LENGTH, LENGTH, 0.1]) * bound, seed=1)
 
     def many(self, bound: float) -> AuditBatch:
+        """MANY large examples."""
         return dense(torch.full((MANY,), LENGTH) * bound, seed=2)
 
     def tiny(self, bound: float) -> AuditBatch:
+        """Four examples with tiny gradients."""
         return dense(torch.full((4,), 1e-3) * bound)
 
     def copies(self, bound: float, number: int) -> AuditBatch:
+        """So many times the same large example."""
         return one_hot([0] * number, LENGTH * bound)
 
     def unlike(self, bound: float) -> Unlike:
+        """Batches whose gradients differ much."""
         small, large = (one_hot([1], length * bound) for length in (1e-3, LENGTH))
         return small, large, self.copies(bound, 4)
 
@@ -126,6 +106,10 @@ class Given:
 
     def unlike(self, bound: float) -> Unlike:
         return self._pool.at([1]), self._pool.at([2]), self.copies(bound, 4)
+
+
+ExampleBatches = MadeUp | Given
+"""Batches by their gradients."""
 
 
 def given(name: str, make: Callable[[int], Any]) -> Given:

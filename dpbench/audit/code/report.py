@@ -1,6 +1,5 @@
 """The page of an audit of one's own code: the claim, the checks, the attack and the verdict."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dpbench.audit.audit import NOT_REFUTED, AuditResult, audit_grid
@@ -20,11 +19,8 @@ RULES = (
 
 @dataclass(frozen=True)
 class CodeReport:
-    """An audit of one's own code.
-
-    findings: by the name of the check. attack: None if the code failed under it. command: the one
-    that makes the page.
-    """
+    """An audit of one's own code. findings: by the name of the check. attack: None if the code
+    failed under it. command: the one that makes the page."""
 
     name: str
     kind: str
@@ -46,9 +42,14 @@ class CodeReport:
     @property
     def page(self) -> str:
         """The page in Markdown."""
+        found = self.findings.values()
+        why = [f.sentence for verdict in (REFUTED, FLAGGED) for f in found if f.verdict == verdict]
         checks = tuple((name, *finding) for name, finding in self.findings.items())
-        blocks: list[PageBlock] = [self._summary, self._claims]
-        blocks.append(Grid("Checks", ("check", "result", "why"), checks))
+        blocks: list[PageBlock] = [
+            f"**{self.verdict.capitalize()}.** {' '.join(why)}".strip(),
+            self._claims,
+            Grid("Checks", ("check", "result", "why"), checks),
+        ]
         if self.attack:
             blocks += [audit_grid("Attack", [self.attack]), self.attack.sentence]
         return Page(f"Audit of {self.name}", [*blocks, RULES], self.command).markdown
@@ -69,25 +70,15 @@ class CodeReport:
         }
 
     @property
-    def _summary(self) -> str:
-        sentences = [*self._sentences(REFUTED), *self._sentences(FLAGGED)]
-        return f"**{self.verdict.capitalize()}.** {' '.join(sentences)}".strip()
-
-    def _sentences(self, verdict: str) -> Iterable[str]:
-        return (f.sentence for f in self.findings.values() if f.verdict == verdict)
-
-    @property
     def _claims(self) -> Grid:
         claim = self.claim
         epsilon = pld(claim.ledger(claim.sample_rate, claim.steps), claim.delta)
+        delta = f"delta {delta_text(claim.delta)}"
         rows = (
             ("noise multiplier", f"{claim.noise_multiplier:g}"),
             ("bound of a gradient's norm", f"{claim.bound:g}"),
             ("sampling rate (Poisson)", f"{claim.sample_rate:g}"),
             ("steps", str(claim.steps)),
-            (
-                "epsilon of these steps, by PLD",
-                f"{rounded_up(epsilon, 3)} at delta {delta_text(claim.delta)}",
-            ),
+            ("epsilon of these steps, by PLD", f"{rounded_up(epsilon, 3)} at {delta}"),
         )
         return Grid("Claim", ("DP-SGD with", "value"), rows)

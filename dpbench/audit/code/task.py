@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,11 +35,6 @@ class AuditBatch(NamedTuple):
     def without(self, i: int) -> "AuditBatch":
         """The batch without its example i."""
         return self.at([k for k in range(len(self)) if k != i])
-
-    def followed_by(self, other: "AuditBatch") -> "AuditBatch":
-        """All examples of both."""
-        pairs = zip(self, other, strict=True)
-        return AuditBatch(*map(torch.cat, pairs))
 
     def scaled(self, factor: float) -> "AuditBatch":
         """The examples with larger inputs."""
@@ -117,19 +113,13 @@ class Finding(NamedTuple):
     sentence: str = ""
 
 
-def refuted(sentence: str) -> Finding:
-    """The claim is false."""
-    return Finding(REFUTED, sentence)
+refuted = partial(Finding, REFUTED)
+"""The claim is false."""
 
+flagged = partial(Finding, FLAGGED)
+"""This is wrong, or costs accuracy, but the claim may hold."""
 
-def flagged(sentence: str) -> Finding:
-    """This is wrong, or costs accuracy, but the claim may hold."""
-    return Finding(FLAGGED, sentence)
-
-
-def skipped(sentence: str) -> Finding:
-    """The check says nothing of such code."""
-    return Finding(SKIPPED, sentence)
-
+skipped = partial(Finding, SKIPPED)
+"""The check says nothing of such code."""
 
 NOTHING = Finding(PASSED)

@@ -12,30 +12,25 @@ from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
 from dpbench.audit.game import Game, on_canaries
 from dpbench.audit.inference import Scores
 from dpbench.audit.peers.jax_peer import JaxPrivacy
-from dpbench.audit.peers.opacus_peer import ADAPTIVE, Opacus, OpacusSettings
+from dpbench.audit.peers.opacus_peer import Opacus, OpacusSettings
 from dpbench.audit.peers.peer import Peer, PeerTask
+from dpbench.audit.request import FOR_CONTENDERS, check_for_contender, prepare_audit
 from dpbench.audit.scores import ScoreAccumulator
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Release, Step
+from dpbench.runs.config.commands import RunAuditCommand
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.method import GRADIENT_SUM
 from dpbench.system.errors import Unavailable
 from dpbench.system.progress import counting
 from dpbench.system.seeds import derived, torch_state_kept
+from dpbench.system.validate import one_of
 
 Make = Callable[[PeerTask], Peer]
 """Builds the training of a task by another library; Unavailable if it is not installed."""
 
 IMPOSSIBLE = -1e6
 """The score of a sum that could not occur with the canary."""
-
-
-def opacus(settings: OpacusSettings, task: PeerTask) -> Opacus:
-    """Opacus with these settings; adaptive clipping also needs a noise multiplier of its counts."""
-    if settings.more == ADAPTIVE:
-        more = ADAPTIVE | {"unclipped_num_std": task.noise_multiplier}
-        settings = replace(settings, more=more)
-    return Opacus(task, settings)
 
 
 def jax_privacy(task: PeerTask) -> JaxPrivacy:
@@ -54,41 +49,40 @@ def fastdp(task: PeerTask) -> Peer:
     raise Unavailable("contender=fastdp is not on the package index: choose another one.")
 
 
+OPACUS = {
+    **{mode: OpacusSettings(mode, mode) for mode in ("hooks", "functorch", "ew", "ghost")},
+    "ghost_column": OpacusSettings("ghost, losses [B, 1]", "ghost", column=True),
+    "adaptive": OpacusSettings("adaptive clip", adaptive=True),
+    "shuffled": OpacusSettings("poisson_sampling=False", poisson=False),
+}
+
 CONTENDERS: dict[str, Make] = {
-    **{
-        f"opacus_{mode}": partial(opacus, OpacusSettings(mode, mode))
-        for mode in ("hooks", "functorch", "ew", "ghost")
-    },
-    "opacus_ghost_column": partial(
-        opacus, OpacusSettings("ghost, losses [B, 1]", "ghost", column=True)
-    ),
-    "opacus_adaptive": partial(opacus, OpacusSettings("adaptive clip", more=ADAPTIVE)),
-    "opacus_shuffled": partial(opacus, OpacusSettings("poisson_sampling=False", poisson=False)),
+    **{f"opacus_{name}": partial(Opacus, settings=chosen) for name, chosen in OPACUS.items()},
     "jax_privacy": jax_privacy,
     "fastdp": fastdp,
 }
 
 
-def audit_contender(
-    name: str, run: Run, canaries: int, nominal: float | None, confidence: float, game: str
-) -> AuditResult:
-    """Attack a library at the run's sampling rate, noise, number of steps, delta and seed.
+def contender_audit(settings: RunAuditCommand, overrides: list[str]) -> AuditResult:
+    """Attack another library at the sampling rate, noise, number of steps, delta and seed of a run.
 
-    nominal: the epsilon under attack, None for that of the library's own accountant. The latter is
-    tested by the trade-off curve of what the library accounts for; if it is below our PLD epsilon,
-    only as a number.
+    Without a claim, the epsilon under attack is that of the library's own accountant. It is tested
+    by the trade-off curve of what the library accounts for; if it is below our PLD epsilon, only as
+    a number. Raises UserError for settings that only methods of dpbench have.
     """
-    make, delta = CONTENDERS[name], run.privacy.delta
-    task = _task(run, canaries)
+    name, game = one_of("contender", settings.contender, CONTENDERS), settings.game
+    check_for_contender(name, overrides)
+    run, canaries = prepare_audit(overrides, settings.canaries or FOR_CONTENDERS[game], game)
+    delta, task = run.privacy.delta, _task(run, canaries)
     with torch_state_kept(torch.device("cpu")):  # libraries draw from the global generator
         torch.manual_seed(derived(run.seed, "a contender's own draws"))
-        played, peer = GAMES[game](make, task, delta)
-    exact = nominal_of(played).epsilon
-    if nominal is not None:
-        return result_of(played, NominalEpsilon(nominal, GIVEN), confidence)
-    epsilon = peer.epsilon(delta)
+        played, peer = GAMES[game](CONTENDERS[name], task, delta)
+    if settings.claim is not None:
+        return result_of(played, NominalEpsilon(settings.claim, GIVEN), settings.confidence)
+    exact, epsilon = nominal_of(played).epsilon, peer.epsilon(delta)
     source = f"{peer.accountant} (our PLD: {exact:.3f})"
-    return result_of(played, NominalEpsilon(epsilon, source, proven=epsilon >= exact), confidence)
+    nominal = NominalEpsilon(epsilon, source, proven=epsilon >= exact)
+    return result_of(played, nominal, settings.confidence)
 
 
 def _task(run: Run, canaries: int) -> PeerTask:

@@ -3,7 +3,7 @@
 import itertools
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -16,29 +16,27 @@ from dpbench.audit.peers.peer import PeerTask, StepRelease
 
 BOUND = 1.0
 
-ADAPTIVE = {
+ADAPTIVE: dict[str, Any] = {
     "clipping": "adaptive",
     "target_unclipped_quantile": 0.5,
     "clipbound_learning_rate": 1e-3,
     "max_clipbound": 1e3,
     "min_clipbound": 1e-3,
 }
-"""Adaptive clipping with a bound that hardly moves, so that all steps are alike."""
+"""Adaptive clipping with a bound that hardly moves, so that all steps are alike; it also needs a
+noise multiplier of its counts."""
 
 
 @dataclass(frozen=True)
 class OpacusSettings:
-    """Settings of Opacus.
-
-    more: further arguments of `make_private`. poisson: False for shuffled batches. column: whether
-    losses are [B, 1] rather than [B].
-    """
+    """Settings of Opacus. poisson: False for shuffled batches. column: whether losses are [B, 1]
+    rather than [B]. adaptive: whether the clipping bound is."""
 
     label: str
     mode: str = "hooks"
     poisson: bool = True
     column: bool = False
-    more: dict[str, Any] = field(default_factory=dict)
+    adaptive: bool = False
 
 
 class Opacus:
@@ -54,6 +52,8 @@ class Opacus:
         model = _model(task.size, settings.column)
         with warnings.catch_warnings(action="ignore"):  # that secure_mode is off, as by default
             self._engine = PrivacyEngine()
+        adaptive = ADAPTIVE | {"unclipped_num_std": task.noise_multiplier}
+        more = adaptive if settings.adaptive else {}
         private = self._engine.make_private(
             module=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=0.0),
@@ -63,7 +63,7 @@ class Opacus:
             max_grad_norm=BOUND,
             poisson_sampling=settings.poisson,
             grad_sample_mode=settings.mode,
-            **settings.more,
+            **more,
         )
         self._model, self._optimizer, *_ = private
         self._criterion = private[2] if len(private) == 4 else nn.MSELoss()
@@ -93,10 +93,8 @@ class Opacus:
 
 
 def _model(size: int, column: bool) -> nn.Module:
-    """One parameter for each canary; inputs [B, 1] are canaries' numbers.
-
-    column: whether outputs are [B, 1], as from a last layer with one unit, rather than [B].
-    """
+    """One parameter for each canary; inputs [B, 1] are canaries' numbers. column: whether outputs
+    are [B, 1], as from a last layer with one unit, rather than [B]."""
     numbers = nn.Embedding(size, 1)
     nn.init.zeros_(numbers.weight)
     return nn.Sequential(numbers, nn.Flatten(1 if column else 0))

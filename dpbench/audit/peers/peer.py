@@ -50,9 +50,7 @@ class StepRelease(NamedTuple):
 
 class Peer(Protocol):
     """One training of a task by another library, with its own sampler, clip, noise and accountant.
-
-    library: its name and version. accountant: the name of its accountant.
-    """
+    library: its name and version. accountant: the name of its accountant."""
 
     library: str
     accountant: str

@@ -30,7 +30,7 @@ from dpbench.comparison.dashboard.values import SHOWN, metric_entry, sorted_name
 from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import ESCAPES
-from dpbench.learning.metrics.students_t import quantiles
+from dpbench.learning.metrics.students_t import two_sided
 from dpbench.runs.records.collect import StoredRecord, collect, no_records
 from dpbench.runs.records.digest import group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
@@ -112,7 +112,7 @@ class Summary:
         longest = max(Counter(row["series"] for row in rows).values())
         return {
             "baseline": BASELINES[0],
-            "t": [seven_digits(t) for t in quantiles(max(1, longest - 1))],
+            "t": [seven_digits(t) for t in map(two_sided, range(1, max(2, longest)))],
             "lead": self._lead(tables, unreadable),
             "metrics": entries,
             "accountants": SHOWN,

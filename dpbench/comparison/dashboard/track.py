@@ -13,7 +13,7 @@ from dpbench.runs.records.collect import StoredRecord, collect, readable_records
 from dpbench.runs.records.frames import frame
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import sweeps_of
-from dpbench.runs.records.trackers import run_info
+from dpbench.runs.records.trackers.tracker import run_info
 from dpbench.runs.training.tracking import Tracking, log_table
 from dpbench.system.errors import UserError
 from dpbench.system.progress import counting

@@ -115,10 +115,8 @@ def brier(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 class TemperatureEffect(NamedTuple):
-    """The effect of a temperature on examples that it was not fitted on.
-
-    fitted, measured: numbers of examples. Errors and losses are those of the measured ones.
-    """
+    """The effect of a temperature on examples that it was not fitted on. fitted, measured: numbers
+    of examples. Errors and losses are those of the measured ones."""
 
     temperature: float
     fitted: int

@@ -19,10 +19,8 @@ def correct(outputs: "Tensor", targets: "Tensor") -> "Tensor":
 
 
 def negative_log_likelihood(outputs: "Tensor", targets: "Tensor") -> "Tensor":
-    """-log softmax(outputs)[target] of each example in nats, as float64 [n].
-
-    outputs: logits [n, K]; targets: classes [n] int64. NaN where the outputs are not all finite.
-    """
+    """-log softmax(outputs)[target] of each example in nats, as float64 [n]. outputs: logits [n,
+    K]; targets: classes [n] int64. NaN where the outputs are not all finite."""
     chosen = outputs.double().log_softmax(dim=1).gather(1, targets.unsqueeze(1))
     return -chosen.squeeze(1).masked_fill(~outputs.isfinite().all(dim=1), math.nan)
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from dpbench.learning.metrics.calibration import probabilities
+from dpbench.learning.metrics.calibration import probabilities, probability_of_truth
 from dpbench.learning.metrics.classification import mean
 
 
 def scores_of_truth(outputs: Tensor, targets: Tensor) -> Tensor:
     """The score 1 - probability of each example's true class [n], from logits [n, K]."""
-    return _of_truth(_scores(outputs), targets)
+    return 1 - probability_of_truth(outputs, targets)
 
 
 def set_metrics(
@@ -19,8 +19,8 @@ def set_metrics(
 ) -> dict[str, float]:
     """How many sets have the true class, of all examples and of each group, and how many classes a
     set has; from logits [n, K], classes [n] and groups [n] with names."""
-    sets = _scores(outputs) <= threshold
-    covered = _of_truth(sets, targets).double()
+    sets = 1 - probabilities(outputs) <= threshold
+    covered = (scores_of_truth(outputs, targets) <= threshold).double()
     by_group = [mean(covered[groups.cpu() == number]) for number in range(len(names))]
     measured = [share for share in by_group if not math.isnan(share)]
     return {
@@ -29,12 +29,3 @@ def set_metrics(
         "worst_group_coverage": min(measured, default=math.nan),
         **{f"coverage/{name}": share for name, share in zip(names, by_group, strict=True)},
     }
-
-
-def _scores(outputs: Tensor) -> Tensor:
-    return 1 - probabilities(outputs)
-
-
-def _of_truth(values: Tensor, targets: Tensor) -> Tensor:
-    """The value [n] of each example's true class, of values [n, K]."""
-    return values.gather(1, targets.cpu().unsqueeze(1)).squeeze(1)

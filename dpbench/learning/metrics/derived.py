@@ -48,8 +48,10 @@ def last_epochs_metrics(
     last = range(epochs - LAST_EPOCHS + 1, epochs + 1)
     if not all(epoch in by_epoch for epoch in last):
         return {}
+    values = [by_epoch[epoch] for epoch in last]
+    median = statistics.median(values) if all(map(math.isfinite, values)) else math.nan
     split = "test" if config.get("validation") is None else "validation"
-    return {f"{split}/mce_last{LAST_EPOCHS}": _median([by_epoch[epoch] for epoch in last])}
+    return {f"{split}/mce_last{LAST_EPOCHS}": median}
 
 
 def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tuple[int, float]]:
@@ -59,10 +61,6 @@ def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tupl
         # All epochs have equally many steps; other measurements lie within an epoch.
         if step * epochs == epoch * columns[0][-1]:
             yield epoch, mce
-
-
-def _median(values: list[float]) -> float:
-    return statistics.median(values) if all(map(math.isfinite, values)) else math.nan
 
 
 def is_paired(metric: str) -> bool:
@@ -77,12 +75,10 @@ def pair_with_baseline(
     """The runs with their costs relative to the `baseline` run of the same data, model and seed.
 
     runs: each with dataset, model, method, seed and, for both groups k, `test/accuracy/<k>`
-    (fraction) and `test/loss/<k>` (nats). Added for every group k: `privacy_cost/<k>` =
-    accuracy_k(baseline) - accuracy_k(run) (Esipova et al. 2023, eq. 1) and `excessive_risk/<k>` =
-    loss_k(run) - loss_k(baseline) (eq. 2); then `privacy_cost_gap` and `excessive_risk_gap`, the
-    absolute differences between the two named groups, per run. Where the runs have
-    `train_set/loss/<k>`, also the excessive risk and its gap on the training examples, as
-    `train_set/excessive_risk/<k>` and `train_set/excessive_risk_gap`.
+    (fraction) and `test/loss/<k>` (nats). Added for every group k: `privacy_cost/<k>` (Esipova et
+    al. 2023, eq. 1) and `excessive_risk/<k>` (eq. 2), see KINDS; then `privacy_cost_gap` and
+    `excessive_risk_gap`, the absolute differences between the two named groups, per run. Where the
+    runs have `train_set/loss/<k>`, also the excessive risk and its gap there.
 
     A run without its baseline gets NaN. Raises UserError if a baseline run is duplicated, or a
     group is not in the runs.

@@ -23,9 +23,7 @@ def sign_of(better: Better | None) -> int:
 @dataclass(frozen=True)
 class Margin:
     """The largest difference of a metric that does not matter: absolute, and a share of its value.
-
-    absolute: in the unit in which it is shown; relative: a fraction.
-    """
+    absolute: in the unit in which it is shown; relative: a fraction."""
 
     absolute: float = 0.0
     relative: float = 0.0

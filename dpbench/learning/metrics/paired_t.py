@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dpbench.learning.metrics.students_t import quantile
+
 LEVEL = 0.05
 """The rate of wrong verdicts of each kind, over all comparisons that are judged together."""
 
@@ -61,22 +63,23 @@ class PairedTest:
             return math.nan, math.nan
         if not self.is_possible or (self.deviation == 0 and 2 * 0.5**self.n > 1 - confidence):
             return -math.inf, math.inf
-        half = _quantile(self.n - 1, (1 + confidence) / 2) * self.error
+        half = quantile(self.n - 1, (1 + confidence) / 2) * self.error
         return self.mean - half, self.mean + half
 
     def smallest_difference(self, level: float = LEVEL) -> float:
         """The true difference that as many seeds show at that level in POWER of cases."""
         if not self.is_possible:
             return math.inf
-        shown, missed = (_quantile(self.n - 1, q) for q in (1 - level / 2, POWER))
+        shown, missed = (quantile(self.n - 1, q) for q in (1 - level / 2, POWER))
         return (shown + missed) * self.error
 
     def power(self, n: int, level: float = LEVEL) -> float:
         """The probability that n seeds decide it, if mean and deviation are the true ones."""
         if self.deviation == 0:
-            return float(replace(self, n=n)._decides(level))
+            test = replace(self, n=n)
+            return float(min(test.p_difference, test.p_equivalence) <= level)
         error, degrees = self.deviation / math.sqrt(n), n - 1
-        two_sided, one_sided = (_quantile(degrees, 1 - level / k) for k in (2, 1))
+        two_sided, one_sided = (quantile(degrees, 1 - level / k) for k in (2, 1))
         shift = abs(self.mean) / error
         different = 1 - _below(degrees, shift, two_sided) + _below(degrees, shift, -two_sided)
         low, high = ((abs(self.mean) + side * self.margin) / error for side in (-1, 1))
@@ -103,9 +106,6 @@ class PairedTest:
             margin=abs(factor) * self.margin,
         )
 
-    def _decides(self, level: float) -> bool:
-        return min(self.p_difference, self.p_equivalence) <= level
-
     def _tail(self, distance: float) -> float:
         """The probability of Student's t beyond a distance from its centre."""
         if not self.is_possible:
@@ -118,10 +118,8 @@ class PairedTest:
 
 
 def paired_test(differences: Sequence[float], margin: float) -> PairedTest:
-    """The test of at least one difference [n].
-
-    Differences are rounded to twelve decimals, so that rounding errors of equal values are 0.
-    """
+    """The test of at least one difference [n]. Differences are rounded to twelve decimals, so that
+    rounding errors of equal values are 0."""
     values = np.round(np.asarray(differences, dtype=float), 12)
     finite = np.isfinite(values).all()
     deviation = float(values.std(ddof=1)) if len(values) > 1 and finite else math.nan
@@ -147,9 +145,3 @@ def _below(degrees: int, shift: float, bound: float) -> float:
     probability = float(nctdtr(degrees, shift, bound))
     # It underflows to NaN far out in a tail.
     return float(shift < bound) if math.isnan(probability) else probability
-
-
-def _quantile(degrees: int, probability: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))

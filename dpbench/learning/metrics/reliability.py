@@ -1,7 +1,5 @@
-"""What a record keeps of the calibration of a model: counts, intervals and a temperature.
-
-The bootstrap intervals say how much the metrics of one model vary with the test examples.
-"""
+"""What a record keeps of the calibration of a model: counts, intervals and a temperature. The
+bootstrap intervals say how much the metrics of one model vary with the test examples."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -65,10 +63,7 @@ def reliability(outputs: Tensor, targets: Tensor) -> dict:
             "true_class": _histogram(truth),
         },
         "interval": {"level": CONFIDENCE, **{name: list(ends) for name, ends in by_metric.items()}},
-        "temperature": {
-            **effect_of_scaling(outputs, targets)._asdict(),
-            "note": CAVEAT,
-        },
+        "temperature": {**effect_of_scaling(outputs, targets)._asdict(), "note": CAVEAT},
     }
 
 

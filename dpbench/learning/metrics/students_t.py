@@ -6,8 +6,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 CONFIDENCE = 0.95
 """The confidence of every interval, of this and other kinds, unless one is asked for."""
 
@@ -23,11 +21,17 @@ class Estimate(NamedTuple):
     n: int
 
 
-def quantiles(most: int) -> list[float]:
-    """The two-sided quantiles of Student's t for 1, 2, ... degrees of freedom, `most` in all."""
+def quantile(degrees: int, probability: float) -> float:
+    """A quantile of Student's t."""
     from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
-    return stdtrit(np.arange(1, most + 1), (1 + CONFIDENCE) / 2).tolist()
+    return float(stdtrit(degrees, probability))
+
+
+@functools.cache
+def two_sided(degrees: int) -> float:
+    """The quantile of Student's t that bounds intervals of CONFIDENCE."""
+    return quantile(degrees, (1 + CONFIDENCE) / 2)
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -39,12 +43,7 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     if n == 1:
         return Estimate(mean, None, n)
     variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    return Estimate(mean, _quantile(n - 1) * math.sqrt(variance / n), n)
-
-
-@functools.cache
-def _quantile(degrees: int) -> float:
-    return quantiles(degrees)[-1]
+    return Estimate(mean, two_sided(n - 1) * math.sqrt(variance / n), n)
 
 
 def standard_deviation(values: Sequence[float]) -> float:

@@ -46,10 +46,8 @@ def check_module(model: object) -> None:
 
 
 def check_outputs(model: nn.Module, inputs: Tensor, classes: int, squashed: bool = False) -> None:
-    """UserError unless the model's outputs for these inputs [B, ...] are [B, classes].
-
-    Warns of outputs that are probabilities, unless they are `squashed` on purpose.
-    """
+    """UserError unless the model's outputs for these inputs [B, ...] are [B, classes]. Warns of
+    outputs that are probabilities, unless they are `squashed` on purpose."""
     for training in (True, False):
         with torch_state_kept(inputs.device), torch.no_grad(), in_mode(model, training):
             outputs = _outputs(model, inputs)

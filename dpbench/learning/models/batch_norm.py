@@ -16,7 +16,7 @@ def freeze_batch_norm(model: nn.Module) -> nn.Module:
     for module in model.modules():
         if isinstance(module, BATCH_NORM):
             module.eval()
-            module.train = MethodType(_stay, module)  # type: ignore[method-assign]
+            module.train = MethodType(lambda same, mode=True: same, module)  # type: ignore[method-assign]
     return model
 
 
@@ -38,7 +38,3 @@ def _group_norm(norm: nn.modules.batchnorm._BatchNorm) -> nn.GroupNorm:
     if norm.affine:
         new.weight, new.bias = norm.weight, norm.bias
     return new
-
-
-def _stay(module: nn.Module, mode: bool = True) -> nn.Module:
-    return module

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from dpbench.learning.data.fetch.encoders import encoder_config
-from dpbench.learning.data.fetch.published_weights import PublishedWeights, public_note
-from dpbench.learning.models.layers import MAX_LAYERS
+from dpbench.learning.data.fetch.published_weights import public_note
 from dpbench.learning.models.lora import Lora
+from dpbench.learning.models.pretrained import published_weights_of
+from dpbench.learning.models.sizes import MAX_LAYERS
 from dpbench.learning.models.text import text_classifier
 from dpbench.learning.models.trained_parts import check_train
 from dpbench.system.validate import Count, Share, fraction, integer
@@ -45,11 +46,7 @@ class Bert:
         integer("model.layers", self.layers, most=MAX_LAYERS)
         fraction("model.dropout", self.dropout, zero=True)
         check_train(self.train, self.lora)
-        self._published.check_used(self.pretrained)
-
-    @property
-    def _published(self) -> PublishedWeights:
-        return PublishedWeights.of(vars(self), "model")
+        published_weights_of(self).check_used(self.pretrained)
 
     @property
     def note(self) -> str:
@@ -66,7 +63,7 @@ class Bert:
             "max_position_embeddings": self.length,
         }
         config = encoder_config(sizes, self.dropout)
-        published = self._published
+        published = published_weights_of(self)
         if published.nowhere:
             published = replace(published, hub=self.name)
         return text_classifier(self, config, published if self.pretrained else None, shape, classes)

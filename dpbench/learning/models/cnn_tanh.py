@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from dpbench.learning.models.images import image_shape
-from dpbench.learning.models.layers import check_layers
+from dpbench.learning.models.sizes import check_layers, image_shape
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,6 @@ class Adapted(nn.Module):
         nn.init.kaiming_uniform_(self.lora_A.weight, a=math.sqrt(5))
         nn.init.zeros_(self.lora_B.weight)
 
-    @property
-    def trained(self) -> tuple[nn.Module, nn.Module]:
-        """A and B."""
-        return self.lora_A, self.lora_B
-
     def forward(self, inputs: Tensor) -> Tensor:
         return self.base(inputs) + self.scale * self.lora_B(self.lora_A(inputs))
 
@@ -72,42 +67,23 @@ class Lora:
 
     def adapt(self, net: nn.Module, head: nn.Module) -> None:
         """Replace the targets in a network by adapted ones; UserError if a name fits none."""
-        found = list(self._targets(net, head))
+        names = {path: path.rpartition(".")[2] for path in adaptable(net, head)}
         for name in self.targets or ():
-            if not any(_last(path) == name for path in found):
+            if name not in names.values():
                 raise UserError(
                     f"model.lora.targets={quoted(name)} names no linear map and no convolution "
-                    f"without groups: there are {', '.join(_names(net, head))}."
+                    f"without groups: there are {', '.join(sorted({*names.values()}))}."
                 )
-        for path in found:
-            parent, _, name = path.rpartition(".")
-            base = net.get_submodule(path)
-            setattr(
-                net.get_submodule(parent), name, Adapted(base, self.rank, self.alpha / self.rank)
-            )
-
-    def _targets(self, net: nn.Module, head: nn.Module) -> Iterator[str]:
-        return (
-            path
-            for path in adaptable(net, head)
-            if self.targets is None or _last(path) in self.targets
-        )
+        for path, name in names.items():
+            if self.targets is None or name in self.targets:
+                base = net.get_submodule(path)
+                net.set_submodule(path, Adapted(base, self.rank, self.alpha / self.rank))
 
 
 def adaptable(net: nn.Module, head: nn.Module) -> Iterator[str]:
     """The names of the modules that adapters can be added to."""
     in_head = {*head.modules()}
     for path, module in net.named_modules():
-        linear = isinstance(module, nn.Linear)
-        if (
-            linear or (isinstance(module, nn.Conv2d) and module.groups == 1)
-        ) and module not in in_head:
+        whole = isinstance(module, nn.Conv2d) and module.groups == 1
+        if (whole or isinstance(module, nn.Linear)) and module not in in_head:
             yield path
-
-
-def _names(net: nn.Module, head: nn.Module) -> list[str]:
-    return sorted({_last(path) for path in adaptable(net, head)})
-
-
-def _last(path: str) -> str:
-    return path.rpartition(".")[2]

@@ -6,7 +6,7 @@ from math import prod
 
 from torch import nn
 
-from dpbench.learning.models.layers import check_layers
+from dpbench.learning.models.sizes import check_layers
 from dpbench.system.validate import one_of
 
 ACTIVATIONS = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from dpbench.learning.models.images import image_shape
+from dpbench.learning.models.sizes import image_shape
 from dpbench.learning.models.standardised import convolution
 from dpbench.system.validate import Count, one_of
 

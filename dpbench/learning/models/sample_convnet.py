@@ -1,10 +1,11 @@
 """The convolutional network of Opacus' MNIST example."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import nn
 
-from dpbench.learning.models.images import image_shape
+from dpbench.learning.models.sizes import image_shape
 
 
 @dataclass(frozen=True)
@@ -16,10 +17,17 @@ class SampleConvNet:
     """
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        channels, *sides = image_shape("sample_convnet", shape, least=14)
-        height, width = ((side // 2 - 5) // 2 for side in sides)
-        return nn.Sequential(
-            *[nn.Conv2d(channels, 16, 8, stride=2, padding=3), nn.ReLU(), nn.MaxPool2d(2, 1)],
-            *[nn.Conv2d(16, 32, 4, stride=2), nn.ReLU(), nn.MaxPool2d(2, 1), nn.Flatten()],
-            *[nn.Linear(32 * height * width, 32), nn.ReLU(), nn.Linear(32, classes)],
-        )
+        return small_convnet(image_shape("sample_convnet", shape, least=14), classes, 3, nn.ReLU)
+
+
+def small_convnet(
+    shape: tuple[int, int, int], classes: int, padding: int, activation: Callable[[], nn.Module]
+) -> nn.Module:
+    """8x8 and 4x4 with stride 2, each with a pool of stride 1, and 32 hidden units."""
+    channels, *sides = shape
+    height, width = (((side + 2 * padding - 8) // 2 - 4) // 2 for side in sides)
+    return nn.Sequential(
+        *[nn.Conv2d(channels, 16, 8, stride=2, padding=padding), activation(), nn.MaxPool2d(2, 1)],
+        *[nn.Conv2d(16, 32, 4, stride=2), activation(), nn.MaxPool2d(2, 1), nn.Flatten()],
+        *[nn.Linear(32 * height * width, 32), activation(), nn.Linear(32, classes)],
+    )

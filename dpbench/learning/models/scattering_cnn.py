@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from dpbench.learning.models.images import image_shape
+from dpbench.learning.models.sizes import image_shape
 
 WIDTH, GREY_WIDTHS, HIDDEN = 64, (16, 32), 32
 

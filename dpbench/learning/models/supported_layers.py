@@ -10,10 +10,8 @@ from dpbench.learning.models.batch_norm import freeze_batch_norm, with_group_nor
 
 
 def with_supported_layers(net: Any, fix: bool = False) -> Any:
-    """The same network, in which nothing is done in place and no examples are mixed.
-
-    fix: GroupNorm in place of batch normalisation, which otherwise keeps its statistics.
-    """
+    """The same network, in which nothing is done in place and no examples are mixed. fix: GroupNorm
+    in place of batch normalisation, which otherwise keeps its statistics."""
     layers = library("timm").layers
     for name, module in list(net.named_modules()):
         if type(module) is layers.LayerNorm:

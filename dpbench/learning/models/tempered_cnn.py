@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from dpbench.learning.models.images import image_shape
+from dpbench.learning.models.sample_convnet import small_convnet
+from dpbench.learning.models.sizes import image_shape
 
 BLOCKS, HIDDEN = (32, 64, 128), 128
 
@@ -19,18 +20,10 @@ class TemperedCnn:
     """
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        channels, *sides = image_shape("tempered_cnn", shape, least=16)
-        return _grey(sides, classes) if channels == 1 else _coloured(channels, sides, classes)
-
-
-def _grey(sides: list[int], classes: int) -> nn.Module:
-    """8x8 and 4x4 with stride 2, each with a pool of stride 1, and 32 hidden units."""
-    height, width = (((side - 4) // 2 - 4) // 2 for side in sides)
-    return nn.Sequential(
-        *[nn.Conv2d(1, 16, 8, stride=2, padding=2), nn.Tanh(), nn.MaxPool2d(2, 1)],
-        *[nn.Conv2d(16, 32, 4, stride=2), nn.Tanh(), nn.MaxPool2d(2, 1), nn.Flatten()],
-        *[nn.Linear(32 * height * width, 32), nn.Tanh(), nn.Linear(32, classes)],
-    )
+        channels, *sides = image = image_shape("tempered_cnn", shape, least=16)
+        if channels == 1:
+            return small_convnet(image, classes, 2, nn.Tanh)
+        return _coloured(channels, sides, classes)
 
 
 def _coloured(channels: int, sides: list[int], classes: int) -> nn.Module:

@@ -3,7 +3,7 @@
 import inspect
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -17,21 +17,13 @@ from dpbench.learning.data.fetch.published_weights import (
 )
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.modes import in_mode
-from dpbench.learning.models.pretrained import attention, planning
+from dpbench.learning.models.pretrained import attention, planning, published_weights_of
 from dpbench.learning.models.trained_parts import adapt, check_train, train_part
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Share, fraction
 
-
-class Trained(Protocol):
-    """What is trained of a network; see `dpbench.models.trained_parts`."""
-
-    @property
-    def train(self) -> str: ...
-    @property
-    def lora(self) -> Lora | None: ...
-    @property
-    def share(self) -> float: ...
+if TYPE_CHECKING:
+    from dpbench.learning.models.bert import Bert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,17 +56,13 @@ class Text:
         if self.dropout is not None:
             fraction("model.dropout", self.dropout, zero=True)
         check_train(self.train, self.lora)
-        self._published.check_used(self.pretrained)
-
-    @property
-    def _published(self) -> PublishedWeights:
-        return PublishedWeights.of(vars(self), "model")
+        published_weights_of(self).check_used(self.pretrained)
 
     @property
     def note(self) -> str:
         if not self.pretrained:
             return ""
-        return public_note(f"a text encoder from {self._published.place}", self.checksum)
+        return public_note(f"a text encoder from {published_weights_of(self).place}", self.checksum)
 
     @cached_property
     def _sizes(self) -> Any:
@@ -94,21 +82,19 @@ class Text:
         return self._sizes.pad_token_id or 0
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        published = self._published if self.pretrained else None
+        published = published_weights_of(self) if self.pretrained else None
         return text_classifier(self, self._sizes, published, shape, classes)
 
 
 def text_classifier(
-    trained: Trained,
+    trained: "Text | Bert",
     config: Any,
     published: PublishedWeights | None,
     shape: tuple[int, ...],
     classes: int,
 ) -> nn.Module:
     """An encoder with a head of so many classes; published: its weights, None for random ones.
-
-    shape: of an input. Raises UserError for inputs that the encoder cannot have.
-    """
+    shape: of an input. Raises UserError for inputs that the encoder cannot have."""
     network = library("transformers").MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
     config.num_labels = classes
     if published is None or planning():
@@ -185,10 +171,14 @@ class TextClassifier(nn.Module):
             "position_ids": positions.expand_as(tokens),
             "token_type_ids": types if self._types else torch.zeros_like(tokens),
         }
+        # The additive mask [B, 1, 1, T]: 0, and the lowest finite number at padding.
+        dtype = next(self.net.parameters()).dtype
+        mask = torch.zeros_like(tokens, dtype=dtype)
+        mask = mask.masked_fill(tokens == self._padding, torch.finfo(dtype).min)
         with attention(tokens.device):
             return self.net(
                 tokens,
-                attention_mask=padding_mask(tokens, self._padding, self._dtype),
+                attention_mask=mask[:, None, None, :],
                 **{key: value for key, value in given.items() if key in self._takes},
             ).logits
 
@@ -205,14 +195,3 @@ class TextClassifier(nn.Module):
                 f"an encoder of the kind {self.net.config.model_type} masks padding in a way of "
                 "its own: use one that is built like BERT."
             )
-
-    @property
-    def _dtype(self) -> torch.dtype:
-        return next(self.net.parameters()).dtype
-
-
-def padding_mask(tokens: Tensor, padding: int, dtype: torch.dtype) -> Tensor:
-    """The additive attention mask [B, 1, 1, T]: 0, and the lowest finite number at padding."""
-    mask = torch.zeros_like(tokens, dtype=dtype)
-    mask = mask.masked_fill(tokens == padding, torch.finfo(dtype).min)
-    return mask[:, None, None, :]

@@ -20,9 +20,9 @@ from dpbench.learning.data.fetch.published_weights import (
     refuse_missing,
     tensors_of,
 )
-from dpbench.learning.models.images import image_shape
 from dpbench.learning.models.lora import Lora
-from dpbench.learning.models.pretrained import attention, planning
+from dpbench.learning.models.pretrained import attention, planning, published_weights_of
+from dpbench.learning.models.sizes import image_shape
 from dpbench.learning.models.supported_layers import with_supported_layers
 from dpbench.learning.models.trained_parts import adapt, check_train, train_part
 from dpbench.system.errors import UserError
@@ -60,11 +60,7 @@ class TimmNetwork:
 
     def __post_init__(self) -> None:
         check_train(self.train, self.lora)
-        self._published.check_used(self.pretrained)
-
-    @property
-    def _published(self) -> PublishedWeights:
-        return PublishedWeights.of(vars(self), "model")
+        published_weights_of(self).check_used(self.pretrained)
 
     @property
     def note(self) -> str:
@@ -105,26 +101,26 @@ class TimmNetwork:
         (file, *_), checksum = self._found().verified()
         with loading_weights(self.name):
             net = make(pretrained=True, pretrained_cfg_overlay={"state_dict": self._read(file)})
-        net.pretrained_cfg = net.default_cfg = _without_tensors(net.pretrained_cfg)
+        config = {k: v for k, v in net.pretrained_cfg.items() if k != "state_dict"}
+        net.pretrained_cfg = net.default_cfg = config
         return net, checksum
 
     def _found(self) -> PublishedWeights:
         """The weights in the place that is set, or else on the hub."""
-        if not self._published.nowhere:
-            return self._published
+        published = published_weights_of(self)
+        if not published.nowhere:
+            return published
         repository = library("timm").get_pretrained_cfg(self.name).hf_hub_id
         if not repository:
             raise UserError(f"the hub has no weights of {self.name}: set model.weights to a file.")
-        return replace(self._published, hub=repository)
+        return replace(published, hub=repository)
 
     def _read(self, file: Path) -> Mapping[str, Tensor]:
         """The file's tensors; UserError if one of the network's tensors is missing."""
         create = library("timm").create_model
         with torch.device("meta"):
-            own, whole = (
-                create(self.name, num_classes=0).state_dict(),
-                create(self.name).state_dict(),
-            )
+            own = create(self.name, num_classes=0).state_dict()
+            whole = create(self.name).state_dict()
         tensors = named_as_in_timm(tensors_of(file), whole, own)
         refuse_missing(own.keys() - tensors.keys(), file, self.name)
         return tensors
@@ -165,8 +161,3 @@ class ImagePreparation(nn.Module):
         if images.shape[-2:] != (self.size, self.size):
             images = F.interpolate(images, (self.size, self.size), mode="bilinear")
         return (images.expand(-1, 3, -1, -1) - self.mean) / self.std
-
-
-def _without_tensors(config: dict[str, Any]) -> dict[str, Any]:
-    """timm's configuration of the network, without the weights."""
-    return {key: value for key, value in config.items() if key != "state_dict"}

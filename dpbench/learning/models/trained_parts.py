@@ -1,6 +1,6 @@
 """The part of a pre-trained network that is trained: one setting for all libraries."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from torch import nn
 
@@ -25,10 +25,8 @@ def check_train(train: str, lora: Lora | None) -> None:
 
 
 def adapt(net: nn.Module, train: str, head: nn.Module, lora: Lora | None, share: float) -> None:
-    """Add adapters to a network, or divide its weights, if these are what is trained.
-
-    share: of the weights of linear maps and convolutions, the largest, for `largest_and_head`.
-    """
+    """Add adapters to a network, or divide its weights, if these are what is trained. share: of the
+    weights of linear maps and convolutions, the largest, for `largest_and_head`."""
     if train == "lora" and lora:
         lora.adapt(net, head)
     elif train == "largest_and_head":
@@ -54,31 +52,16 @@ def train_part(
     models"; largest weights, see `dpbench.models.largest_weights`.
     """
     net.requires_grad_(train == "all")
+    named, modules = net.named_parameters(), [*net.modules()]
+    norms = (m for m in modules if isinstance(m, NORMS))
+    adapted = (m for m in modules if isinstance(m, Adapted))
     chosen: dict[str, Iterable[nn.Parameter]] = {
-        "biases_and_head": _biases(net),
-        "norms_and_head": _norms(net),
-        "lora": _adapters(net),
-        "largest_and_head": _largest(net),
+        "biases_and_head": (p for name, p in named if name.rpartition(".")[2] == "bias"),
+        "norms_and_head": (p for m in norms for p in m.parameters(recurse=False)),
+        "lora": (p for m in adapted for p in (m.lora_A.weight, m.lora_B.weight)),
+        "largest_and_head": (m.largest for m in modules if isinstance(m, Sparse)),
         "first_layer_and_head": first_layer,
         "last_block_and_head": last_block,
     }
     for parameter in (*chosen.get(train, ()), *head.parameters()):
         parameter.requires_grad_(True)
-
-
-def _biases(net: nn.Module) -> Iterator[nn.Parameter]:
-    return (p for name, p in net.named_parameters() if name.rpartition(".")[2] == "bias")
-
-
-def _norms(net: nn.Module) -> Iterator[nn.Parameter]:
-    norms = (module for module in net.modules() if isinstance(module, NORMS))
-    return (p for module in norms for p in module.parameters(recurse=False))
-
-
-def _adapters(net: nn.Module) -> Iterator[nn.Parameter]:
-    adapted = (module for module in net.modules() if isinstance(module, Adapted))
-    return (p for module in adapted for part in module.trained for p in part.parameters())
-
-
-def _largest(net: nn.Module) -> Iterator[nn.Parameter]:
-    return (module.largest for module in net.modules() if isinstance(module, Sparse))

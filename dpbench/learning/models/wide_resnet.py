@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from dpbench.learning.models.images import image_shape
-from dpbench.learning.models.layers import MAX_LAYERS
+from dpbench.learning.models.sizes import MAX_LAYERS, image_shape
 from dpbench.learning.models.standardised import convolution
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, integer

@@ -41,19 +41,15 @@ METHOD_PARTS = (
 
 
 def build(group: str, node: Any) -> Any:
-    """The object that a group's node of a configuration describes; None for an empty node.
-
-    Raises UserError for a target that the group does not declare, and for unsuitable settings.
-    """
+    """The object that a group's node of a configuration describes; None for an empty node. Raises
+    UserError for a target that the group does not declare, and for unsuitable settings."""
     check(group, node)
     return _instantiate(group, node) if node != {} else None
 
 
 def build_as(hint: Any, group: str, node: Any) -> Any:
-    """The object of an annotated type that a group's node describes; see `build`.
-
-    UserError for an object of another type, and for a node without a target.
-    """
+    """The object of an annotated type that a group's node describes; see `build`. UserError for an
+    object of another type, and for a node without a target."""
     built = build(group, node)
     if not fits(built, hint) and not (isinstance(node, dict) and TARGET in node):
         raise UserError(
@@ -64,10 +60,8 @@ def build_as(hint: Any, group: str, node: Any) -> Any:
 
 
 def check(group: str, node: Any) -> None:
-    """UserError for a target that the group does not declare, or another key that begins with _.
-
-    To Hydra such keys are instructions, not settings.
-    """
+    """UserError for a target that the group does not declare, or another key that begins with _. To
+    Hydra such keys are instructions, not settings."""
     for path, mapping in _mappings(group, node):
         name = str(mapping.get(TARGET))
         if TARGET in mapping and not _is_declared(group, name):
@@ -210,9 +204,7 @@ def check_settings(
     constructor: Callable, settings: dict[str, Any], prefix: str, skip: int = 0
 ) -> None:
     """UserError for settings that a constructor does not know, that are missing, or mistyped.
-
-    prefix: of their names in messages; skip: leading parameters that are passed later.
-    """
+    prefix: of their names in messages; skip: leading parameters that are passed later."""
     parameters = dict([*_parameters(constructor).items()][skip:])
     for key, value in settings.items():
         if key not in parameters:

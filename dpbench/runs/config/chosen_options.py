@@ -1,7 +1,5 @@
 """Composes the chosen options: by Hydra, or from what it composed without them and their files.
-
-Hydra takes a tenth of a second, and a table has hundreds of combinations of options.
-"""
+Hydra takes a tenth of a second, and a table has hundreds of combinations of options."""
 
 import functools
 import pickle
@@ -66,10 +64,8 @@ def option_node(group: str, name: str) -> dict[str, Any] | None:
 
 @functools.lru_cache(maxsize=256)
 def by_hydra(folders: Folders, *lines: str) -> bytes:
-    """What Hydra composes of options, as a `Composition`.
-
-    It is pickled, since reading a pickle takes less than half the time of a deep copy.
-    """
+    """What Hydra composes of options, as a `Composition`. It is pickled, since reading a pickle
+    takes less than half the time of a deep copy."""
     with broken_files_named():
         config = hydra.compose("config", list(lines), return_hydra_config=True)
     choices = {str(k): str(v) for k, v in config.hydra.runtime.choices.items()}

@@ -1,9 +1,7 @@
 """From overrides to the plain configuration of one run, composed by Hydra.
 
-A table may be added (`+table=NAME`): its options and settings for the chosen data set and method
-then replace the defaults, and overrides on the command line still take precedence. Where the rows
-of a table differ by more than their method, each row is an arm with rules of its own:
-`+table=NAME table.arm=ARM`.
+A table may be added (`+table=NAME`): its options and settings for the chosen data set and method,
+or for an arm of it, then replace the defaults; overrides on the command line take precedence.
 """
 
 import functools
@@ -37,10 +35,8 @@ CUSTOM = "dpbench.data.custom."
 
 
 def compose(overrides: list[str]) -> dict:
-    """The plain configuration of one run; UserError, with the nearest names, for unknown names.
-
-    Its key `choices` has the option chosen in each group.
-    """
+    """The plain configuration of one run; UserError, with the nearest names, for unknown names. Its
+    key `choices` has the option chosen in each group."""
     plain = before_data(overrides)
     for group in ("model", "features"):
         if _names_weights(plain[group]):
@@ -88,8 +84,13 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
     with grammar():
         try:
             return pickle.dumps(_plain(folders, parse(list(overrides))))
+        except (InterpolationResolutionError, GrammarParseError) as error:
+            raise UserError(
+                f"{error.full_key} cannot be read: {sentence(error)}; ${{NAME}} stands for the "
+                "value of another setting, such as ${epochs}."
+            ) from error
         except (HydraException, OmegaConfBaseException) as error:
-            raise UserError(_why_not_composed(error)) from error
+            raise UserError(sentence(error)) from error
 
 
 def _plain(folders: Folders, parsed: list[Override]) -> dict:
@@ -126,10 +127,8 @@ def _plain(folders: Folders, parsed: list[Override]) -> dict:
 @functools.lru_cache(maxsize=256)
 def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
     """What runs with these options and settings of a table share: configuration, choices and plain
-    table, pickled; and every key with its value, not to be modified.
-
-    The options that the table's rules choose come before the user's, which take precedence.
-    """
+    table, pickled; and every key with its value, not to be modified. The options that the table's
+    rules choose come before the user's, which take precedence."""
     parsed, table, file = parse(list(lines)), None, None
     options = [o for o in parsed if o.key_or_group in groups()]
     for option in options:
@@ -176,22 +175,10 @@ def _set_values(config: DictConfig, overrides: list[Override]) -> None:
             OmegaConf.update(config, override.key_or_group, override.value(), force_add=True)
 
 
-def _why_not_composed(error: Exception) -> str:
-    if isinstance(error, InterpolationResolutionError | GrammarParseError):
-        return (
-            f"{error.full_key} cannot be read: {sentence(error)}; ${{NAME}} stands for the value "
-            "of another setting, such as ${epochs}."
-        )
-    return sentence(error)
-
-
 def _check_chosen_by_user(config: DictConfig, options: list[Override], by_table: bool) -> None:
     """UserError for what a file sets in the place of the user: settings of where and by what a
     command runs, as a launcher's set-up lines run in a shell; and data sets and models, which may
-    read files, except by a table.
-
-    options: those that the user has chosen.
-    """
+    read files, except by a table. options: those that the user has chosen."""
     keys = [key for key in map(str, config) if key not in SETTINGS]
     for key in keys if by_table else [*keys, *PATHS]:
         lines = (str(o.input_line) for o in options if o.key_or_group == key)
@@ -208,10 +195,8 @@ def _alone(folders: Folders, key: str, *lines: str) -> object:
 
 
 def _replaced(overrides: list[Override]) -> dict[str, str]:
-    """By group, the plug-in's target that replaces the chosen option and all of its settings.
-
-    The target is then recorded as the choice in that group, since the option is not used.
-    """
+    """By group, the plug-in's target that replaces the chosen option and all of its settings. The
+    target is then recorded as the choice in that group, since the option is not used."""
     targets = {f"{group}.{buildable.TARGET}": group for group in groups()}
     return {
         targets[override.key_or_group]: str(override.value())
@@ -253,9 +238,7 @@ def _check_option(override: Override) -> None:
 
 def _check_key(override: Override, known: Mapping[str, object]) -> None:
     """UserError for an unknown key, unless it may be added, or for deleting a required one.
-
-    Optional settings of a constructor may be added, and deleted. known: the values by key.
-    """
+    Optional settings of a constructor may be added, and deleted. known: the values by key."""
     key = override.key_or_group
     parent = key.rpartition(".")[0]
     constructed = f"{parent}.{buildable.TARGET}" in known

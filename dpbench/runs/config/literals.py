@@ -73,9 +73,7 @@ def texts_in(value: object) -> Iterator[str]:
 
 def prepared(text: str, unquoted: Callable[[str], str]) -> tuple[str, dict[str, str]]:
     """The text of a value as Hydra can parse it, and the keys in it by what stands for them.
-
-    unquoted: the text that a text in quotes means.
-    """
+    unquoted: the text that a text in quotes means."""
     keys: dict[str, str] = {}
     done, element, opened, in_key = "", "", [""], False
     for token in (match[0] for match in TOKEN.finditer(text)):

@@ -23,15 +23,7 @@ from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from dpbench.runs.config import search_path
-from dpbench.runs.config.literals import (
-    has_odd_keys,
-    in_quotes,
-    literal,
-    prepared,
-    restored,
-    texts_in,
-)
+from dpbench.runs.config import literals, search_path
 from dpbench.runs.config.space import Choices, Interval, Range
 from dpbench.runs.config.yaml_files import MAX_DEPTH, AddedFolder, refuse_resolvers
 from dpbench.system.errors import UserError, first_line
@@ -124,7 +116,8 @@ def parse(overrides: list[str]) -> list[Override]:
 
 @functools.lru_cache(maxsize=4096)
 def _parse(text: str) -> Override:
-    if len(text) > MAX_LENGTH or _depth(text) > MAX_DEPTH:
+    depths = itertools.accumulate(BRACKETS.get(letter, 0) for letter in text)
+    if len(text) > MAX_LENGTH or max(depths, default=0) > MAX_DEPTH:
         raise UserError(f"{quoted(text)} is too long, or nested too deeply, for an override.")
     if text.startswith("-"):
         raise UserError(f"{quoted(text)} is not KEY=VALUE; dpbench run -m makes sweeps.")
@@ -152,7 +145,9 @@ def _parsed(parser: OverridesParser, text: str) -> Override:
     """An override by Hydra's grammar, and with what that grammar lacks; see `literals`."""
     key, equals, value = text.partition("=")
     try:
-        ready, keys = prepared(value, lambda word: parser.parse_rule(word, "primitive").text)
+        ready, keys = literals.prepared(
+            value, lambda word: parser.parse_rule(word, "primitive").text
+        )
         (override,) = parser.parse_overrides([f"{key}{equals}{ready}"])
     except (HydraException, ValueError) as error:
         _refuse_resolvers(text)
@@ -161,7 +156,7 @@ def _parsed(parser: OverridesParser, text: str) -> Override:
         ) from error
     if not keys:
         return override
-    override._value = restored(override._value, keys)
+    override._value = literals.restored(override._value, keys)
     override.input_line = text
     if override.key_or_group.split(".")[0] == "table":
         raise UserError(f"{quoted(text)} is refused: write it in the file of a table.")
@@ -179,7 +174,7 @@ def _may_interpolate(override: Override) -> bool:
     """Whether a value is not certain to be read as it is."""
     if override.is_sweep_override() or override.key_or_group.split(".")[0] == "table":
         return True  # read again later
-    return any(map(INTERPOLATION.search, texts_in(override.value())))
+    return any(map(INTERPOLATION.search, literals.texts_in(override.value())))
 
 
 def _why(key: str, value: str, error: BaseException) -> str:
@@ -192,14 +187,10 @@ def _why(key: str, value: str, error: BaseException) -> str:
         )
     if not OF_PARSER.match(why):
         return f"{why}."
-    way = f"{key}={in_quotes(value, Quote.double)}"
+    way = f"{key}={literals.in_quotes(value, Quote.double)}"
     if value[:1] in ("", *"'\"[{") or len(value) > MAX_QUOTED or not value.isprintable():
         way = 'dataset.separator=";"'
     return f"quote a value with such characters twice, as in {shlex.quote(way)}."
-
-
-def _depth(text: str) -> int:
-    return max(itertools.accumulate(BRACKETS.get(letter, 0) for letter in text), default=0)
 
 
 def sentence(error: BaseException) -> str:
@@ -208,10 +199,8 @@ def sentence(error: BaseException) -> str:
 
 
 def expand(overrides: list[str]) -> list[list[str]]:
-    """Every combination of a sweep: `a=1,2 b=3` is [a=1, b=3] and [a=2, b=3].
-
-    Raises UserError for no values, and for more than MAX_RUNS combinations.
-    """
+    """Every combination of a sweep: `a=1,2 b=3` is [a=1, b=3] and [a=2, b=3]. Raises UserError for
+    no values, and for more than MAX_RUNS combinations."""
     choices = [
         [f"{override.get_key_element()}={value}" for value in _values(override)]
         if override.is_sweep_override()
@@ -247,8 +236,8 @@ def _values(override: Override) -> list[str]:
 
 def _as_text(value: Any) -> str:
     """A value of a sweep as text: as Hydra writes it, if it can."""
-    if has_odd_keys(value):
-        return str(literal(Override._convert_value(value)))
+    if literals.has_odd_keys(value):
+        return str(literals.literal(Override._convert_value(value)))
     return Transformer.str(value)
 
 

@@ -1,9 +1,8 @@
 """Plug-ins: installed packages that add options and tables, by entry points `dpbench.plugins`.
 
-The entry point `NAME = "mypackage"` says that mypackage contains a folder conf/ with the layout of
-ours, or is a study: a folder with table files in table/, as those in our benchmarks/. A target of
-the package may be built if a YAML file there names it; until then, nothing of the package is
-imported.
+The entry point `NAME = "mypackage"` says that mypackage has a folder conf/ with the layout of ours,
+or is a study, as those in our benchmarks/. Nothing of the package is imported until a target of it
+is built, which a YAML file there has to name.
 """
 
 import functools
@@ -61,10 +60,8 @@ def plugin_of(name: str) -> Plugin | None:
 
 
 def published_files() -> dict[str, Path]:
-    """The files of published numbers, ours and those of plug-ins, by their names: STUDY/NAME.csv.
-
-    A plug-in cannot replace a file of ours.
-    """
+    """The files of published numbers, ours and those of plug-ins, by their names: STUDY/NAME.csv. A
+    plug-in cannot replace a file of ours."""
     studies = [study for plugin in reversed(plugins()) for study in plugin.studies]
     studies += sorted(benchmarks_folder().iterdir())
     return {f"{study.name}/{path.name}": path for study in studies for path in study.glob("*.csv")}

@@ -79,10 +79,8 @@ def searching(added: Iterable[Path]) -> Iterator[None]:
 
 
 def split_folders(arguments: Sequence[str]) -> tuple[tuple[Path, ...], list[str]]:
-    """The folders that arguments add, absolute, and the other arguments.
-
-    UserError for what is not a folder.
-    """
+    """The folders that arguments add, absolute, and the other arguments. UserError for what is not
+    a folder."""
     added: list[Path] = []
     others: list[str] = []
     rest = list(arguments)

@@ -11,14 +11,7 @@ from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config.history import ADDED_TO_PARTS
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
-from dpbench.system.validate import (
-    boolean,
-    fraction,
-    integer,
-    is_number,
-    positive,
-    quoted,
-)
+from dpbench.system.validate import boolean, fraction, integer, is_number, positive, quoted
 
 S = TypeVar("S", bound=Struct)
 
@@ -180,10 +173,8 @@ def key_of(override: str) -> str:
 
 
 def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of a nested configuration by dotted key.
-
-    A mapping within a part that describes no part of its own, such as constants by column, is one.
-    """
+    """The values of a nested configuration by dotted key. A mapping within a part that describes no
+    part of its own, such as constants by column, is one."""
     for key, value in node.items():
         if isinstance(value, Mapping) and (not prefix or "_target_" in value):
             yield from leaves(value, f"{prefix}{key}.")
@@ -198,11 +189,8 @@ def varying_keys(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def split_settings(command: str, kind: type[S], arguments: Sequence[str]) -> tuple[S, list[str]]:
-    """A command's own settings, and the other arguments.
-
-    Raises UserError for a setting that `read` refuses, or one that is spelled as another's in a
-    case of its own, such as n for N.
-    """
+    """A command's own settings, and the other arguments. Raises UserError for a setting that `read`
+    refuses, or one that is spelled as another's in a case of its own, such as n for N."""
     names = kind.__struct_fields__
     by_lower = {name.lower(): name for name in names}
     for key in map(key_of, arguments):

@@ -1,7 +1,5 @@
-"""The search space: settings with the values they may take, and random draws from it.
-
-That of a method, `search` in its file, has what its paper tunes and on which scale.
-"""
+"""The search space: settings with the values they may take, and random draws from it. That of a
+method, `search` in its file, has what its paper tunes and on which scale."""
 
 import math
 from collections.abc import Mapping
@@ -66,9 +64,7 @@ class Choices:
 @dataclass(frozen=True)
 class Interval:
     """A setting and the bounds of its values, both included; whole numbers if both bounds are int.
-
-    tags: nothing, or "log" for a uniform draw of the logarithm.
-    """
+    tags: nothing, or "log" for a uniform draw of the logarithm."""
 
     key: str
     low: float

@@ -20,11 +20,8 @@ from dpbench.system.validate import number, one_of, spelled_number
 
 
 class SpecialCase(Struct, frozen=True, forbid_unknown_fields=True):
-    """A method that another one is, exactly or almost, with settings of its own.
-
-    constants: those settings by key; products: those that are products of settings of the special
-    case, by key.
-    """
+    """A method that another one is, exactly or almost, with settings of its own. constants: those
+    settings by key; products: those that are products of settings of the special case, by key."""
 
     special_case: str
     constants: dict[str, Any] = field(default_factory=dict)

@@ -117,10 +117,8 @@ def settings_of_search(name: str) -> dict[str, Any] | None:
 
 
 def chose_an_edge(name: str) -> bool:
-    """Whether a search chose a fraction in the outer tenth of the values that it tried.
-
-    Integers are choices such as numbers of bands, whose ends are their own.
-    """
+    """Whether a search chose a fraction in the outer tenth of the values that it tried. Integers
+    are choices such as numbers of bands, whose ends are their own."""
     special = start_numbers(_lines(name) or ())
     for key, texts in (_tried(name) or {}).items():
         values = [number for text in texts if isinstance(number := spelled_number(text), float)]

@@ -125,10 +125,8 @@ def _count_read(path: Path, within: tuple[Path, ...]) -> int:
 
 
 def refuse_resolvers(text: str, source: str = "", environment: bool = False) -> None:
-    """UserError for a text with an interpolation that names no other setting.
-
-    source: the file that it is in, if any. environment: whether `${oc.env:NAME}` is allowed.
-    """
+    """UserError for a text with an interpolation that names no other setting. source: the file that
+    it is in, if any. environment: whether `${oc.env:NAME}` is allowed."""
     rest = NAMED.sub(":", ENVIRONMENT.sub(":", text) if environment else text)
     if "${" in rest:
         raise UserError(

@@ -1,5 +1,5 @@
-"""Optional diagnostics of a run, which read private data outside of any accounting."""
+"""Optional diagnostics of a run, which read private data outside of any accounting.
 
-from dpbench.runs.diagnostics.observer import Diagnostics, Observer
-
-__all__ = ["Diagnostics", "Observer"]
+They explain a run, and no run may depend on them: they change none of its parameters, clips,
+generators and noise.
+"""

@@ -1,8 +1,4 @@
-"""Gradients and losses of a batch before its step: plain, clipped and per group.
-
-Nothing here changes parameters, clip, generators or noise of the run. It reads private data without
-accounting.
-"""
+"""Gradients and losses of a batch before its step: plain, clipped and per group."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,10 +39,8 @@ def isolated_evaluation(model: nn.Module) -> Iterator[None]:
 
 
 def group_means(step: PrivateStep, batch: Batch, groups: list[int]) -> GroupMeans:
-    """Losses and gradient norms of the groups with numbers [K], at the current parameters.
-
-    Only examples of these groups pass through the model.
-    """
+    """Losses and gradient norms of the groups with numbers [K], at the current parameters. Only
+    examples of these groups pass through the model."""
     losses, sums, counts = [], [], []
     chosen = torch.isin(batch.groups, torch.tensor(groups, device=batch.groups.device))
     for part in step.physical.split(batch.each(lambda tensor: tensor[chosen])):
@@ -71,10 +65,8 @@ def unaugmented(engine: Engine, batch: Batch) -> Batch:
 
 
 class CachedEngine:
-    """An engine that returns cached gradients for one batch at theta, and delegates otherwise.
-
-    It saves a pass for methods that start from those gradients.
-    """
+    """An engine that returns cached gradients for one batch at theta, and delegates otherwise. It
+    saves a pass for methods that start from those gradients."""
 
     def __init__(self, engine: Engine, batch: Batch, gradients: Gradients):
         self.name, self.model, self.loss = engine.name, engine.model, engine.loss

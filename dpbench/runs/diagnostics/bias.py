@@ -1,7 +1,6 @@
 """The bias of the clipped batch gradient, step by step, for any method.
 
-Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023. It reads private data without accounting:
-it explains a run, and no run may depend on it.
+Figures 2, 4, 5 and 6 and Theorem 1 of Knolle et al. 2023.
 """
 
 from collections.abc import Iterable
@@ -84,7 +83,7 @@ class BiasDiagnostics:
 
 
 class BiasObserver(Observer):
-    """Measures before a step, without changing parameters, clip, gradients or generators.
+    """Measures before a step.
 
     Columns of `series`, one entry per measured step: `step` (the number of earlier steps), and
     every name of `measure` as `step/NAME`, and as `step/NAME/k` for each group's number k. With
@@ -107,19 +106,17 @@ class BiasObserver(Observer):
         if self._steps_done % self._settings.every == 0:
             parts = self._parts(batch)
             values = measure(self._step, parts, self._groups, self._settings.quantiles)
-            self._columns["step"].append(self._steps_done)
+            self.columns["step"].append(self._steps_done)
             for name, value in values.items():
-                self._columns[f"step/{name}"].append(value)
+                self.columns[f"step/{name}"].append(value)
 
     def series(self) -> dict[str, list]:
         """The columns; those at the last parameters are measured by this call."""
-        return {**self._columns, **{f"end/{k}": v for k, v in self._at_the_end().items()}}
-
-    def _at_the_end(self) -> dict[str, list]:
-        step, settings = self._step, self._settings
         # The same batches for every method and seed on the same split.
         draw = seeds.generator(0, "diagnostics sizes", torch.device("cpu"))
-        return bias_over_batch_sizes(step, self._train, settings.sizes, settings.repeats, draw)
+        about = self._settings.sizes, self._settings.repeats, draw
+        at_the_end = bias_over_batch_sizes(self._step, self._train, *about)
+        return {**self.columns, **{f"end/{name}": values for name, values in at_the_end.items()}}
 
     def _parts(self, batch: Batch) -> Iterable[Batch]:
         step, chunk = self._step, self._settings.chunk

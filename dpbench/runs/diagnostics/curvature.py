@@ -2,7 +2,7 @@
 the trace and the largest eigenvalue of a symmetric matrix from its products with vectors.
 
 The Hessian is only multiplied with vectors, by differentiating the gradient, so memory stays that
-of a few gradients. Everything here reads private data without accounting.
+of a few gradients.
 """
 
 from collections.abc import Callable
@@ -17,9 +17,7 @@ from dpbench.step.gradients import Engine
 
 class MeanLoss:
     """L(theta) = 1/n sum_i loss_i(theta) over the examples of a split at `indices` [n] int64.
-
-    chunk: examples per pass, which bounds memory. Without examples all results are NaN.
-    """
+    chunk: examples per pass, which bounds memory. Without examples all results are NaN."""
 
     def __init__(self, engine: Engine, split: Split, indices: Tensor, chunk: int):
         self._engine, self._split = engine, split
@@ -35,10 +33,8 @@ class MeanLoss:
         return self._mean(lambda inputs, targets: self._gradient_at(inputs, targets)(theta), theta)
 
     def products(self, vectors: Tensor) -> Tensor:
-        """H v [V, D] for each row v of `vectors` [V, D], with H the Hessian of L.
-
-        All vectors at once, which share the loss and its gradient; memory grows with V * chunk.
-        """
+        """H v [V, D] for each row v of `vectors` [V, D], with H the Hessian of L. All vectors at
+        once, which share the loss and its gradient; memory grows with V * chunk."""
         theta = self._theta()
         vectors = vectors.to(theta)
 

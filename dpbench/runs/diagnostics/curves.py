@@ -1,12 +1,9 @@
 """Learning curves: metrics on the evaluated split during a run.
 
-Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). Every point reads private data without
-accounting: it explains a run, and must not be used for early stopping.
+Figures 4, 6, 8 and 10 of Bu et al. 2023 (calibration). None is for early stopping.
 """
 
 from dataclasses import dataclass
-
-from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch, Split
 from dpbench.learning.metrics import calibration, classification
@@ -83,14 +80,14 @@ class CurveObserver(Observer):
         self._epochs = state["epochs"]
 
     def _measure(self) -> None:
-        if self._columns["step"][-1:] == [self._steps_done]:
+        if self.columns["step"][-1:] == [self._steps_done]:
             return
-        self._columns["step"].append(self._steps_done)
-        self._columns["epoch"].append(self._epochs)
+        self.columns["step"].append(self._steps_done)
+        self.columns["epoch"].append(self._epochs)
         for name, value in evaluate_split(self._step, self._test).items():
-            self._columns[f"tested/{name}"].append(value)
+            self.columns[f"tested/{name}"].append(value)
         if self._train is not None:
-            self._columns["trained/loss"].append(evaluate_split(self._step, self._train)["loss"])
+            self.columns["trained/loss"].append(evaluate_split(self._step, self._train)["loss"])
 
 
 def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
@@ -106,16 +103,14 @@ def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
         return measured
     bins = calibration.equal_width(calibration.rank_by_confidence(outputs, targets))
     correct = classification.correct(outputs, targets)
+    groups = split.groups.cpu()
+    present = groups.unique().tolist()
     return measured | {
         "accuracy": classification.mean(correct),
         "ece": calibration.expected(bins),
         "mce": calibration.maximum(bins),
-        **_by_group(correct, split.groups.cpu()),
+        **{
+            f"accuracy/{k}": classification.mean(correct[groups == k])
+            for k in (present if len(present) > 1 else ())
+        },
     }
-
-
-def _by_group(correct: Tensor, groups: Tensor) -> dict[str, float]:
-    present = groups.unique().tolist()
-    if len(present) < 2:
-        return {}
-    return {f"accuracy/{k}": classification.mean(correct[groups == k]) for k in present}

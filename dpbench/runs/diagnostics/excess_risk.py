@@ -25,9 +25,7 @@ from torch import Tensor
 
 class Expansion(NamedTuple):
     """The quantities of one step that determine all terms. Index k: group; tensors are float64.
-
-    learning_rate scales both gradients g (plain) and c (clipped, without noise).
-    """
+    learning_rate scales both gradients g (plain) and c (clipped, without noise)."""
 
     learning_rate: float
     norm_plain: Tensor  # |g|, scalar

@@ -1,7 +1,6 @@
 """Gradient misalignment: the cost of clipping errors and of noise for each group.
 
-Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. It reads private data without accounting,
-including the whole training split: it explains a run, and no run may depend on it.
+Figures 3 to 5 and 7 to 17 of Esipova et al., ICLR 2023. It reads the whole training split.
 """
 
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ class MisalignmentDiagnostics:
 
 
 class MisalignmentObserver(Observer):
-    """Measures before a step, without changing parameters, clip, gradients or generators.
+    """Measures before a step.
 
     Columns of `series`, k being a group's number. One entry per measured step: `step` (the number
     of earlier steps), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the
@@ -99,7 +98,7 @@ class MisalignmentObserver(Observer):
 
     def end_of_epoch(self) -> None:
         losses, counts, norms = (torch.stack(x) for x in zip(*self._epoch, strict=True))
-        self._columns["epoch"].append(len(self._columns["epoch"]))
+        self.columns["epoch"].append(len(self.columns["epoch"]))
         self._per_group("epoch/loss", losses.sum(0) / counts.sum(0))
         present = norms.where(counts > 0, 0).sum(0) / (counts > 0).sum(0)
         self._per_group("epoch/gradient_norm", present)
@@ -114,7 +113,7 @@ class MisalignmentObserver(Observer):
         self._epoch = [GroupMeans(*(x.to(device) for x in means)) for means in state["epoch"]]
 
     def _measure(self, batch: Batch) -> None:
-        self._columns["step"].append(self._steps_done)
+        self.columns["step"].append(self._steps_done)
         means = clipped_batch(self._step, batch)
         gradients = torch.stack([loss.gradient() for loss in self._losses])
         x = self._expansion(gradients, torch.stack([means.plain, means.clipped]))
@@ -192,7 +191,7 @@ class MisalignmentObserver(Observer):
 
     def _per_group(self, name: str, values: Tensor) -> None:
         for k, value in zip(self._groups, values.tolist(), strict=True):
-            self._columns[f"{name}/{k}"].append(value)
+            self.columns[f"{name}/{k}"].append(value)
 
     def _scalar(self, name: str, value: Tensor) -> None:
-        self._columns[name].append(value.item())
+        self.columns[name].append(value.item())

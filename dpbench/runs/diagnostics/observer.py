@@ -1,7 +1,6 @@
 """Diagnostics, and the base of their observers, which fill columns during a run."""
 
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import Protocol
 
 from dpbench.learning.data.dataset import Batch, Split
@@ -13,12 +12,13 @@ from dpbench.system.validate import is_integer, quoted
 class Observer:
     """Observes a run without changing its parameters, state or generators.
 
-    Collects columns; a subclass measures in `before` or `end_of_epoch`.
+    A subclass measures in `before` or `end_of_epoch`. columns: the measurements so far; those of
+    equal prefix (`step/`) have one entry each.
     """
 
     def __init__(self, step: PrivateStep):
         self._step = step
-        self._columns: dict[str, list] = defaultdict(list)
+        self.columns: dict[str, list] = defaultdict(list)
 
     @property
     def _steps_done(self) -> int:
@@ -30,22 +30,17 @@ class Observer:
     def end_of_epoch(self) -> None:
         """Called after each epoch."""
 
-    @property
-    def columns(self) -> Mapping[str, list]:
-        """The measurements so far: columns of equal prefix (`step/`) have one entry each."""
-        return self._columns
-
     def series(self) -> dict[str, list]:
         """All measurements of the run as columns, with those at its end."""
-        return dict(self._columns)
+        return dict(self.columns)
 
     def state_dict(self) -> dict:
         """Measurements so far, as tensors and plain values."""
-        return {"columns": dict(self._columns)}
+        return {"columns": dict(self.columns)}
 
     def load_state_dict(self, state: dict) -> None:
         """Restore what `state_dict` returned."""
-        self._columns = defaultdict(list, state["columns"])
+        self.columns = defaultdict(list, state["columns"])
 
 
 class Diagnostics(Protocol):

@@ -58,11 +58,8 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """The parent's end of the pipe.
-
-    serve: a module-level function that the process executes as serve(pipe, *arguments); it answers
-    each message until the pipe is closed.
-    """
+    """The parent's end of the pipe. serve: a module-level function that the process executes as
+    serve(pipe, *arguments); it answers each message until the pipe is closed."""
 
     def __init__(self, serve: Callable[..., None], *arguments: Any):
         # Spawned, because a forked process inherits torch's thread pools without their threads.
@@ -74,10 +71,8 @@ class Worker:
         child.close()
 
     def call(self, message: Any, seconds: float | None = None) -> Any:
-        """The answer to a message.
-
-        Raises WorkerDied, and TimeoutError if there is no answer within `seconds`.
-        """
+        """The answer to a message. Raises WorkerDied, and TimeoutError if there is no answer within
+        `seconds`."""
         try:
             self._pipe.send(message)
             if self._pipe.poll(seconds):

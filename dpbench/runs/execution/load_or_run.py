@@ -9,13 +9,14 @@ from torch import nn
 from dpbench.learning.data.dataset import vocabulary_of
 from dpbench.learning.data.probe import probe
 from dpbench.learning.data.tokens import TextPreparation
+from dpbench.runs.config.settings import key_of
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.records.epsilon import epsilon_in_words, facts_in_words
 from dpbench.runs.records.reading import load, set_aside_invalid
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import sweeps_of
-from dpbench.runs.records.trackers import run_info
+from dpbench.runs.records.trackers.tracker import run_info
 from dpbench.runs.records.trained_model import model_path, serialised
 from dpbench.runs.training.checkpoints import Checkpoints, locked_checkpoints
 from dpbench.runs.training.plan import plan
@@ -135,5 +136,6 @@ def _tracking(config: RunConfig) -> Tracking | None:
     if not (trackers := config.trackers):
         return None
     sweeps = sweeps_of(config.results, config.digest)
-    info = run_info(config.plain, config.tracking, config.table, sweeps)
+    tables = (o.partition("=")[2] for o in config.overrides if key_of(o) == "table")
+    info = run_info(config.plain, config.tracking, next(tables, ""), sweeps)
     return Tracking(trackers, info, config.tracks_curves)

@@ -34,10 +34,8 @@ def prepare(config: RunConfig) -> tuple[Run, Plan]:
 
 
 def run_of(config: RunConfig, frozen: bool = False) -> Run:
-    """The run, without the plan, which may take seconds of accounting.
-
-    frozen: whether its parameters are meant to stand still, as in an audit of one step.
-    """
+    """The run, without the plan, which may take seconds of accounting. frozen: whether its
+    parameters are meant to stand still, as in an audit of one step."""
     if not frozen:
         check_optimizer(config["optimizer"])
     return build(config.plain)

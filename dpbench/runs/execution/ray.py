@@ -47,7 +47,12 @@ class Ray:
 
     @contextmanager
     def start(self, jobs: int, folder: Path) -> Iterator[Attempts[RunConfig]]:
-        ray = _ray()
+        try:
+            import ray
+        except ImportError as error:
+            raise UserError(
+                "launcher=ray needs Ray, which is not installed: pip install 'dpbench-suite[ray]'."
+            ) from error
         try:
             with handlers_kept():
                 ray.init(self.address, include_dashboard=False, log_to_driver=False)
@@ -142,13 +147,3 @@ def process_in(cwd: str, environment: Mapping[str, str]) -> Callable[[str, str, 
         return f"exit code {process.returncode}"
 
     return process
-
-
-def _ray():
-    try:
-        import ray
-    except ImportError as error:
-        raise UserError(
-            "launcher=ray needs Ray, which is not installed: pip install 'dpbench-suite[ray]'."
-        ) from error
-    return ray

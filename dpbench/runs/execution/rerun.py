@@ -99,9 +99,7 @@ class CommandBuilder:
 
 def overrides_of(record: Record) -> list[str]:
     """What `dpbench run` needs to make the same record, to the bit where the versions are equal.
-
-    Raises UserError as `CommandBuilder.overrides` does.
-    """
+    Raises UserError as `CommandBuilder.overrides` does."""
     overrides = CommandBuilder().overrides(record.config)
     recorded = ((name, record.provenance.get(name)) for name in PROVENANCE)
     return [*overrides, *(f"{name}={value}" for name, value in recorded if value is not None)]

@@ -1,7 +1,5 @@
 """The configuration of a run, composed and checked once; behind this door no overrides are read.
-
-Nothing that takes long to import is imported here.
-"""
+Nothing that takes long to import is imported here."""
 
 import os
 import shlex
@@ -14,14 +12,14 @@ from typing import Any
 from dpbench.runs.config import buildable
 from dpbench.runs.config.compose import CUSTOM, compose
 from dpbench.runs.config.search_path import options
-from dpbench.runs.config.settings import check_compute, check_numbers, key_of, leaves
+from dpbench.runs.config.settings import check_compute, check_numbers, leaves
 from dpbench.runs.execution.launcher import Launcher
 from dpbench.runs.records.code import is_stale
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import CHECKPOINTS, RUNS, TRACKING
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers import Tracker
+from dpbench.runs.records.trackers.tracker import Tracker
 from dpbench.runs.records.trained_model import model_path
 from dpbench.system.errors import UserError
 from dpbench.system.files import refuse_folders
@@ -64,11 +62,6 @@ class RunConfig:
     def digest(self) -> str:
         """The name of the run."""
         return digest(self.plain)
-
-    @property
-    def table(self) -> str:
-        """The table whose settings the run takes, or ""."""
-        return next((o.partition("=")[2] for o in self.overrides if key_of(o) == "table"), "")
 
     @property
     def results(self) -> Path:

@@ -66,10 +66,8 @@ exit $code
 
 
 class ArrayJob:
-    """A script as an array job; UserError if Slurm refuses it.
-
-    tasks: their number. at_once: how many may run at a time. options: of sbatch.
-    """
+    """A script as an array job; UserError if Slurm refuses it. tasks: their number. at_once: how
+    many may run at a time. options: of sbatch."""
 
     def __init__(self, script: Path, tasks: int, at_once: int, options: Iterable[str]):
         array = f"--array=0-{tasks - 1}%{at_once}"

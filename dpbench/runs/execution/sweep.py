@@ -73,11 +73,15 @@ def plan_sweep(
             # Runs that differ only by their seed have the same plan, which may take seconds.
             without_seed = json.dumps({**config.plain, "seed": None}, sort_keys=True)
             if without_seed not in reasons and config.is_missing():
-                reasons[without_seed] = _why_impossible(run)
+                reasons[without_seed] = None
+                try:
+                    plan(run)
+                except Inapplicable as reason:
+                    reasons[without_seed] = reason
         _check_same(configs.setdefault(config.path, config), config)
         configs[config.path] = config
-        if reason := reasons.get(without_seed):
-            impossible.append((config, reason))
+        if impossible_by := reasons.get(without_seed):
+            impossible.append((config, impossible_by))
         else:
             built[config.path] = run
     if not built:
@@ -115,14 +119,6 @@ def _check_same(one: RunConfig, other: RunConfig) -> None:
         )
 
 
-def _why_impossible(run: Run) -> Inapplicable | None:
-    try:
-        plan(run)
-    except Inapplicable as reason:
-        return reason
-    return None
-
-
 def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
     """A short name for each of several runs, by which progress and refusals tell them apart: the
     overrides that not all of them have."""
@@ -136,10 +132,8 @@ def name_of(arguments: Iterable[str]) -> str:
 
 
 def run_and_report(sweep: Sweep, on_record: Callable[[Path], None] = lambda path: None) -> str:
-    """Execute the missing runs, and return the failures as lines to print, or "".
-
-    on_record: called with the path of every record, existing ones first.
-    """
+    """Execute the missing runs, and return the failures as lines to print, or "". on_record: called
+    with the path of every record, existing ones first."""
     return report(sweep, run_missing(sweep, on_record))
 
 
@@ -172,10 +166,7 @@ as it ends."""
 @contextmanager
 def launching(config: RunConfig, what: str, total: int) -> Iterator[Outcomes]:
     """The launcher of a configuration, started, with progress for `total` runs; it shuts down
-    cleanly if interrupted.
-
-    what: the word for the runs.
-    """
+    cleanly if interrupted. what: the word for the runs."""
     names: dict[str, str] = {}
     with (
         graceful_interrupts(),

@@ -44,10 +44,8 @@ class Tasks:
 
     @classmethod
     def written(cls, launched: Path, runs: Sequence[RunConfig], wait: bool) -> "Tasks":
-        """The tasks, with their settings written to a new folder in the folder `launched`.
-
-        wait: whether they wait for runs that other processes are executing.
-        """
+        """The tasks, with their settings written to a new folder in the folder `launched`. wait:
+        whether they wait for runs that other processes are executing."""
         check_writable(launched)
         folder = Path(tempfile.mkdtemp(dir=launched.absolute()))
         for number, run in enumerate(runs):
@@ -129,10 +127,7 @@ def submitting(
     folder: Path, submit: Callable[[Tasks], Job], left_alone: Callable[[], bool] = lambda: False
 ) -> Iterator[Attempts[RunConfig]]:
     """A function that executes runs as tasks. On exit those that are left are cancelled, unless
-    they are to be left alone.
-
-    folder: in which each submission has a new one.
-    """
+    they are to be left alone. folder: in which each submission has a new one."""
     jobs: list[Job] = []
 
     def attempts(runs: Sequence[RunConfig], wait: bool) -> Iterator[tuple[int, Outcome]]:

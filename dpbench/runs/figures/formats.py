@@ -41,10 +41,8 @@ SYMBOLS = {
 
 
 def paper_figure(panels: int, height: float) -> "Figure":
-    """An empty figure as wide as a column for one panel side by side, else as a page.
-
-    height: in inches.
-    """
+    """An empty figure as wide as a column for one panel side by side, else as a page. height: in
+    inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(COLUMN if panels == 1 else PAGE, height), layout="constrained")

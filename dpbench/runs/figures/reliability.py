@@ -1,6 +1,6 @@
 """Figures of calibration: reliability diagrams and histograms, and the numbers in them."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,39 +31,25 @@ def reliability_points(runs: ByColumn) -> pd.DataFrame:
 
 
 def histogram_points(runs: ByColumn, variable: str) -> pd.DataFrame:
-    """Every cell of every run's histogram: columns label, seed, low, high, count.
-
-    variable: "confidence" or "true_class". Raises UserError for a run whose record lacks it.
-    """
+    """Every cell of every run's histogram: columns label, seed, low, high, count. variable:
+    "confidence" or "true_class". Raises UserError for a run whose record lacks it."""
     return _points(runs, "histogram", {variable: "count"})
 
 
 def _points(runs: ByColumn, part: str, names: Mapping[str, str]) -> pd.DataFrame:
     """Rows for equal bins of [0, 1]. names: of columns, by those in a part of the calibration."""
-    rows = [
-        (label, record.config["seed"], *row)
-        for label, record in _calibrated(runs)
-        for row in _with_edges(*(record.calibration[part][name] for name in names))
-    ]
+    rows: list[tuple] = []
+    for label, record in ((label, record) for label, records in runs.items() for record in records):
+        if not record.calibration:
+            raise UserError(
+                f"the record {record.digest} of {label} has no calibration: the run diverged, has "
+                "no classes, or is too old; repeat it with again=true."
+            )
+        columns = [record.calibration[part][name] for name in names]
+        edges = np.arange(len(columns[0]) + 1) / len(columns[0])
+        bins = zip(edges[:-1], edges[1:], *columns, strict=True)
+        rows += ((label, record.config["seed"], *each) for each in bins)
     return pd.DataFrame(rows, columns=["label", "seed", "low", "high", *names.values()])
-
-
-def _calibrated(runs: ByColumn) -> Iterator[tuple[str, Record]]:
-    """Label and record of every run; UserError for a record without calibration."""
-    for label, records in runs.items():
-        for record in records:
-            if not record.calibration:
-                raise UserError(
-                    f"the record {record.digest} of {label} has no calibration: the run diverged, "
-                    "has no classes, or is too old; repeat it with again=true."
-                )
-            yield label, record
-
-
-def _with_edges(*columns: Sequence[float]) -> Iterator[tuple]:
-    """Rows of low, high and the columns' values, for equal bins of [0, 1]."""
-    edges = np.arange(len(columns[0]) + 1) / len(columns[0])
-    return zip(edges[:-1], edges[1:], *columns, strict=True)
 
 
 def draw_reliability(data: pd.DataFrame, title: str) -> "Figure":
@@ -88,10 +74,8 @@ def draw_reliability(data: pd.DataFrame, title: str) -> "Figure":
 
 
 def reliability_picture(data: pd.DataFrame, title: str) -> bytes:
-    """The diagram of one label for a screen, as PNG.
-
-    Without a search for the best layout, which would take as long as all else.
-    """
+    """The diagram of one label for a screen, as PNG. Without a search for the best layout, which
+    would take as long as all else."""
     figure = draw_reliability(data, title)
     figure.set_layout_engine(None)
     figure.subplots_adjust(left=0.19, right=0.95, bottom=0.1, top=0.87, hspace=0.12)

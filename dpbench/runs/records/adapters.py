@@ -25,27 +25,21 @@ def save_adapter(model: nn.Module, folder: str | Path) -> None:
     net: Any = getattr(model, "net", model)
     trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
     place = Path(folder)
-    config = _config(net, [*trained])
-    place.mkdir(parents=True, exist_ok=True)
-    tensors = {PREFIX + name: p.detach().contiguous() for name, p in trained.items()}
-    save_file(tensors, place / "adapter_model.safetensors")
-    (place / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-
-
-def _config(net: nn.Module, trained: list[str]) -> dict[str, Any]:
-    """The settings in the names of peft."""
     adapted = {name: m for name, m in net.named_modules() if isinstance(m, Adapted)}
     if not adapted:
         raise UserError("this model has no adapters: train one with model.train=lora.")
-    rank = next(iter(adapted.values())).rank
-    others = {name.rpartition(".")[0] for name in trained if ".lora_" not in name}
-    return {
+    one = next(iter(adapted.values()))
+    config = {  # in the names of peft
         "peft_type": "LORA",
-        "r": rank,
-        "lora_alpha": next(iter(adapted.values())).scale * rank,
+        "r": one.rank,
+        "lora_alpha": one.scale * one.rank,
         "target_modules": [*adapted],
-        "modules_to_save": sorted(others),
+        "modules_to_save": sorted({n.rpartition(".")[0] for n in trained if ".lora_" not in n}),
         "lora_dropout": 0.0,
         "bias": "none",
         "inference_mode": True,
     }
+    place.mkdir(parents=True, exist_ok=True)
+    tensors = {PREFIX + name: p.detach().contiguous() for name, p in trained.items()}
+    save_file(tensors, place / "adapter_model.safetensors")
+    (place / "adapter_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")

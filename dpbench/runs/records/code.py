@@ -40,11 +40,9 @@ def code_of(config: Mapping[str, Any], metrics: Iterable[str] = ()) -> str:
 
 
 def imported_code_of(config: Mapping[str, Any], metrics: Iterable[str] = ()) -> str:
-    """Like `code_of`, for the files as this process first read them.
-
-    A notebook keeps running what it imported, even if the files change later.
-    """
-    return _first_checksum(tuple(_files(config, metrics)))
+    """Like `code_of`, for the files as this process first read them. A notebook keeps running what
+    it imported, even if the files change later."""
+    return _checksum(tuple((path, None) for path in _files(config, metrics)))
 
 
 def _files(config: Mapping[str, Any], metrics: Iterable[str]) -> Iterator[Path]:
@@ -82,16 +80,6 @@ def _modules(targets: Iterable[str]) -> set[Path]:
     return {PACKAGE.joinpath(*names).with_suffix(".py") for names in parts if names}
 
 
-@functools.lru_cache(maxsize=1024)
-def _first_checksum(files: tuple[Path, ...]) -> str:
-    return checksum_of({_name_of(path): _first_read(path) for path in files})
-
-
-@functools.cache
-def _first_read(path: Path) -> bytes:
-    return path.read_bytes()
-
-
 def built_by_plugins(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     """The parts that plug-ins built, by path in the configuration: target, package, version."""
     parts = (
@@ -110,8 +98,14 @@ def is_stale(record: Record) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def _checksum(files: tuple[tuple[Path, int], ...]) -> str:
-    return checksum_of({_name_of(path): path.read_bytes() for path, _ in files})
+def _checksum(files: tuple[tuple[Path, int | None], ...]) -> str:
+    return checksum_of({_name_of(path): _read(path, changed_at) for path, changed_at in files})
+
+
+@functools.cache
+def _read(path: Path, changed_at: int | None) -> bytes:
+    """A file as it was when it was first read after a change; None: ever."""
+    return path.read_bytes()
 
 
 def checksum_of(contents: Mapping[Path, bytes]) -> str:

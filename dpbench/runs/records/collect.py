@@ -26,10 +26,8 @@ CONFIG = '"config": '
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """A record, its source, and its JSON.
-
-    source: a file in the results folder, with the line if it has several.
-    """
+    """A record, its source, and its JSON. source: a file in the results folder, with the line if it
+    has several."""
 
     record: Record
     source: str

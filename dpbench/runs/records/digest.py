@@ -1,7 +1,5 @@
-"""The digest that names a run: of its scientific settings, the same in all versions.
-
-Runs share other names: those of one group, one curve, one setting, one protocol.
-"""
+"""The digest that names a run: of its scientific settings, the same in all versions. Runs share
+other names: those of one group, one curve, one setting, one protocol."""
 
 import hashlib
 import json
@@ -64,8 +62,13 @@ def _text(key: str, part: Any, method: str) -> str:
 
 def _named_part(key: str, part: Any, method: str) -> Any:
     """The settings of a part that are in the digest."""
-    if key in ("model", "features"):
-        return _without_unused_adapters(_with_one_name_of_weights(part))
+    if key in ("model", "features") and isinstance(part, dict):
+        omitted = {name for name in ("revision", "checksum") if part.get(name) is None}
+        if "checksum" not in omitted:  # which names the weights
+            omitted |= {"revision", "package", "hub"}
+        if part.get("train") != "lora":
+            omitted.add("lora")
+        return {k: v for k, v in part.items() if k not in omitted}
     if key == "method":
         defaults = {**ADDED_TO_METHODS, **ADDED_TO_METHOD.get(method, {})}.items()
         return {k: v for k, v in part.items() if (k, v) not in defaults}
@@ -97,24 +100,6 @@ def with_current_options(choices: dict[str, str]) -> dict[str, str]:
     return {
         group: CURRENT_OPTIONS.get((group, option), option) for group, option in choices.items()
     }
-
-
-def _with_one_name_of_weights(part):
-    """The settings of a model or of features with their weights named once at most: by checksum or
-    revision."""
-    if not isinstance(part, dict):
-        return part
-    omitted = [key for key in ("revision", "checksum") if part.get(key) is None]
-    if "checksum" not in omitted:
-        omitted += ["revision", "package", "hub"]
-    return {key: value for key, value in part.items() if key not in omitted}
-
-
-def _without_unused_adapters(part):
-    """The settings of a model, with those of adapters only if it trains them."""
-    if not isinstance(part, dict) or part.get("train") == "lora":
-        return part
-    return {key: value for key, value in part.items() if key != "lora"}
 
 
 def _canonical(value):
@@ -153,10 +138,7 @@ def setting_of(config: dict) -> str:
 
 def protocol_of(config: dict, *but: str) -> str:
     """A common name of runs whose methods can be compared: that differ only by method, optimiser,
-    seed, diagnostics and budget.
-
-    but: dotted keys of settings that may differ, too.
-    """
+    seed, diagnostics and budget. but: dotted keys of settings that may differ, too."""
     settings = {**config, **dict.fromkeys(("seed", "privacy", "diagnostics", "optimizer"))}
     settings |= {"method": {}, "choices": {**config["choices"], "method": ""}}
     for key in but:

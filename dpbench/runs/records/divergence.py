@@ -50,9 +50,7 @@ def _list(head: str, names: Sequence[str]) -> list[str]:
 
 
 def note(row: str, counts: Iterable[tuple[int, int]]) -> str | None:
-    """The note under a table on gradients of a row that were not finite; None if all were.
-
-    counts: pairs of seed and number.
-    """
+    """The note under a table on gradients of a row that were not finite; None if all were. counts:
+    pairs of seed and number."""
     by_seed = [f"{count} with seed {seed}" for seed, count in sorted(counts) if count]
     return f"{row}: {NOT_FINITE}, {', '.join(by_seed)}." if by_seed else None

@@ -174,13 +174,13 @@ def facts_in_words(statement: Statement) -> list[str]:
 
 def legend(statements: Iterable[Statement]) -> str:
     """The terms of the epsilons of several statements, as a sentence; "" where none has one."""
-    found = {Terms.of(statement) for statement in statements if _has_epsilon(statement)}
+    found = {
+        Terms.of(statement)
+        for statement in statements
+        if any(not isinstance(epsilon_or_reason(statement, by), str) for by in UPPER_BOUNDS)
+    }
     texts = [sorted({terms.text([name]) for terms in found}) for name in Terms._fields]
     return f"Epsilons: {', '.join(map(' or '.join, texts))}." if found else ""
-
-
-def _has_epsilon(statement: Statement) -> bool:
-    return any(not isinstance(epsilon_or_reason(statement, n), str) for n in UPPER_BOUNDS)
 
 
 def marked(epsilon: str, guarantee: str) -> str:
@@ -189,10 +189,8 @@ def marked(epsilon: str, guarantee: str) -> str:
 
 
 def rounded_up(epsilon: float, digits: int = 2) -> str:
-    """An upper bound as text, rounded up so that it is one still.
-
-    digits: decimals, and more for a smaller bound, so that two of its digits are shown.
-    """
+    """An upper bound as text, rounded up so that it is one still. digits: decimals, and more for a
+    smaller bound, so that two of its digits are shown."""
     if 0 < epsilon < 10.0**-digits:
         digits = min(MAX_DECIMALS, 1 - Decimal(repr(float(epsilon))).adjusted())
     return _rounded(epsilon, digits, ROUND_CEILING)

@@ -71,7 +71,11 @@ def without_uncovered(record: Record) -> Record:
     return replace(
         record,
         config=without_seed_and_checksum(record.config),
-        metrics={k: v for k, v in record.metrics.items() if _covered(k)},
+        metrics={
+            name: value
+            for name, value in record.metrics.items()
+            if name == NOISY_ACCURACY or not name.startswith(("train_set/", "validation/"))
+        },
         privacy=released(record, record.privacy),
         provenance=provenance,
         status=_covered_status(record),
@@ -83,11 +87,9 @@ def without_uncovered(record: Record) -> Record:
 
 
 def _covered_status(record: Record) -> str:
-    """The status, without whether outputs for a validation split, training examples, are finite.
-
-    A run whose parameters are not finite ends after that epoch; only after the last one is such a
-    run not told from others.
-    """
+    """The status, without whether outputs for a validation split, training examples, are finite. A
+    run whose parameters are not finite ends after that epoch; only after the last one is such a run
+    not told from others."""
     made = len(record.history.get("train/loss", ()))
     ended_early = made < record.config.get("epochs", 0)
     of_training = record.is_tested or ended_early
@@ -99,10 +101,6 @@ def without_seed_and_checksum(config: dict) -> dict:
     dataset = config.get("dataset", {})
     known = {"checksum": None} if "checksum" in dataset else {}
     return config | {"seed": None, "dataset": dataset | known}
-
-
-def _covered(metric: str) -> bool:
-    return metric == NOISY_ACCURACY or not metric.startswith(("train_set/", "validation/"))
 
 
 def _remarks(records: list[Record], known: list[Record]) -> Iterator[str]:

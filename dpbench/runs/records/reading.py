@@ -21,10 +21,8 @@ size costs nothing on disk, and ten times its size in memory."""
 
 
 class Unreadable(NamedTuple):
-    """A file, or a line of one, that is not a valid record.
-
-    reason: the end of a sentence. other_version: whether another version of dpbench may read it.
-    """
+    """A file, or a line of one, that is not a valid record. reason: the end of a sentence.
+    other_version: whether another version of dpbench may read it."""
 
     source: str
     reason: str
@@ -228,11 +226,9 @@ def _is_deeper(node: dict | list, depth: int) -> bool:
 
 
 def _has_checksum(plain: dict, text: str, expected: object) -> bool:
-    """Whether a record, given without its checksum field, has the expected checksum.
-
-    The text of a record as we write it, less the checksum, is what was hashed: it is tried first,
-    as that is faster than serialising the record.
-    """
+    """Whether a record, given without its checksum field, has the expected checksum. The text of a
+    record as we write it, less the checksum, is what was hashed: it is tried first, as that is
+    faster than serialising the record."""
     hashed = text.strip().replace(f'"checksum": "{expected}", ', "", 1)
     return sha256(hashed) == expected or checksum(plain) == expected
 

@@ -43,16 +43,14 @@ test or training set; seconds, memory and what fits into it depend on the sizes 
 
 @dataclass(frozen=True)
 class Record:
-    """The result of a run: its settings, metrics, privacy statement and provenance.
+    """The result of a run: its settings, metrics, privacy statement and provenance; docs/records.md
+    has every field.
 
-    config has the scientific settings only, and no paths on this machine. metrics are flat
-    (`test/accuracy`, `test/loss/<group>`, fractions and nats); where config holds out a validation
-    split they are all `validation/...`. history has one entry per epoch, diagnostics one per
-    measured step; both read private data outside the account. calibration has the counts behind
-    reliability diagrams and histograms, intervals and a temperature
-    (`dpbench.metrics.reliability`); it is empty for older and for diverged runs. status is
-    "complete" or "diverged". covered: by part, whether the epsilon covers it. signed: whether the
-    record has a checksum; the first ones have none.
+    config: the scientific settings only, and no paths on this machine. metrics: flat, fractions and
+    nats. history: one entry per epoch; diagnostics: one per measured step; both read private data
+    outside the account. calibration: empty for older and for diverged runs. status: "complete" or
+    "diverged". covered: by part, whether the epsilon covers it. signed: whether the record has a
+    checksum; the first ones have none.
     """
 
     config: dict
@@ -119,10 +117,8 @@ class Record:
         return {} if is_trial else cast(dict[str, float], self.privacy.get("attacks") or {})
 
     def json(self) -> str:
-        """The record as one JSON object; NaN and Infinity as Python's json writes them.
-
-        Fields that older records lack are omitted if empty, so that those are written unchanged.
-        """
+        """The record as one JSON object; NaN and Infinity as Python's json writes them. Fields that
+        older records lack are omitted if empty, so that those are written unchanged."""
         fields = asdict(self)
         del fields["signed"]
         for name in ("calibration", "covered"):

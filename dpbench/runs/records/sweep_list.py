@@ -1,7 +1,5 @@
 """The runs of a sweep, as a file that names their records: `sweeps/NAME.txt` in a results folder.
-
-One folder keeps the runs of many sweeps, which may share some of them.
-"""
+One folder keeps the runs of many sweeps, which may share some of them."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -45,13 +45,11 @@ def statement(
     notes: Iterable[str] = (),
     covered: Mapping[str, str] | None = None,
 ) -> Statement:
-    """The privacy statement of a ledger.
+    """The privacy statement of a ledger, whose fields docs/records.md has.
 
-    `rdp` and `pld` are upper bounds and `gdp` an approximation; all are None if the method has no
-    guarantee, and infinite if it is not private. A bound is None if its accountant has none, and
-    `refused` then says why. `claimed` is the epsilon by the paper's reasoning, valid or not: each
-    release on a separate batch, by the accountant of the method's paper, if that has its own, and
-    else by `paper_accountant`, that of the table's paper. `arithmetic`: see ARITHMETIC. zero_out:
+    A bound is None if its accountant has none, and `refused` then says why. `claimed` is the
+    epsilon by the paper's reasoning, valid or not: each release on a separate batch, by the
+    accountant of the method's paper, if that has its own, and else by `paper_accountant`. zero_out:
     whether a removed unit leaves its place empty. notes: what the run reads from the data without
     accounting. covered: how the run comes by facts of the data, see `Fact`. Raises Unaccountable if
     no accountant has a bound.
@@ -97,10 +95,8 @@ def statement(
 
 def _bounds(ledger: Ledger, delta: float, of_paper: float | None) -> Epsilons:
     """The upper bounds by accountant, and under `refused` why an accountant has none; and the
-    approximation, if there is one. of_paper: the epsilon as the paper computes it.
-
-    Raises Unaccountable if no accountant has a bound.
-    """
+    approximation, if there is one. of_paper: the epsilon as the paper computes it. Raises
+    Unaccountable if no accountant has a bound."""
     epsilons = alike(None, of_paper)
     for name, accountant in SPENT.items():
         try:

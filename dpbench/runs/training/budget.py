@@ -6,14 +6,7 @@ from typing import Literal
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.calibrate import calibrate, check_target
-from dpbench.privacy.ledger import (
-    GaussianMechanism,
-    Ledger,
-    Poisson,
-    Release,
-    Sampling,
-    Step,
-)
+from dpbench.privacy.ledger import Ledger, Sampling, Step, query
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.schedules import UNCHANGED, Schedules, run_lengths
 from dpbench.system.errors import UserError, warn
@@ -123,7 +116,10 @@ class Privacy:
                 f"{what}={noise} is a share of privacy.epsilon, which is not set: choose "
                 "privacy=eps3, or give a noise multiplier."
             )
-        whole = calibrate(_query, self.epsilon, self.delta, self.accountant)
+        whole = calibrate(
+            lambda multiplier: Ledger().after(query("a query", multiplier)),
+            *(self.epsilon, self.delta, self.accountant),
+        )
         return whole / math.sqrt(share / 100)
 
     def confirmed_multiplier(self, implied: float, steps: PlannedSteps) -> float:
@@ -147,8 +143,3 @@ class Privacy:
                 f"privacy.delta={self.delta:g} is above 1/n = {1 / units.number:.2g}: publishing "
                 f"one {units.name} in the clear would satisfy it; choose a smaller delta."
             )
-
-
-def _query(multiplier: float) -> Ledger:
-    """A single query of all examples."""
-    return Ledger().after(Step(Poisson(1.0), (Release("a query", GaussianMechanism(multiplier)),)))

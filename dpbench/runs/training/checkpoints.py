@@ -84,10 +84,8 @@ class Checkpoints:
     def save(
         self, state: dict, conditions: dict, then: str = "the run continues, and would resume"
     ) -> None:
-        """Write a checkpoint atomically, and remove all but the last two.
-
-        Warns if it cannot be written, and of what happens then: earlier checkpoints stay.
-        """
+        """Write a checkpoint atomically, and remove all but the last two. Warns if it cannot be
+        written, and of what happens then: earlier checkpoints stay."""
         earlier = self._paths()
         number = int(earlier[-1].stem) + 1 if earlier else 1
         path = self.folder / f"{number:06}.ckpt"

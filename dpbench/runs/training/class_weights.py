@@ -2,13 +2,10 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Dataset, Split, people_of
 from dpbench.learning.data.derive.users import Users
-from dpbench.learning.models.architecture import ClassWeighted
-from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
 from dpbench.runs.training.statistics import counts_of
 from dpbench.step.mechanism.method import Inapplicable, Method
 from dpbench.step.mechanism.noise import Gaussian
@@ -65,18 +62,9 @@ def check_class_weights(
             )
 
 
-def count_steps(multiplier: float | None) -> tuple[Step, ...]:
-    """The release of the sizes of the classes; none without a multiplier.
-
-    An example adds 1 to one count. A user adds the shares of their examples, of norm at most 1.
-    """
-    if multiplier is None:
-        return ()
-    return (Step(Poisson(1.0), (Release("sizes of the classes", GaussianMechanism(multiplier)),)),)
-
-
 def noisy_counts(train: Split, classes: int, multiplier: float, stream: Stream) -> Tensor:
-    """The noisy number of examples of each class [K]; with people, the sum of their shares."""
+    """The noisy number of examples of each class [K], to which an example adds 1; with people, the
+    sum of the shares of their examples, of norm at most 1."""
     people = None if train.people is None else train.people.cpu()
     counts = counts_of(train.targets.cpu(), classes, people)
     return Gaussian().add(counts, 1.0, multiplier, stream)
@@ -87,8 +75,3 @@ def balanced(counts: Tensor, multiplier: float) -> Tensor:
     two deviations of the noise are taken as these."""
     usable = counts.clamp(min=max(2 * multiplier, 1.0))
     return usable.min() / usable
-
-
-def weighted_loss(weights: Tensor | Sequence[float]) -> ClassWeighted:
-    """The loss of classification with a weight for each class."""
-    return ClassWeighted(torch.as_tensor(weights, dtype=torch.float64))

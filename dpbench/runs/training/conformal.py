@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 from torch import Tensor
 
-from dpbench.privacy.ledger import Poisson, Release, Step
+from dpbench.privacy.ledger import Step, query
 from dpbench.step.mechanism.noise import Gaussian
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
@@ -69,8 +69,7 @@ class PrivateConformal:
     @property
     def step(self) -> Step:
         """The release of one step, for the ledger."""
-        mechanism = Gaussian().mechanism(self.noise_multiplier)
-        return Step(Poisson(1.0), (Release("scores up to a threshold", mechanism),))
+        return query("scores up to a threshold", self.noise_multiplier)
 
     def threshold(self, scores: Tensor, stream: Stream) -> float:
         """The threshold for the scores [n] held out; 1, of all classes, if none is accepted."""

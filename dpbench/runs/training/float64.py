@@ -19,10 +19,8 @@ MAX_NUMBERS = 10**8
 
 
 class Network:
-    """A model in float64.
-
-    loss: from outputs [n, K] and targets to losses [n]. gradients: the engine of per-example ones.
-    """
+    """A model in float64. loss: from outputs [n, K] and targets to losses [n]. gradients: the
+    engine of per-example ones."""
 
     def __init__(self, model: nn.Module, loss: Loss):
         self.model, self.loss = model.double(), loss

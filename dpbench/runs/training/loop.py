@@ -7,7 +7,7 @@ last checkpoint are repeated with the same random draws: they are the same relea
 counts them once.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.users import Population
 from dpbench.learning.models.architecture import ClassWeighted
 from dpbench.privacy.ledger import Ledger
-from dpbench.runs.diagnostics import Observer
+from dpbench.runs.diagnostics.observer import Observer
 from dpbench.runs.training.checkpoints import check_state, tensors
 from dpbench.runs.training.plan import Plan
 from dpbench.runs.training.provenance import ResourceUsage
@@ -181,17 +181,8 @@ class Training:
         Non-finite gradients count as zero, so the parameters alone may stay finite. A private run
         releases only these: its end must not reveal whether gradients were finite.
         """
-        return not self.finite or not (self.plan.method.private or self._has_finite_gradients)
-
-    @property
-    def measured(self) -> Mapping[str, list]:
-        """The columns of the diagnostics so far."""
-        return self.observer.columns if self.observer else {}
-
-    @property
-    def finite(self) -> bool:
-        """Whether all parameters are finite."""
-        return bool(torch.isfinite(self.step.engine.parameters.theta).all())
+        finite = bool(torch.isfinite(self.step.engine.parameters.theta).all())
+        return not finite or not (self.plan.method.private or self._has_finite_gradients)
 
     @property
     def between_epochs(self) -> bool:
@@ -294,10 +285,8 @@ class Training:
             raise ValueError("the checkpoint has the state of another noise")
 
     def _check_steps(self) -> None:
-        """ValueError if steps, batches, epochs and ledger are inconsistent with the plan.
-
-        Otherwise a forged checkpoint could have a wrong ledger, or never reach its last step.
-        """
+        """ValueError if steps, batches, epochs and ledger are inconsistent with the plan. Otherwise
+        a forged checkpoint could have a wrong ledger, or never reach its last step."""
         per_epoch = self.plan.sampler.steps_per_epoch
         epochs = {len(column) for column in self.history.values()}
         if not (

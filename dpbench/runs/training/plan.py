@@ -7,19 +7,25 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from dpbench.learning.data.dataset import has_random_size, padding_of, vocabulary_of
+from dpbench.learning.data.dataset import (
+    calibration_size_of,
+    has_random_size,
+    padding_of,
+    vocabulary_of,
+)
 from dpbench.learning.data.derive.users import Units, units_of
 from dpbench.learning.models.architecture import check_module
-from dpbench.privacy.ledger import Ledger, Step
+from dpbench.privacy.ledger import Ledger, Step, query
 from dpbench.privacy.statement import Statement
 from dpbench.runs.diagnostics.observer import check_groups
 from dpbench.runs.training.accounting import statement
 from dpbench.runs.training.budget import PlannedSteps
-from dpbench.runs.training.class_weights import check_class_weights, count_steps
-from dpbench.runs.training.held_out_fit import fit_steps
+from dpbench.runs.training.class_weights import check_class_weights
+from dpbench.runs.training.conformal import PrivateConformal
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.score import score_steps
 from dpbench.runs.training.statistics import PrivateStatistics, statistics_steps
+from dpbench.runs.training.temperature import PrivateTemperature
 from dpbench.step.clipping import Problem
 from dpbench.step.gradients import Layout
 from dpbench.step.mechanism.eager import eager_step, leave_out_compiler
@@ -97,16 +103,50 @@ def plan(run: Run) -> Plan:
 
 def _released_once(run: Run) -> Ledger:
     """The ledger of what a run releases once, besides its steps."""
-    ledger = Ledger()
+    ledger, counted = Ledger(), run.class_count_noise_multiplier
     for step in (
         *statistics_steps(run.normalization, run.dataset, run.users, run.privacy.delta),
-        *count_steps(run.class_count_noise_multiplier),
+        *([query("sizes of the classes", counted)] if counted is not None else []),
         *score_steps(run.score_noise_multiplier, run.dataset, run.users, run.method),
-        *fit_steps("temperature", run.temperature, run.dataset, run.users, run.method),
-        *fit_steps("conformal", run.conformal, run.dataset, run.users, run.method),
+        *_fit_steps(run, "temperature", run.temperature),
+        *_fit_steps(run, "conformal", run.conformal),
     ):
         ledger = ledger.after(step)
     return ledger
+
+
+def _fit_steps(
+    run: Run, group: str, fit: PrivateTemperature | PrivateConformal | None
+) -> tuple[Step, ...]:
+    """The steps of a fit to training examples that are held out, for the ledger; none where there
+    is no fit. group: that of its settings.
+
+    They are composed with the training steps, although an example is only in one of the two parts:
+    the ledger does not distinguish parts. UserError for a run without classes or without noise, for
+    users, who have several examples, and for too few held-out examples.
+    """
+    if fit is None:
+        return ()
+    name = run.dataset.name
+    if run.dataset.task != "classification":
+        raise UserError(
+            f"{group}=private needs the logits of classes, and {name} is a regression: set "
+            f"{group}=none."
+        )
+    if run.users or not run.method.private:
+        raise UserError(
+            f"{group}=private requires private runs of single examples: set users=none and a "
+            f"method that adds noise, or {group}=none."
+        )
+    if (size := calibration_size_of(run.dataset)) < fit.least_size:
+        raise UserError(
+            f"{group}.share={fit.share:g} holds out {size} examples of {name}, and its noise needs "
+            f"{fit.least_size}: choose a larger share, a smaller {group}.noise_multiplier, or "
+            f"{group}=none."
+        )
+    if isinstance(fit, PrivateTemperature):
+        fit.check(run.dataset)
+    return (fit.step,) * fit.steps
 
 
 def _sampler(run: Run, units: Units, method: Method) -> Sampler:
@@ -166,10 +206,8 @@ def privacy_statement(run: Run, planned: Plan, ledger: Ledger | None = None) -> 
 
 def _check_parts(run: Run) -> tuple[torch.optim.Optimizer, Layout]:
     """The configured optimiser for one dummy parameter, and the layout of the trained parameters.
-
     Uses no memory and no random numbers. Raises UserError for parts that do not fit together or
-    cannot be built.
-    """
+    cannot be built."""
     if run.users and (run.augmentation or run.diagnostics):
         raise UserError(
             "augmentation and diagnostics are per example, and users have several examples: set "

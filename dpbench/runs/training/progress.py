@@ -27,15 +27,15 @@ CHARACTERS = 40
 class Progress:
     """Shows steps, loss, epsilon so far and time left of a run on standard error.
 
-    plan: the run's Plan. The loss is that of the last whole epoch of this process, and is meant
-    only for the data holder. Nothing is shown for runs that end within a few seconds. done: steps
+    plan: the run's Plan. loss: of the last whole epoch of this process, for the data holder alone.
+    Nothing is shown for runs that end within a few seconds. done: steps
     taken before the run was resumed. folder: where a quiet run keeps its steps for the sweep
     that it is part of.
     """
 
     def __init__(self, plan, delta: float, quiet: bool, done: int = 0, folder: Path | None = None):
         self._plan, self._delta, self._quiet, self._done = plan, delta, quiet, done
-        self._loss: float | None = None
+        self.loss: float | None = None
         self._display: progress.Display | StepsFile | None = None
         if not quiet:
             self._display = progress.display("training", plan.steps, done)
@@ -60,11 +60,8 @@ class Progress:
     def _text(self) -> str:
         if self._quiet:  # a sweep shows steps only, and an epsilon may take a while
             return ""
-        loss = "" if self._loss is None else f"loss {self._loss:.3f} ({EXACT})  "
+        loss = "" if self.loss is None else f"loss {self.loss:.3f} ({EXACT})  "
         return f"{loss}epsilon {self._epsilon()}"
-
-    def show_loss(self, loss: float) -> None:
-        self._loss = loss
 
     def _epsilon(self) -> str:
         method = self._plan.method
@@ -83,10 +80,8 @@ class Progress:
 
 
 class StepsFile:
-    """A display that keeps the number of steps in a file while the run trains.
-
-    The number of steps is public, unlike losses. Failures to write are ignored.
-    """
+    """A display that keeps the number of steps in a file while the run trains. The number of steps
+    is public, unlike losses. Failures to write are ignored."""
 
     interval = 2.0
 

@@ -19,10 +19,8 @@ PACKAGES = ("torch", "numpy", "dp-accounting", "opacus")
 
 
 class ResourceUsage:
-    """Seconds and peak memory of a run, over all processes that executed it.
-
-    Excludes what a killed process did after its last checkpoint.
-    """
+    """Seconds and peak memory of a run, over all processes that executed it. Excludes what a killed
+    process did after its last checkpoint."""
 
     def __init__(self, device: torch.device):
         self._device, self._start = device, time.perf_counter()
@@ -54,6 +52,9 @@ def provenance(
     were graphs, if any were asked to be. resumed: how often the run was resumed. weights: the
     checksum of the file with the model's initial weights, if there is one.
     """
+    model = f"{platform.processor() or platform.machine()} ({device.type})"
+    if device.type == "cuda":
+        model = torch.cuda.get_device_name(device)
     weights = getattr(step.engine.model, "checksum", None)
     reason = getattr(step.engine, "reason", "")
     return {
@@ -62,7 +63,7 @@ def provenance(
         "dpbench": __version__,
         "python": platform.python_version(),
         **{name: installed_version(name) for name in PACKAGES},
-        "device": _describe(device),
+        "device": model,
         "threads": torch.get_num_threads(),
         "engine": step.engine.name,
         **({"engine_reason": reason} if reason else {}),
@@ -121,9 +122,3 @@ def installed_version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def _describe(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.processor() or platform.machine()} ({device.type})"

@@ -23,7 +23,7 @@ from dpbench.learning.models.architecture import Architecture
 from dpbench.privacy.accountants import PAPER_ACCOUNTANTS
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.runs.config.settings import check_compute, check_numbers
-from dpbench.runs.diagnostics import Diagnostics
+from dpbench.runs.diagnostics.observer import Diagnostics
 from dpbench.runs.records.digest import digest
 from dpbench.runs.training.accounting import ARITHMETIC
 from dpbench.runs.training.budget import Privacy
@@ -52,13 +52,10 @@ class Run:
     "secure". config: the plain configuration stored in the record; without it all runs of one seed
     share their seeded noise, and at most one may be released; so does one that
     `dataclasses.replace` makes of another, whose config it keeps. score_noise_multiplier: of the
-    accuracy on the validation split, see dpbench.training.score. class_weights,
-    class_count_noise_multiplier: see dpbench.training.class_weights. trial: distinguishes runs of
-    one configuration, which then share no noise. temperature, conformal: fitted on the part that
-    the data set holds out for one of them. batch_limit, participations: settings of two samplers,
-    see dpbench.mechanism.sampling. head_lr_factor: of the last layer's learning rate, see
-    dpbench.training.start. graph: whether steps are graphs, see dpbench.mechanism.graph_step.
-    paper_accountant: of the paper that the run reproduces, if any.
+    accuracy on the validation split. trial: distinguishes runs of one configuration, which then
+    share no noise. temperature, conformal: fitted on the part that the data set holds out for one
+    of them. batch_limit, participations: settings of two samplers. head_lr_factor: of the last
+    layer's learning rate. paper_accountant: of the paper that the run reproduces, if any.
     """
 
     dataset: Dataset

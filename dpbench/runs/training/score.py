@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.learning.data.dataset import Dataset
 from dpbench.learning.data.derive.users import Users
 from dpbench.learning.data.derive.validation import WithValidation
-from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
+from dpbench.privacy.ledger import Step, query
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import Gaussian
 from dpbench.step.mechanism.streams import Stream
@@ -51,14 +51,11 @@ def score_steps(
             "score_noise_multiplier requires private runs of single examples: set users=none, and "
             "a method that adds noise."
         )
-    release = Release("right answers on the validation split", GaussianMechanism(multiplier))
-    return (Step(Poisson(1.0), (release,)),)
+    return (query("right answers on the validation split", multiplier),)
 
 
 def noisy_accuracy(outputs: Tensor, targets: Tensor, multiplier: float, stream: Stream) -> float:
-    """The share of right answers, with noise; it may lie outside [0, 1].
-
-    outputs [n, K], finite or not; targets [n]. n is public.
-    """
+    """The share of right answers, with noise; it may lie outside [0, 1]. outputs [n, K], finite or
+    not; targets [n]. n is public."""
     right = (outputs.argmax(1) == targets).sum().double().cpu().reshape(1)
     return Gaussian().add(right, SENSITIVITY, multiplier, stream).item() / len(targets)

@@ -1,13 +1,15 @@
 """The start of a run: its device, its private step, its training before the first step."""
 
-import torch
-from torch import nn, optim
+from collections.abc import Sequence
 
-from dpbench.learning.data.dataset import Batch, Data, Split, lengths_of
+import torch
+from torch import Tensor, nn, optim
+
+from dpbench.learning.data.dataset import Data, Split, lengths_of
 from dpbench.learning.data.probe import probe, probe_users
 from dpbench.learning.models.architecture import LOSSES, ClassWeighted, check_outputs
 from dpbench.runs.config.settings import no_device
-from dpbench.runs.training.class_weights import balanced, noisy_counts, weighted_loss
+from dpbench.runs.training.class_weights import balanced, noisy_counts
 from dpbench.runs.training.loop import Batches, MovingAverage, Training
 from dpbench.runs.training.plan import Plan
 from dpbench.runs.training.provenance import ResourceUsage
@@ -40,12 +42,13 @@ def pick_device(name: str) -> torch.device:
 def private_step(
     run: Run, planned: Plan, device: torch.device, loss: Loss | None = None
 ) -> PrivateStep:
-    """The private step of a run, its model freshly initialised from the run's seed.
-
-    loss: by default that of the task.
-    """
+    """The private step of a run, its model freshly initialised from the run's seed. loss: by
+    default that of the task."""
     views = run.augmentation.views if run.augmentation else 1
-    probe_batch = _probe_batch(run, planned, views).each(lambda t: t.to(device))
+    probed = probe(run.dataset, views)
+    if run.users:
+        probed = probe_users(run.dataset, max(planned.units.sizes))
+    probe_batch = probed.each(lambda t: t.to(device))
     loss, physical = loss or LOSSES[run.dataset.task], run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last, Products(run.sums))
     model = run.initial_model(device)
@@ -79,12 +82,6 @@ def _optimizer(run: Run, parameters: Parameters) -> torch.optim.Optimizer:
     if run.head_lr_factor is not None:
         scale_head(optimizer, parameters.theta, parameters.layers[-1].at, run.head_lr_factor)
     return optimizer
-
-
-def _probe_batch(run: Run, planned: Plan, views: int) -> Batch:
-    if run.users:
-        return probe_users(run.dataset, max(planned.units.sizes))
-    return probe(run.dataset, views)
 
 
 def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) -> Training:
@@ -137,10 +134,9 @@ def scale_head(optimizer: optim.Optimizer, theta: nn.Parameter, head: slice, fac
 
 def _weighted_loss(run: Run, examples: Split) -> ClassWeighted | None:
     """The loss with the run's weights of classes, which may be measured on the examples."""
-    if run.class_weights is not None:
-        return weighted_loss(run.class_weights)
-    if (multiplier := run.class_count_noise_multiplier) is None:
-        return None
-    stream = run.stream("class sizes", torch.device("cpu"))
-    counts = noisy_counts(examples, run.dataset.classes, multiplier, stream)
-    return weighted_loss(balanced(counts, multiplier))
+    weights: Tensor | Sequence[float] | None = run.class_weights
+    if (multiplier := run.class_count_noise_multiplier) is not None:
+        stream = run.stream("class sizes", torch.device("cpu"))
+        counts = noisy_counts(examples, run.dataset.classes, multiplier, stream)
+        weights = balanced(counts, multiplier)
+    return None if weights is None else ClassWeighted(torch.as_tensor(weights, dtype=torch.float64))

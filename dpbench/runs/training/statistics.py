@@ -21,7 +21,7 @@ from dpbench.learning.data.dataset import (
     selected_of,
 )
 from dpbench.learning.data.derive.users import Users
-from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step
+from dpbench.privacy.ledger import GaussianMechanism, Poisson, Release, Step, query
 from dpbench.step.mechanism.noise import GRID, Gaussian
 from dpbench.step.mechanism.streams import Stream
 from dpbench.system.errors import UserError
@@ -157,11 +157,9 @@ class PrivateColumns:
     def step(self, dataset: Dataset, delta: float) -> Step:
         """The release, for the ledger."""
         failure = FAILURE_SHARE * delta if selected_of(dataset) else 0.0
-        mechanism = GaussianMechanism(self.noise_multiplier, failure)
-        what = "sum of the columns' values and squares"
-        if failure:
-            what += ", and of their categories"
-        return Step(Poisson(1.0), (Release(what, mechanism),))
+        more = ", and of their categories" if failure else ""
+        what = f"sum of the columns' values and squares{more}"
+        return query(what, self.noise_multiplier, failure)
 
     def measured(
         self, train: Split, dataset: Dataset, delta: float, stream: Stream
@@ -341,10 +339,8 @@ def clipped_sum(vectors: Tensor, bound: float) -> Tensor:
 
 
 def noisy_histogram(norms: Tensor, multiplier: float, stream: Stream) -> Tensor:
-    """How many norms [n] are in each bin, with noise.
-
-    One example adds 1 to one bin, so the sensitivity is 1.
-    """
+    """How many norms [n] are in each bin, with noise. One example adds 1 to one bin, so the
+    sensitivity is 1."""
     last = STEPS_PER_OCTAVE * OCTAVES - 1
     exponents = norms.log2().add(OCTAVES / 2).mul(STEPS_PER_OCTAVE).ceil()
     counts = torch.bincount(exponents.clamp(0, last).long(), minlength=last + 1).double()

@@ -14,7 +14,7 @@ from dpbench.privacy.ledger import Ledger, from_plain
 from dpbench.runs.records.epsilon import legend, released
 from dpbench.runs.records.reading import text_of
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers import Log, RunInfo, Tracker, group_names
+from dpbench.runs.records.trackers.tracker import Log, RunInfo, Tracker, group_names
 from dpbench.runs.training.plan import Plan, privacy_statement
 from dpbench.runs.training.run import Run
 from dpbench.step.mechanism.method import GRADIENT_SUM
@@ -108,9 +108,7 @@ class Tracking:
 
     def finish(self, record: Record, pictures: bool = True) -> bool:
         """Log what remains, the figures and the metrics, and finish; whether no tracker failed.
-
-        pictures: whether figures are drawn, in a fifth of a second each, beside their numbers.
-        """
+        pictures: whether figures are drawn, in a fifth of a second each, beside their numbers."""
         if self._not_started or self._logs:
             succeeded = guarded("all", lambda: self._finish(record, pictures))
             return succeeded and len(self._logs) == self._asked
@@ -214,9 +212,7 @@ def _by_step(
     diagnostics: Mapping[str, list], split: str, groups: Sequence[str]
 ) -> Iterator[tuple[int, dict[str, float]]]:
     """The measured steps with their values, under the names that the metrics of the end have.
-
-    split: test or validation. groups: their names in the order of their numbers.
-    """
+    split: test or validation. groups: their names in the order of their numbers."""
     columns = _columns(diagnostics, "step/", "tested/", "trained/")
     names = {name: _as_metric(name, split, groups) for name in columns}
     for row, step in enumerate(diagnostics.get("step", [])):

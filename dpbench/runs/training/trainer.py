@@ -4,8 +4,7 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -28,14 +27,8 @@ from dpbench.runs.records.code import (
 )
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.record import COVERED, Record
+from dpbench.runs.training import evaluation
 from dpbench.runs.training.checkpoints import Checkpoints
-from dpbench.runs.training.evaluation import (
-    evaluate,
-    noisy_score,
-    target_losses,
-    tested,
-    warn_of_empty_groups,
-)
 from dpbench.runs.training.loop import Training
 from dpbench.runs.training.plan import Plan, plan, privacy_statement
 from dpbench.runs.training.progress import Progress
@@ -76,16 +69,21 @@ def fit(
         check_measurable(device)
     usage, code = ResourceUsage(device), _code(run)
     data = run.load(data_dir)
-    warn_of_empty_groups(data, run.dataset.groups)
+    evaluation.warn_of_empty_groups(data, run.dataset.groups)
     data = replace(data, train=data.train.to(device), test=data.test.to(device))
     training = _resumed(run, lambda: start_training(run, planned, data, copy(usage)), checkpoints)
     if training.steps_done and not quiet:
         print_message(f"resumed after step {training.steps_done:,} of {planned.steps:,}.")
     _train(run, training, data, quiet, checkpoints, tracking)
-    with _kept(run, training, checkpoints), training.evaluated():
-        record = _record(run, planned, training, data, device, code)
-        if save:
-            save(training.step.engine.model, record, training.statistics)
+    try:
+        with training.evaluated():
+            record = _record(run, planned, training, data, device, code)
+            if save:
+                save(training.step.engine.model, record, training.statistics)
+    except BaseException:  # training is not repeated
+        if checkpoints:
+            checkpoints.save_at_exit(training.state_dict(), _checkpoint_conditions(run, training))
+        raise
     return record
 
 
@@ -93,20 +91,20 @@ def _record(
     run: Run, planned: Plan, training: Training, data: Data, device: torch.device, code: dict
 ) -> Record:
     """The record of a training that has ended, evaluated."""
-    outputs, metrics = evaluate(run, training.step.engine, data)
+    outputs, metrics = evaluation.evaluate(run, training.step.engine, data)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     complete = finite and not training.diverged
     classes = run.dataset.task == "classification"
     return Record(
         config=run.config,
         metrics=(metrics if complete else dict.fromkeys(metrics, math.nan))
-        | noisy_score(run, outputs, data.test),
+        | evaluation.noisy_score(run, outputs, data.test),
         privacy=_privacy(run, planned, training),
         provenance={**provenance(training.step, device, run.precision, training.usage), **code},
         status="complete" if complete else DIVERGED,
         history=training.history,
         diagnostics=(training.observer.series() if training.observer else {})
-        | target_losses(training, data.targets),
+        | evaluation.target_losses(training, data.targets),
         calibration=reliability(outputs, data.test.targets) if complete and classes else {},
         covered=COVERED,
     )
@@ -195,27 +193,16 @@ def _train(
         for _ in training:
             progress.advance()
             if training.between_epochs:
-                progress.show_loss(training.history["train/loss"][-1])
+                progress.loss = training.history["train/loss"][-1]
             step = training.steps_done
             if tracking and step in measured_after:
-                tracking.curves.add(step, tested(run, training, data))
+                tracking.curves.add(step, evaluation.tested(run, training, data))
             if tracking and (training.between_epochs or step in measured_after):
-                tracking.update(spending, training.history, training.measured, step)
+                measured = training.observer.columns if training.observer else {}
+                tracking.update(spending, training.history, measured, step)
             if checkpoints and checkpoints.due():
                 checkpoints.save(training.state_dict(), resume_conditions)
             if interrupted():
                 break
         if checkpoints and interrupted():
             checkpoints.save_at_exit(training.state_dict(), resume_conditions)
-
-
-@contextmanager
-def _kept(run: Run, training: Training, checkpoints: Checkpoints | None) -> Iterator[None]:
-    """Saves a checkpoint if the context fails or is interrupted: training is not repeated."""
-    try:
-        yield
-    except BaseException:
-        if checkpoints:
-            resume_conditions = _checkpoint_conditions(run, training)
-            checkpoints.save_at_exit(training.state_dict(), resume_conditions)
-        raise

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbench.runs.diagnostics.decomposition import cosine, decompose
+from dpbench.runs.diagnostics.batch_bias import cosine, decompose
 
 seeds, sizes = st.integers(0, 10_000), st.integers(1, 40)
 

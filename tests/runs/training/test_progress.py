@@ -23,7 +23,7 @@ def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(clock, terminal, pla
     with Progress(planned, 1e-5, quiet=False) as shown:
         shown.advance()
         assert "epsilon" not in terminal.getvalue(), "drawn for a run that may end at once"
-        shown.show_loss(2.5)
+        shown.loss = 2.5
         clock[0] += 10
         shown.advance()
     spent = rdp(Ledger().after(planned.step, 2), 1e-5)
@@ -34,7 +34,7 @@ def test_a_terminal_shows_steps_loss_and_the_epsilon_so_far(clock, terminal, pla
 def test_the_epsilon_so_far_has_what_is_released_before_the_first_step(clock, terminal):
     planned = plan(run_of(normalization=PrivateNormalization(8.0, 8.0), epochs=3))
     with Progress(planned, 1e-5, quiet=False) as shown:
-        shown.show_loss(2.5)
+        shown.loss = 2.5
         clock[0] += 10
         shown.advance()
     spent = rdp(Ledger().after(planned.step).then(planned.once), 1e-5)

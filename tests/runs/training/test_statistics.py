@@ -205,7 +205,7 @@ def test_a_run_with_secure_noise_goes_on_with_the_constants_it_began_with(tmp_pa
         raise Stopped
 
     with monkeypatch.context() as patch:
-        patch.setattr("dpbench.training.trainer.evaluate", stop)
+        patch.setattr("dpbench.training.evaluation.evaluate", stop)
         with pytest.raises(Stopped):
             fit(run, tmp_path, quiet=True, checkpoints=checkpoints)
     before = used[-1]

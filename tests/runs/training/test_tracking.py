@@ -12,7 +12,7 @@ from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.records.digest import digest, group_of
 from dpbench.runs.records.reading import load
-from dpbench.runs.records.trackers import RunInfo
+from dpbench.runs.records.trackers.tracker import RunInfo
 from dpbench.runs.training.tracking import NOT_COVERED, Spending, Tracking, log_table
 from dpbench.system import lock
 from dpbench.system.errors import UserError

@@ -5,17 +5,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from dpbench.audit.code.audited import Audited, StoppedEarly
-from dpbench.audit.code.checks.batches import empty_batch, generators, releases, sampling
-from dpbench.audit.code.checks.bits import bits
-from dpbench.audit.code.checks.dependence import dependence
-from dpbench.audit.code.checks.exact import buffers, initial_parameters, skipped_steps
-from dpbench.audit.code.checks.noise import independence, law, scale
-from dpbench.audit.code.checks.sensitivity import (
-    additivity,
-    carry_over,
-    real_batch_size,
-    sensitivity,
-)
+from dpbench.audit.code.checks import batches, exact, noise, sensitivity
 from dpbench.audit.code.task import Finding, skipped
 from dpbench.runs.records.epsilon import REFUTED
 
@@ -28,26 +18,26 @@ class Check(NamedTuple):
     kind: str = ""
 
 
-REAL_SIZE = Check("real batch size", real_batch_size, "step")
+REAL_SIZE = Check("real batch size", sensitivity.real_batch_size, "step")
 """The first check: others hear sums in the right units only if they know what it finds."""
 
 CHECKS = (
     REAL_SIZE,
-    Check("sensitivity", sensitivity),
-    Check("parts of a batch", additivity),
-    Check("empty batch", empty_batch, "step"),
-    Check("reset between steps", carry_over, "step"),
-    Check("noise scale", scale),
-    Check("noise independence", independence),
-    Check("noise law", law),
-    Check("bits", bits),
-    Check("buffers", buffers),
-    Check("skipped steps", skipped_steps),
-    Check("initial parameters", initial_parameters, "training"),
-    Check("releases", releases, "training"),
-    Check("sampling", sampling, "training"),
-    Check("independence of batches", dependence, "training"),
-    Check("generators", generators, "training"),
+    Check("sensitivity", sensitivity.sensitivity),
+    Check("parts of a batch", sensitivity.additivity),
+    Check("empty batch", batches.empty_batch, "step"),
+    Check("reset between steps", sensitivity.carry_over, "step"),
+    Check("noise scale", noise.scale),
+    Check("noise independence", noise.independence),
+    Check("noise law", noise.law),
+    Check("bits", exact.bits),
+    Check("buffers", exact.buffers),
+    Check("skipped steps", exact.skipped_steps),
+    Check("initial parameters", exact.initial_parameters, "training"),
+    Check("releases", batches.releases, "training"),
+    Check("sampling", batches.sampling, "training"),
+    Check("independence of batches", batches.dependence, "training"),
+    Check("generators", batches.generators, "training"),
 )
 
 
@@ -57,17 +47,12 @@ def checks_of(kind: str) -> tuple[Check, ...]:
 
 
 def findings(code: Audited) -> Iterator[tuple[str, Finding]]:
-    """What each check finds, by its name."""
+    """What each check finds, by its name, if the training takes the steps that it asks for."""
     for check in checks_of(code.kind):
-        found = _found(check, code)
+        try:
+            found = check.of(code)
+        except StoppedEarly as error:
+            found = skipped(f"{error}")
         if check is REAL_SIZE and found.verdict == REFUTED:
             code = replace(code, by_real_size=True)
         yield check.name, found
-
-
-def _found(check: Check, code: Audited) -> Finding:
-    """What a check finds, if the training takes the steps that the check asks for."""
-    try:
-        return check.of(code)
-    except StoppedEarly as error:
-        return skipped(f"{error}")

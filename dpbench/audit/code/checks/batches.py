@@ -1,6 +1,7 @@
-"""Checks of the batches that a training draws, and of when it releases."""
+"""Checks of the batches that a training draws, each example by itself, and of when it releases."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -36,6 +37,13 @@ COMPARED = 64
 RUNS, STEPS = 200, 2
 """Runs and steps in which batches are compared with noise: generators of one seed may be in step
 only at first."""
+
+
+MANY_STEPS = 8 * CYCLE * EPOCHS
+"""Steps of a training on few examples."""
+
+RARE_PAIRS = 9.0
+"""Of all pairs together, in standard deviations: a sum of squares has a long tail."""
 
 
 def empty_batch(code: AuditedStep) -> Finding:
@@ -88,15 +96,10 @@ def sampling(code: AuditedTraining) -> Finding:
     seen, other = in_epochs(code), in_epochs(code, seed=1)
     if torch.equal(seen.members, other.members):
         return refuted("The batches are the same for every seed.")
-    claimed = (_as_claimed(code, number) for number in uneven_sizes(claimed_rate(code)))
+    claimed = (as_claimed(code, number) for number in uneven_sizes(claimed_rate(code)))
+    of_claimed = (_amounts(batches, batches.unit) or _law(batches) for batches in claimed)
     of_epochs = _amounts(seen, 1.0) or _repetition(seen) or _law(seen) or _too_few(seen)
-    return of_epochs or next(filter(None, claimed), NOTHING)
-
-
-def _as_claimed(code: AuditedTraining, number: int) -> Finding | None:
-    """What is wrong with batches at the claimed rate, of so many examples."""
-    seen = as_claimed(code, number)
-    return _amounts(seen, seen.unit) or _law(seen)
+    return of_epochs or next(filter(None, of_claimed), NOTHING)
 
 
 def _amounts(seen: Participation, unit: float) -> Finding | None:
@@ -203,3 +206,66 @@ def _correlation(first: Tensor, second: Tensor) -> float:
     """The strongest correlation of a column of one with a column of the other."""
     scaled = [(x - x.mean(0)) / x.std(0, correction=0).clamp(min=1e-12) for x in (first, second)]
     return float((scaled[0].T @ scaled[1] / len(first)).abs().max())
+
+
+def dependence(code: AuditedTraining) -> Finding:
+    """Whether an example is in a batch says nothing of others, nor of other batches."""
+    if not code.is_linear:
+        return UNSEEN
+    number = uneven_sizes(claimed_rate(code))[0]
+    seen = (in_epochs(code), as_claimed(code, number))
+    dependent = (found for each in seen for found in _dependent(each.members))
+    return next(dependent, None) or _sizes_of_few(code) or NOTHING
+
+
+def _dependent(members: Tensor) -> Iterator[Finding]:
+    """What is wrong with who is in which batch [steps, n]."""
+    rate = members.double().mean()
+    if members.all() or not members.any():
+        return
+    drawn = (members.double() - rate) / (rate * (1 - rate)).sqrt()
+    for what, rows, why in (
+        ("Sizes of batches", drawn, "examples are drawn in groups, by quota or up to a size"),
+        ("Numbers of steps of an example", drawn.T, "some are drawn more often, or all by quota"),
+    ):
+        totals = rows.sum(1).square() / rows.shape[1]
+        law, total = stats.chi2(len(totals)), float(totals.sum())
+        if 2 * min(law.cdf(total), law.sf(total)) < RARE:
+            yield refuted(
+                f"{what} vary by {math.sqrt(total / len(totals)):.2g} times what they do if each "
+                f"example is drawn by itself, as the account says: {why}."
+            )
+    for what, rows, why in (
+        ("another is", drawn.T, "examples are drawn together"),
+        ("it was before", drawn, "batches come again, or exclude each other"),
+    ):
+        if _excess(rows) > RARE_PAIRS:
+            yield refuted(f"Whether an example is in a batch depends on whether {what}: {why}.")
+
+
+def _excess(rows: Tensor) -> float:
+    """By how much the squared correlations of all pairs of rows [k, n] exceed those of independent
+    rows, in standard deviations."""
+    k, n = rows.shape
+    correlations = (rows @ rows.T).square() / n
+    pairs = k * (k - 1) / 2
+    kurtosis = float((rows**4).mean()) ** 2
+    spread = math.sqrt(pairs * (2 + kurtosis / n))
+    return (float(correlations.triu(1).sum()) - pairs) / spread
+
+
+def _sizes_of_few(code: AuditedTraining) -> Finding | None:
+    """What is wrong with the sizes of batches of few examples, many of which are empty."""
+    data = one_hot(list(range(CYCLE)), LENGTH * code.claim.bound, CYCLE)
+    settings: dict[str, Any] = {"sample_rate": 1 / CYCLE, "steps": MANY_STEPS}
+    sizes = (code.train(data, noise_multiplier=NEGLIGIBLE, **settings).abs() > 0.05).sum(1)
+    for most in range(CYCLE):
+        number, share = int((sizes <= most).sum()), stats.binom.cdf(most, CYCLE, 1 / CYCLE)
+        law = stats.binom(MANY_STEPS, share)
+        if min(law.cdf(number), law.sf(number - 1)) < RARE:
+            return refuted(
+                f"Of {MANY_STEPS} batches of {CYCLE} examples at a sampling rate of {1 / CYCLE:g}, "
+                f"{number} have at most {most} instead of about {law.mean():.0f}: empty batches "
+                "are drawn again, or large ones cut."
+            )
+    return None

@@ -150,15 +150,9 @@ def _conditions(code: Audited) -> Iterator[Finding]:
         ("with physical batches of 4 of 16", many, {"physical_batch_size": 4}),
     )
     for words, examples, settings in conditions:
-        if wrong := _where(code, words, examples, **settings):
-            yield wrong
-
-
-def _where(code: Audited, words: str, batch: AuditBatch, **settings: Any) -> Finding | None:
-    """What is wrong with the scale of the noise in one condition."""
-    drawn = noise(code, batch, DRAWS_OF_A_CONDITION, **settings)
-    found = _deviation(drawn)
-    return _wrong_scale(f", {words}", found) if _differs(found, drawn.numel()) else None
+        drawn = noise(code, examples, DRAWS_OF_A_CONDITION, **settings)
+        if _differs(spread := _deviation(drawn), drawn.numel()):
+            yield _wrong_scale(f", {words}", spread)
 
 
 def share_after(code: Audited, batch: AuditBatch) -> float:

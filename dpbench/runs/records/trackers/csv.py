@@ -14,9 +14,7 @@ from dpbench.system.files import write_atomically
 @dataclass(frozen=True)
 class CsvTracker(Tracker):
     """`tracking/csv/DIGEST.csv`, rewritten atomically at each call; beside it terms and figures.
-
-    Tables are CSV files already.
-    """
+    Tables are CSV files already."""
 
     def start(self, info: RunInfo) -> "CsvLog":
         path = info.folder / "csv" / f"{info.digest}.csv"

@@ -18,10 +18,8 @@ DIGEST, MAX_PARAM = "digest", 500
 
 @dataclass(frozen=True)
 class MlflowTracker(Tracker):
-    """Runs of one experiment at a tracking server; uri: null for tracking/mlflow/mlflow.db.
-
-    A process that resumes a run deletes the one that its digest names, and logs it whole.
-    """
+    """Runs of one experiment at a tracking server; uri: null for tracking/mlflow/mlflow.db. A
+    process that resumes a run deletes the one that its digest names, and logs it whole."""
 
     experiment: str
     uri: str | None = None

@@ -44,12 +44,7 @@ class RunInfo:
     terms: str = ""
 
 
-def run_info(
-    config: dict,
-    folder: Path,
-    table: str = "",
-    sweeps: Sequence[str] = (),
-) -> RunInfo:
+def run_info(config: dict, folder: Path, table: str = "", sweeps: Sequence[str] = ()) -> RunInfo:
     """The identity of a run with this configuration. table, sweeps: those it belongs to, if any."""
     choices = config["choices"]
     dataset, model, method = (choices[part] for part in NAMED_GROUPS)

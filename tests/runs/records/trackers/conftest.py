@@ -8,7 +8,7 @@ from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
-from dpbench.runs.records.trackers import RunInfo
+from dpbench.runs.records.trackers.tracker import RunInfo
 
 FINISHED = Record(
     config={"choices": {"dataset": "digits", "model": "mlp", "method": "dpsgd"}, "seed": 0},

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import pytest
 
-from dpbench.runs.records.trackers import RunInfo
 from dpbench.runs.records.trackers.mlflow import MlflowTracker
+from dpbench.runs.records.trackers.tracker import RunInfo
 from tests.omissions import extra
 
 TRACKER = MlflowTracker("dpbench")

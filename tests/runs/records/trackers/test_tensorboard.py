@@ -9,8 +9,8 @@ pytest.importorskip("tensorboard", reason=extra("tracking"))
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from dpbench.runs.records.digest import group_of
-from dpbench.runs.records.trackers import RunInfo
 from dpbench.runs.records.trackers.tensorboard import TensorboardTracker
+from dpbench.runs.records.trackers.tracker import RunInfo
 
 
 def events(folder):

@@ -19,8 +19,7 @@ pytest.importorskip("wandb", reason=extra("tracking"))
 from dpbench.comparison.dashboard.track import track
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.run_config import run_config
-from dpbench.runs.records.trackers import RunInfo
-from dpbench.runs.records.trackers.tracker import run_info
+from dpbench.runs.records.trackers.tracker import RunInfo, run_info
 from dpbench.runs.records.trackers.wandb import WandbTracker
 from dpbench.system.errors import UserError
 
