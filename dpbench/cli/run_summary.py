@@ -7,13 +7,14 @@ from dpbench.learning.metrics.registry import REGISTRY, parse_name
 from dpbench.runs.records.epsilon import EXACT, epsilon_in_words, rounded_up
 from dpbench.runs.records.record import Record
 
-SUMMARY_METRICS = ("accuracy", "ece", "coverage", "set_size", "r2", "rmse")
+SUMMARY_METRICS = ("accuracy", "ece", "coverage", "set_size", "r2", "rmse", "perplexity")
 """The metrics in the line, if the task has them."""
 
 
 def summary(record: Record, reused: bool = False) -> str:
     """Accuracy, worst group, ECE, coverage and size of prediction sets, epsilon by PLD, the largest
-    advantage of a membership attack, and seconds; for regression R² and RMSE.
+    advantage of a membership attack, and seconds; for regression R² and RMSE, for a
+    language model its perplexity.
 
     reused: the run was finished before this command, whose time is not that of the record.
     """

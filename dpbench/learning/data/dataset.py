@@ -19,6 +19,11 @@ the user, as public; or read from the data, and no epsilon covers it."""
 MOMENTS = "means and deviations"
 
 
+def tokens_of(texts: Tensor, padding: int) -> Tensor:
+    """The numbers of tokens [n] of texts [n, T], without the padding at their ends."""
+    return texts.shape[1] - (texts == padding).flip(1).int().cumprod(1).sum(1)
+
+
 @dataclass(frozen=True)
 class Lengths:
     """A few lengths, to the least possible of which each text is cut, whatever the others are.
@@ -35,8 +40,8 @@ class Lengths:
         these are cut to. One group for no texts."""
         most = texts.shape[-1]
         sizes = [*(size for size in self.sizes if size < most), most]
-        padded = (texts[:, 0] == self.padding).flip(1).int().cumprod(1).sum(1)
-        chosen = torch.bucketize(most - padded, torch.tensor(sizes, device=texts.device))
+        lengths = tokens_of(texts[:, 0], self.padding)
+        chosen = torch.bucketize(lengths, torch.tensor(sizes, device=texts.device))
         groups = [((chosen == k).nonzero().flatten(), size) for k, size in enumerate(sizes)]
         return [group for group in groups if len(group[0])] or groups[:1]
 
@@ -45,7 +50,8 @@ class Lengths:
 class Batch:
     """A batch of examples: inputs [B, ...], targets [B], groups [B] int64.
 
-    Targets are classes int64, or numbers float32 for regression. Or a batch of users with up to K
+    Targets are classes int64, or float32: numbers for regression, and for a language model how many
+    tokens of each text it predicts. Or a batch of users with up to K
     examples each: inputs [B, K, ...], targets [B, K], present [B, K] bool, False for padding, and
     users [B] int64, their numbers.
     """
@@ -204,11 +210,12 @@ class Dataset(Protocol):
 
     @property
     def task(self) -> str:
-        """`classification`, or `regression`, where targets are numbers."""
+        """`classification`; `regression`, where targets are numbers; or `language_model`, where
+        they are the numbers of tokens that are predicted."""
 
     @property
     def classes(self) -> int:
-        """The number of a model's outputs: the number of classes, or 1 for regression."""
+        """The number of a model's outputs: the number of classes, or 1 for other tasks."""
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -227,7 +234,7 @@ class Dataset(Protocol):
 DECLARED: dict[str, Any] = {
     "name": str,
     "shape": tuple[int, ...],
-    "task": Literal["classification", "regression"],
+    "task": Literal["classification", "regression", "language_model"],
     "classes": Count,
     "groups": tuple[str, ...],
     "train_size": Count,
@@ -302,7 +309,7 @@ def vocabulary_of(dataset: Dataset) -> int | None:
     """The number of tokens, if inputs are texts; else None.
 
     Texts are int64 [n, 2, T]: token numbers, and the number of the text (0 or 1) that each token
-    belongs to.
+    belongs to; for a language model, whether each is predicted.
     """
     return getattr(dataset, "vocabulary", None)
 

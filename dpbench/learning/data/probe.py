@@ -19,7 +19,9 @@ def probe(dataset: Dataset, views: int) -> Batch:
     else:
         inputs = _texts(shape, vocabulary, padding_of(dataset), draw)
     numbers = torch.arange(2)
-    targets = numbers.float() if dataset.task == "regression" else numbers % dataset.classes
+    targets = numbers % dataset.classes
+    if dataset.task != "classification":
+        targets = numbers + float(dataset.task == "language_model")  # which has tokens
     return Batch(inputs, targets, torch.zeros_like(numbers))
 
 

@@ -9,8 +9,8 @@ from dpbench.system.errors import UserError
 from dpbench.system.paths import installed_folder
 
 WHOLE, WORDS = "tokenizer.json", "vocab.txt"
-PAD_TOKENS = ("[PAD]", "<pad>", "<PAD>")
-"""The usual names of the padding token."""
+PAD_TOKENS = ("[PAD]", "<pad>", "<PAD>", "<|endoftext|>")
+"""The usual names of the padding token; the last is that of GPT-2, which has no other."""
 
 
 class Described(NamedTuple):

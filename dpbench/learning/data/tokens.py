@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from dpbench.learning.data.caches import ensure_cached
+from dpbench.learning.data.dataset import tokens_of
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.tokenizers import WHOLE, Described, described, tokenizer_folder
 from dpbench.system.errors import Unavailable, UserError, warn
@@ -144,7 +145,8 @@ class TextPreparation(msgspec.Struct, frozen=True):
     """How texts become the inputs of a model, kept with it to classify new ones.
 
     tokenizer: the content of its file tokenizer.json. length, padding: as those of Tokens. pairs:
-    whether an example is two texts. classes: in the order of the model's outputs.
+    whether an example is two texts. classes: in the order of the model's outputs; none for a
+    language model.
     """
 
     tokenizer: str
@@ -158,9 +160,11 @@ class TextPreparation(msgspec.Struct, frozen=True):
         kind = tuple if self.pairs else str
         if not texts or not all(isinstance(text, kind) for text in texts):
             wanted = "pairs of texts, [(one, other), ...]" if self.pairs else "texts"
-            raise UserError(f"this model classifies {wanted}: give a list of them.")
+            does = "classifies" if self.classes else "predicts"
+            raise UserError(f"this model {does} {wanted}: give a list of them.")
         columns = [*zip(*texts, strict=True)] if self.pairs else [texts]
-        return _cut(*coded(self._loaded, self.length, self.padding, *columns)).long()
+        inputs = _cut(*coded(self._loaded, self.length, self.padding, *columns)).long()
+        return inputs if self.classes else with_predicted(inputs, self.padding, self.pairs)
 
     @property
     def _loaded(self) -> Any:
@@ -191,6 +195,17 @@ def coded(
             if isinstance(part[row], tuple):
                 tokens[start + row, 1, : len(one.ids)] = _text_numbers(one.sequence_ids)
     return tokens, counts
+
+
+def with_predicted(inputs: Tensor, padding: int, pairs: bool) -> Tensor:
+    """Tokens [n, 2, T], and 1 beside those that a language model predicts, else 0: all but the
+    first and the padding, or those of the second of two texts."""
+    tokens, texts = inputs.unbind(1)
+    places = torch.arange(tokens.shape[1])
+    predicted = (places > 0) & (places < tokens_of(tokens, padding).unsqueeze(1))
+    if pairs:
+        predicted &= texts == 1
+    return torch.stack([tokens, predicted.to(tokens)], 1)
 
 
 def check_lengths(key: str, lengths: Sequence[int] | None) -> None:

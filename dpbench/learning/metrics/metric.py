@@ -64,7 +64,7 @@ class Metric:
     kind: MetricKind = "utility"
     margin: Margin = OTHER_MARGIN
     compute: "Callable[[Tensor, Tensor, Tensor], float] | None" = None
-    task: Literal["classification", "regression"] = "classification"
+    task: Literal["classification", "regression", "language_model"] = "classification"
     is_bound: bool = False
     is_offered: bool = True
 

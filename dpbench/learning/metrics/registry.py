@@ -82,7 +82,7 @@ REGISTRY: Mapping[str, Metric] = {
 }
 """Ours, in display order."""
 
-RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "loss")
+RANKED_BY = ("accuracy", "r2", "rmse", "mse", "mae", "perplexity", "loss")
 """Methods are ranked by the first of these metrics that was measured."""
 
 

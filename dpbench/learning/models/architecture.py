@@ -127,5 +127,23 @@ class ClassWeighted:
         self.weights = state["weights"]
 
 
-LOSSES = {"classification": cross_entropy, "regression": squared_error}
+def token_sum(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Losses [B] of texts in nats, the sums over their tokens, which are the outputs [B, 1]."""
+    return outputs.squeeze(1)
+
+
+def token_mean(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Losses [B] of texts in nats, the means over their tokens, from sums [B, 1] and the numbers of
+    tokens [B]; 0 for a text of none."""
+    return outputs.squeeze(1) / targets.clamp(min=1)
+
+
+REDUCTIONS = {"mean": token_mean, "sum": token_sum}
+"""The loss of a language model by what it is of its tokens' losses."""
+
+LOSSES = {
+    "classification": cross_entropy,
+    "regression": squared_error,
+    "language_model": token_mean,
+}
 """The loss by the task of a data set."""

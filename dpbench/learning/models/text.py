@@ -62,7 +62,12 @@ class Text:
     def note(self) -> str:
         if not self.pretrained:
             return ""
-        return public_note(f"a text encoder from {published_weights_of(self).place}", self.checksum)
+        return public_note(f"{self.kind} from {published_weights_of(self).place}", self.checksum)
+
+    @property
+    def kind(self) -> str:
+        """What it is, in words."""
+        return "a text encoder"
 
     @cached_property
     def _sizes(self) -> Any:
@@ -78,7 +83,8 @@ class Text:
         return self._sizes.vocab_size
 
     @property
-    def padding(self) -> int:
+    def padding(self) -> int | None:
+        """The number of the padding token; None if any will do."""
         return self._sizes.pad_token_id or 0
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
@@ -111,7 +117,7 @@ def text_classifier(
     if not planning():
         model.check_mask()
     head = nn.ModuleList(part for name, part in net.named_children() if _is_head(net, name))
-    first, last = _outer_blocks(net.base_model)
+    first, last = outer_blocks(net.base_model)
     adapt(net, trained.train, head, trained.lora, trained.share)
     train_part(net, trained.train, head, first.parameters(), last.parameters())
     return model
@@ -128,7 +134,7 @@ def _head_names(network: Any, config: Any) -> tuple[str, ...]:
     return tuple(f"{name}." for name, _ in net.named_children() if _is_head(net, name))
 
 
-def _outer_blocks(encoder: Any) -> tuple[nn.ModuleList, nn.ModuleList]:
+def outer_blocks(encoder: Any) -> tuple[nn.ModuleList, nn.ModuleList]:
     """What comes before the layers of an encoder, and the last layer with what follows it."""
     children = [*encoder.children()]
     for place, part in enumerate(children):

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import torch
 
-from dpbench.learning.data.custom.columns import REGRESSION, TRAIN
+from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, REGRESSION, TRAIN
 from dpbench.learning.data.custom.preparation import TablePreparation
 from dpbench.learning.data.custom.table_rows import TableRows
 from dpbench.learning.data.probe import probe
@@ -79,6 +79,11 @@ def _preparation(run: Run) -> TablePreparation | TextPreparation:
         raise UserError(
             "release takes a table of your own, dataset.file=FILE dataset.target=NAME, and all of "
             "it as it is: leave out validation, features and mislabelled."
+        )
+    if run.dataset.task == LANGUAGE_MODEL:
+        raise UserError(
+            "release has no prediction for a language model: run with save_model=true "
+            "noise=secure, and give away what load_model reads."
         )
     return run.dataset.preparation(run.seed) or run.dataset.text_preparation()
 

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import io
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,9 @@ WITHOUT_WEIGHTS = {
 }
 """Settings of a model with which it is built without files from elsewhere: applied when a model is
 saved, and when it is loaded, as a file may come from somebody else."""
+
+TEXTS_AT_ONCE = 64
+"""The texts in a pass of a language model, whose outputs have a number for each possible token."""
 
 TOLERANCE = 1e-3
 """By how much the outputs may differ between machines, relative to the largest."""
@@ -119,7 +122,8 @@ def load_model(path: str | Path) -> "nn.Module":
     """The model that a run with `save_model=true` has trained, in evaluation mode on the CPU.
 
     Its inputs are [B, *shape], prepared as the run's data set prepares them; one that reads texts
-    has a function `classify` from a list of them, or of pairs, to the list of their classes. Only
+    has a function `classify` from a list of them, or of pairs, to the list of their classes, or, if
+    it is a language model, `perplexity` to the list of their perplexities. Only
     plain values and tensors are read from the file, and nothing that it names: it may come from
     somebody else.
     Raises UserError for a file that is not such a model, and for one whose settings build no model
@@ -147,7 +151,7 @@ def load_model(path: str | Path) -> "nn.Module":
             atol = TOLERANCE * float(expected.nan_to_num().abs().max())
             same = torch.allclose(outputs, expected, TOLERANCE, atol, equal_nan=True)
             if TEXTS_KEY in saved:
-                model.classify = _classifier(model, saved)
+                _read_texts(model, saved)
     except UserError:
         raise
     except Exception as error:  # the file may contain anything
@@ -161,21 +165,31 @@ def load_model(path: str | Path) -> "nn.Module":
     return model
 
 
-def _classifier(model: Any, saved: Mapping[str, Any]) -> Callable[[Sequence[Any]], list]:
-    """A function from texts to their classes; ValueError for a preparation of another model."""
+def _read_texts(model: Any, saved: Mapping[str, Any]) -> None:
+    """Give a model its function of texts; ValueError for a preparation of another model."""
     import torch
 
     from dpbench.learning.data.tokens import TextPreparation
 
     prepare = msgspec.convert(saved[TEXTS_KEY], TextPreparation)
-    if prepare.length != saved["shape"][-1] or len(prepare.classes) != saved["classes"]:
+    if prepare.length != saved["shape"][-1] or len(prepare.classes or [0]) != saved["classes"]:
         raise ValueError("a preparation of texts for another model")
 
     @torch.no_grad()
     def classify(texts: Sequence[Any]) -> list:
         return [prepare.classes[k] for k in model(prepare(texts)).argmax(1).tolist()]
 
-    return classify
+    @torch.no_grad()
+    def perplexity(texts: Sequence[Any]) -> list[float]:
+        """exp of the mean loss of each text's tokens, NaN for a text of one."""
+        parts = prepare(texts).split(TEXTS_AT_ONCE)
+        means = [model(part).squeeze(1) / part[:, 1].sum(1) for part in parts]
+        return torch.cat(means).exp().tolist()
+
+    if prepare.classes:
+        model.classify = classify
+    else:
+        model.perplexity = perplexity
 
 
 def _check_stored(saved: Mapping[str, Any]) -> None:

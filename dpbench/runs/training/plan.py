@@ -246,7 +246,14 @@ def _building(part: str) -> Iterator[None]:
 
 
 def _check_texts(run: Run) -> None:
-    """UserError for texts and a model without texts, of fewer tokens, or with other padding."""
+    """UserError for texts and a model without texts, of fewer tokens, or with other padding; and
+    for a language model and another task, or the reverse."""
+    learns, asked = getattr(run.model, "task", ""), run.dataset.task
+    if learns != asked and "language_model" in (learns, asked):
+        raise UserError(
+            "a language model predicts the next words of texts: model=causal_lm and gpt2_tiny need "
+            "dataset.task=language_model, and no other model has it."
+        )
     tokens, vocabulary = vocabulary_of(run.dataset), getattr(run.model, "vocabulary", None)
     if tokens is None:
         return
@@ -257,7 +264,7 @@ def _check_texts(run: Run) -> None:
             "model=text, bert_base or bert_tiny."
         )
     ours, theirs = padding_of(run.dataset), getattr(run.model, "padding", 0)
-    if ours != theirs:
+    if theirs is not None and ours != theirs:
         raise UserError(
             f"{run.dataset.name} has texts padded by token {ours} and this model expects {theirs}: "
             "use the tokenizer that the model was published with."

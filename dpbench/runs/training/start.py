@@ -43,13 +43,14 @@ def private_step(
     run: Run, planned: Plan, device: torch.device, loss: Loss | None = None
 ) -> PrivateStep:
     """The private step of a run, its model freshly initialised from the run's seed. loss: by
-    default that of the task."""
+    default that of the model, if it has one, or of the task."""
     views = run.augmentation.views if run.augmentation else 1
     probed = probe(run.dataset, views)
     if run.users:
         probed = probe_users(run.dataset, max(planned.units.sizes))
     probe_batch = probed.each(lambda t: t.to(device))
-    loss, physical = loss or LOSSES[run.dataset.task], run.physical_batch_size
+    loss = loss or getattr(run.model, "loss", None) or LOSSES[run.dataset.task]
+    physical = run.physical_batch_size
     options = ForwardOptions(Precision(run.precision), run.channels_last, Products(run.sums))
     model = run.initial_model(device)
     example = probe(run.dataset, 1).inputs.to(device)

@@ -20,8 +20,8 @@ from dpbench.system.validate import (
 )
 
 TRAIN, NONE = "train", "none"
-REGRESSION = "regression"
-TASKS = ("classification", REGRESSION)
+CLASSIFICATION, REGRESSION, LANGUAGE_MODEL = "classification", "regression", "language_model"
+TASKS = (CLASSIFICATION, REGRESSION, LANGUAGE_MODEL)
 
 MAX_CATEGORIES = 1_000
 """The most categories of a column: a column with more is one of names or free text."""
@@ -105,9 +105,12 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     one_of("dataset.task", settings["task"], TASKS)
     missing = settings.get("missing", REFUSE)
     one_of("dataset.missing", missing, (REFUSE, IMPUTE, INDICATOR))
-    if settings["target"] is None:
+    target, group = settings["target"], settings["group"]
+    if settings["task"] == LANGUAGE_MODEL:
+        target = _predicted_text(settings, known)
+    if target is None:
         raise UserError(f"dataset.target must name the column to predict: {nearest('', known)}")
-    target, group = named("dataset.target", settings["target"], known), settings["group"]
+    target = named("dataset.target", target, known)
     groups = group if isinstance(group, list | tuple) else [] if group is None else [group]
     bounds, listed = settings.get("bounds") or {}, settings.get("categories") or {}
     typed("dataset.bounds", bounds, dict[str, list[float]])
@@ -142,6 +145,22 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     if bounds or listed or isinstance(settings["standardise"], Mapping):
         _check_constants(columns, columns.plain(frame), settings["standardise"])
     return columns
+
+
+def _predicted_text(settings: Mapping[str, Any], known: Collection[str]) -> str:
+    """The text whose words a language model predicts: the only one, or the second of two; UserError
+    for another target."""
+    text = settings.get("text")
+    several = isinstance(text, list | tuple)
+    if not text:
+        raise UserError("dataset.task=language_model needs dataset.text=COLUMN.")
+    predicted = named("dataset.text", text[-1] if several else text, known, several)
+    if settings["target"] not in (None, predicted):
+        raise UserError(
+            f"dataset.target={settings['target']} is not what dataset.task=language_model "
+            f"predicts, which is the text in column {predicted}: leave it out."
+        )
+    return predicted
 
 
 def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object) -> None:

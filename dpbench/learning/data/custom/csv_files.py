@@ -17,7 +17,7 @@ from pandas.api.types import is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.learning.data.custom.checksums import source_path, verified
-from dpbench.learning.data.custom.columns import NONE
+from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, NONE
 from dpbench.learning.data.custom.header import is_row, named_by
 from dpbench.learning.data.custom.quotes import (
     NO_QUOTES,
@@ -119,7 +119,7 @@ def read_file(
     may_be_large = boolean("dataset.large", settings.get("large", False))
     status = path.stat()
     read = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
-    if len(read.frame.columns) == 1:
+    if len(read.frame.columns) == 1 and settings.get("task") != LANGUAGE_MODEL:
         way = f"set the separator of its values, for instance {_setting_of(_other_separator(file))}"
         if "separator" not in settings:
             way = "save it with commas between its values"

@@ -14,10 +14,10 @@ from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is
 from dpbench.learning.data.custom import identifiers
 from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
 from dpbench.learning.data.custom.columns import (
+    CLASSIFICATION,
     IMPUTE,
     INDICATOR,
     MAX_CATEGORIES,
-    REGRESSION,
     TRAIN,
     Columns,
     columns_of,
@@ -32,8 +32,6 @@ from dpbench.learning.data.custom.table import check_values, image_columns
 from dpbench.learning.data.custom.texts import has_texts, text_columns
 from dpbench.system.errors import UserError
 from dpbench.system.validate import quoted
-
-CLASSIFICATION = "classification"
 
 
 class ColumnFacts(NamedTuple):
@@ -111,7 +109,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         copies=len(train) - len(np.unique(train)),
         people=_sizes(frame, user),
         identifiers=() if user else tuple(identifiers.repeating(frame)),
-        classes=_counts(frame, [columns.target] if columns.task != REGRESSION else []),
+        classes=_counts(frame, [columns.target] if columns.task == CLASSIFICATION else []),
         groups=_counts(frame, [*columns.group]),
         columns=tuple(_facts(node, columns, table)),
         told=told,
@@ -207,7 +205,7 @@ def _fate(
         return f"refused: {error}", ""
     role = "groups, and " if name in columns.group else ""
     column = plain(column, name in columns.categorical)
-    if name == columns.target and columns.task != REGRESSION:
+    if name == columns.target and columns.task == CLASSIFICATION:
         return f"{role}classes", "classes from all rows"
     if table.images:
         return role.removesuffix(", and ") or "not used", ""

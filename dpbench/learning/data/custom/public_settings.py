@@ -97,7 +97,7 @@ def _table(settings: Settings, rows: OwnTable) -> dict[str, Any]:
     if texts.has_texts(settings):
         text = texts.text_columns(settings["text"], frame)
         described = texts.describe_texts(settings, frame, rows.name, rows.test)
-        _warn_of_people(rows, columns, [*text, columns.target])
+        _warn_of_people(rows, columns, [*dict.fromkeys((*text, columns.target))])
         return {**named, "text": text[0] if len(text) == 1 else [*text], **described}
     frame = columns.plain(frame)
     described = table.describe(frame, columns, rows.name, rows.test)

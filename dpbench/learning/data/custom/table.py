@@ -50,7 +50,7 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
             f"dataset.target={columns.target} has fractional numbers in {name}, not classes: set "
             "dataset.task=regression."
         )
-    _check_groups(frame, columns, name, test)
+    check_groups(frame, columns, name, test)
     features = [_width(frame[column], columns, name) for column in columns.features(frame)]
     if columns.missing == INDICATOR:
         features.append(len(columns.incomplete(frame)))
@@ -102,12 +102,12 @@ def describe_images(rows: OwnTable, columns: Columns) -> dict[str, Any]:
     if columns.group:
         frame = columns.plain(rows.frame[[*columns.needed]])
         check_values(frame, columns, rows.name, rows.test)
-        _check_groups(frame, columns, rows.name, rows.test)
+        check_groups(frame, columns, rows.name, rows.test)
         groups, _ = groups_of(frame, columns, rows.name)
     return {"rows": len(labels), "classes": len(names), "groups": groups}
 
 
-def _check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
+def check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
     """UserError for groups that are numbers with fractions, or spelled otherwise in test rows."""
     for group in columns.group:
         if _has_fractions(frame[group]):

@@ -10,6 +10,7 @@ import torch
 from dpbench.learning.data.custom import csv_files, hub, texts
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
+    LANGUAGE_MODEL,
     NONE,
     REFUSE,
     REGRESSION,
@@ -24,7 +25,7 @@ from dpbench.learning.data.custom.preparation import TablePreparation, Values, p
 from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
 from dpbench.learning.data.dataset import MOMENTS, Data, Fact, Split, lengths_of
-from dpbench.learning.data.tokens import TextPreparation, Tokens
+from dpbench.learning.data.tokens import TextPreparation, Tokens, with_predicted
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, is_integer, one_of, quoted
 
@@ -184,9 +185,13 @@ class TableRows(RowSplit):
             frame[name].astype(str).tolist() for name in texts.text_columns(self.text, frame)
         ]
         _, groups = groups_of(frame, columns, "the table")
-        targets = torch.tensor(codes(frame[columns.target]))
-        warn_of_unseen(frame[columns.target], *self.order(seed, self._people(frame)))
         coded = self._tokens.of(*sentences)
+        if self.task == LANGUAGE_MODEL:
+            coded = with_predicted(coded, self.padding or 0, self.pairs)
+            targets = coded[:, 1].sum(1).float()
+        else:
+            targets = torch.tensor(codes(frame[columns.target]))
+            warn_of_unseen(frame[columns.target], *self.order(seed, self._people(frame)))
         rows = Split(coded, targets, torch.tensor(groups), lengths=lengths_of(self))
         return self._split(table, rows, seed)
 
@@ -199,7 +204,9 @@ class TableRows(RowSplit):
         """How texts become a model's inputs; UserError if the table has changed."""
         frame = self.read().frame
         target = texts.columns_with_texts(vars(self), frame).target
-        return self._tokens.preparation(self.pairs, distinct(frame[target], "the table"))
+        is_class = self.task != LANGUAGE_MODEL
+        classes = distinct(frame[target], "the table") if is_class else []
+        return self._tokens.preparation(self.pairs, classes)
 
     def preparation(self, seed: int) -> TablePreparation | None:
         """How the rows of a run with this seed are prepared, but for what the run measures with

@@ -7,9 +7,15 @@ import numpy as np
 import pandas as pd
 
 from dpbench.learning.data.custom import checksums
-from dpbench.learning.data.custom.columns import REGRESSION, Columns, columns_of, named
+from dpbench.learning.data.custom.columns import (
+    LANGUAGE_MODEL,
+    REGRESSION,
+    Columns,
+    columns_of,
+    named,
+)
 from dpbench.learning.data.custom.source import TestRows
-from dpbench.learning.data.custom.table import describe
+from dpbench.learning.data.custom.table import check_groups, check_values, describe, groups_of
 from dpbench.learning.data.tokenizers import described, tokenizer_folder
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
@@ -44,12 +50,16 @@ def with_lengths(frame: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
 
 
 def columns_with_texts(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
-    """The columns, of which those of text alone are features; UserError for a regression."""
+    """The columns, of which those of text alone are features; UserError for a regression.
+
+    The target of a language model is a text.
+    """
     columns = columns_of(settings, frame)
     if columns.task == REGRESSION:
         raise UserError("dataset.text is for classification: set dataset.task=classification.")
     texts = text_columns(settings["text"], frame)
-    if used := {*texts} & {*columns.needed}:
+    needed = columns.group if columns.task == LANGUAGE_MODEL else columns.needed
+    if used := {*texts} & {*needed}:
         raise UserError(f"dataset.text={min(used)} is the target or a group as well.")
     drop = tuple(name for name in frame if name not in (*texts, columns.target))
     return Columns(columns.target, columns.group, (), drop, columns.task, user=columns.user)
@@ -62,8 +72,15 @@ def describe_texts(
     columns, texts = columns_with_texts(settings, frame), text_columns(settings["text"], frame)
     lengths = with_lengths(frame, texts)
     _check_none_blank(lengths[[*texts]].isna(), name, test)
-    found = describe(columns.plain(lengths), columns, name, test)
-    length = integer("dataset.length", settings["length"], most=100_000)
+    shown, least = columns.plain(lengths), 1
+    if columns.task == LANGUAGE_MODEL:
+        least = 2  # a first token, and one to predict
+        check_values(shown, columns, name, test)
+        check_groups(shown, columns, name, test)
+        found = {"rows": len(frame), "classes": 1, "groups": groups_of(shown, columns, name)[0]}
+    else:
+        found = describe(shown, columns, name, test)
+    length = integer("dataset.length", settings["length"], least, most=100_000)
     return found | {"features": 2 * length} | tokenizer_of(settings)
 
 

@@ -1,6 +1,8 @@
 """Any data set with some mislabelled training examples, each included by a fair coin.
 
-They are the targets of membership inference: a model that fits a wrong label has memorised it.
+They are the targets of membership inference: a model that fits a wrong label has memorised it. The
+label of a text is, to a language model, its words: wrong ones are random, a planted secret (the
+canaries of Carlini et al. 2019, "The secret sharer").
 """
 
 from dataclasses import dataclass, replace
@@ -33,14 +35,15 @@ class Mislabelled(DerivedDataset):
     number: int
 
     def __post_init__(self) -> None:
-        if self.base.task != "classification":
+        if self.base.task == "regression":
             raise UserError(f"{self.base.name} has no classes to mislabel: use mislabelled=null.")
         integer("mislabelled", self.number, len(self.groups), self.base.train_size // 2)
 
     @property
     def note(self) -> str:
+        wrong = "random tokens" if self.task == "language_model" else "a wrong label"
         return (
-            f"{self.number} training examples have a wrong label, and a coin decides which are "
+            f"{self.number} training examples have {wrong}, and a coin decides which are "
             "trained on; the sampling rate counts all of them."
         )
 
@@ -63,8 +66,17 @@ class Mislabelled(DerivedDataset):
         return torch.from_numpy(np.concatenate([draws.permutation(m)[:per_group] for m in members]))
 
     def _with_wrong_labels(self, targets: Split, draws: np.random.Generator) -> Split:
+        if self.task == "language_model":
+            return replace(targets, inputs=self._with_random_tokens(targets.inputs, draws))
         offsets = torch.from_numpy(draws.integers(1, self.classes, len(targets)))
         return replace(targets, targets=(targets.targets + offsets) % self.classes)
+
+    def _with_random_tokens(self, inputs: Tensor, draws: np.random.Generator) -> Tensor:
+        """Texts [m, 2, T] in which each predicted token is any but the padding."""
+        tokens, predicted = inputs.unbind(1)
+        drawn = torch.from_numpy(draws.integers(1, self.vocabulary, tokens.shape)).to(tokens)
+        drawn = (drawn + self.padding) % self.vocabulary
+        return torch.stack([torch.where(predicted == 1, drawn, tokens), predicted], 1)
 
 
 def _joined(first: Split, second: Split) -> Split:

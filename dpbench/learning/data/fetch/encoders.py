@@ -1,4 +1,4 @@
-"""Encoders of texts, as a config.json of transformers describes them."""
+"""Networks for texts, as a config.json of transformers describes them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,6 +9,8 @@ from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import quoted
 
+CLASSIFIERS = "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING"
+
 MAX_LAYERS = 1000
 """The most layers of an encoder: more than any has, and few enough to be built in seconds."""
 
@@ -17,23 +19,30 @@ NOT_SIZES = ("id2label", "label2id", "num_labels", "problem_type", "dtype", "arc
 
 
 def encoder_config(config: Mapping[str, Any], dropout: float | None) -> Any:
-    """The settings of an encoder in transformers; UserError for what describes none.
+    """The settings of an encoder in transformers; see `network_config`."""
+    return network_config(config, dropout, CLASSIFIERS, "encoder with a classification head")
+
+
+def network_config(
+    config: Mapping[str, Any], dropout: float | None, networks: str, kind_of: str
+) -> Any:
+    """The settings of a network in transformers; UserError for what describes none.
 
     config: the content of a config.json, of which nothing else is read than what transformers has
-    for that kind of encoder. dropout: in all layers; None for that of the config.
+    for that kind of network. dropout: in all layers; None for that of the config. networks: the
+    name of the mapping in transformers that has the class of each kind, and kind_of: of what.
     """
     auto = library("transformers.models.auto.configuration_auto")
-    heads = library("transformers").MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING
+    heads = getattr(library("transformers"), networks)
     kind = str(config.get("model_type"))
     if kind not in auto.CONFIG_MAPPING or auto.CONFIG_MAPPING[kind] not in heads:
         raise UserError(
-            f"config.model_type={quoted(config.get('model_type'))} is no encoder with a "
-            "classification head in transformers."
+            f"config.model_type={quoted(config.get('model_type'))} is no {kind_of} in transformers."
         )
     known = auto.CONFIG_MAPPING[kind]().to_dict()
     kept = {key: value for key, value in config.items() if key in known and key not in NOT_SIZES}
     if dropout is not None:
-        kept |= {key: dropout for key in known if "dropout" in key}
+        kept |= {key: dropout for key in known if "dropout" in key or key.endswith("_pdrop")}
     try:
         sizes = auto.CONFIG_MAPPING[kind](**kept)
         if not 0 < sizes.num_hidden_layers <= MAX_LAYERS:

@@ -330,6 +330,14 @@ def refuse_missing(missing: Collection[str], place: object, name: str) -> None:
         raise UserError(f"{place} has no weights for {name}: it lacks {min(missing)}{more}.")
 
 
+def _is_of_a_layer(key: str, config: Any) -> bool:
+    """Whether a tensor that a network does not have is of a layer: of an encoder of any, or of a
+    language model, some of which are published with their masks, of one more than it has."""
+    number = re.search(r"\b(?:h|layers)\.(\d+)\.", key)
+    beyond = number is not None and int(number[1]) >= config.num_hidden_layers
+    return beyond or re.search(r"\blayer\.\d", key) is not None
+
+
 def with_weights(network: Any, config: Any, file: Path, own: tuple[str, ...]) -> Any:
     """A network of transformers, in float32, with a file's weights.
 
@@ -352,7 +360,7 @@ def with_weights(network: Any, config: Any, file: Path, own: tuple[str, ...]) ->
         missing = {key for key in found["missing_keys"] if not key.startswith(own)}
         refuse_missing(missing, file, "the network of these sizes")
         other = [key for key, *_ in found["mismatched_keys"] if not key.startswith(own)]
-        other += [key for key in found["unexpected_keys"] if re.search(r"\blayer\.\d", key)]
+        other += [key for key in found["unexpected_keys"] if _is_of_a_layer(key, config)]
         if other:
             raise RuntimeError(min(other))
     return net
