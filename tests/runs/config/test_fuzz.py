@@ -40,6 +40,10 @@ WORDS = [
 IMAGES = ["dataset=cifar10"]
 CUSTOM = ["dataset.name=mine", "dataset.rows=999", "dataset.classes=2"]
 TABLE = [*CUSTOM, "dataset.features=7", "dataset.groups=[all]"]
+NEXT_WORDS = [
+    *("dataset=csv", *TABLE, "dataset.classes=1", "dataset.task=language_model"),
+    *("dataset.text=t", "dataset.target=t", "dataset.length=32", "dataset.vocabulary=100"),
+]
 NEEDS = {
     "fairlens": ["dataset=dutch"],
     "dpsgld": ["privacy=follows"],
@@ -51,6 +55,7 @@ NEEDS = {
     **{name: [f"dataset={name}", *TABLE] for name in ("csv", "hub")},  # csv is a tracker as well
     **{name: [*CUSTOM, "dataset.groups=[a,b]"] for name in ("images", "hub_images")},
     "bert_tiny": ["dataset=snli"],
+    **dict.fromkeys(["causal_lm", "gpt2_tiny"], NEXT_WORDS),
     **{name: ["dataset=snli"] for name in ("text", "minilm")},  # of models and of features
     **dict.fromkeys(["resnet9", "wrn16_4", "vit_tiny", "cnn_tanh"], IMAGES),
     "scattering": ["dataset=mnist"],
