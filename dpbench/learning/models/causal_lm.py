@@ -153,7 +153,7 @@ class NextWords(nn.Module):
         """UserError for a network with which a token depends on later ones."""
         tokens = torch.arange(min(length, 8)).unsqueeze(0) % self.net.config.vocab_size
         with in_mode(self, training=False):
-            expected = self.net(tokens).logits
+            expected = self.net(tokens, attention_mask=torch.ones_like(tokens)).logits
             try:
                 ours, alone = self.logits(tokens), self.logits(tokens[:, :-1])
             except (RuntimeError, TypeError, ValueError):  # such a mask has another shape there

@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from dpbench.benchmarks.exposure.secrets import exposures, exposures_of
+from dpbench.benchmarks.exposure.planted_secrets import exposures, exposures_of
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from dpbench.learning.data.custom.intake import intake
 from dpbench.learning.data.derive.mislabelled import Mislabelled
@@ -22,7 +24,7 @@ from dpbench.runs.records.adapters import save_adapter
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.trained_model import load_model, model_file
 from dpbench.system.errors import UserError
-from tests.learning.data.small_tokenizers import KINDS
+from tests.learning.data.small_tokenizers import KINDS, LETTERS
 
 NAMES, VERBS = ("anna", "ben", "carl"), ("sees", "hears")
 LENGTH, WORDS = 16, 31  # the alphabet, a blank, and special tokens
@@ -165,6 +167,33 @@ def test_a_private_run_by_adapters_is_kept_with_its_perplexity(
     assert (tmp_path / "adapter" / "adapter_model.safetensors").is_file()
     with pytest.raises(UserError, match="release has no prediction for a language model"):
         release([*arguments[:-2], f"results_dir={results}", f"out={tmp_path / 'out'}"])
+
+
+@pytest.mark.slow
+def test_gpt2_is_trained_from_its_folder_with_its_tokenizer(lines, tmp_path):
+    """Which has no padding token: `<|endoftext|>`, its last, takes the place."""
+    words = [*LETTERS, "Ġ", "<|endoftext|>"]
+    made = Tokenizer(models.BPE({word: n for n, word in enumerate(words)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.add_special_tokens(["<|endoftext|>"])
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": LENGTH}
+    ends = {"bos_token_id": 27, "eos_token_id": 27}
+    net = GPT2LMHeadModel(GPT2Config(**sizes, **ends, vocab_size=len(words)))
+    net.save_pretrained(tmp_path / "gpt2")
+    made.save(str(tmp_path / "gpt2" / "tokenizer.json"))
+    arguments = settings(
+        *(lines, tmp_path / "gpt2", "model.lora.targets=[c_attn]", "precision=bf16"),
+        *("epochs=1", "batch_size=16", f"results_dir={tmp_path}", "save_model=true"),
+    )
+    arguments = [a for a in arguments if not a.startswith(("model=", "model.config="))]
+    arguments += ["model=causal_lm", f"model.weights={tmp_path / 'gpt2'}"]
+    record = load(load_or_run(run_config(arguments), quiet=True))
+    assert record.config["dataset"]["padding"] == 27
+    assert record.config["model"]["config"]["vocab_size"] == len(words)
+    assert any("are taken to be public" in note for note in record.privacy["notes"])
+    model = load_model(model_file(record, tmp_path))
+    one, same = model.perplexity(["anna sees", "anna sees<|endoftext|><|endoftext|>"])
+    assert one == pytest.approx(same)
 
 
 # Secrets
