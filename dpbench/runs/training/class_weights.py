@@ -41,7 +41,8 @@ def check_class_weights(
         why = f"{method.name} has a loss of its own, without weights of classes: leave out {key}."
         raise Inapplicable(method.name, why)
     if dataset.task != "classification":
-        raise UserError(f"{dataset.name} is a regression, whose loss has no class_weights.")
+        task = dataset.task.replace("_", " ")
+        raise UserError(f"{dataset.name} is a {task}, whose loss has no class_weights.")
     if weights is not None:
         typed("class_weights", weights, list[float])
         for weight in weights:

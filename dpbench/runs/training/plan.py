@@ -130,8 +130,8 @@ def _fit_steps(
     name = run.dataset.name
     if run.dataset.task != "classification":
         raise UserError(
-            f"{group}=private needs the logits of classes, and {name} is a regression: set "
-            f"{group}=none."
+            f"{group}=private needs the logits of classes, and {name} is "
+            f"a {run.dataset.task.replace('_', ' ')}: set {group}=none."
         )
     if run.users or not run.method.private:
         raise UserError(
@@ -254,6 +254,8 @@ def _check_texts(run: Run) -> None:
             "a language model predicts the next words of texts: model=causal_lm and gpt2_tiny need "
             "dataset.task=language_model, and no other model has it."
         )
+    if learns == "language_model" and run.head_lr_factor is not None:
+        raise UserError("a language model gets no new head: leave out head_lr_factor.")
     tokens, vocabulary = vocabulary_of(run.dataset), getattr(run.model, "vocabulary", None)
     if tokens is None:
         return

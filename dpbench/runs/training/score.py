@@ -44,7 +44,8 @@ def score_steps(
         )
     if dataset.task != "classification":
         raise UserError(
-            f"score_noise_multiplier requires accuracy, and {dataset.name} is a regression."
+            f"score_noise_multiplier requires accuracy, and {dataset.name} is "
+            f"a {dataset.task.replace('_', ' ')}."
         )
     if users or not method.private:
         raise UserError(

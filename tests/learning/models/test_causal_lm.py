@@ -156,6 +156,16 @@ def test_a_text_moves_the_clipped_sum_by_its_bound_at_most(reduction):
     torch.testing.assert_close(norms[0], torch.tensor(0.1).double(), rtol=1e-4, atol=0)
 
 
+def test_the_gradient_of_a_person_is_the_mean_over_their_texts():
+    net, inputs = network(train="lora"), texts()
+    alone = gradients(Ghost, net, inputs).stack()
+    batch = batch_of(inputs)
+    targets, present = batch.targets.view(2, 2), torch.tensor([[True, True], [True, False]])
+    people = Batch(inputs.view(2, 2, 2, LENGTH), targets, torch.zeros(2).long(), present)
+    found = Ghost(net, token_mean, Parameters(net))(people).stack()
+    torch.testing.assert_close(found, torch.stack([(alone[0] + alone[1]) / 2, alone[2]]))
+
+
 def test_adapters_are_in_all_linear_maps_but_the_last():
     net = language_model(train="lora").build((2, LENGTH), 1).net
     adapted = {name for name, module in net.named_modules() if isinstance(module, Adapted)}

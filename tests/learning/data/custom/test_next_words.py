@@ -100,8 +100,9 @@ def test_a_file_with_a_column_of_text_alone_will_do(lines, tokenizer):
         (["dataset.length=1"], "dataset.length must be a whole number from 2"),
         (["model.reduction=max"], "model.reduction"),
         (["dataset.task=classification", "dataset.target=who"], "needs? dataset.task=language_"),
-        (["temperature=private"], "class"),
-        (["class_weights=[1]"], "class"),
+        (["temperature=private"], "needs the logits of classes, and lines is a language model:"),
+        (["class_weights=[1]"], "lines is a language model, whose loss has no class_weights"),
+        (["head_lr_factor=10"], "a language model gets no new head: leave out head_lr_factor"),
     ],
     ids=lambda given: given[0] if isinstance(given, list) else "",
 )
