@@ -14,7 +14,7 @@ from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.fetch.published_weights import with_weights
 from dpbench.learning.models.architecture import REDUCTIONS
 from dpbench.learning.models.modes import in_mode
-from dpbench.learning.models.pretrained import attention, planning
+from dpbench.learning.models.pretrained import attention, planning, published_weights_of
 from dpbench.learning.models.text import Text, outer_blocks
 from dpbench.learning.models.trained_parts import adapt, train_part
 from dpbench.system.errors import UserError
@@ -86,7 +86,7 @@ class CausalLm(Text):
         if not self.pretrained or planning():
             net, checksum = network(self._sizes), None
         else:
-            (file, *_), checksum = self._published.verified()
+            (file, *_), checksum = published_weights_of(self).verified()
             net = with_weights(network, self._sizes, file, ())
         model = NextWords(_with_linear_maps(net), checksum)
         length = getattr(self._sizes, "max_position_embeddings", shape[-1])
