@@ -99,7 +99,6 @@ def judge_claim(gaps: Sequence[Gap | None], by: float) -> tuple[Ruling, list[tup
 
 
 def _judge_gaps(gaps: Sequence[Gap], by: float) -> list[tuple[str, str]]:
-    """The words, corrected for their number (Holm 1979)."""
     tests = [gap.test for gap in gaps]
     different = holm([test.p_difference for test in tests])
     equivalent = holm([test.p_equivalence for test in tests])
@@ -167,7 +166,6 @@ def _effect(in_favour: Sequence[BySeed]) -> PairedTest | None:
 
 
 def _common(reasons: Iterable[str]) -> str:
-    """The most frequent reason; "" for none."""
     counts = Counter(filter(None, reasons))
     return counts.most_common(1)[0][0] if counts else ""
 

@@ -38,7 +38,6 @@ def board(contest: Contest) -> dict:
 
 
 def column_of(name: str) -> dict:
-    """A metric as the column of a board."""
     return metric_entry(name) | ({"label": "worst group"} if name == WORST_GROUP else {})
 
 
@@ -95,7 +94,6 @@ UNRANKED = {"ranks": None, "verdict": None, "reason": "", "standing": "unranked"
 
 
 def _verdicts(contest: Contest) -> dict[str, dict]:
-    """The ranks of methods, and the verdicts on them against the baseline."""
     sides, metric, judged = contest.sides, contest.metric, contest.judged
     return {
         method: {

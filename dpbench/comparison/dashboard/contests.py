@@ -141,7 +141,6 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
 
 
 def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list[Candidate]]]:
-    """The budget of each contest, and its candidates."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)
     by_reason = grouped((isinstance(group.epsilon, str), group) for group in tested)
@@ -198,7 +197,6 @@ def _candidates(
 
 
 def _is_second_search(group: Group, place: TableRow | None) -> bool:
-    """Whether a group is the row of a table after another search."""
     return place is not None and any(
         (other.table, other.row.condition, other.row.again)
         == (place.table, place.row.condition, place.row.method)

@@ -43,7 +43,6 @@ def value_of(settings: Mapping[str, object], key: str) -> object:
 
 
 def _left_out(config: dict) -> dict[str, object]:
-    """The settings by dotted key that parts were given later and records leave out."""
     targets = {group: (config.get(group) or {}).get("_target_") for group in ("dataset", "model")}
     added: dict[str, Mapping[str, object]] = {
         "method": ADDED_TO_METHOD.get(config["choices"]["method"], {}),

@@ -84,14 +84,12 @@ def contests_of(folder: Path, tables: Mapping[str, TableData]) -> list[Contest]:
 
 
 def _answers(contests: Iterable[Contest]) -> Grid:
-    """What to use for a kind of data at a budget."""
     of_kinds = grouped((one.kind, one.text) for one in answers(contests))
     rows = tuple((KINDS[kind], *texts) for kind, texts in of_kinds.items())
     return Grid("What to use", ("data", *(f"ε {e:g}" for e in EPSILONS)), rows)
 
 
 def _methods(tables: Mapping[str, TableData], contests: Iterable[Contest]) -> Grid:
-    """A line for each method: its verdicts beside the baseline, and those on claims about it."""
     open_ = [one for one in contests if not one.no_headroom]
     verdicts = grouped((m, j.verdict) for one in open_ for m, j in one.judged.items())
     about = grouped((c.method, _word(c)) for _, c in _of_papers(tables))

@@ -214,7 +214,6 @@ def _how(
 
 
 def _best(groups: Sequence[Group], split: str) -> Group:
-    """The group with the best mean; those without a mean come last."""
     metric = ranked_by(groups, split)
     sign = metric_of(metric).sign if metric else 1
     ranked = [(sign * m.mean, -i, g) for i, g in enumerate(groups) if (m := g.mean(metric))]

@@ -119,7 +119,6 @@ def reported_run(
 
 
 def _changes(config: dict) -> int:
-    """The number of the method's settings that are not those of its file."""
     own, default = config["method"], option_node("method", config["choices"]["method"]) or {}
     return sum(value != default.get(name, value) for name, value in own.items())
 
@@ -189,7 +188,6 @@ def _facet(config: dict, adjacency: str) -> str:
 
 
 def _cost(record: Record) -> dict:
-    """Milliseconds per step over the whole run, the machine, and the settings of execution."""
     provenance, batch = record.provenance, record.config.get("batch_size")
     seconds, steps = provenance.get("seconds"), record.statement["steps"]
     has_time = seconds is not None and math.isfinite(seconds) and record.status == "complete"

@@ -138,7 +138,6 @@ class Summary:
         return f"{counted(self._hidden, 'run')} left out, as the setting {ELSEWHERE}."
 
     def _boards(self) -> Iterator[dict]:
-        """The answers for each kind of data, then methods on each task, by each metric."""
         for answer in answers(self.contests):
             if answer.tasks or answer.idle:
                 yield answer_view(answer, self._methods)
@@ -154,7 +153,6 @@ class Summary:
     def _lead(
         self, tables: Mapping[str, TableData], unreadable: Sequence[Unreadable]
     ) -> list[tuple[str, str]]:
-        """What the page has, as counts and what they count."""
         datasets = {run.row["dataset"] for run in self._runs} - {None}
         done, judged = reproduced(tables.values())
         counts = {
@@ -249,7 +247,6 @@ def _sort_key(row: dict) -> tuple:
 
 
 def _command(config: dict, command: Callable[[dict], str]) -> dict[str, str | None]:
-    """The command that reruns a record, or why there is none."""
     try:
         return {"command": command(config), "no_command": None}
     except UserError as reason:

@@ -324,7 +324,6 @@ def _ablation(found: MethodEvidence) -> str:
 
 
 def _without_method(record: Record) -> str:
-    """The settings of a run but for its seed and its method."""
     choices = {**record.config["choices"], "method": ""}
     return _settings({**record.config, "choices": choices, "method": {}})
 
@@ -363,7 +362,6 @@ ANSWERS: dict[str, Callable[[MethodEvidence], str]] = {
 
 
 def _has_metric(record: Record, metric: str) -> bool:
-    """Whether a run has a metric, or the metrics that it is computed from."""
     return metric in record.measured or not math.isnan(value_of(record.measured, metric))
 
 

@@ -107,7 +107,6 @@ def _records(target: Target) -> list[Record]:
 
 
 def _missing(plans: Iterable[SeedPlan]) -> dict[str, int]:
-    """The missing runs of rows, which several plans share, by name."""
     needed = grouped((row, plan.missing) for plan in plans for row in plan.rows)
     return {row: max(numbers) for row, numbers in needed.items()}
 
@@ -181,7 +180,6 @@ def _is_for_paper(target: Target, own: ReproduceCommand) -> bool:
 
 
 def _compute(target: Target, node: dict) -> str:
-    """A table that needs no private training, computed by the function that its YAML names."""
     compute = function("table", node)
     check_writable(target.config.results / TABLES)
     files = compute(target)

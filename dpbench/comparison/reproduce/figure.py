@@ -137,7 +137,6 @@ def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
 
 
 def _histogram(target: Target, variable: str, records: list[Record]) -> Picture:
-    """One panel for each condition that has runs."""
     parts, labels = [], target.labels
     for label in labels:
         runs = _runs(target, [r for r in records if target.condition_of(r.config) == label])
@@ -159,14 +158,11 @@ def _runs(target: Target, records: list[Record]) -> dict[str, list[Record]]:
 
 
 def _labels(target: Target, names: bool = False) -> dict[str, str]:
-    """The label of each arm in the legend. names: whether arms without one have a method's display
-    name, and not their own."""
     given = target.table.figure.labels if target.table.figure else {}
     return {arm: given.get(arm, method_name(arm) if names else arm) for arm in target.table.methods}
 
 
 def _title(target: Target) -> str:
-    """The title, with a remark if the runs are not the paper's."""
     if target.scale_label == PAPER_SCALE or target.scale_name != PAPER_SCALE:
         return target.title
     return f"{target.title} (not the paper's runs: {target.scale_label})"
@@ -230,7 +226,6 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[PageBlock], list[
 
 
 def _columns(target: Target, claim: RowClaim) -> list[TableColumn]:
-    """The quantities of a claim as columns, whose metrics are expressions for `_value`."""
     groups = target.table.numbers_of_groups
     series = [
         (text.replace("<k>", group), text.replace("<k>", str(number)))

@@ -78,7 +78,6 @@ def execute(runs: TargetRuns) -> tuple[list[Record], dict[Path, str]]:
 
 
 def _outlook(runs: TargetRuns, unfinished: Collection[Path]) -> str:
-    """How many runs have records, and how many are to be trained, as a sentence."""
     sweep = runs.sweep
     records = {path: record for path, run in sweep.runs.items() if (record := run.record)}
     committed = sum(not path.exists() for path in records)
@@ -171,6 +170,5 @@ def _check_kept(sweep: Sweep, unfinished: Collection[Path]) -> None:
 
 
 def _record_files(folder: Path, stem: str) -> tuple[Path, list[Path]]:
-    """A table's own file of records, whether or not it exists, and those of all others."""
     own = folder / TABLES / f"{stem}.{RECORDS}"
     return own, [path for path in files_in(own.parent, f"*.{RECORDS}") if path != own]

@@ -125,12 +125,10 @@ class Edition:
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The two groups a and b, or none."""
         return tuple(map(str, self.file.groups))
 
     @property
     def rows(self) -> list[str]:
-        """The names of all rows."""
         return [row_name(c, method) for c in self.conditions for method in self.file.methods]
 
     @property

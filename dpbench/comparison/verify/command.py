@@ -89,7 +89,6 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
 
 
 def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[Mismatch]) -> None:
-    """Write what was verified as a page into the results folder."""
     found = [f"{problem.source}: {problem.description}" for problem in problems]
     sentences = [f"{done[0].upper()}{done[1:]}", *found]
     command = shlex.join(["dpbench", "verify", *arguments])

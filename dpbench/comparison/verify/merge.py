@@ -97,7 +97,6 @@ def _copy_model(record: Record, places: Sequence[Path], target: Path) -> None:
 
 
 def _joined_lists(folders: Sequence[Path], target: Path) -> dict[str, set[str]]:
-    """The lists of sweeps by name, with the runs of all folders and of the target."""
     joined: dict[str, set[str]] = {}
     for folder in (target, *folders):
         for name in [path.stem for path in files_in(folder / SWEEPS, "*.txt")]:

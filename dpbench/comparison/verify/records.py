@@ -161,7 +161,6 @@ def contradictions(record: Record) -> Iterator[str]:
 def _wrong_terms(
     recorded: Mapping[str, Any], ledger: Any, expected: Mapping[str, Any]
 ) -> Iterator[str]:
-    """How the ledger and the terms of a statement differ from those of its settings."""
     if not _same_ledger(ledger, to_plain(from_plain(expected["ledger"]))):
         yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
     searched = f'"{BUFFERS}"' in json.dumps(ledger)

@@ -66,7 +66,6 @@ def _claim(
 def _labels(
     name: str, under: Mapping[str, Sequence[object]], conditions: Sequence[Condition]
 ) -> tuple[str, ...]:
-    """The labels of the conditions whose settings are among the values, by key."""
     for key in under:
         one_of(f"a condition under in claim {name}", key, conditions[0].keys)
     return tuple(

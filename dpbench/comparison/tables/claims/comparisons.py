@@ -45,7 +45,6 @@ class RowComparison:
         return None if self.printed is None else self.favour * self.printed.value > self.by
 
     def in_favour(self, gaps: BySeed) -> dict[int, float]:
-        """By seed, what gaps have beyond what is claimed, in margins; positive supports it."""
         return {seed: self.margins(gap) for seed, gap in gaps.items()}
 
     @property
@@ -153,7 +152,6 @@ class ClaimEvidence:
         )
 
     def _side(self, compared: RowComparison, name: str | float, has_budgets: bool) -> Side:
-        """A row as a side of the comparison."""
         if not isinstance(name, str):
             return Side(str(name), {})
         full = self._full_name(compared.condition, name)
@@ -208,7 +206,6 @@ class ClaimEvidence:
     def _pair(
         self, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> tuple[BySeed, BySeed]:
-        """The values of a row, and those of the other one or a number."""
         ours = self._values(condition, row, quantity)
         if isinstance(than, str):
             return ours, self._values(condition, than, quantity)

@@ -98,7 +98,6 @@ def table(arguments: Sequence[str]) -> str:
 
 
 def _of_sweep(runs: Iterable[Record], digests: Collection[str] | None) -> list[Record]:
-    """The runs of one sweep, all if there is none."""
     return [run for run in runs if digests is None or run.digest in digests]
 
 
@@ -115,8 +114,6 @@ def _check_alike(
 
 
 def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
-    """UserError for a baseline that no run or every run has, or where methods are neither rows nor
-    columns."""
     if not (baseline := layout.baseline):
         return
     methods = {record.config["choices"]["method"] for record in records}
@@ -134,7 +131,6 @@ def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
 
 
 def _without_trials(records: list[Record]) -> list[Record]:
-    """The tested runs, if there are some."""
     tested = [record for record in records if record.is_tested]
     if not tested or len(tested) == len(records):
         return records
@@ -171,7 +167,6 @@ class Chosen(NamedTuple):
 
 
 def _on_the_test_set(records: Iterable[Record]) -> list[Record]:
-    """The runs without a validation split; UserError where there is none."""
     if not (found := [record for record in records if record.is_tested]):
         raise UserError(
             "best=validation chooses by runs with a validation split, and shows runs without one. "

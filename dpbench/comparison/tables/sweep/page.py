@@ -144,7 +144,6 @@ class SweepTable:
 
     @cached_property
     def _differing(self) -> list[str]:
-        """The names of the terms in which epsilons of the table differ."""
         return [name for name in Terms._fields if len({getattr(t, name) for t in self._terms}) > 1]
 
     @property
@@ -163,7 +162,6 @@ class SweepTable:
 
     @property
     def _compared(self) -> list[Grid]:
-        """The differences to the baseline, if there is one."""
         if not self.layout.baseline:
             return []
         columns = sorted({column for _, column in self._bases}, key=_order)
@@ -222,14 +220,12 @@ class SweepTable:
 
     @property
     def _keys(self) -> list[str]:
-        """The heads of the settings that are rows."""
         return [key.rpartition(".")[2] for key in self.layout.rows]
 
     def _labels(self, row: Key) -> list[str]:
         return [_label(key, value) for key, value in zip(self.layout.rows, row, strict=True)]
 
     def _named(self, column: Key) -> list[str]:
-        """The values of a column's settings, as its head has them."""
         named = zip(self.layout.columns, column, strict=True)
         return [_label(key, value, named=True) for key, value in named]
 
@@ -303,7 +299,6 @@ class SweepTable:
 
 
 def _numbers(mean: Mean, name: str) -> tuple[str, ...]:
-    """Mean, deviation and number of runs as plain numbers."""
     value = delta_text(mean.value) if metric_of(name).is_bound else f"{mean.value:.6g}"
     return value, f"{mean.spread:.6g}", str(mean.n)
 
