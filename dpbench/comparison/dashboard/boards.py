@@ -20,7 +20,7 @@ ECE = "test/ece"
 def board(contest: Contest) -> dict:
     """The rows of a contest as plain data, best first."""
     ranked, baseline, budget = contest.ranked, contest.baseline, contest.budget
-    measured = [name for name in (WORST_GROUP, ECE) if any(c.by_seed(name) for c in ranked)]
+    measured = [name for name in (WORST_GROUP, ECE) if any(c.group.by_seed(name) for c in ranked)]
     columns = [*dict.fromkeys(filter(None, (contest.metric, *measured)))]
     verdicts = _verdicts(contest)
     rows = [_row(c, columns, baseline) | verdicts.get(c.method, UNRANKED) for c in ranked]
@@ -67,10 +67,10 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
 def _cell(candidate: Candidate, name: str, baseline: Candidate | None) -> dict | None:
     """A mean with its interval, and its difference to the baseline, paired by seed, as a mean, half
     the width of its interval, and their number."""
-    if (mean := candidate.mean(name)) is None:
+    if (mean := candidate.group.mean(name)) is None:
         return None
-    others = baseline.by_seed(name) if baseline and baseline is not candidate else {}
-    gap = paired(candidate.by_seed(name), others)
+    others = baseline.group.by_seed(name) if baseline and baseline is not candidate else {}
+    gap = paired(candidate.group.by_seed(name), others)
     return {
         "mean": seven_digits(mean.mean),
         **_interval(candidate, name, mean),

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpbench.comparison.dashboard.values import SHOWN, arrowed, finite_number
-from dpbench.comparison.tables.figures.looks import looks
 from dpbench.runs.config.history import ADDED_TO_METHOD, ADDED_TO_METHODS, ADDED_TO_PARTS
 from dpbench.runs.config.settings import OFF_VALUES, SCIENTIFIC, SETTINGS, leaves, varying_keys
 from dpbench.runs.records import epsilon
@@ -229,11 +228,3 @@ def _filter(
 ) -> dict:
     options = [(value, names.get(value, value)) for value in values]
     return {"name": name, "label": label, "swept": swept, "options": options}
-
-
-def page_looks(methods: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour, as a name of the style sheet, and marker of each method."""
-    return {
-        method: {"colour": f"c{look.colour}", "mark": look.mark}
-        for method, look in looks(methods).items()
-    }

@@ -28,6 +28,7 @@ from dpbench.comparison.dashboard.run_row import (
 from dpbench.comparison.dashboard.tables import reproduced, table_view
 from dpbench.comparison.dashboard.values import SHOWN, metric_entry, sorted_names
 from dpbench.comparison.tables.data import TableData
+from dpbench.comparison.tables.figures.looks import looks
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import two_sided
@@ -118,7 +119,10 @@ class Summary:
             "accountants": SHOWN,
             "reasons": controls.REASONS,
             "methods": self._methods | dict(zip(others, others, strict=True)),
-            "looks": controls.page_looks([*self._methods, *others]),
+            "looks": {
+                method: {"colour": f"c{look.colour}", "mark": look.mark}
+                for method, look in looks([*self._methods, *others]).items()
+            },
             "choices": controls.choices(entries, swept, boards),
             "filters": controls.filters(rows, self._methods, swept),
             "settings": controls.all_settings(self._groups),

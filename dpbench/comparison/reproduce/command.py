@@ -75,7 +75,9 @@ def power_page(target: Target, power: float) -> str:
         for c in comparisons
         if c.found and c.verdict == UNDECIDED and not c.reason
     ]
-    costs = mean_seconds((target.row_of(record.config), record) for record in records)
+    costs = mean_seconds(
+        (row_name(p.condition, p.method), p.record) for p in target.placed(records)
+    )
     lines = [
         (plan.claim, *(text(plan.comparison) for text in PLACE.values()), *_needed(plan, costs))
         for plan in plans

@@ -296,9 +296,6 @@ class Target:
             PlacedRecord(self.condition_of(r.config), self.method_of(r.config), r) for r in records
         ]
 
-    def row_of(self, config: Mapping[str, Any]) -> str:
-        return row_name(self.condition_of(config), self.method_of(config))
-
     def method_of(self, config: Mapping[str, Any]) -> str:
         if not self.table.has_arms:
             return config["choices"]["method"]

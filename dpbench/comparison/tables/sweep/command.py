@@ -7,7 +7,7 @@ import shlex
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpbench.comparison.compare.side import trials_by_task, value_in
 from dpbench.comparison.tables.grid import counted
@@ -157,15 +157,6 @@ def _check_own(out: Path) -> None:
         )
 
 
-class Chosen(NamedTuple):
-    """The runs that are shown, how many settings were tried in each cell, and the cells in which
-    the setting shown is not the best of these."""
-
-    records: list[Record]
-    tried: dict[CellKey, int]
-    not_best: tuple[CellKey, ...]
-
-
 def _on_the_test_set(records: Iterable[Record]) -> list[Record]:
     if not (found := [record for record in records if record.is_tested]):
         raise UserError(
@@ -177,8 +168,9 @@ def _on_the_test_set(records: Iterable[Record]) -> list[Record]:
 
 def _best_on_validation(
     tested: Sequence[Record], trials: Sequence[Record], layout: SweepLayout
-) -> Chosen:
-    """The runs of the chosen settings, and how they were chosen.
+) -> tuple[list[Record], dict[CellKey, int], list[CellKey]]:
+    """The runs of the chosen settings, how many were tried in each cell, and the cells in which the
+    one shown is not the best of these.
 
     tested: runs on the test set; trials: runs on validation splits. A setting counts by the mean
     over its seeds of the table's first metric on validation; the only tested one of a cell is kept
@@ -209,7 +201,7 @@ def _best_on_validation(
         chosen += settings[shown]
         if shown not in ranked or ranked[shown] < max(ranked.values()):
             not_best.append(cell)
-    return Chosen(chosen, {cell: len(names) for cell, names in tried.items()}, tuple(not_best))
+    return chosen, {cell: len(names) for cell, names in tried.items()}, not_best
 
 
 def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, BySetting]:
