@@ -12,9 +12,9 @@ from dpbench.comparison.dashboard.answers import EPSILONS, KINDS, answers, as_ch
 from dpbench.comparison.dashboard.contests import Contest
 from dpbench.comparison.dashboard.summarise import summary_of
 from dpbench.comparison.dashboard.tables import pages, places
-from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
+from dpbench.comparison.tables.edition import OURS
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, number, signed, tally
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.verdict import FAILS, FORMS

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.grids import (
     chance_line,
@@ -19,7 +18,7 @@ from dpbench.comparison.tables.claims.grids import (
     rules_of,
 )
 from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
-from dpbench.comparison.tables.edition import PAPER_SCALE, TableColumn
+from dpbench.comparison.tables.edition import PAPER_SCALE, RowClaim, TableColumn
 from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.comparison.tables.figures.lines import band_grid, bands, draw_lines, line_points
 from dpbench.comparison.tables.figures.panels import F, FigureSpec

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables.claims.claim import RowClaim, claims_of
 from dpbench.comparison.tables.conditions import (
     Condition,
     conditions_of,
@@ -17,7 +16,7 @@ from dpbench.comparison.tables.conditions import (
     row_name,
     setting,
 )
-from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
+from dpbench.comparison.tables.edition import PAPER_SCALE, Edition, RowClaim, claims_of
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.privacy.guarantee import CORRECTED

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim
 from dpbench.comparison.compare.pairs import doubts_of, gaps_of, margin_of, why_none
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
-from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.edition import RowClaim
 from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.paired_t import PairedTest, paired_test
 from dpbench.learning.metrics.registry import parse_name

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from dpbench.comparison.compare.verdict import reasoned
-from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.edition import RowClaim
 from dpbench.comparison.tables.grid import (
     NO_VALUE,
     Grid,
