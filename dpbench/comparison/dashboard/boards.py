@@ -65,8 +65,7 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
 
 
 def _cell(candidate: Candidate, name: str, baseline: Candidate | None) -> dict | None:
-    """A mean with its interval, and its difference to the baseline, paired by seed, as a mean, half
-    the width of its interval, and their number."""
+    """A mean, and the difference to the baseline as mean, half its interval, and number."""
     if (mean := candidate.group.mean(name)) is None:
         return None
     others = baseline.group.by_seed(name) if baseline and baseline is not candidate else {}

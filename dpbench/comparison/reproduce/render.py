@@ -72,8 +72,7 @@ def for_paper(
 def texts(
     target: Target, records: list[Record], reasons: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The files of `render` that are text and no picture, by suffix; those of most figures without
-    drawing them, which takes long. reasons: why rows have no runs, by name."""
+    """The files of `render` that are text, by suffix. reasons: why rows have no runs, by name."""
     files, _ = _files(target, records, NotRun(reasons))
     return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
 

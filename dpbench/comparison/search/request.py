@@ -362,22 +362,18 @@ def with_space(name: str, overrides: list[str]) -> list[str]:
 
 def method_of_space(name: str, overrides: list[str]) -> str:
     """The method whose space is meant: one that is named, or that of the runs (OF_THE_METHOD);
-    UserError for one without a space."""
+    UserError for one without a space, and where several are searched."""
     if name == OF_THE_METHOD:
-        name = _method(overrides)
+        ranges, fixed = split_ranges(overrides)
+        if searched := [r for r in ranges if r.key == OF_THE_METHOD]:
+            raise UserError(
+                f"space=method is that of one method, not of {searched[0].text}: search each by "
+                "itself."
+            )
+        name = compose(fixed)["choices"][OF_THE_METHOD]
         if not space_of(name):
             raise UserError(
                 f"method={name} has no search space: write `search:` with ranges into its YAML "
                 "file, or give ranges such as optimizer.lr=tag(log,interval(1e-3,1))."
             )
     return one_of("space", name, searchable())
-
-
-def _method(overrides: list[str]) -> str:
-    """The method of the runs; UserError where several are searched."""
-    ranges, fixed = split_ranges(overrides)
-    if searched := [r for r in ranges if r.key == OF_THE_METHOD]:
-        raise UserError(
-            f"space=method is that of one method, not of {searched[0].text}: search each by itself."
-        )
-    return compose(fixed)["choices"][OF_THE_METHOD]

@@ -109,9 +109,8 @@ def _named(
     tables: Sequence[Path],
     unreadable: Set[str],
 ) -> tuple[list[StoredRecord], list[Path]]:
-    """The records and the tables that the names select; the tables at every scale.
+    """The records and tables (at every scale) that are named: tables, digests or paths of records.
 
-    A name is that of a table, which selects its records too, or the digest or path of a record.
     Raises UserError for any other name, except for that of an unreadable record.
     """
     stems = {path: path.name.removesuffix(f".{RECORDS}") for path in tables}

@@ -172,10 +172,8 @@ def _best_on_validation(
     """The runs of the chosen settings, how many were tried in each cell, and the cells in which the
     one shown is not the best of these.
 
-    tested: runs on the test set; trials: runs on validation splits. A setting counts by the mean
-    over its seeds of the table's first metric on validation; the only tested one of a cell is kept
-    whatever its trials. Raises UserError where there is nothing to choose by, and for a cell in
-    which no trial is of a tested setting.
+    A setting counts by the mean over its seeds of the table's first metric on validation; the only
+    tested one of a cell is kept whatever its trials. UserError where there is nothing to choose by.
     """
     metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
     known = metric_of(metric)

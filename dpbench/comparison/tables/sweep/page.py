@@ -176,8 +176,8 @@ class SweepTable:
 
     @cached_property
     def _bases(self) -> dict[CellKey, CellKey | None]:
-        """The cells of other methods, each with the cell of the baseline that has its values of the
-        settings which the table shows and which are not chosen for each method, if it is one."""
+        """By cell of another method, the only one of the baseline with its values of the settings
+        that are not chosen for each method."""
         keys = (*self.layout.rows, *self.layout.columns)
         values = {cell: dict(zip(keys, (*cell[0], *cell[1]), strict=True)) for cell in self.runs}
         shared = {
@@ -189,8 +189,7 @@ class SweepTable:
         return {cell: bases[0] if len(bases) == 1 else None for cell, bases in alike.items()}
 
     def _test(self, cell: CellKey, metric: str) -> PairedTest | None:
-        """The differences over common seeds in the metric's unit, row minus baseline, against the
-        metric's margin; None without one baseline to compare with, or without common seeds."""
+        """Of row minus baseline; None without one baseline or without common seeds."""
         base = self._bases.get(cell)
         return base and difference(self._side(cell, metric), self._side(base, metric), metric)
 
