@@ -145,7 +145,6 @@ def all_settings(groups: Mapping[str, dict]) -> dict[str, dict[str, str | None]]
 
 
 def _budget(config: dict) -> dict[str, object]:
-    """The settings of the privacy budget, which are no sweep."""
     return {key: value for key, value in leaves({"privacy": config.get("privacy") or {}}) if value}
 
 

@@ -113,7 +113,6 @@ def _of_papers(tables: Mapping[str, TableData]) -> Iterator[tuple[TableData, Cla
 
 
 def _word(claim: ClaimData) -> str:
-    """The verdict as it is counted, on average or not."""
     return claim.verdict.removesuffix(ON_AVERAGE)
 
 

@@ -149,7 +149,6 @@ def _row(stored: StoredRecord) -> dict:
 
 
 def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dict[str, str]:
-    """What the page says of a run in words; epsilons: by accountant."""
     record, statement = stored.record, stored.record.statement
     audit, count = audit_bound(statement), nonfinite_gradients(record)
     return {

@@ -170,7 +170,6 @@ class Summary:
         return [*texts, *published]
 
     def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:
-        """The rows with their metrics, and the settings in which series of one method differ."""
         described = {
             (*key, name): text
             for key, series in self._series.items()

@@ -116,14 +116,12 @@ def remarks(rows: Iterable[Row]) -> list[str]:
 
 
 def _spec(target: Target, file: F, names: bool) -> FigureSpec[F]:
-    """names: whether arms without a label have a method's display name."""
     arms, table = _labels(target, names), target.table
     places = target.labels, table.numbers_of_groups, table.baseline
     return FigureSpec(target.name, _title(target), file, arms, *places)
 
 
 def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
-    """The figure's metrics, on validation examples, of the trials behind each of its rows."""
     names = [f"validation/{metric.partition('/')[2]}" for metric in (figure.x, figure.y)]
     points = [
         (*cell, *(float(trial[name]) for name in names))

@@ -329,7 +329,6 @@ def _chance(values: Sequence[float]) -> str:
 
 
 def _fewer_trials_of(searches: Sequence[Searched]) -> list[PageBlock]:
-    """What fewer trials would have found, with an interval over the searches."""
     curves = [best_of_fewer(one.request, one.trials) for one in searches]
     shared = [count for count in curves[0] if all(count in curve for curve in curves)]
     cells = []

@@ -116,7 +116,6 @@ def _beside(ours: str, published: str) -> str:
 
 
 def _csv(cells: Sequence[TableCell]) -> str:
-    """One line per row of the table with plain numbers: mean, spread, n and published value."""
     names = list(dict.fromkeys(cell.column.name for cell in cells))
     by_row = grouped(((cell.condition, cell.method), (cell.column.name, cell)) for cell in cells)
     parts = ("", " spread", " n", " published")

@@ -58,7 +58,6 @@ def merge(arguments: Sequence[str]) -> str:
 
 
 def _read(folder: Path, known: Sources) -> Iterator[str]:
-    """Add a folder's records to those that are known; what is wrong, as sentences."""
     if not (entries := [*collect_all(folder)]) and folder.name == RUNS:
         raise no_records(folder, [])
     for entry in entries:

@@ -171,7 +171,6 @@ def _wrong_terms(
 
 
 def _lacking(record: Record) -> list[str]:
-    """The parts of a run that a record names and has no settings of."""
     return [group for group in NAMED_GROUPS if not record.config.get(group)]
 
 

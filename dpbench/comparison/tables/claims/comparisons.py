@@ -139,7 +139,6 @@ class ClaimEvidence:
         return replace(compared, found=self._found(claim, compared)) if compared.gaps else compared
 
     def _found(self, claim: RowClaim, compared: RowComparison) -> Gap:
-        """The gap of a comparison with all that may speak against a verdict on it."""
         # Budgets differ by design between conditions.
         has_budgets = self._shares_condition(compared) and not claim.unequal_budgets
         ours = self._side(compared, compared.row, has_budgets)

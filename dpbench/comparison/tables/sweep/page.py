@@ -195,7 +195,6 @@ class SweepTable:
 
     @cached_property
     def _judged(self) -> dict[tuple[CellKey, str], Judged]:
-        """By cell and metric; the cells that have one baseline are read together."""
         together = grouped((base, cell) for cell, base in self._bases.items() if base)
         judged: dict[tuple[CellKey, str], Judged] = {}
         for metric, (base, cells) in itertools.product(self.layout.metrics, together.items()):
@@ -287,7 +286,6 @@ class SweepTable:
         return [str(self.tried.get(cell, 0))] if self.tried else []
 
     def _gap(self, cell: CellKey, name: str) -> tuple[str, ...]:
-        """Difference, interval, number of pairs and verdict, empty where there are none."""
         if not self.layout.baseline:
             return ()
         if (found := self._test(cell, name)) is None:
