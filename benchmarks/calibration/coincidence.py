@@ -12,11 +12,10 @@ from matplotlib.figure import Figure
 from dpbench.comparison.reproduce.data import claims_file
 from dpbench.comparison.reproduce.figure import NOT_PRIVATE, claims_blocks
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import setting
-from dpbench.comparison.tables.edition import TableColumn
+from dpbench.comparison.tables.edition import RowClaim, TableColumn
 from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.metric import OTHER_MARGIN

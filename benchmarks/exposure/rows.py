@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpbench.audit.inference import LowerBounds, Scores, bounds, gdp_epsilon, one_run_epsilon
+from dpbench.comparison.reproduce.command import execute, plan_runs
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.reproduce.target_runs import execute, plan_runs
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.privacy.guarantee import BOUNDS
 from dpbench.runs.execution.prepare import run_of

@@ -93,17 +93,12 @@ def judge_claim(gaps: Sequence[Gap | None], by: float) -> tuple[Ruling, list[tup
     gaps: of the comparisons, None for one that was not run; by: the gap that is claimed, 0 for any.
     """
     run = [gap for gap in gaps if gap]
-    found = iter(_judge_gaps(run, by))
-    words = [next(found) if gap else (NOT_RUN, "") for gap in gaps]
+    different = iter(holm([gap.test.p_difference for gap in run]))
+    equivalent = iter(holm([gap.test.p_equivalence for gap in run]))
+    words = [
+        gap.judge(next(different), next(equivalent), by) if gap else (NOT_RUN, "") for gap in gaps
+    ]
     return _rule(run, [word for word, _ in words], by, len(run) == len(gaps)), words
-
-
-def _judge_gaps(gaps: Sequence[Gap], by: float) -> list[tuple[str, str]]:
-    """The words, corrected for their number (Holm 1979)."""
-    tests = [gap.test for gap in gaps]
-    different = holm([test.p_difference for test in tests])
-    equivalent = holm([test.p_equivalence for test in tests])
-    return [gap.judge(p, q, by) for gap, p, q in zip(gaps, different, equivalent, strict=True)]
 
 
 def _rule(gaps: Sequence[Gap], words: Sequence[str], by: float, complete: bool) -> Ruling:
@@ -167,7 +162,6 @@ def _effect(in_favour: Sequence[BySeed]) -> PairedTest | None:
 
 
 def _common(reasons: Iterable[str]) -> str:
-    """The most frequent reason; "" for none."""
     counts = Counter(filter(None, reasons))
     return counts.most_common(1)[0][0] if counts else ""
 

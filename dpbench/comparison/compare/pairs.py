@@ -119,7 +119,6 @@ def beside_second_search(doubts: Doubts, beside: Sequence[PairedTest]) -> Doubts
 
 
 def _on_both(one: Side, other: Side) -> Iterator[str]:
-    """Reasons against any verdict."""
     if lost := [s.name for s in (one, other) if not all(map(math.isfinite, s.values.values()))]:
         yield f"a run of {' and of '.join(lost)} diverged"
     if other.name == one.tuning.equals or one.name == other.tuning.equals:
@@ -154,7 +153,6 @@ def _on_terms(ours: Budget, theirs: Budget) -> Iterator[str]:
 
 
 def _on_loser(loser: Side, winner: Side) -> Iterator[str]:
-    """Reasons why a side may have lost by other things than its method."""
     pairs = zip(winner.budgets, loser.budgets, strict=False)
     if any(_is_larger(more, less) for more, less in pairs):
         yield f"{winner.name} has the larger epsilon"

@@ -175,7 +175,6 @@ DECIDES = 1000
 
 
 def _tasks(answer: Answer, boards: Iterable[dict]) -> list[str]:
-    """The tasks that decide, each with its budget, and those that do not, each with the reason."""
     decide = [f"{one['facet']} ({budget_text(one)})" for one in boards]
     return [
         *([f"Decided by {', '.join(decide)}. Differences are paired by seed."] if decide else []),

@@ -83,7 +83,6 @@ USUAL = 3.0
 
 
 def metric_text(board: dict) -> str:
-    """The metric that a board compares by, with an arrow to where it is better."""
     first = board["columns"][:1]
     return arrowed(first[0]["label"], first[0]["better"]) if first else DASH
 
@@ -118,7 +117,6 @@ def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[ViewCell]:
 
 
 def ranks_cell(ranks: tuple[int, int] | None) -> ViewCell:
-    """The first and the last rank that a method may have: `2`, `2 to 7`."""
     if ranks is None:
         return {"text": DASH, "sort": None}
     first, last = ranks
@@ -136,7 +134,6 @@ def _method(row: dict, names: Mapping[str, str]) -> ViewCell:
 
 
 def _metric(cell: dict | None, percent: bool, row: dict) -> ViewCell:
-    """The mean, its interval, and the difference to the baseline."""
     if cell is None:
         lost = f"{row['diverged']} of {row['seeds']} diverged"
         return {"text": lost if row["diverged"] else DASH, "sort": None}
@@ -153,7 +150,6 @@ def _metric(cell: dict | None, percent: bool, row: dict) -> ViewCell:
 
 
 def forest_cell(row: dict, board: dict) -> ViewCell:
-    """The difference to the baseline with its interval, drawn."""
     if (forest := row["forest"]) is None:
         return {"text": "", "sort": None}
     percent = board["columns"][0]["percent"]
@@ -174,7 +170,6 @@ def gap_cell(row: dict | None, board: dict) -> ViewCell:
 
 
 def cell_text(cell: ViewCell) -> str:
-    """A cell without its picture."""
     return " ".join([cell["text"], *(text for _, text in cell.get("lines", ()))])
 
 
@@ -223,7 +218,6 @@ def _standing(row: dict) -> ViewCell:
 
 
 def _epsilon(row: dict) -> ViewCell:
-    """Epsilon, its guarantee, and the lower bound that an audit has shown."""
     has_epsilon = not isinstance(row["epsilon"], str)
     lines = [("sub", row["guarantee"])] if has_epsilon else []
     if audit := row["audit"]:
@@ -237,7 +231,6 @@ def _epsilon(row: dict) -> ViewCell:
 
 
 def _cost(row: dict) -> ViewCell:
-    """The mean time of a step, and the range over runs."""
     if row["ms"] is None:
         return {"text": DASH, "sort": None}
     mean, *ends = row["ms"]
@@ -359,7 +352,6 @@ def board_tex(board: dict, names: Mapping[str, str]) -> str:
 
 
 def _mean(cell: dict | None, percent: bool) -> str:
-    """A mean with its interval."""
     if cell is None:
         return NO_VALUE
     mean, *ends = (value_text(cell[end], percent) for end in ENDS)

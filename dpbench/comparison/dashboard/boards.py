@@ -20,7 +20,7 @@ ECE = "test/ece"
 def board(contest: Contest) -> dict:
     """The rows of a contest as plain data, best first."""
     ranked, baseline, budget = contest.ranked, contest.baseline, contest.budget
-    measured = [name for name in (WORST_GROUP, ECE) if any(c.by_seed(name) for c in ranked)]
+    measured = [name for name in (WORST_GROUP, ECE) if any(c.group.by_seed(name) for c in ranked)]
     columns = [*dict.fromkeys(filter(None, (contest.metric, *measured)))]
     verdicts = _verdicts(contest)
     rows = [_row(c, columns, baseline) | verdicts.get(c.method, UNRANKED) for c in ranked]
@@ -38,7 +38,6 @@ def board(contest: Contest) -> dict:
 
 
 def column_of(name: str) -> dict:
-    """A metric as the column of a board."""
     return metric_entry(name) | ({"label": "worst group"} if name == WORST_GROUP else {})
 
 
@@ -66,12 +65,11 @@ def _row(candidate: Candidate, columns: list[str], baseline: Candidate | None) -
 
 
 def _cell(candidate: Candidate, name: str, baseline: Candidate | None) -> dict | None:
-    """A mean with its interval, and its difference to the baseline, paired by seed, as a mean, half
-    the width of its interval, and their number."""
-    if (mean := candidate.mean(name)) is None:
+    """A mean, and the difference to the baseline as mean, half its interval, and number."""
+    if (mean := candidate.group.mean(name)) is None:
         return None
-    others = baseline.by_seed(name) if baseline and baseline is not candidate else {}
-    gap = paired(candidate.by_seed(name), others)
+    others = baseline.group.by_seed(name) if baseline and baseline is not candidate else {}
+    gap = paired(candidate.group.by_seed(name), others)
     return {
         "mean": seven_digits(mean.mean),
         **_interval(candidate, name, mean),
@@ -95,7 +93,6 @@ UNRANKED = {"ranks": None, "verdict": None, "reason": "", "standing": "unranked"
 
 
 def _verdicts(contest: Contest) -> dict[str, dict]:
-    """The ranks of methods, and the verdicts on them against the baseline."""
     sides, metric, judged = contest.sides, contest.metric, contest.judged
     return {
         method: {

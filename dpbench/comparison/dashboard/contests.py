@@ -40,11 +40,6 @@ class BudgetRange(NamedTuple):
     delta: float | None
     adjacency: str
 
-    @property
-    def terms(self) -> tuple[float | None, str]:
-        """What the epsilons of two contests must share for the contests to be compared."""
-        return self.delta, self.adjacency
-
 
 @dataclass(frozen=True)
 class Contest:
@@ -63,7 +58,9 @@ class Contest:
     @cached_property
     def metrics(self) -> list[str]:
         """The metrics to compare by: the one that ranks, then those that two have measured."""
-        counts = Counter(name for c in self.candidates for name in offered() if c.by_seed(name))
+        counts = Counter(
+            name for c in self.candidates for name in offered() if c.group.by_seed(name)
+        )
         others = (name for name in offered() if counts[name] > 1)
         return [*dict.fromkeys(filter(None, (self.metric, *others)))]
 
@@ -82,14 +79,14 @@ class Contest:
         return sorted(self.candidates, key=self._place)
 
     def _place(self, candidate: Candidate) -> tuple:
-        mean = candidate.mean(self.metric)
+        mean = candidate.group.mean(self.metric)
         value = -metric_of(self.metric).sign * mean.mean if mean else 0.0
         return not candidate.is_ranked, mean is None, value, candidate.method
 
     @cached_property
     def sides(self) -> dict[str, Side]:
         """The methods with a rank that have a mean, the best first."""
-        compared = (c for c in self.ranked if c.is_ranked and c.mean(self.metric))
+        compared = (c for c in self.ranked if c.is_ranked and c.group.mean(self.metric))
         return {c.method: c.side(self.metric) for c in compared}
 
     @cached_property
@@ -115,7 +112,7 @@ class Contest:
         base, free = values.pop(baseline.method), (c for c in self.candidates if c.group.is_free)
         return why_none(
             base,
-            [c.side(metric).values for c in free if c.by_seed(metric)],
+            [c.side(metric).values for c in free if c.group.by_seed(metric)],
             [*values.values()],
             metric_of(metric).sign,
             parse_name(metric).margin.at(statistics.fmean(base.values())),
@@ -141,7 +138,6 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
 
 
 def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list[Candidate]]]:
-    """The budget of each contest, and its candidates."""
     tested = groups_of(run for run in runs if not run.validated)
     validated = groups_of(run for run in runs if run.validated)
     by_reason = grouped((isinstance(group.epsilon, str), group) for group in tested)
@@ -198,7 +194,6 @@ def _candidates(
 
 
 def _is_second_search(group: Group, place: TableRow | None) -> bool:
-    """Whether a group is the row of a table after another search."""
     return place is not None and any(
         (other.table, other.row.condition, other.row.again)
         == (place.table, place.row.condition, place.row.method)

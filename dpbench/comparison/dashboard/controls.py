@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from dpbench.comparison.dashboard.values import SHOWN, arrowed, finite_number
-from dpbench.comparison.tables.figures.looks import looks
 from dpbench.runs.config.history import ADDED_TO_METHOD, ADDED_TO_METHODS, ADDED_TO_PARTS
 from dpbench.runs.config.settings import OFF_VALUES, SCIENTIFIC, SETTINGS, leaves, varying_keys
 from dpbench.runs.records import epsilon
@@ -43,7 +42,6 @@ def value_of(settings: Mapping[str, object], key: str) -> object:
 
 
 def _left_out(config: dict) -> dict[str, object]:
-    """The settings by dotted key that parts were given later and records leave out."""
     targets = {group: (config.get(group) or {}).get("_target_") for group in ("dataset", "model")}
     added: dict[str, Mapping[str, object]] = {
         "method": ADDED_TO_METHOD.get(config["choices"]["method"], {}),
@@ -147,7 +145,6 @@ def all_settings(groups: Mapping[str, dict]) -> dict[str, dict[str, str | None]]
 
 
 def _budget(config: dict) -> dict[str, object]:
-    """The settings of the privacy budget, which are no sweep."""
     return {key: value for key, value in leaves({"privacy": config.get("privacy") or {}}) if value}
 
 
@@ -230,11 +227,3 @@ def _filter(
 ) -> dict:
     options = [(value, names.get(value, value)) for value in values]
     return {"name": name, "label": label, "swept": swept, "options": options}
-
-
-def page_looks(methods: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour, as a name of the style sheet, and marker of each method."""
-    return {
-        method: {"colour": f"c{look.colour}", "mark": look.mark}
-        for method, look in looks(methods).items()
-    }

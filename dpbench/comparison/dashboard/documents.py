@@ -139,7 +139,6 @@ def citation(study: str) -> dict[str, str | None]:
 
 
 def _document(folder: Path, name: str, page: TableData, drawings: Mapping[str, str]) -> Card:
-    """A page with its picture and its numbers, unless these are missing, damaged or many."""
     head, *rows = [*csv.reader(text_in(folder / TABLES / f"{name}.csv").splitlines())] or [[]]
     if not 0 < len(rows) < MOST_LINES:
         head, rows = [], []
@@ -160,7 +159,6 @@ def text_in(path: Path) -> str:
 
 
 def _plain(text: str) -> str:
-    """Markdown as a line of plain text."""
     unlinked = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
     return " ".join(re.sub(r"[*`]", "", unlinked).split())
 
@@ -236,7 +234,6 @@ def _searches(path: Path) -> Iterator[SearchTrials]:
 
 
 def _names(file: str, task: Sequence[str], method: str) -> tuple[str, str]:
-    """The names of a search and of its study: those of its file, its task and its method."""
     table, *parts = file.split("-")
     arm = next((part for part in parts if part.startswith(method)), method)
     marks = [part for part in parts if part not in (*task, arm)]
@@ -259,7 +256,6 @@ def _card(study: str, group: Sequence[SearchTrials]) -> Card:
 
 
 def _best(search: SearchTrials, metric: str) -> tuple[str, str]:
-    """The settings of the chosen trial, and its metric."""
     chosen = next((one for one in search.trials if one[TRIAL] == search.chosen), None)
     if chosen is None:
         return DASH, DASH
@@ -280,7 +276,6 @@ def _axis(group: Sequence[SearchTrials]) -> str | None:
 
 
 def _cloud(group: Sequence[SearchTrials], axis: str, metric: str) -> dict:
-    """The points of all trials that have the setting and a finite metric, by method."""
     entry = metric_entry(metric)
     factor = 100 if entry["percent"] else 1
     clouds = {one.method: [*_points(one, axis, metric, factor)] for one in group}

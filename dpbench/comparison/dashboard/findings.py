@@ -12,9 +12,9 @@ from dpbench.comparison.dashboard.answers import EPSILONS, KINDS, answers, as_ch
 from dpbench.comparison.dashboard.contests import Contest
 from dpbench.comparison.dashboard.summarise import summary_of
 from dpbench.comparison.dashboard.tables import pages, places
-from dpbench.comparison.tables.claims.claim import OURS
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
+from dpbench.comparison.tables.edition import OURS
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, number, signed, tally
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.verdict import FAILS, FORMS
@@ -84,14 +84,12 @@ def contests_of(folder: Path, tables: Mapping[str, TableData]) -> list[Contest]:
 
 
 def _answers(contests: Iterable[Contest]) -> Grid:
-    """What to use for a kind of data at a budget."""
     of_kinds = grouped((one.kind, one.text) for one in answers(contests))
     rows = tuple((KINDS[kind], *texts) for kind, texts in of_kinds.items())
     return Grid("What to use", ("data", *(f"ε {e:g}" for e in EPSILONS)), rows)
 
 
 def _methods(tables: Mapping[str, TableData], contests: Iterable[Contest]) -> Grid:
-    """A line for each method: its verdicts beside the baseline, and those on claims about it."""
     open_ = [one for one in contests if not one.no_headroom]
     verdicts = grouped((m, j.verdict) for one in open_ for m, j in one.judged.items())
     about = grouped((c.method, _word(c)) for _, c in _of_papers(tables))
@@ -115,7 +113,6 @@ def _of_papers(tables: Mapping[str, TableData]) -> Iterator[tuple[TableData, Cla
 
 
 def _word(claim: ClaimData) -> str:
-    """The verdict as it is counted, on average or not."""
     return claim.verdict.removesuffix(ON_AVERAGE)
 
 

@@ -110,16 +110,13 @@ class Candidate:
         this budget."""
         return self.fair and not isinstance(self.group.epsilon, str)
 
-    def side(self, metric: str) -> Side:
-        """The method as a side of comparisons by a metric."""
-        return self._side(self.group, metric)
-
     def second_sides(self, metric: str) -> list[Side]:
         """The method after other searches."""
-        return [self._side(group, metric) for group in self.second_searches if not group.diverged]
+        return [self.side(metric, group) for group in self.second_searches if not group.diverged]
 
-    def _side(self, group: Group, metric: str) -> Side:
-        factor, place = metric_of(metric).factor, self.place
+    def side(self, metric: str, after: Group | None = None) -> Side:
+        """The method as a side of comparisons by a metric; after: its runs after another search."""
+        group, factor, place = after or self.group, metric_of(metric).factor, self.place
         return Side(
             self.method,
             {seed: factor * value for seed, value in group.by_seed(metric).items()},
@@ -128,12 +125,6 @@ class Candidate:
             self.tuning,
             f"{place.table}, {place.row.condition}" if place and place.row.records else "",
         )
-
-    def by_seed(self, metric: str) -> dict[str, float]:
-        return self.group.by_seed(metric)
-
-    def mean(self, metric: str) -> Estimate | None:
-        return self.group.mean(metric)
 
 
 def choose(
@@ -214,7 +205,6 @@ def _how(
 
 
 def _best(groups: Sequence[Group], split: str) -> Group:
-    """The group with the best mean; those without a mean come last."""
     metric = ranked_by(groups, split)
     sign = metric_of(metric).sign if metric else 1
     ranked = [(sign * m.mean, -i, g) for i, g in enumerate(groups) if (m := g.mean(metric))]

@@ -119,7 +119,6 @@ def reported_run(
 
 
 def _changes(config: dict) -> int:
-    """The number of the method's settings that are not those of its file."""
     own, default = config["method"], option_node("method", config["choices"]["method"]) or {}
     return sum(value != default.get(name, value) for name, value in own.items())
 
@@ -150,7 +149,6 @@ def _row(stored: StoredRecord) -> dict:
 
 
 def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dict[str, str]:
-    """What the page says of a run in words; epsilons: by accountant."""
     record, statement = stored.record, stored.record.statement
     audit, count = audit_bound(statement), nonfinite_gradients(record)
     return {
@@ -189,7 +187,6 @@ def _facet(config: dict, adjacency: str) -> str:
 
 
 def _cost(record: Record) -> dict:
-    """Milliseconds per step over the whole run, the machine, and the settings of execution."""
     provenance, batch = record.provenance, record.config.get("batch_size")
     seconds, steps = provenance.get("seconds"), record.statement["steps"]
     has_time = seconds is not None and math.isfinite(seconds) and record.status == "complete"

@@ -28,6 +28,7 @@ from dpbench.comparison.dashboard.run_row import (
 from dpbench.comparison.dashboard.tables import reproduced, table_view
 from dpbench.comparison.dashboard.values import SHOWN, metric_entry, sorted_names
 from dpbench.comparison.tables.data import TableData
+from dpbench.comparison.tables.figures.looks import looks
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import two_sided
@@ -118,7 +119,10 @@ class Summary:
             "accountants": SHOWN,
             "reasons": controls.REASONS,
             "methods": self._methods | dict(zip(others, others, strict=True)),
-            "looks": controls.page_looks([*self._methods, *others]),
+            "looks": {
+                method: {"colour": f"c{look.colour}", "mark": look.mark}
+                for method, look in looks([*self._methods, *others]).items()
+            },
             "choices": controls.choices(entries, swept, boards),
             "filters": controls.filters(rows, self._methods, swept),
             "settings": controls.all_settings(self._groups),
@@ -138,7 +142,6 @@ class Summary:
         return f"{counted(self._hidden, 'run')} left out, as the setting {ELSEWHERE}."
 
     def _boards(self) -> Iterator[dict]:
-        """The answers for each kind of data, then methods on each task, by each metric."""
         for answer in answers(self.contests):
             if answer.tasks or answer.idle:
                 yield answer_view(answer, self._methods)
@@ -154,7 +157,6 @@ class Summary:
     def _lead(
         self, tables: Mapping[str, TableData], unreadable: Sequence[Unreadable]
     ) -> list[tuple[str, str]]:
-        """What the page has, as counts and what they count."""
         datasets = {run.row["dataset"] for run in self._runs} - {None}
         done, judged = reproduced(tables.values())
         counts = {
@@ -168,7 +170,6 @@ class Summary:
         return [*texts, *published]
 
     def _rows(self, names: Sequence[str], best: set[str]) -> Iterable[dict]:
-        """The rows with their metrics, and the settings in which series of one method differ."""
         described = {
             (*key, name): text
             for key, series in self._series.items()
@@ -249,7 +250,6 @@ def _sort_key(row: dict) -> tuple:
 
 
 def _command(config: dict, command: Callable[[dict], str]) -> dict[str, str | None]:
-    """The command that reruns a record, or why there is none."""
     try:
         return {"command": command(config), "no_command": None}
     except UserError as reason:

@@ -136,13 +136,11 @@ def reproduced(tables: Iterable[TableData]) -> tuple[int, int]:
 
 
 def _marked(verdict: str) -> tuple[str, str]:
-    """The class of a verdict, and the verdict after its sign."""
     look = look_of(verdict)
     return look.kind, f"{look.sign} {verdict}"
 
 
 def _cell(cell: CellData) -> dict:
-    """Ours, the printed value in brackets, and the verdict."""
     kind, verdict = _marked(cell.verdict)
     published = _pair(cell.published, cell.published_spread)
     lines = [

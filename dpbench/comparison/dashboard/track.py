@@ -62,7 +62,6 @@ def track(arguments: list[str]) -> str:
 
 
 def _comparison(folder: Path, records: Sequence[Record]) -> Mapping[str, bytes]:
-    """The files that compare records of a folder, by suffix."""
     rows = frame(records)
     wanted = {record.digest for record in records}
     stored = [e for e in collect(folder) if isinstance(e, StoredRecord) and e.digest in wanted]

@@ -41,7 +41,6 @@ def bound_text(audit: dict) -> str:
 
 
 def _number(value: object) -> float | None:
-    """The value if it is a finite number."""
     return value if bounds.is_recorded_number(value) and math.isfinite(value) else None
 
 
@@ -65,7 +64,6 @@ def value_text(value: float | None, percent: bool) -> str:
 
 
 def with_unit(value: float | None, percent: bool) -> str:
-    """A value with its unit, such as `86.6 %`."""
     return value_text(value, percent) + (" %" if percent and value is not None else "")
 
 

@@ -98,9 +98,8 @@ def checklist(arguments: Sequence[str]) -> str:
 
 
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
-    """The checklist at the foot of a table's page; by the accuracy of the worst group if all claims
-    are on it; none where nothing is compared with the table's baseline, nor where rows have several
-    searches, so that their runs are not of one setting."""
+    """The checklist at the foot of a table's page, by the accuracy of the worst group if all claims
+    are on it; none without a baseline, nor where the runs of a row are of several settings."""
     columns = {column.name: column.metric for column in target.edition.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
     given = ChecklistCommand(metric=WORST_GROUP) if claimed == {WORST_GROUP} else ChecklistCommand()
@@ -263,8 +262,7 @@ def _grid(heading: str, found: Evidence, given: ChecklistCommand) -> Grid:
 
 
 def _lines(name: str, found: Evidence, given: ChecklistCommand) -> Iterator[tuple[str, ...]]:
-    """A line for each method but the baseline and rows that are it after another search, or for the
-    one that is asked for."""
+    """A line for each method but the baseline, or for the one that is asked for."""
     runs = grouped((entry.method, entry.record) for entry in found.entries)
     for key, method in {"baseline": found.baseline, "method": given.method}.items():
         if method and method not in runs:
@@ -324,7 +322,6 @@ def _ablation(found: MethodEvidence) -> str:
 
 
 def _without_method(record: Record) -> str:
-    """The settings of a run but for its seed and its method."""
     choices = {**record.config["choices"], "method": ""}
     return _settings({**record.config, "choices": choices, "method": {}})
 
@@ -363,7 +360,6 @@ ANSWERS: dict[str, Callable[[MethodEvidence], str]] = {
 
 
 def _has_metric(record: Record, metric: str) -> bool:
-    """Whether a run has a metric, or the metrics that it is computed from."""
     return metric in record.measured or not math.isnan(value_of(record.measured, metric))
 
 

@@ -138,19 +138,15 @@ CLAIMS_HEAD = (
 )
 
 
-def claims_csv(judged: Sequence[JudgedClaim]) -> str:
-    """One line for each comparison of each claim, or one line for a claim without comparisons."""
+def claims_file(judged: Sequence[JudgedClaim]) -> dict[str, bytes]:
+    """The CSV file by suffix, none without claims: a line for each comparison of each claim, or one
+    for a claim without comparisons."""
     lines = (
         (j.claim.name, j.claim.statement, j.claim.source, j.verdict, j.ruling.reason, *numbers)
         for j in judged
         for numbers in [_numbers(c) for c in j.comparisons] or [(*[""] * 10, j.verdict, "")]
     )
-    return csv_text(CLAIMS_HEAD, lines)
-
-
-def claims_file(judged: Sequence[JudgedClaim]) -> dict[str, bytes]:
-    """The file of `claims_csv` by suffix; none without claims."""
-    return {"claims.csv": claims_csv(judged).encode()} if judged else {}
+    return {"claims.csv": csv_text(CLAIMS_HEAD, lines).encode()} if judged else {}
 
 
 def _numbers(c: RowComparison) -> tuple[str, ...]:

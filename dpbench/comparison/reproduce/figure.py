@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
 from dpbench.comparison.tables.claims.grids import (
     chance_line,
@@ -19,7 +18,7 @@ from dpbench.comparison.tables.claims.grids import (
     rules_of,
 )
 from dpbench.comparison.tables.claims.quantities import MINUS, Quantity
-from dpbench.comparison.tables.edition import PAPER_SCALE, TableColumn
+from dpbench.comparison.tables.edition import PAPER_SCALE, RowClaim, TableColumn
 from dpbench.comparison.tables.figures.heat import draw_heat, heat_grids, heat_points
 from dpbench.comparison.tables.figures.lines import band_grid, bands, draw_lines, line_points
 from dpbench.comparison.tables.figures.panels import F, FigureSpec
@@ -117,14 +116,12 @@ def remarks(rows: Iterable[Row]) -> list[str]:
 
 
 def _spec(target: Target, file: F, names: bool) -> FigureSpec[F]:
-    """names: whether arms without a label have a method's display name."""
     arms, table = _labels(target, names), target.table
     places = target.labels, table.numbers_of_groups, table.baseline
     return FigureSpec(target.name, _title(target), file, arms, *places)
 
 
 def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
-    """The figure's metrics, on validation examples, of the trials behind each of its rows."""
     names = [f"validation/{metric.partition('/')[2]}" for metric in (figure.x, figure.y)]
     points = [
         (*cell, *(float(trial[name]) for name in names))
@@ -137,7 +134,6 @@ def _trials(target: Target, figure: Scatter) -> pd.DataFrame:
 
 
 def _histogram(target: Target, variable: str, records: list[Record]) -> Picture:
-    """One panel for each condition that has runs."""
     parts, labels = [], target.labels
     for label in labels:
         runs = _runs(target, [r for r in records if target.condition_of(r.config) == label])
@@ -159,14 +155,11 @@ def _runs(target: Target, records: list[Record]) -> dict[str, list[Record]]:
 
 
 def _labels(target: Target, names: bool = False) -> dict[str, str]:
-    """The label of each arm in the legend. names: whether arms without one have a method's display
-    name, and not their own."""
     given = target.table.figure.labels if target.table.figure else {}
     return {arm: given.get(arm, method_name(arm) if names else arm) for arm in target.table.methods}
 
 
 def _title(target: Target) -> str:
-    """The title, with a remark if the runs are not the paper's."""
     if target.scale_label == PAPER_SCALE or target.scale_name != PAPER_SCALE:
         return target.title
     return f"{target.title} (not the paper's runs: {target.scale_label})"
@@ -230,7 +223,6 @@ def claims_blocks(judged: Sequence[JudgedClaim]) -> tuple[list[PageBlock], list[
 
 
 def _columns(target: Target, claim: RowClaim) -> list[TableColumn]:
-    """The quantities of a claim as columns, whose metrics are expressions for `_value`."""
     groups = target.table.numbers_of_groups
     series = [
         (text.replace("<k>", group), text.replace("<k>", str(number)))

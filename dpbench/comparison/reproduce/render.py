@@ -72,8 +72,7 @@ def for_paper(
 def texts(
     target: Target, records: list[Record], reasons: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """The files of `render` that are text and no picture, by suffix; those of most figures without
-    drawing them, which takes long. reasons: why rows have no runs, by name."""
+    """The files of `render` that are text, by suffix. reasons: why rows have no runs, by name."""
     files, _ = _files(target, records, NotRun(reasons))
     return {suffix: files[suffix].decode() for suffix in TEXTS if suffix in files}
 
@@ -81,7 +80,6 @@ def texts(
 def _files(
     target: Target, records: list[Record], not_run: NotRun
 ) -> tuple[dict[str, bytes], "Figure | None"]:
-    """The files by suffix, and the figure whose pictures are to be added."""
     if isinstance(target.table.figure, Drawing):
         draw = function("table", {TARGET: target.table.figure.target})
         return draw(target, records), None
@@ -123,7 +121,6 @@ def _built(target: Target, records: list[Record], not_run: NotRun) -> ResultTabl
 
 
 def _runs(target: Target, records: Iterable[Record]) -> list[FlatRun]:
-    """The runs of records, with their condition, their method or arm, and their variant."""
     return [
         {
             **flat(record),
@@ -151,7 +148,6 @@ def _claimed(privacy: Statement, accountant: str) -> float | None:
 def _figure(
     target: Target, drawn: Picture, records: list[Record], not_run: NotRun
 ) -> dict[str, bytes]:
-    """The page of a figure, its numbers and its verdicts."""
     table, runs = target.table, _runs(target, records)
     rows, judged = _figure_rows(target, runs), judge_figure(target, runs, records)
     before, after = claims_blocks(judged)
@@ -181,7 +177,6 @@ def _figure_rows(target: Target, runs: Iterable[FlatRun]) -> list[Row]:
 
 
 def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[str]:
-    """What the epsilons of a page are stated for, if it has any."""
     stated = [*(record.statement for record in records), *planned.values()]
     return [*filter(None, [legend(stated)])]
 
@@ -197,7 +192,6 @@ def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
 def _privacy(
     target: Target, records: list[Record], rows: list[Row], planned: Mapping[str, Statement]
 ) -> list[PageBlock]:
-    """The privacy grid, as under a table, of a figure whose paper printed an epsilon."""
     if target.table.epsilon is UNSET:
         return []
     printed, file = _printed_epsilons(target), target.table

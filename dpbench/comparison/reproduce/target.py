@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.tables.claims.claim import RowClaim, claims_of
 from dpbench.comparison.tables.conditions import (
     Condition,
     conditions_of,
@@ -17,7 +16,7 @@ from dpbench.comparison.tables.conditions import (
     row_name,
     setting,
 )
-from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
+from dpbench.comparison.tables.edition import PAPER_SCALE, Edition, RowClaim, claims_of
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.privacy.guarantee import CORRECTED
@@ -140,16 +139,13 @@ class Target:
 
     @property
     def labels(self) -> list[str]:
-        """The labels of the conditions."""
         return [condition.label for condition in self.conditions]
 
     def page(self, *blocks: PageBlock) -> Page:
-        """The page under its title, with its command at the end."""
         return Page(self.title, blocks, self.command)
 
     @property
     def image(self) -> str:
-        """Its picture, in Markdown."""
         return f"![{self.title}]({self.stem}.png)"
 
     @property
@@ -188,7 +184,6 @@ class Target:
 
     @property
     def edition(self) -> Edition:
-        """The table as it is judged; UserError for an invalid one."""
         return Edition(
             file=self.table,
             name=self.name,
@@ -257,7 +252,6 @@ class Target:
 
     @cached_property
     def _first_seeds(self) -> dict[int, int]:
-        """The first seed after each search, by the number of the search."""
         seeds = reversed(self.table.seeds)
         return dict(sorted((self.table.search_number(seed), seed) for seed in seeds))
 
@@ -284,7 +278,6 @@ class Target:
         return ", ".join(name for name in names if name not in ("", CORRECTED)) or CORRECTED
 
     def _variants(self, method: str) -> list[Condition]:
-        """The variants of a method, each as the settings that it adds; the main one first."""
         declared = self.table.variants.get(method, [{}])
         settings = [{"method.variant": v} if isinstance(v, str) else v for v in declared]
         return [Condition(tuple(values.items())) for values in settings]
@@ -302,12 +295,7 @@ class Target:
             PlacedRecord(self.condition_of(r.config), self.method_of(r.config), r) for r in records
         ]
 
-    def row_of(self, config: Mapping[str, Any]) -> str:
-        """The name of a run's row."""
-        return row_name(self.condition_of(config), self.method_of(config))
-
     def method_of(self, config: Mapping[str, Any]) -> str:
-        """The method of a run, or its arm where the table has arms."""
         if not self.table.has_arms:
             return config["choices"]["method"]
         seed = self._first_seeds[self.table.search_number(config["seed"])]

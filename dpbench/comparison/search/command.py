@@ -115,7 +115,6 @@ def run_search(request: SearchRequest, on_failures: Callable[[str], None]) -> Se
 
 
 def _write(request: SearchRequest, files: Mapping[str, bytes]) -> str:
-    """Write the files of a search, given by suffix, and return its page."""
     for suffix, content in files.items():
         write_atomically(request.config.results / SEARCH / f"{request.name}.{suffix}", content)
     return files["md"].decode()
@@ -142,7 +141,6 @@ def run_trials(request: SearchRequest) -> list[Trial]:
 
 
 def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[Trial]:
-    """The trials, and more of them beyond each end of a range at which the best one lies."""
     extended, space = list(trials), request.space
     for _ in range(MOST):
         if (found := beyond(request, space, extended)) is None:

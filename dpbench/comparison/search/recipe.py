@@ -89,7 +89,6 @@ def choices(given: Sequence[str], minutes: float) -> list[Choice]:
 
 
 def _besides(given: Sequence[str], choices: Sequence[Choice]) -> list[Choice]:
-    """The choices that are left to us."""
     keys = {key_of(setting) for setting in given}
     return [choice for choice in choices if key_of(choice.setting) not in keys]
 
@@ -99,7 +98,6 @@ def _config(given: Sequence[str], chosen: Sequence[Choice]) -> RunConfig:
 
 
 def _size(run: Run, minutes: float) -> list[Choice]:
-    """The epochs that the time allows, and the batches that make them so many steps."""
     number = units_of(run.dataset, run.users).number
     affordable = 60 * minutes / (PASSES * _seconds_per_example(run) * run.dataset.train_size)
     epochs = max(1, min(STEPS, int(affordable)))

@@ -100,14 +100,12 @@ def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None
 
 
 def _ordered(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:
-    """The best trials first, and those that failed last."""
     return [*ranked(trials, rule), *(trial for trial in trials if trial.failures)]
 
 
 def _introduction(
     request: SearchRequest, data: SearchData, trials: Sequence[Trial]
 ) -> Iterator[str]:
-    """What was searched, from where, and how the choice is made."""
     ranges = ", ".join(f"`{key}={text}`" for key, text in data.ranges.items())
     settings = " ".join(f"`{o}`" for o in request.settings)
     number, options = counted(len(trials), "trial"), request.options
@@ -123,7 +121,6 @@ def _introduction(
 
 
 def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
-    """How far the ranges were extended, if they were."""
     later = [trial for trial in trials if trial.number > request.count]
     if not later:
         return []
@@ -262,13 +259,11 @@ def shown_epsilon(trial: Trial, accountant: AccountantName) -> str:
 
 
 def _reasons(trial: Trial) -> str:
-    """The reasons of a trial's failures, each once with its seeds."""
     reasons = grouped((reason, seed) for seed, reason in trial.failures.items())
     return "; ".join(f"seed {', '.join(seeds)}: {reason}" for reason, seeds in reasons.items())
 
 
 def _row(trial: Trial) -> dict:
-    """A trial as one row of the CSV file; fractions and nats."""
     return {
         "trial": trial.number,
         **trial.values,
@@ -334,7 +329,6 @@ def _chance(values: Sequence[float]) -> str:
 
 
 def _fewer_trials_of(searches: Sequence[Searched]) -> list[PageBlock]:
-    """What fewer trials would have found, with an interval over the searches."""
     curves = [best_of_fewer(one.request, one.trials) for one in searches]
     shared = [count for count in curves[0] if all(count in curve for curve in curves)]
     cells = []

@@ -110,7 +110,6 @@ class SearchRequest:
 
     @property
     def settings(self) -> list[str]:
-        """The scientific settings among `fixed`, and the table."""
         return [o for o in self.fixed if is_scientific(o) or key_of(o) == "table"]
 
     @property
@@ -119,7 +118,6 @@ class SearchRequest:
         return numbers(self.start.own) if self.start else {}
 
     def runs(self, values: Mapping[str, str]) -> list[RunConfig | Failure]:
-        """The runs of a trial, seed by seed."""
         settings = [*self.fixed, *override_texts(values)]
         return [configured([*settings, f"seed={seed}"]) for seed in self.seeds]
 
@@ -269,7 +267,6 @@ def _repetitions(settings: SearchCommand) -> Repetitions | None:
 
 
 def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:
-    """UserError for settings that a private search does not support."""
     if unsupported := {key_of(argument) for argument in arguments} & OPEN:
         raise UserError(
             f"{min(unsupported)} is not for private=true, which draws candidates at random and "
@@ -283,7 +280,6 @@ def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple
 
 
 def _check_calibrated(overrides: list[str], epsilon: float) -> None:
-    """UserError for settings of a private search that also fix the noise of its trials."""
     fixing = ("privacy", "privacy.epsilon", "privacy.noise_multiplier")
     for override in overrides:
         if key_of(override) in fixing:
@@ -340,7 +336,6 @@ def _compose_first(ranges: tuple[Range, ...], fixed: list[str]) -> RunConfig:
 
 
 def _options(range_: Range) -> tuple[str, ...]:
-    """The options of a group; UserError for an interval."""
     if isinstance(range_, Choices):
         return range_.values
     raise UserError(f"{range_.key} has no interval of options: write {range_.key}=A,B.")
@@ -367,22 +362,18 @@ def with_space(name: str, overrides: list[str]) -> list[str]:
 
 def method_of_space(name: str, overrides: list[str]) -> str:
     """The method whose space is meant: one that is named, or that of the runs (OF_THE_METHOD);
-    UserError for one without a space."""
+    UserError for one without a space, and where several are searched."""
     if name == OF_THE_METHOD:
-        name = _method(overrides)
+        ranges, fixed = split_ranges(overrides)
+        if searched := [r for r in ranges if r.key == OF_THE_METHOD]:
+            raise UserError(
+                f"space=method is that of one method, not of {searched[0].text}: search each by "
+                "itself."
+            )
+        name = compose(fixed)["choices"][OF_THE_METHOD]
         if not space_of(name):
             raise UserError(
                 f"method={name} has no search space: write `search:` with ranges into its YAML "
                 "file, or give ranges such as optimizer.lr=tag(log,interval(1e-3,1))."
             )
     return one_of("space", name, searchable())
-
-
-def _method(overrides: list[str]) -> str:
-    """The method of the runs; UserError where several are searched."""
-    ranges, fixed = split_ranges(overrides)
-    if searched := [r for r in ranges if r.key == OF_THE_METHOD]:
-        raise UserError(
-            f"space=method is that of one method, not of {searched[0].text}: search each by itself."
-        )
-    return compose(fixed)["choices"][OF_THE_METHOD]

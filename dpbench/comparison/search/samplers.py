@@ -64,7 +64,6 @@ def _by_tpe(space: Space, draw: int, history: History) -> Configuration:
 
 
 def _distribution(range_: Range):
-    """A range as one of Optuna's distributions."""
     distributions = _optuna().distributions
     if isinstance(range_, Choices):
         return distributions.CategoricalDistribution(range_.values)

@@ -89,6 +89,5 @@ def _held(keys: Sequence[str], settings: Mapping[str, str]) -> list[Range]:
 
 
 def _texts(plain: Mapping[str, Any]) -> dict[str, str]:
-    """The settings of a configuration as text by key, and its options by group."""
     texts = {key: literal(value) for key, value in leaves(plain)}
     return {**{key: text for key, text in texts.items() if text is not None}, **plain["choices"]}

@@ -34,7 +34,6 @@ class TableCell:
 
     @property
     def method(self) -> str:
-        """The row without its condition."""
         return self.row.removeprefix(f"{self.condition}, ")
 
     @property

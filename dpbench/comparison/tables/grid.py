@@ -33,7 +33,6 @@ class Grid:
 
     @property
     def csv(self) -> str:
-        """The grid as a CSV file."""
         return csv_text(self.head, self.rows)
 
 

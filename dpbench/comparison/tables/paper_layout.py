@@ -72,13 +72,11 @@ def _caption(table: ResultTable, edition: Edition) -> str:
 
 
 def _is_ranked(row: Row, edition: Edition, stated: RowPrivacy | None) -> bool:
-    """Whether a row is a private method, with a proof where its privacy is stated."""
     unproven = stated is not None and NO_PROOF in stated.epsilons.values()
     return row.method != edition.file.baseline and not unproven
 
 
 def _epsilons(stated: RowPrivacy | None) -> tuple[str, ...]:
-    """The upper bounds of a row's epsilon, the printed one beside the first."""
     if stated is None:
         return ()
     first, *others = (stated.epsilons[name].replace("inf", "∞") for name in UPPER_BOUNDS)
@@ -118,7 +116,6 @@ def _beside(ours: str, published: str) -> str:
 
 
 def _csv(cells: Sequence[TableCell]) -> str:
-    """One line per row of the table with plain numbers: mean, spread, n and published value."""
     names = list(dict.fromkeys(cell.column.name for cell in cells))
     by_row = grouped(((cell.condition, cell.method), (cell.column.name, cell)) for cell in cells)
     parts = ("", " spread", " n", " published")

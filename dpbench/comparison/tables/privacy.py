@@ -92,7 +92,6 @@ def privacy_grid(
 
 
 def _as_planned(row: Row, statement: Statement | None) -> Row:
-    """The row with the statement of its plan, if there is one, in place of runs."""
     if statement is None:
         return row
     stated = statement | {"why": f"{statement['why']} {AS_PLANNED}"}

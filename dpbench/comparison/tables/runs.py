@@ -61,7 +61,6 @@ class Row:
 
     @property
     def diverged(self) -> list[int]:
-        """Seeds of the runs that diverged."""
         return [run["seed"] for run in self.runs if run["status"] == DIVERGED]
 
     @property
@@ -157,6 +156,5 @@ def _without_diverged_metrics(run: FlatRun) -> FlatRun:
 
 
 def _variants(runs: Sequence[FlatRun]) -> list[tuple[str, list[FlatRun]]]:
-    """The runs of each variant, the corrected one first, which may have none."""
     by_variant = grouped((run["variant"], run) for run in runs) or {CORRECTED: []}
     return sorted(by_variant.items(), key=lambda pair: (pair[0] != CORRECTED, pair[0]))

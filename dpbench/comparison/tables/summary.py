@@ -80,7 +80,6 @@ def _printed(
 def _passed(
     edition: Edition, column: TableColumn, numbers: list[Published]
 ) -> Iterator[list[Published]]:
-    """The printed numbers of a column that 0, and that their mean would reproduce."""
     runs = max(2, edition.published_runs)
     for constant in (0.0, statistics.fmean(float(number.value) for number in numbers)):
         verdicts = ((n, reproduces(edition, column, [constant] * runs, n)[0]) for n in numbers)

@@ -168,7 +168,6 @@ def _introduction(edition: Edition) -> Iterable[str]:
 
 
 def _why_no_runs(edition: Edition, impossible: Mapping[str, str]) -> dict[str, str]:
-    """Why rows have no runs, by name: they wait for something, or are not possible."""
     waiting = {
         row_name(condition, method): f"not run: {what}"
         for condition in edition.conditions
@@ -255,7 +254,6 @@ def _notes_on_tuning(edition: Edition) -> Iterable[str]:
 def _notes_on_runs(
     edition: Edition, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> Iterable[str]:
-    """Notes on runs that are missing, diverged, or had non-finite gradients."""
     baseline = edition.file.baseline
     seeds_of_baseline = {
         (row.condition, run["seed"]) for row in rows if row.method == baseline for run in row.runs

@@ -89,7 +89,6 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
 
 
 def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[Mismatch]) -> None:
-    """Write what was verified as a page into the results folder."""
     found = [f"{problem.source}: {problem.description}" for problem in problems]
     sentences = [f"{done[0].upper()}{done[1:]}", *found]
     command = shlex.join(["dpbench", "verify", *arguments])
@@ -110,9 +109,8 @@ def _named(
     tables: Sequence[Path],
     unreadable: Set[str],
 ) -> tuple[list[StoredRecord], list[Path]]:
-    """The records and the tables that the names select; the tables at every scale.
+    """The records and tables (at every scale) that are named: tables, digests or paths of records.
 
-    A name is that of a table, which selects its records too, or the digest or path of a record.
     Raises UserError for any other name, except for that of an unreadable record.
     """
     stems = {path: path.name.removesuffix(f".{RECORDS}") for path in tables}

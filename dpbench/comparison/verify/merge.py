@@ -58,7 +58,6 @@ def merge(arguments: Sequence[str]) -> str:
 
 
 def _read(folder: Path, known: Sources) -> Iterator[str]:
-    """Add a folder's records to those that are known; what is wrong, as sentences."""
     if not (entries := [*collect_all(folder)]) and folder.name == RUNS:
         raise no_records(folder, [])
     for entry in entries:
@@ -97,7 +96,6 @@ def _copy_model(record: Record, places: Sequence[Path], target: Path) -> None:
 
 
 def _joined_lists(folders: Sequence[Path], target: Path) -> dict[str, set[str]]:
-    """The lists of sweeps by name, with the runs of all folders and of the target."""
     joined: dict[str, set[str]] = {}
     for folder in (target, *folders):
         for name in [path.stem for path in files_in(folder / SWEEPS, "*.txt")]:

@@ -161,7 +161,6 @@ def contradictions(record: Record) -> Iterator[str]:
 def _wrong_terms(
     recorded: Mapping[str, Any], ledger: Any, expected: Mapping[str, Any]
 ) -> Iterator[str]:
-    """How the ledger and the terms of a statement differ from those of its settings."""
     if not _same_ledger(ledger, to_plain(from_plain(expected["ledger"]))):
         yield f"has another ledger than its settings: {json.dumps(recorded['ledger'])}"
     searched = f'"{BUFFERS}"' in json.dumps(ledger)
@@ -172,7 +171,6 @@ def _wrong_terms(
 
 
 def _lacking(record: Record) -> list[str]:
-    """The parts of a run that a record names and has no settings of."""
     return [group for group in NAMED_GROUPS if not record.config.get(group)]
 
 

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from dpbench.comparison.dashboard import record_texts
+from dpbench.comparison.dashboard import command
 from dpbench.comparison.dashboard.command import report
 from dpbench.comparison.tables.data import CellData, TableData, json_file
 from tests.comparison.dashboard.windows import drawn, numbers
@@ -386,7 +386,7 @@ def test_no_line_joins_two_studies_or_protocols_without_privacy(record_of, page_
 
 
 def test_a_record_without_room_still_shows_its_metrics(record_of, page_of, opened, monkeypatch):
-    monkeypatch.setattr(record_texts, "MAX_BYTES", 0)
+    monkeypatch.setattr(command, "MAX_BYTES", 0)
     window = opened(page_of([record_of(accuracy=0.75)]), pictures=False)
     assert "This file contains full details of 0 runs; of the other 1 only metrics" in (
         window.inner_text("#lead + .how")

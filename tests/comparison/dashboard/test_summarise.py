@@ -4,7 +4,7 @@ import math
 import pytest
 from scipy import stats
 
-from dpbench.comparison.dashboard.record_texts import strict
+from dpbench.comparison.dashboard.command import strict
 from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.runs.records.collect import StoredRecord
 from dpbench.system.errors import UserError

@@ -11,8 +11,8 @@ from msgspec import convert
 from dpbench.comparison.compare.pairs import NOT_MEASURED, NOTHING_TO_WIN
 from dpbench.comparison.reproduce.figure import STATISTICS, claims_blocks, judge_figure
 from dpbench.comparison.reproduce.target import target_of
-from dpbench.comparison.tables.claims.claim import claims_of
 from dpbench.comparison.tables.conditions import Condition, row_name
+from dpbench.comparison.tables.edition import claims_of
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.table_file import ClaimEntry, Statistic
 from dpbench.system.errors import UserError

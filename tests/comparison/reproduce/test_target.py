@@ -7,7 +7,7 @@ import pytest
 from dpbench.comparison.reproduce.figure import _title
 from dpbench.comparison.reproduce.render import printed_numbers
 from dpbench.comparison.reproduce.target import target_of
-from dpbench.comparison.tables.claims.claim import claims_of
+from dpbench.comparison.tables.edition import claims_of
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.table_file import ClaimEntry
 from dpbench.system.errors import UserError

@@ -3,9 +3,8 @@
 import pytest
 
 from dpbench.comparison.compare.side import AT_EDGE, Tuning
-from dpbench.comparison.tables.claims.claim import claims_of
 from dpbench.comparison.tables.conditions import Condition
-from dpbench.comparison.tables.edition import Edition
+from dpbench.comparison.tables.edition import Edition, claims_of
 from dpbench.comparison.tables.privacy import NotRun
 from dpbench.comparison.tables.table import build_table
 from dpbench.runs.config.table_file import table_file

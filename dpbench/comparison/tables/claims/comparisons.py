@@ -8,9 +8,9 @@ from types import MappingProxyType
 from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim
 from dpbench.comparison.compare.pairs import doubts_of, gaps_of, margin_of, why_none
 from dpbench.comparison.compare.side import GIVEN, BySeed, Side, Tuning
-from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.quantities import PrintedNumber, PrintedTable, Quantity
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.edition import RowClaim
 from dpbench.comparison.tables.runs import Row
 from dpbench.learning.metrics.paired_t import PairedTest, paired_test
 from dpbench.learning.metrics.registry import parse_name
@@ -45,7 +45,6 @@ class RowComparison:
         return None if self.printed is None else self.favour * self.printed.value > self.by
 
     def in_favour(self, gaps: BySeed) -> dict[int, float]:
-        """By seed, what gaps have beyond what is claimed, in margins; positive supports it."""
         return {seed: self.margins(gap) for seed, gap in gaps.items()}
 
     @property
@@ -140,7 +139,6 @@ class ClaimEvidence:
         return replace(compared, found=self._found(claim, compared)) if compared.gaps else compared
 
     def _found(self, claim: RowClaim, compared: RowComparison) -> Gap:
-        """The gap of a comparison with all that may speak against a verdict on it."""
         # Budgets differ by design between conditions.
         has_budgets = self._shares_condition(compared) and not claim.unequal_budgets
         ours = self._side(compared, compared.row, has_budgets)
@@ -153,7 +151,6 @@ class ClaimEvidence:
         )
 
     def _side(self, compared: RowComparison, name: str | float, has_budgets: bool) -> Side:
-        """A row as a side of the comparison."""
         if not isinstance(name, str):
             return Side(str(name), {})
         full = self._full_name(compared.condition, name)
@@ -208,7 +205,6 @@ class ClaimEvidence:
     def _pair(
         self, condition: str, row: str, than: str | float, quantity: Quantity
     ) -> tuple[BySeed, BySeed]:
-        """The values of a row, and those of the other one or a number."""
         ours = self._values(condition, row, quantity)
         if isinstance(than, str):
             return ours, self._values(condition, than, quantity)

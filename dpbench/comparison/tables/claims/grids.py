@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 
 from dpbench.comparison.compare.verdict import reasoned
-from dpbench.comparison.tables.claims.claim import RowClaim
 from dpbench.comparison.tables.claims.comparisons import JudgedClaim, RowComparison
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.edition import RowClaim
 from dpbench.comparison.tables.grid import (
     NO_VALUE,
     Grid,
@@ -87,7 +87,6 @@ def _source(claim: RowClaim) -> str:
 
 
 def _without_print(grid: Grid, head: str) -> Grid:
-    """The grid without a column of printed numbers in which all cells are empty."""
     column = grid.head.index(head)
     if any(row[column] != NO_VALUE for row in grid.rows):
         return grid
@@ -137,7 +136,6 @@ def gap_text(c: RowComparison) -> str:
 
 
 def _in_print(judged: JudgedClaim) -> str:
-    """Whether the paper's own numbers support a claim, and the size of their effect."""
     printed = [c for c in judged.comparisons if c.agrees is not None]
     against = [c for c in printed if not c.agrees]
     if not printed:

@@ -49,7 +49,6 @@ class Quantity:
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, else -1."""
         return sign_of(self.columns[0].better)
 
     @property

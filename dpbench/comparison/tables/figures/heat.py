@@ -76,7 +76,6 @@ def _means(data: pd.DataFrame, panel: str, metric: Metric) -> pd.DataFrame:
 
 
 def _cells(axis, grid: pd.DataFrame, metric: Metric) -> None:
-    """One map, each cell with its number; settings increase upwards and to the right."""
     lower_is_better = metric.better == "lower"
     colors = "viridis_r" if lower_is_better else "viridis"
     image = axis.imshow(grid, cmap=colors, origin="lower", aspect="auto")

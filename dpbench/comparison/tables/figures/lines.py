@@ -47,7 +47,6 @@ LineFigure = FigureSpec[Lines]
 
 
 def _lines_of(spec: LineFigure, panel: Panel) -> Iterator[tuple[str, str]]:
-    """Label and series of every line of a panel."""
     for label, series in panel.lines.items():
         if "<k>" not in series:
             yield label, series
@@ -156,7 +155,6 @@ def band_grid(data: pd.DataFrame, x: str) -> Grid:
 
 
 def _rows(line: pd.DataFrame) -> Iterator[tuple]:
-    """The points of a line that are in the grid, each with its numbers as text."""
     short = len(line) <= MAX_POINTS
     overall = NO_VALUE if short else _number(line["mean"].mean())
     for row in (line if short else line.tail(1)).itertuples():
@@ -265,7 +263,6 @@ def _lines(
 
 
 def _line_with_band(axis, data: pd.DataFrame, band: str, look: dict[str, str], label: str) -> None:
-    """Draw the mean over runs, and their spread."""
     if data.empty:
         return
     data = data.sort_values("x")  # over a setting, the points come from different arms

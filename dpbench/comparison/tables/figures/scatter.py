@@ -65,7 +65,6 @@ def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
 
 
 def _on_front(spec: ScatterFigure, means: pd.DataFrame) -> list[bool]:
-    """Whether each mean is on the Pareto front of the private arms under its condition."""
     # Rounded, as equal means may differ by the order of their sums.
     signs = [metric_of(name).sign for name in (spec.file.x, spec.file.y)]
     gains = means[["x", "y"]].to_numpy().round(9) * signs
@@ -148,7 +147,6 @@ def _panel(axis, spec: ScatterFigure, data: pd.DataFrame) -> None:
 
 
 def _arm(axis, mean: pd.DataFrame, trials: pd.DataFrame, look: dict[str, str], label: str) -> None:
-    """The trials of an arm as faint points, and the mean of its runs with their deviation."""
     color, marker = look["color"], look["marker"]
     axis.scatter(trials["x"], trials["y"], s=7, color=color, marker=marker, alpha=0.3, linewidths=0)
     if len(mean):

@@ -88,11 +88,9 @@ class Runs:
 
     @property
     def guarantee(self) -> str:
-        """The weakest guarantee of the runs."""
         return weakest(record.privacy["guarantee"] for record in self.records)
 
     def measure(self, name: str) -> bool:
-        """Whether a metric is one of their task."""
         return any(name in record.measured for record in self.records)
 
     def mean(self, name: str) -> Mean:
@@ -189,7 +187,6 @@ def _text(value: object) -> str:
 
 
 def _values(key: str, counts: list[tuple[str, int]]) -> str:
-    """A setting with its most frequent values and their numbers of runs, as words."""
     shown = [f"{text if len(text) <= LONG else quoted(text)}: {n}" for text, n in counts]
     more = [f"{len(counts) - MOST_VALUES} more"] if len(counts) > MOST_VALUES else []
     return f"{key} ({', '.join([*shown[:MOST_VALUES], *more])})"

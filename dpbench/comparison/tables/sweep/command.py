@@ -7,7 +7,7 @@ import shlex
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dpbench.comparison.compare.side import trials_by_task, value_in
 from dpbench.comparison.tables.grid import counted
@@ -98,7 +98,6 @@ def table(arguments: Sequence[str]) -> str:
 
 
 def _of_sweep(runs: Iterable[Record], digests: Collection[str] | None) -> list[Record]:
-    """The runs of one sweep, all if there is none."""
     return [run for run in runs if digests is None or run.digest in digests]
 
 
@@ -115,8 +114,6 @@ def _check_alike(
 
 
 def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
-    """UserError for a baseline that no run or every run has, or where methods are neither rows nor
-    columns."""
     if not (baseline := layout.baseline):
         return
     methods = {record.config["choices"]["method"] for record in records}
@@ -134,7 +131,6 @@ def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
 
 
 def _without_trials(records: list[Record]) -> list[Record]:
-    """The tested runs, if there are some."""
     tested = [record for record in records if record.is_tested]
     if not tested or len(tested) == len(records):
         return records
@@ -161,17 +157,7 @@ def _check_own(out: Path) -> None:
         )
 
 
-class Chosen(NamedTuple):
-    """The runs that are shown, how many settings were tried in each cell, and the cells in which
-    the setting shown is not the best of these."""
-
-    records: list[Record]
-    tried: dict[CellKey, int]
-    not_best: tuple[CellKey, ...]
-
-
 def _on_the_test_set(records: Iterable[Record]) -> list[Record]:
-    """The runs without a validation split; UserError where there is none."""
     if not (found := [record for record in records if record.is_tested]):
         raise UserError(
             "best=validation chooses by runs with a validation split, and shows runs without one. "
@@ -182,13 +168,12 @@ def _on_the_test_set(records: Iterable[Record]) -> list[Record]:
 
 def _best_on_validation(
     tested: Sequence[Record], trials: Sequence[Record], layout: SweepLayout
-) -> Chosen:
-    """The runs of the chosen settings, and how they were chosen.
+) -> tuple[list[Record], dict[CellKey, int], list[CellKey]]:
+    """The runs of the chosen settings, how many were tried in each cell, and the cells in which the
+    one shown is not the best of these.
 
-    tested: runs on the test set; trials: runs on validation splits. A setting counts by the mean
-    over its seeds of the table's first metric on validation; the only tested one of a cell is kept
-    whatever its trials. Raises UserError where there is nothing to choose by, and for a cell in
-    which no trial is of a tested setting.
+    A setting counts by the mean over its seeds of the table's first metric on validation; the only
+    tested one of a cell is kept whatever its trials. UserError where there is nothing to choose by.
     """
     metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
     known = metric_of(metric)
@@ -214,7 +199,7 @@ def _best_on_validation(
         chosen += settings[shown]
         if shown not in ranked or ranked[shown] < max(ranked.values()):
             not_best.append(cell)
-    return Chosen(chosen, {cell: len(names) for cell, names in tried.items()}, tuple(not_best))
+    return chosen, {cell: len(names) for cell, names in tried.items()}, not_best
 
 
 def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, BySetting]:

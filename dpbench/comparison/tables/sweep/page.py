@@ -144,7 +144,6 @@ class SweepTable:
 
     @cached_property
     def _differing(self) -> list[str]:
-        """The names of the terms in which epsilons of the table differ."""
         return [name for name in Terms._fields if len({getattr(t, name) for t in self._terms}) > 1]
 
     @property
@@ -163,7 +162,6 @@ class SweepTable:
 
     @property
     def _compared(self) -> list[Grid]:
-        """The differences to the baseline, if there is one."""
         if not self.layout.baseline:
             return []
         columns = sorted({column for _, column in self._bases}, key=_order)
@@ -178,8 +176,8 @@ class SweepTable:
 
     @cached_property
     def _bases(self) -> dict[CellKey, CellKey | None]:
-        """The cells of other methods, each with the cell of the baseline that has its values of the
-        settings which the table shows and which are not chosen for each method, if it is one."""
+        """By cell of another method, the only one of the baseline with its values of the settings
+        that are not chosen for each method."""
         keys = (*self.layout.rows, *self.layout.columns)
         values = {cell: dict(zip(keys, (*cell[0], *cell[1]), strict=True)) for cell in self.runs}
         shared = {
@@ -191,14 +189,12 @@ class SweepTable:
         return {cell: bases[0] if len(bases) == 1 else None for cell, bases in alike.items()}
 
     def _test(self, cell: CellKey, metric: str) -> PairedTest | None:
-        """The differences over common seeds in the metric's unit, row minus baseline, against the
-        metric's margin; None without one baseline to compare with, or without common seeds."""
+        """Of row minus baseline; None without one baseline or without common seeds."""
         base = self._bases.get(cell)
         return base and difference(self._side(cell, metric), self._side(base, metric), metric)
 
     @cached_property
     def _judged(self) -> dict[tuple[CellKey, str], Judged]:
-        """By cell and metric; the cells that have one baseline are read together."""
         together = grouped((base, cell) for cell, base in self._bases.items() if base)
         judged: dict[tuple[CellKey, str], Judged] = {}
         for metric, (base, cells) in itertools.product(self.layout.metrics, together.items()):
@@ -222,14 +218,12 @@ class SweepTable:
 
     @property
     def _keys(self) -> list[str]:
-        """The heads of the settings that are rows."""
         return [key.rpartition(".")[2] for key in self.layout.rows]
 
     def _labels(self, row: Key) -> list[str]:
         return [_label(key, value) for key, value in zip(self.layout.rows, row, strict=True)]
 
     def _named(self, column: Key) -> list[str]:
-        """The values of a column's settings, as its head has them."""
         named = zip(self.layout.columns, column, strict=True)
         return [_label(key, value, named=True) for key, value in named]
 
@@ -292,7 +286,6 @@ class SweepTable:
         return [str(self.tried.get(cell, 0))] if self.tried else []
 
     def _gap(self, cell: CellKey, name: str) -> tuple[str, ...]:
-        """Difference, interval, number of pairs and verdict, empty where there are none."""
         if not self.layout.baseline:
             return ()
         if (found := self._test(cell, name)) is None:
@@ -303,7 +296,6 @@ class SweepTable:
 
 
 def _numbers(mean: Mean, name: str) -> tuple[str, ...]:
-    """Mean, deviation and number of runs as plain numbers."""
     value = delta_text(mean.value) if metric_of(name).is_bound else f"{mean.value:.6g}"
     return value, f"{mean.spread:.6g}", str(mean.n)
 

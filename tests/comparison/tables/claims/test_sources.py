@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from dpbench.comparison.tables.claims.claim import OURS, claims_of
 from dpbench.comparison.tables.conditions import conditions_of
+from dpbench.comparison.tables.edition import OURS, claims_of
 from dpbench.runs.config.search_path import options
 from dpbench.runs.config.table_rules import table_of
 from dpbench.runs.execution.run_config import run_config
