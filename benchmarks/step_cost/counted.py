@@ -30,7 +30,7 @@ from . import ours
 from .cases import Case
 from .contender_process import reason
 from .contenders import Contender
-from .operation_counter import CALL_SECONDS, LAUNCH_SECONDS, Cost, OperationCounter
+from .operation_counter import Cost, OperationCounter, host_us
 from .report import environment_lines
 from .stepper import Stepper
 
@@ -113,19 +113,13 @@ def _rows(case: Case, contender: Contender) -> list[dict]:
 
 def markdown(data: pd.DataFrame) -> str:
     """One table of all steps."""
-    data = data.assign(host_us=_host_us(data))
+    data = data.assign(host_us=host_us(data["calls"], data["kernels"]))
     keys = ["case", "contender", "reason"]
     steps = data.groupby(keys, sort=False)[[*COSTS, "host_us"]].sum()
     head = ("step", "kernels", "calls", "GB moved", "waits", "peak, MB", "predicted ms")
     cells = tuple(_cells(*key, step) for key, step in steps.iterrows())
     blocks: list[PageBlock] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
     return Page("Counts of one training step", blocks).markdown
-
-
-def _host_us(data: pd.DataFrame) -> pd.Series:
-    """Predicted microseconds of the CPU, for each row."""
-    further = (data["kernels"] - data["calls"]).clip(lower=0)
-    return 1e6 * (data["calls"] * CALL_SECONDS + further * LAUNCH_SECONDS)
 
 
 def _cells(case: str, contender: str, why_not: str, step: pd.Series) -> tuple[str, ...]:

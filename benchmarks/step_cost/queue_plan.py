@@ -26,7 +26,7 @@ from dpbench.step.gradients import ENGINES, Parameters
 from dpbench.system.errors import UserError
 
 from .counted import count
-from .operation_counter import CALL_SECONDS, LAUNCH_SECONDS, Cost
+from .operation_counter import Cost, host_us
 from .ours import Ours
 
 SLOWER = {"H200": 1.0, "A100": 2.4}
@@ -163,8 +163,7 @@ def _batch(run: Run, examples: int) -> Batch:
 
 def seconds(cost: Cost) -> float:
     """How long an H200 and its CPU take, the longer of both."""
-    host = cost.calls * CALL_SECONDS + max(cost.kernels - cost.calls, 0) * LAUNCH_SECONDS
-    return max(cost.device_us / 1e6, host)
+    return max(cost.device_us, host_us(cost.calls, cost.kernels)) / 1e6
 
 
 def fitting(forecasts: Iterable[Forecast], hours: float) -> list[Forecast]:
