@@ -9,6 +9,7 @@ flat or sharp; so it is measured here.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -43,8 +44,7 @@ class FlatnessSettings:
     weight: Positive
 
 
-@dataclass(frozen=True)
-class DescentResult:
+class DescentResult(NamedTuple):
     """The end of a gradient descent from one seed.
 
     minimised: the objective, PLAIN or AWARE. loss: L. norm_of_mean: |mean g_i|. mean_norm:
@@ -72,7 +72,21 @@ def flatness(target: Target) -> dict[str, bytes]:
             for minimised in (PLAIN, AWARE):
                 results.append(descend(run, setup, minimised, folder, seed))
                 count()
-    return _files(target, setup, results)
+    lemma, flat = verdicts(results)
+    lines = [(name, str(seed), *(f"{x:.4g}" for x in rest)) for name, seed, *rest in results]
+    grid = Grid("", HEAD, tuple(lines))
+    text = target.page(
+        f"{target.table.paper}. {target.own_scale}, on {setup.examples} examples of "
+        f"{target.config['choices']['dataset']}; seeds: {seeds}; {setup.steps} "
+        f"steps of {setup.lr:g}; lambda: {setup.weight:g}.",
+        [
+            f"Lemma 3, L_BAO is an upper bound of L_Z: {lemma}.",
+            f"Minimising L_BAO leads to a flatter minimum (Appendix B): {flat}.",
+        ],
+        grid,
+        target.table.notes,
+    )
+    return {**text.files, "csv": grid.csv.encode()}
 
 
 def descend(
@@ -120,35 +134,10 @@ def sharpness_of(network: Network, batch: Batch) -> float:
 def verdicts(results: Sequence[DescentResult]) -> tuple[str, str]:
     """Verdicts on the lemma and on flat minima; the latter fails if any is no flatter."""
     gap = min(result.gap for result in results)
-    by_seed: dict[int, dict[str, float]] = {}
-    for result in results:
-        by_seed.setdefault(result.seed, {})[result.minimised] = result.sharpness
-    sharper = sum(pair[AWARE] >= pair[PLAIN] for pair in by_seed.values())
+    of = {(result.minimised, result.seed): result.sharpness for result in results}
+    seeds = {result.seed for result in results}
+    sharper = sum(of[AWARE, seed] >= of[PLAIN, seed] for seed in seeds)
     return (
         "holds" if gap >= -TOLERANCE else "fails",
-        f"fails in {sharper} of {len(by_seed)} seeds" if sharper else "holds",
+        f"fails in {sharper} of {len(seeds)} seeds" if sharper else "holds",
     )
-
-
-def _files(
-    target: Target, setup: FlatnessSettings, results: Sequence[DescentResult]
-) -> dict[str, bytes]:
-    lemma, flat = verdicts(results)
-    lines = tuple((r.minimised, str(r.seed), *(f"{x:.4g}" for x in _numbers(r))) for r in results)
-    grid = Grid("", HEAD, lines)
-    text = target.page(
-        f"{target.table.paper}. {target.own_scale}, on {setup.examples} examples of "
-        f"{target.config['choices']['dataset']}; seeds: {target.table.seeds}; {setup.steps} "
-        f"steps of {setup.lr:g}; lambda: {setup.weight:g}.",
-        [
-            f"Lemma 3, L_BAO is an upper bound of L_Z: {lemma}.",
-            f"Minimising L_BAO leads to a flatter minimum (Appendix B): {flat}.",
-        ],
-        grid,
-        target.table.notes,
-    )
-    return {**text.files, "csv": grid.csv.encode()}
-
-
-def _numbers(r: DescentResult) -> tuple[float, ...]:
-    return r.loss, r.norm_of_mean, r.mean_norm, r.sharpness, r.gap

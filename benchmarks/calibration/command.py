@@ -10,27 +10,17 @@ from dpbench.runs.execution.prepare import run_of
 from dpbench.system.progress import counting
 
 from .laboratory import FlowSettings, examine
-from .report import (
-    RULE,
-    RULE_OF_NOISE,
-    SAME,
-    claims,
-    grids,
-    summary,
-    to_csv,
-)
+from .report import RULE, RULE_OF_NOISE, SAME, claims, grids, summary, to_csv
 
 
 def measured(target: Target) -> dict[str, bytes]:
     """The files by suffix: the table as Markdown, CSV and LaTeX."""
-    setup, printed = target.computed_by(FlowSettings), _printed(target)
+    setup, printed = target.computed_by(FlowSettings), read_published(target.published)
     run, folder = run_of(target.config), target.config.data_folder
     if target.config["threads"]:
         torch.set_num_threads(target.config["threads"])
     findings = []
-    starts: list[int | None] = [*target.table.seeds]
-    if setup.by_hand:
-        starts.append(None)
+    starts = [*target.table.seeds, *([None] if setup.by_hand else [])]
     with counting("flows", len(setup.flows) * len(starts)) as count:
         for label in setup.flows:
             for seed in starts:
@@ -50,10 +40,6 @@ def measured(target: Target) -> dict[str, bytes]:
         command=target.command,
     )
     return table.files(to_csv(checked))
-
-
-def _printed(target: Target):
-    return read_published(target.published)
 
 
 def _introduction(target: Target, setup: FlowSettings) -> str:

@@ -19,38 +19,23 @@ from dpbench.step.gradients.vmap import Vmap
 
 @dataclass(frozen=True)
 class Tangents:
-    """First derivatives of the K outputs of n examples, and of their losses, at one theta.
-
-    jacobian: df/dw [n, K, D]; slopes: dl_i/df_i [n, K]; losses [n].
-    """
+    """First derivatives df/dw [n, K, D] of the K outputs of n examples, at one theta."""
 
     jacobian: Tensor
-    slopes: Tensor
-    losses: Tensor
     layers: tuple[Layer, ...]
-
-    @property
-    def gradients(self) -> MaterialisedGradients:
-        """Per-example gradients of the loss, by the chain rule: [n, D]."""
-        stack = torch.einsum("nk,nkd->nd", self.slopes, self.jacobian)
-        return MaterialisedGradients(self.losses, stack, self.layers)
-
-    @property
-    def rows(self) -> Tensor:
-        """df/dw with one row for each output of each example: [nK, D]."""
-        return self.jacobian.flatten(0, 1)
 
     def kernel(self, factors: Tensor | None = None) -> Tensor:
         """sum_r H_r C_r [nK, nK] for factors [n, L], where C_r is diagonal; H without factors.
 
         All K outputs of an example share its factor. Factors [n, 1] apply to all layers: HC.
         """
+        rows = self.jacobian.flatten(0, 1)
         if factors is None:
-            return self.rows @ self.rows.mT
+            return rows @ rows.mT
         lengths = torch.tensor([layer.at.stop - layer.at.start for layer in self.layers])
-        by_layer = factors.expand(len(self.losses), len(self.layers))
+        by_layer = factors.expand(len(self.jacobian), len(self.layers))
         by_weight = by_layer.repeat_interleave(lengths, 1)  # [n, D]
-        return self.rows @ (self.jacobian * by_weight.unsqueeze(1)).flatten(0, 1).mT
+        return rows @ (self.jacobian * by_weight.unsqueeze(1)).flatten(0, 1).mT
 
 
 @dataclass(frozen=True)
@@ -74,16 +59,11 @@ def clip_sum(clip: Clip, gradients: MaterialisedGradients, groups: Tensor) -> Ke
 def tangents_of(network: Network, batch: Batch) -> Tangents:
     """Derivatives at the current parameters; inputs in float64."""
     with torch.no_grad():
-        outputs = network.model(batch.inputs)
-    n, count = outputs.shape
-    outputs.requires_grad_()
-    losses = network.loss(outputs, batch.targets)
-    (slopes,) = torch.autograd.grad(losses.sum(), outputs)
+        n, count = network.model(batch.inputs).shape
     indices = torch.arange(count).repeat(n)
     rows = Batch(batch.inputs.repeat_interleave(count, 0), indices, torch.zeros_like(indices))
     output = Vmap(network.model, _one_output, network.parameters)
-    jacobian = output(rows).stack().view(n, count, -1)
-    return Tangents(jacobian, slopes, losses.detach(), network.parameters.layers)
+    return Tangents(output(rows).stack().view(n, count, -1), network.parameters.layers)
 
 
 def _one_output(outputs: Tensor, indices: Tensor) -> Tensor:

@@ -23,18 +23,6 @@ class Properties:
     eigenvalue: float
     imaginary: float
 
-    @property
-    def symmetric(self) -> bool:
-        return self.asymmetry <= TOLERANCE
-
-    @property
-    def positive_in_quadratic_form(self) -> bool:
-        return self.quadratic >= -TOLERANCE
-
-    @property
-    def positive_in_eigenvalues(self) -> bool:
-        return self.eigenvalue >= -TOLERANCE
-
 
 def properties(matrix: Tensor) -> Properties:
     """The properties of a matrix [m, m]; all zero for a zero matrix."""

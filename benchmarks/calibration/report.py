@@ -90,45 +90,30 @@ def claims(
     They are in the order of the findings.
     """
     return [
-        PropertyClaim(
-            label,
-            name,
-            printed[label, name].value == "1",
-            *_check(name, _of(findings, label), zero),
-        )
-        for label in _labels(findings)
+        PropertyClaim(label, name, printed[label, name].value == "1", *_check(name, flows, zero))
+        for label, flows in grouped((finding.label, finding) for finding in findings).items()
         for name in (*PROPERTIES, SAME)
         if (label, name) in printed
     ]
 
 
-def _labels(findings: Sequence[FlowRun]) -> list[str]:
-    return list(dict.fromkeys(finding.label for finding in findings))
-
-
-def _of(findings: Sequence[FlowRun], label: str) -> list[FlowRun]:
-    return [finding for finding in findings if finding.label == label]
-
-
 def _check(name: str, findings: Sequence[FlowRun], zero: float) -> tuple[bool | None, float]:
     """Whether a property was satisfied (None if undecided), and its worst number."""
     kernels = [kernel for finding in findings for kernel in finding.flow.kernels]
-    if name == SYMMETRIC:
-        return all(k.symmetric for k in kernels), max(k.asymmetry for k in kernels)
-    if name == QUADRATIC:
-        satisfied = all(k.positive_in_quadratic_form for k in kernels)
-        return satisfied, min(k.quadratic for k in kernels)
-    if name == EIGENVALUES:
-        satisfied = all(k.positive_in_eigenvalues for k in kernels)
-        return satisfied, min(k.eigenvalue for k in kernels)
-    if name == MONOTONE:
-        lowest = min(cosine for finding in findings for cosine in finding.flow.cosines)
-        return lowest >= -TOLERANCE, lowest
+    if name == ZERO:
+        return _zero_loss(findings, zero)
     if name == SAME:
         coarse, finer = (sum(finding.noise[k] for finding in findings) for k in (0, 1))
-        ratio = finer / coarse
-        return ratio <= VANISHES, ratio
-    return _zero_loss(findings, zero)
+        return finer / coarse <= VANISHES, finer / coarse
+    if name == SYMMETRIC:
+        largest = max(kernel.asymmetry for kernel in kernels)
+        return largest <= TOLERANCE, largest
+    least = {
+        QUADRATIC: min(kernel.quadratic for kernel in kernels),
+        EIGENVALUES: min(kernel.eigenvalue for kernel in kernels),
+        MONOTONE: min(cosine for finding in findings for cosine in finding.flow.cosines),
+    }[name]
+    return least >= -TOLERANCE, least
 
 
 def _zero_loss(findings: Sequence[FlowRun], zero: float) -> tuple[bool | None, float]:

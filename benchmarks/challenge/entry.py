@@ -45,14 +45,8 @@ class Entry:
     @property
     def words(self) -> list[str]:
         """The command that made it, without how it is executed."""
-        own = [o for o in self.overrides if is_scientific(o)]
-        return [
-            "dpbench",
-            "challenge",
-            f"version={self.protocol.version}",
-            f"name={self.name}",
-            *own,
-        ]
+        named = [f"version={self.protocol.version}", f"name={self.name}"]
+        return ["dpbench", "challenge", *named, *filter(is_scientific, self.overrides)]
 
 
 @dataclass(frozen=True)

@@ -56,15 +56,6 @@ class Recount:
         return f"{self.verdict}{by}{', if Poisson' if assumed else ''}"
 
 
-def recount(printed: Sequence[PrintedEpsilon], count: Callable[[], None]) -> list[Recount]:
-    """Each epsilon by all accountants; `count` is called after each."""
-    recounts = []
-    for entry in printed:
-        recounts.append(recount_one(entry))
-        count()
-    return recounts
-
-
 def recount_one(entry: PrintedEpsilon) -> Recount:
     """One printed epsilon by all accountants."""
     if not entry.is_complete:

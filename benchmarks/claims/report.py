@@ -22,7 +22,7 @@ from .recount import (
     TOO_SMALL,
     UNKNOWN,
     Recount,
-    recount,
+    recount_one,
 )
 
 RULES = (
@@ -101,8 +101,11 @@ def recounted_epsilons(target: Target) -> dict[str, bytes]:
     """The files by suffix; nothing is trained. Raises UserError for a malformed registry."""
     path = target.published
     printed = read_printed(path)
+    recounts = []
     with counting("epsilons", len(printed)) as count:
-        recounts = recount(printed, count)
+        for entry in printed:
+            recounts.append(recount_one(entry))
+            count()
     return _table(target, recounts, path).files(
         grid_of("", WHERE | COLUMNS | REMARKS, recounts).csv
     )

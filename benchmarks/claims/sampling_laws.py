@@ -74,26 +74,17 @@ def epsilons(setup: SamplingLawSettings) -> pd.DataFrame:
         at_most = _spent(Poisson(1.0), sigma, epochs, setup.delta)
         for steps in setup.steps:
             limit = round(setup.limit * setup.size / steps)
-            laws: dict[str, Sampling] = {
-                "poisson": Poisson(1 / steps),
-                "truncated": TruncatedPoisson(1 / steps, limit, setup.size),
-                "allocation": Allocation(steps),
-            }
-            spent = {
-                name: _spent(law, sigma, steps * epochs, setup.delta) for name, law in laws.items()
-            }
-            rows.append(
-                {
-                    "noise multiplier": sigma,
-                    "epochs": epochs,
-                    "steps": steps,
-                    "batch": setup.size / steps,
-                    **spent,
-                    "shuffled, at least": shuffled_lower_bound(sigma, steps, epochs, setup.delta),
-                    "shuffled, at most": at_most,
-                }
-            )
-    return pd.DataFrame(rows)
+            laws: list[Sampling] = [
+                Poisson(1 / steps),
+                TruncatedPoisson(1 / steps, limit, setup.size),
+                Allocation(steps),
+            ]
+            spent = [_spent(law, sigma, steps * epochs, setup.delta) for law in laws]
+            at_least = shuffled_lower_bound(sigma, steps, epochs, setup.delta)
+            batch = setup.size / steps
+            rows.append((sigma, epochs, steps, batch, *spent, at_least, at_most))
+    columns = ["noise multiplier", "epochs", "steps", "batch", *STYLES]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _spent(law: Sampling, sigma: float, steps: int, delta: float) -> float:

@@ -12,13 +12,13 @@ from dpbench.audit.game import check_auditable, last_release
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled
 from dpbench.learning.data.dataset import Data
-from dpbench.privacy.ledger import GaussianMechanism, Ledger, Mechanism, Poisson
+from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.provenance import ResourceUsage
 from dpbench.runs.training.run import Run
 from dpbench.runs.training.start import private_step, start_training
 from dpbench.runs.training.statistics import PrivateStatistics
-from dpbench.step.mechanism.step import PrivateStep, Recorder
+from dpbench.step.mechanism.step import Recorder
 from dpbench.step.methods.raco import Lagrangian
 from dpbench.system.errors import UserError
 
@@ -109,38 +109,22 @@ def _train_recorded(run: Run, canaries: GradientCanaries, data: Data) -> tuple[T
     run = replace(run, method=replace(run.method, gradient=gradient))
     planned, data = plan(run), replace(data, train=with_canaries(data.train, canaries))
     training = start_training(run, planned, data, ResourceUsage(data.train.device))
-    training.step.recorder = Recorder()
-    recorder = TranscriptRecorder(canaries, training.step)
+    step, layers = training.step, training.step.engine.parameters.layers
+    step.recorder, clip = Recorder(), step.clip
+    observed = []
     for _ in training:
-        recorder.add(*last_release(training.step))
-    assert isinstance(planned.sampler.law, Poisson)
-    return recorder.transcript(planned.sampler.law.rate), training.ledger
-
-
-class TranscriptRecorder:
-    """Records what the attacker observes in each step."""
-
-    def __init__(self, canaries: GradientCanaries, step: PrivateStep):
-        self._canaries, self._step, self._clip = canaries, step, step.clip
-        self._layers = step.engine.parameters.layers
-        self._sums: list[Tensor] = []
-        self._shifts: list[Tensor] = []
-        self._multipliers: list[float] = []
-
-    def add(self, mechanism: Mechanism, noisy: Tensor) -> None:
-        """Add a step by its mechanism and its noisy sum [D]."""
+        mechanism, noisy = last_release(step)
         assert isinstance(mechanism, GaussianMechanism)
         # A query that is answered before clipping has already changed the clip of this step.
-        query = self._step.clip.query
-        clip = self._step.clip if query and query.before else self._clip
-        self._sums.append(noisy[self._canaries.coordinates])
-        self._shifts.append(self._canaries.shifts(clip, self._layers))
-        self._multipliers.append(mechanism.noise_multiplier)
-        self._clip = self._step.clip
-
-    def transcript(self, rate: float) -> Transcript:
-        multipliers = torch.tensor(self._multipliers, dtype=torch.float64)
-        return Transcript(torch.stack(self._sums), torch.stack(self._shifts), multipliers, rate)
+        query = step.clip.query
+        shifts = canaries.shifts(step.clip if query and query.before else clip, layers)
+        observed.append((noisy[canaries.coordinates], shifts, mechanism.noise_multiplier))
+        clip = step.clip
+    sums, moves, multipliers = zip(*observed, strict=True)
+    assert isinstance(planned.sampler.law, Poisson)
+    sigmas = torch.tensor(multipliers, dtype=torch.float64)
+    transcript = Transcript(torch.stack(sums), torch.stack(moves), sigmas, planned.sampler.law.rate)
+    return transcript, training.ledger
 
 
 def likelihood(transcript: Transcript) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,21 +26,14 @@ from dpbench.runs.figures.formats import images, legend_below, paper_figure, tit
 from dpbench.runs.records.epsilon import USUAL
 from dpbench.system.validate import Count, Fraction, Positive, integer, number
 
+SIGNED = partial(CoordinateMechanism, signed=True)
+
 LAWS: dict[str, tuple[Any, Callable[[float, int], Mechanism]]] = {
     "Gaussian, account of the sum": (stats.norm, lambda m, d: GaussianMechanism(m)),
-    "Gaussian, account of the sign": (
-        stats.norm,
-        lambda m, d: CoordinateMechanism("gaussian", m, d, signed=True),
-    ),
-    "Laplace": (stats.laplace, lambda m, d: CoordinateMechanism("laplace", m, d)),
-    "logistic, account of the sum": (
-        stats.logistic,
-        lambda m, d: CoordinateMechanism("logistic", m, d),
-    ),
-    "logistic, account of the sign": (
-        stats.logistic,
-        lambda m, d: CoordinateMechanism("logistic", m, d, signed=True),
-    ),
+    "Gaussian, account of the sign": (stats.norm, partial(SIGNED, "gaussian")),
+    "Laplace": (stats.laplace, partial(CoordinateMechanism, "laplace")),
+    "logistic, account of the sum": (stats.logistic, partial(CoordinateMechanism, "logistic")),
+    "logistic, account of the sign": (stats.logistic, partial(SIGNED, "logistic")),
 }
 """By name: the distribution, and the mechanism for a noise multiplier and a dimension."""
 

@@ -130,6 +130,8 @@ def reason(error: Exception) -> str:
     """An error in one line."""
     if isinstance(error, CannotBeTimed):
         return str(error)
+    if isinstance(error, ImportError):
+        return f"not installed ({error})"
     if isinstance(error, torch.OutOfMemoryError):
         return "out of memory"
     return f"{type(error).__name__}: {first_line(error, 'no message')}"

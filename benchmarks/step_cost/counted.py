@@ -6,9 +6,10 @@ on the CPU, and every place where a step asks for the device is told that it is 
 """
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from unittest.mock import patch
 
 import pandas as pd
@@ -29,8 +30,9 @@ from . import ours
 from .cases import Case
 from .contender_process import reason
 from .contenders import Contender
-from .operation_counter import CALL_SECONDS, LAUNCH_SECONDS, Cost, OperationCounter
+from .operation_counter import Cost, OperationCounter, host_us
 from .report import environment_lines
+from .stepper import Stepper
 
 COSTS = tuple(field.name for field in fields(Cost))
 COLUMNS = ("case", "contender", "batch_size", "operation", *COSTS, "reason", "environment")
@@ -77,11 +79,12 @@ def gpu_decisions() -> Iterator[None]:
         yield
 
 
-def count(case: Case, contender: Contender) -> dict[str, Cost]:
-    """The costs of one step by operation, after another in which caches are filled."""
+def count(make: Callable[[], Stepper]) -> dict[str, Cost]:
+    """The costs by operation of one step of what is made of fake tensors, after another in which
+    caches are filled."""
     with gpu_decisions(), FakeTensorMode(allow_non_fake_inputs=True), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        step = contender.make(FakeCase(**vars(case)), torch.device("cpu"))
+        step = make()
         with OperationCounter():
             step()
         with OperationCounter() as counter:
@@ -95,17 +98,14 @@ def rows(case: Case, contenders: dict[str, Contender]) -> pd.DataFrame:
     data = [
         {"contender": name, **row} for name, by in contenders.items() for row in _rows(case, by)
     ]
-    same = {
-        "case": case.name,
-        "batch_size": case.batch_size,
-        "environment": ", ".join(versions),
-    }
+    same = {"case": case.name, "batch_size": case.batch_size, "environment": ", ".join(versions)}
     return pd.DataFrame(data).assign(**same).reindex(columns=list(COLUMNS))
 
 
 def _rows(case: Case, contender: Contender) -> list[dict]:
     try:
-        costs, why_not = count(case, contender), ""
+        make = partial(contender.make, FakeCase(**vars(case)), torch.device("cpu"))
+        costs, why_not = count(make), ""
     except Exception as error:
         costs, why_not = {"": Cost()}, reason(error)
     return [{"operation": n, **asdict(cost), "reason": why_not} for n, cost in costs.items()]
@@ -113,19 +113,13 @@ def _rows(case: Case, contender: Contender) -> list[dict]:
 
 def markdown(data: pd.DataFrame) -> str:
     """One table of all steps."""
-    data = data.assign(host_us=_host_us(data))
+    data = data.assign(host_us=host_us(data["calls"], data["kernels"]))
     keys = ["case", "contender", "reason"]
     steps = data.groupby(keys, sort=False)[[*COSTS, "host_us"]].sum()
     head = ("step", "kernels", "calls", "GB moved", "waits", "peak, MB", "predicted ms")
     cells = tuple(_cells(*key, step) for key, step in steps.iterrows())
     blocks: list[PageBlock] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
     return Page("Counts of one training step", blocks).markdown
-
-
-def _host_us(data: pd.DataFrame) -> pd.Series:
-    """Predicted microseconds of the CPU, for each row."""
-    further = (data["kernels"] - data["calls"]).clip(lower=0)
-    return 1e6 * (data["calls"] * CALL_SECONDS + further * LAUNCH_SECONDS)
 
 
 def _cells(case: str, contender: str, why_not: str, step: pd.Series) -> tuple[str, ...]:

@@ -14,9 +14,11 @@ PACKAGES = ("torch", "opacus", "opake", "jax", "jax_privacy")
 
 def environment(device: str) -> str:
     """Machine, versions and commit, in one line."""
+    gpu = [torch.cuda.get_device_name(), f"CUDA {torch.version.cuda}"] if device == "cuda" else []
+    processor = f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
     installed = [f"{name} {number}" for name in PACKAGES if (number := installed_version(name))]
     python = f"Python {platform.python_version()}"
-    return "; ".join([*_machine(device), python, *installed, f"dpbench {commit() or 'unknown'}"])
+    return "; ".join([*gpu, processor, python, *installed, f"dpbench {commit() or 'unknown'}"])
 
 
 def processor_name(device: str) -> str:
@@ -29,13 +31,6 @@ def processor_name(device: str) -> str:
 def load_per_core() -> float:
     """The number of processes that ran or waited in the last minute, by core."""
     return os.getloadavg()[0] / (os.cpu_count() or 1)
-
-
-def _machine(device: str) -> list[str]:
-    processor = f"{_processor()}, {os.cpu_count()} cores, {torch.get_num_threads()} threads"
-    if device == "cuda":
-        return [torch.cuda.get_device_name(), f"CUDA {torch.version.cuda}", processor]
-    return [processor]
 
 
 def _processor() -> str:

@@ -24,11 +24,12 @@ class JaxPrivacyStepper:
         import jax.numpy as jnp
         from jax_privacy import clipping, noise_addition
 
-        modules = _modules(model)
-        layers = [_layer(module) for module in modules]
+        if type(model) is not nn.Sequential:
+            raise CannotBeTimed("only plain sequences of layers are translated to JAX")
+        layers = [_layer(module) for module in model]
         self._weights = [
             [jnp.array(p.detach().numpy()) for p in module.parameters(recurse=False)]
-            for module in modules
+            for module in model
         ]
         self._batch = tuple(jnp.array(t.numpy()) for t in (batch.inputs, batch.targets))
         self._key = jax.random.key(0)
@@ -71,26 +72,14 @@ class JaxPrivacyStepper:
 
 
 def jax_privacy(case: Case, device: torch.device) -> JaxPrivacyStepper:
-    """jax_privacy on a case.
-
-    Raises CannotBeTimed if it is not installed or the model cannot be translated.
-    """
+    """jax_privacy on a case; ImportError if it is not installed, CannotBeTimed for a model that
+    cannot be translated."""
     model = case.build(device)
     if device.type != "cpu":
         raise CannotBeTimed("timed on CPUs only")
     if case.epoch:
         raise CannotBeTimed("its compiled step is for batches of one size")
-    try:
-        return JaxPrivacyStepper(model, case.batch(device))
-    except ImportError as error:
-        raise CannotBeTimed(f"not installed ({error})") from error
-
-
-def _modules(model: nn.Module) -> list[nn.Module]:
-    """The layers of a plain `nn.Sequential`, in order."""
-    if type(model) is not nn.Sequential:
-        raise CannotBeTimed("only plain sequences of layers are translated to JAX")
-    return list(model)
+    return JaxPrivacyStepper(model, case.batch(device))
 
 
 def _layer(module: nn.Module) -> Layer:

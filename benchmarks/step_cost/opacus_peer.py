@@ -48,13 +48,11 @@ class OpacusStepper(TorchStepper):
 
 
 def opacus(case: Case, device: torch.device, mode: str) -> OpacusStepper:
-    """Opacus on a case; CannotBeTimed if it is not installed or refuses the model."""
+    """Opacus on a case; ImportError if it is not installed, CannotBeTimed if it refuses the
+    model."""
     try:
         return OpacusStepper(case.build(device), case.batches(device), mode)
-    except ImportError as error:
-        raise CannotBeTimed(f"not installed ({error})") from error
     except NotImplementedError as error:
-        reasons = (
-            error.args[0] if isinstance(error.args[0], list) else [error]
-        )  # one for each layer
-        raise CannotBeTimed(f"Opacus refuses the model: {reasons[0]}") from error
+        several = isinstance(error.args[0], list)  # one for each layer
+        why = error.args[0][0] if several else error
+        raise CannotBeTimed(f"Opacus refuses the model: {why}") from error

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -83,6 +84,11 @@ class Cost:
     waits: int = 0
     peak: int = 0
     device_us: float = 0.0
+
+
+def host_us(calls: Any, kernels: Any) -> Any:
+    """Predicted microseconds of the CPU for numbers of calls and of the kernels that they start."""
+    return 1e6 * (calls * CALL_SECONDS + np.maximum(kernels - calls, 0) * LAUNCH_SECONDS)
 
 
 class OperationCounter(TorchDispatchMode):

@@ -4,7 +4,7 @@ import pandas as pd
 
 from dpbench.runs.figures.formats import image, paper_figure
 
-from .disturbed import undisturbed
+from .report import undisturbed
 
 
 def draw(data: pd.DataFrame) -> bytes:

@@ -4,15 +4,14 @@ import json
 import math
 import shlex
 import sys
-import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.grid import Grid
@@ -26,8 +25,8 @@ from dpbench.runs.training.run import Run
 from dpbench.step.gradients import ENGINES, Parameters
 from dpbench.system.errors import UserError
 
-from .counted import gpu_decisions
-from .operation_counter import CALL_SECONDS, LAUNCH_SECONDS, Cost, OperationCounter
+from .counted import count
+from .operation_counter import Cost, host_us
 from .ours import Ours
 
 SLOWER = {"H200": 1.0, "A100": 2.4}
@@ -141,24 +140,17 @@ def counted_step(run: Run, planned: Plan) -> tuple[Cost, int]:
     """The cost of one step of a run, and the number of examples it was counted for."""
     size = run.physical_batch_size if isinstance(run.physical_batch_size, int) else PHYSICAL
     examples = min(size, run.batch_size)
-    with gpu_decisions(), FakeTensorMode(allow_non_fake_inputs=True), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+
+    def make() -> Ours:
         with unset_fake_temporarily() as mode:
             with torch.device("meta"):  # where models are built without their weights
                 model = run.model.build(run.dataset.shape, run.dataset.classes)
             model = model.to_empty(device="cpu")._apply(mode.from_tensor).train()
-        loss = LOSSES[run.dataset.task]
-        engine = ENGINES["ghost"](model, loss, Parameters(model))
-        step = Ours(model, [_batch(run, examples)], engine, planned.method)
-        with OperationCounter():
-            step()
-        with OperationCounter() as counter:
-            step()
-    total = Cost()
-    for cost in counter.costs.values():
-        for part in fields(Cost):
-            setattr(total, part.name, getattr(total, part.name) + getattr(cost, part.name))
-    return total, examples
+        engine = ENGINES["ghost"](model, LOSSES[run.dataset.task], Parameters(model))
+        return Ours(model, [_batch(run, examples)], engine, planned.method)
+
+    by_operation = zip(*map(astuple, count(make).values()), strict=True)
+    return Cost(*map(sum, by_operation)), examples
 
 
 def _batch(run: Run, examples: int) -> Batch:
@@ -171,8 +163,7 @@ def _batch(run: Run, examples: int) -> Batch:
 
 def seconds(cost: Cost) -> float:
     """How long an H200 and its CPU take, the longer of both."""
-    host = cost.calls * CALL_SECONDS + max(cost.kernels - cost.calls, 0) * LAUNCH_SECONDS
-    return max(cost.device_us / 1e6, host)
+    return max(cost.device_us, host_us(cost.calls, cost.kernels)) / 1e6
 
 
 def fitting(forecasts: Iterable[Forecast], hours: float) -> list[Forecast]:

@@ -1,5 +1,6 @@
 """Writes measurements as numbers (CSV), as a table (Markdown) and as a picture (PNG)."""
 
+import math
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,6 @@ from dpbench.system.errors import UserError
 
 from .cases import Case
 from .contenders import BASELINE
-from .disturbed import BUSY, IMPLAUSIBLE, VARIES, disturbed
 from .timing import Timing
 
 COLUMNS = (
@@ -21,6 +21,16 @@ COLUMNS = (
     *("memory_mib", "repeats", "steps_per_repeat"),
     *("check", "error", "reason", "environment", "load"),
 )
+
+VARIES = 3.0
+"""A case is disturbed if its plain step takes more than so many times its least in some turn."""
+
+IMPLAUSIBLE = 0.9
+"""A case is disturbed if a step of ours takes less than this share of the plain one, of which it is
+a superset."""
+
+BUSY = 1.5
+"""A case is disturbed if more processes than this ran by core in the minute before it."""
 
 
 def rows(case: Case, timed: list[Timing], environment: str, load: float) -> pd.DataFrame:
@@ -97,6 +107,23 @@ def read(path: Path) -> pd.DataFrame:
     """The rows of a CSV file."""
     texts = {"check": "", "reason": ""}
     return pd.read_csv(path, dtype=dict.fromkeys(texts, "object")).fillna(texts)
+
+
+def disturbed(data: pd.DataFrame) -> set[str]:
+    """The cases whose plain step was disturbed, such as by another process."""
+    plain = data[data["contender"] == BASELINE]
+    varies = plain.loc[plain["ms_max"] > VARIES * plain["ms_min"], "case"]
+    ours = data[data["contender"].str.startswith("ours_")]
+    busy = data[data["load"] > BUSY] if "load" in data else data[:0]
+    return {*varies, *ours.loc[ours["ratio"] < IMPLAUSIBLE, "case"], *busy["case"]}
+
+
+def undisturbed(data: pd.DataFrame) -> pd.DataFrame:
+    """The rows without the ratios of disturbed cases."""
+    ratios = [name for name in data if name.startswith("ratio")]
+    kept = data.copy()
+    kept.loc[kept["case"].isin(disturbed(data)), ratios] = math.nan
+    return kept
 
 
 def render(

@@ -1,6 +1,5 @@
 """Lemma 3 of Knolle et al. (bam), and what they conclude of it."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,9 +51,9 @@ def test_sharpness_is_the_largest_eigenvalue_that_follows_by_hand():
 def test_verdicts_can_fail():
     flat = DescentResult(AWARE, 0, 0.1, 0.0, 0.1, sharpness=1.0, gap=0.2)
     sharp = DescentResult(PLAIN, 0, 0.1, 0.0, 0.1, sharpness=2.0, gap=0.2)
-    other = [replace(flat, seed=1, sharpness=3.0), replace(sharp, seed=1)]
+    other = [flat._replace(seed=1, sharpness=3.0), sharp._replace(seed=1)]
     assert verdicts([flat, sharp]) == ("holds", "holds")
-    assert verdicts([flat, replace(sharp, gap=-1e-3)])[0] == "fails"
+    assert verdicts([flat, sharp._replace(gap=-1e-3)])[0] == "fails"
     assert verdicts([flat, sharp, *other])[1] == "fails in 1 of 2 seeds"
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 from dpbench.benchmarks.calibration.kernel import clip_sum, tangents_of
-from dpbench.benchmarks.calibration.properties import properties
+from dpbench.benchmarks.calibration.properties import TOLERANCE, properties
 
 from dpbench.step.clipping import Abadi, make_clip
 
@@ -39,7 +39,7 @@ def kernel_by_loops(network, batch, factors):
 def test_the_kernel_is_that_of_plain_loops(perceptron, outputs, clip, style):
     network, batch = perceptron(0, outputs, 5)
     tangents = tangents_of(network, batch)
-    made = clip_sum(make_clip(clip, style, 0.3), tangents.gradients, batch.groups)
+    made = clip_sum(make_clip(clip, style, 0.3), network.gradients(batch), batch.groups)
     factors = made.factors.expand(-1, 3)
     assert factors.std() > 0
     expected = kernel_by_loops(network, batch, factors)
@@ -50,18 +50,10 @@ def test_the_kernel_is_that_of_plain_loops(perceptron, outputs, clip, style):
 
 
 @BOTH
-def test_slopes_times_jacobian_are_the_gradients_of_the_losses(perceptron, outputs):
-    network, batch = perceptron(1, outputs, 6)
-    tangents, gradients = tangents_of(network, batch), network.gradients(batch)
-    torch.testing.assert_close(tangents.gradients.stack(), gradients.stack())
-    torch.testing.assert_close(tangents.losses, gradients.losses)
-
-
-@BOTH
 def test_the_kernel_without_clipping_is_symmetric_and_positive(perceptron, outputs):
     network, batch = perceptron(2, outputs, 7)
     seen = properties(tangents_of(network, batch).kernel())
-    assert seen.symmetric
+    assert seen.asymmetry <= TOLERANCE
     assert seen.eigenvalue > 0
     assert seen.imaginary == 0
 
@@ -71,15 +63,15 @@ def test_the_kernel_without_clipping_is_symmetric_and_positive(perceptron, outpu
 def test_a_large_bound_leaves_the_kernel_as_it_is(perceptron, outputs, style):
     network, batch = perceptron(3, outputs, 6)
     tangents = tangents_of(network, batch)
-    made = clip_sum(make_clip("abadi", style, 1e6), tangents.gradients, batch.groups)
+    made = clip_sum(make_clip("abadi", style, 1e6), network.gradients(batch), batch.groups)
     assert torch.equal(tangents.kernel(made.factors), tangents.kernel())
 
 
 def test_batch_clipping_scales_the_kernel(perceptron):
     network, batch = perceptron(4, 3, 6)
     tangents = tangents_of(network, batch)
-    total = tangents.gradients.stack().sum(0)
-    made = clip_sum(make_clip("batch", "flat", 0.1), tangents.gradients, batch.groups)
+    total = network.gradients(batch).stack().sum(0)
+    made = clip_sum(make_clip("batch", "flat", 0.1), network.gradients(batch), batch.groups)
     c = 0.1 / total.norm()
     assert c < 1
     torch.testing.assert_close(tangents.kernel(made.factors), c * tangents.kernel())
@@ -90,7 +82,7 @@ def test_layerwise_with_one_layer_is_flat(perceptron):
     network, batch = perceptron(5, 3, 6, widths=())
     tangents = tangents_of(network, batch)
     flat, layerwise = (
-        clip_sum(make_clip("abadi", style, 0.2), tangents.gradients, batch.groups)
+        clip_sum(make_clip("abadi", style, 0.2), network.gradients(batch), batch.groups)
         for style in ("flat", "layerwise")
     )
     assert (flat.factors < 1).any()
@@ -114,8 +106,10 @@ def test_a_search_over_networks_loses_eigenvalues_layerwise_and_never_flat(perce
         if properties(tangents.kernel()).eigenvalue < 1e-8:
             continue
         for style, seen in least.items():
-            made = clip_sum(make_clip("normalise", style, 1.0), tangents.gradients, batch.groups)
+            made = clip_sum(
+                make_clip("normalise", style, 1.0), network.gradients(batch), batch.groups
+            )
             seen.append(properties(tangents.kernel(made.factors)))
     assert len(least["flat"]) > 20
-    assert all(seen.positive_in_eigenvalues for seen in least["flat"])
-    assert not all(seen.positive_in_eigenvalues for seen in least["layerwise"])
+    assert all(seen.eigenvalue >= -TOLERANCE for seen in least["flat"])
+    assert not all(seen.eigenvalue >= -TOLERANCE for seen in least["layerwise"])

@@ -35,11 +35,11 @@ def test_numbers_are_in_units_of_the_frobenius_norm_and_zero_within_the_toleranc
     for share, kept in ((0.5, True), (2, False)):
         off = share * TOLERANCE * math.sqrt(2)
         seen = properties(matrix([1, off], [0, 1]))
-        assert seen.symmetric == kept
+        assert (seen.asymmetry <= TOLERANCE) == kept
         seen = properties(matrix([math.sqrt(2), 0], [0, -off]))
-        assert (seen.positive_in_quadratic_form, seen.positive_in_eigenvalues) == (kept, kept)
+        assert all((least >= -TOLERANCE) == kept for least in (seen.quadratic, seen.eigenvalue))
     seen = properties(torch.zeros(3, 3, dtype=torch.float64))
-    assert seen.symmetric
+    assert seen.asymmetry <= TOLERANCE
     assert seen.quadratic == seen.eigenvalue == 0
 
 
@@ -48,9 +48,9 @@ def test_fact_1_the_product_keeps_its_eigenvalues_and_not_its_quadratic_form():
     x = matrix([1], [-2])
     assert (x.mT @ A @ x).item() == pytest.approx(-0.4)
     seen = properties(A)
-    assert not seen.symmetric
-    assert not seen.positive_in_quadratic_form
-    assert seen.positive_in_eigenvalues
+    assert seen.asymmetry > TOLERANCE
+    assert seen.quadratic < -TOLERANCE
+    assert seen.eigenvalue >= -TOLERANCE
 
 
 def test_fact_1_holds_for_every_product_and_symmetry_only_for_a_constant_diagonal(draw):
@@ -59,22 +59,22 @@ def test_fact_1_holds_for_every_product_and_symmetry_only_for_a_constant_diagona
         seen = properties(M @ positive_diagonal(draw, 4))
         assert seen.eigenvalue > 0
         assert seen.imaginary < 1e-8
-        assert not seen.symmetric
-        assert properties(M @ (0.3 * torch.eye(4, dtype=torch.float64))).symmetric
+        assert seen.asymmetry > TOLERANCE
+        assert properties(M @ (0.3 * torch.eye(4, dtype=torch.float64))).asymmetry <= TOLERANCE
 
 
 def test_fact_2_positive_eigenvalues_and_not_positive_in_quadratic_form():
     A = matrix([-1, 3], [-3, 8])
     seen = properties(A)
     assert seen.eigenvalue == pytest.approx((7 - 3 * math.sqrt(5)) / 2 / A.norm().item())
-    assert seen.positive_in_eigenvalues
+    assert seen.eigenvalue >= -TOLERANCE
     assert seen.quadratic == pytest.approx(-1 / A.norm().item())
-    assert not seen.positive_in_quadratic_form
+    assert seen.quadratic < -TOLERANCE
 
 
 def test_fact_3_positive_in_quadratic_form_and_complex_eigenvalues_above_it(draw):
     seen = properties(matrix([1, 1], [-1, 1]))
-    assert seen.positive_in_quadratic_form
+    assert seen.quadratic >= -TOLERANCE
     assert (seen.eigenvalue, seen.imaginary) == pytest.approx((0.5, 0.5))
     for _ in range(200):
         seen = properties(torch.randn(5, 5, dtype=torch.float64, generator=draw))
@@ -90,7 +90,7 @@ def fact_4(corner):
 def test_fact_4_the_sum_of_products_may_have_a_negative_eigenvalue():
     A, H1, H2 = fact_4(0.7)
     assert min(properties(H).eigenvalue for H in (H1, H2)) > 0
-    assert not properties(A).positive_in_eigenvalues
+    assert properties(A).eigenvalue < -TOLERANCE
 
 
 def test_fact_4_has_its_zero_eigenvalue_at_seven_ninths_and_not_as_printed_at_eight():
@@ -108,7 +108,7 @@ def test_fact_4_a_search_finds_sums_that_are_not_symmetric_and_have_a_negative_e
         pairs = [(positive_definite(draw, 3), positive_diagonal(draw, 3)) for _ in range(2)]
         assert min(properties(H).eigenvalue for H, _ in pairs) > 0
         found.append(properties(sum(H @ C for H, C in pairs)))
-    lost = [seen for seen in found if not seen.positive_in_eigenvalues]
+    lost = [seen for seen in found if seen.eigenvalue < -TOLERANCE]
     assert lost
-    assert not any(seen.symmetric for seen in lost)
-    assert not any(seen.positive_in_quadratic_form for seen in lost)
+    assert not any(seen.asymmetry <= TOLERANCE for seen in lost)
+    assert not any(seen.quadratic >= -TOLERANCE for seen in lost)

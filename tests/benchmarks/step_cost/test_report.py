@@ -6,7 +6,7 @@ import pytest
 from dpbench.benchmarks.step_cost import picture, report
 from dpbench.benchmarks.step_cost.cases import DEPTH, Case
 from dpbench.benchmarks.step_cost.check import Verdict
-from dpbench.benchmarks.step_cost.disturbed import disturbed
+from dpbench.benchmarks.step_cost.report import disturbed
 from dpbench.benchmarks.step_cost.timing import Timing
 
 from dpbench.system.errors import UserError

@@ -66,10 +66,8 @@ def seems_identifier(column: pd.Series) -> bool:
     numbered = bool(words & (PEOPLE | SHORT) and words & IDENTIFIERS)
     bare = bool(words) and words <= IDENTIFIERS
     if is_numeric_dtype(column):
-        if not (called or numbered or bare) or is_bool_dtype(column):
-            return False
-        formed = not (column.dropna() % 1 != 0).any()
-        if not formed:
+        formed = called or numbered or bare
+        if not formed or is_bool_dtype(column) or (column.dropna() % 1 != 0).any():
             return False
     else:
         texts = column.dropna().head(SEEN).astype(str)

@@ -81,15 +81,9 @@ def _width(column: pd.Series, columns: Columns, name: str) -> int:
 def image_columns(settings: Mapping[str, Any], rows: OwnTable) -> Columns:
     """The columns of images: the target, by default their folder, and groups."""
     target = FOLDER if settings.get("target") is None else settings["target"]
-    none: dict[str, Any] = {
-        "categorical": [],
-        "drop": [],
-        "task": "classification",
-        "standardise": None,
-    }
-    return columns_of(
-        {**settings, **none, "target": target, "group": settings.get("group")}, rows.frame
-    )
+    given: dict[str, Any] = {**settings, "target": target, "group": settings.get("group")}
+    given |= {"categorical": [], "drop": [], "task": "classification", "standardise": None}
+    return columns_of(given, rows.frame)
 
 
 def describe_images(rows: OwnTable, columns: Columns) -> dict[str, Any]:

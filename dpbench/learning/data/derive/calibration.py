@@ -52,7 +52,6 @@ class WithCalibration(DerivedDataset):
         )
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, and split its training set."""
         data = self.base.load(folder, seed)
         coins = numpy_generator(seed, "calibration").random(len(data.train)) < self.share
         out = torch.from_numpy(coins)

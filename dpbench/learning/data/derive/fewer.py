@@ -37,7 +37,6 @@ class Fewer(DerivedDataset):
         return f"The first {self.train} training and {self.test} test examples, of more."
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, then cut both parts."""
         data = self.base.load(folder, seed)
         kept = (data.train, self.train), (data.test, self.test)
         return Data(*(part.take(torch.arange(min(n, len(part)))) for part, n in kept))

@@ -48,7 +48,6 @@ class Mislabelled(DerivedDataset):
         )
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, and mislabel the targets."""
         data = self.base.load(folder, SPLIT_SEED)
         draws = numpy_generator(SPLIT_SEED, "targets")
         chosen = self._chosen(data.train.groups, draws)

@@ -47,7 +47,6 @@ class Unbalanced(DerivedDataset):
         )
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, then subsample its training set."""
         data = self.base.load(folder, seed)
         rare = data.train.targets == self.label
         return Data(subsample(data.train, rare, self.keep, seed), data.test)

@@ -50,7 +50,6 @@ class WithValidation(DerivedDataset):
         )
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Load `base`, and split its training set; the test set is not used."""
         data = self.base.load(folder, seed)
         people, draws = data.train.people, numpy_generator(seed, "validation")
         numbers = None if people is None else people.numpy()
