@@ -111,7 +111,8 @@ def test_a_step_that_cannot_be_counted_fails_with_the_operation(monkeypatch):
 DECIDED = {  # by counted.gpu_decisions, or the same on both
     *("gradients/engine.py", "gradients/norms.py", "gradients/factored.py", "gradients/ghost.py"),
     *("gradients/layers/patches.py", "gradients/logistic.py", "gradients/perturbed.py"),
-    *("gradients/precision.py", "gradients/products.py", "mechanism/draws.py"),
+    *("gradients/precision.py", "gradients/products.py", "gradients/row_check.py"),
+    "mechanism/draws.py",
     *("mechanism/graph_step.py", "mechanism/noise.py", "mechanism/streams.py"),
 }
 
