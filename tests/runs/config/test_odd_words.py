@@ -85,7 +85,6 @@ epsilon batch_size=1 epochs=100000
 epsilon privacy.noise_multiplier=inf
 epsilon privacy.noise_multiplier=1e300
 epsilon privacy.noise_multiplier=1e-300
-epsilon privacy=eps3 privacy.epsilon=1e-30
 epsilon privacy=eps3 privacy.epsilon=true
 epsilon privacy.delta=nan
 epsilon method=dpsgd_global method.strict_bound=1e308
