@@ -135,7 +135,7 @@ def test_a_full_disk_does_not_cost_the_model_whose_epsilon_is_spent(suffix, made
 def test_a_training_that_fails_leaves_the_model_of_the_record_that_is_there(made, monkeypatch):
     record, path = made("noise=secure", "save_model=true")
     before = path.read_bytes()
-    monkeypatch.setattr(trainer, "evaluate", lambda *_: 1 / 0)
+    monkeypatch.setattr(trainer.evaluation, "evaluate", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         made("noise=secure", "again=true")
     assert path.read_bytes() == before

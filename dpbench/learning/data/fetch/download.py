@@ -78,10 +78,15 @@ def fetch(source: Source, folder: Path) -> Path:
         with writing(path):
             if not path.exists():  # another process may have downloaded it meanwhile
                 _obtain(source, path)
+    verify(source, path)
+    return path
+
+
+def verify(source: Source, path: Path) -> None:
+    """UserError if the file at `path` is not the publisher's, byte for byte."""
     # Cached, as a sweep reads the same files in every run.
     if not (path.is_file() and _intact(path, source.checksum, cached_digest_of)):
         raise altered_file(path, source.address)
-    return path
 
 
 def altered_file(path: Path, address: str) -> UserError:
