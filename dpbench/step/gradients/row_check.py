@@ -88,7 +88,7 @@ class RowCheck:
         self._seen: set[Kind] = set()
         self._few: dict[Kind, Sequence[Operation]] = {}
         self._constants: dict[Kind, Mapping[int, Sequence[int]]] = {}
-        self._always = self._stores = False
+        self._always = self._stores = self._comparing = False
         self._tracer: RowTracer | None = None
 
     @contextmanager
@@ -216,11 +216,15 @@ class RowCheck:
         operations = SameOperations(len(inputs), kept, self._few[kind.few])
         mode = ComparedPass(operations, self._constants[kind.few])
         with forgotten(self._model, self._loss), TracedCalls(mode) as calls, mode:
-            yield
+            self._comparing = True
+            try:
+                yield
+            finally:
+                self._comparing = False
             after = _python_state(self._model, self._loss)
         operations.end()
         other = operations.differ or mode.by_position or mode.reads_values or calls.hooks
-        if other or calls.error or before != after:
+        if other or mode.packs or calls.error or before != after:
             self.alone = SIZED
 
     def enter(self, module: nn.Module) -> None:
@@ -250,7 +254,7 @@ class RowCheck:
     def end(self, losses: Tensor) -> None:
         """A pass ends with these losses; raises RowsMoved unless they have the rows in order."""
         self.require(losses)
-        if not self._tracer:
+        if not (self._tracer or self._comparing):
             return
         with torch._C.DisableTorchFunction():  # this reading of the graph sets no hook
             if any(isinstance(node, BackwardCFunction) for node in graph_of(losses)):
@@ -272,10 +276,12 @@ def same_draws(device: torch.device) -> Iterator[None]:
     """The context of a pass after which the next draws the same numbers, from torch's generators,
     Python's or NumPy's."""
     python, numpy = random.getstate(), np.random.get_state()
-    with torch_state_kept(device):
-        yield
-    random.setstate(python)
-    np.random.set_state(numpy)
+    try:
+        with torch_state_kept(device):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
 
 
 def _python_state(*parts: object) -> tuple:

@@ -182,13 +182,13 @@ class ComparedPass(DispatchMode):
 
     constants: for the place of an operation on rows, which of what it is given, and grows with
     their number, depends on none of them. by_position: whether such a constant has other values for
-    other rows. read: called where Python is given values.
+    other rows. packs: whether Python code stores what the backward pass needs.
     """
 
     def __init__(self, operations: SameOperations, constants: Mapping[int, Collection[int]]):
         super().__init__()
         self._operations, self._constants = operations, constants
-        self.by_position = self.reads_values = False
+        self.by_position = self.reads_values = self.packs = False
 
     def read(self, tensors: Sequence[Tensor]) -> None:
         """Note that Python reads values of tensors."""
@@ -198,6 +198,7 @@ class ComparedPass(DispatchMode):
         self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
     ) -> Any:
         with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
+            self.packs |= torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
             out = func(*args, **(kwargs or {}))
             grown = self._operations.add(Call(func, args, kwargs or {}, lambda _: None), out)
             constants = self._constants.get(len(self._operations.noted) - 1, ())

@@ -480,7 +480,30 @@ def flat_above_a_size(module, h, x):
     return module(h) + h
 
 
+class Steeper(torch.autograd.Function):
+    """The same values, with another gradient."""
+
+    @staticmethod
+    def forward(ctx, h):
+        return h
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return 9 * gradient
+
+
+def steeper_by_a_node_above_a_size(module, h, x):
+    return module(Steeper.apply(h) if len(x) > 21 else h)
+
+
+def steeper_by_what_is_saved_above_a_size(module, h, x):
+    factor = 9 if len(x) > 21 else 1
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: factor * t):
+        return module(h.sin())
+
+
 BY_SIZE = (
+    steeper_by_a_node_above_a_size, steeper_by_what_is_saved_above_a_size,
     scaled_above_a_size, scaled_at_some_sizes, scaled_by_the_size, scaled_by_a_whole_number,
     scaled_by_its_last_places, scaled_by_places_in_a_table, scaled_by_a_count, scaled_by_counting,
     scaled_by_a_chosen_number, scaled_by_a_new_number, scaled_by_numbers_of_numpy,
