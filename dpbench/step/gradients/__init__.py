@@ -1,9 +1,10 @@
 """Per-example gradients: three engines that agree, and the choice between them."""
 
-from dpbench.step.gradients.choice import ENGINES, EngineFallback, make_engine
+from dpbench.step.gradients.choice import ENGINES, make_engine
 from dpbench.step.gradients.engine import (
     DelegatingGradients,
     Engine,
+    EngineFallback,
     Gradients,
     Loss,
     MaterialisedGradients,

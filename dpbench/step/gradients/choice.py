@@ -9,7 +9,7 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.modes import in_mode
 from dpbench.step.gradients.agreement import disagreement
 from dpbench.step.gradients.coupling import crowd, refuse_coupling
-from dpbench.step.gradients.engine import Engine, Loss
+from dpbench.step.gradients.engine import Engine, EngineFallback, Loss
 from dpbench.step.gradients.flatten import flatten
 from dpbench.step.gradients.ghost import Ghost
 from dpbench.step.gradients.loop import Loop
@@ -27,11 +27,6 @@ ENGINES: dict[str, type[Ghost | Loop | Vmap]] = {"ghost": Ghost, "loop": Loop, "
 DEFAULT_OPTIONS = ForwardOptions()
 
 
-class EngineFallback(UserWarning):
-    """The ghost engine materialises gradients though it was asked for by name, or computes them one
-    by one, which is slow."""
-
-
 def make_engine(
     name: str,
     model: nn.Module,
@@ -43,8 +38,8 @@ def make_engine(
     """The engine of that name for a model, checked on a probe of synthetic examples.
 
     `auto` is `ghost` if the model supports it, else `vmap`. An explicit `ghost` warns if it falls
-    back: to materialised gradients of single modules, or to `vmap` for the whole model. Both warn
-    of a model whose examples are computed one by one.
+    back: to materialised gradients of single modules, or to `vmap` for the whole model. `ghost`
+    also warns when it begins to compute examples one by one.
     probe: at least two synthetic examples, on which the engine must agree with the reference, in
     float32. views: augmented copies per example (inputs [B, K, ...]). options: precision and memory
     format of all later passes.
@@ -104,8 +99,6 @@ def _checked_engine(
     if name in ("auto", "ghost"):
         try:
             engine = _ghost(reference, probe)
-            if engine.alone:
-                _warn(f"{engine.alone}; computing gradients one by one, which is slow.")
             if name == "ghost" and engine.fallbacks:
                 _warn(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
             return engine

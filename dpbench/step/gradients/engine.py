@@ -22,6 +22,11 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 """Maps outputs [B, ...] and targets [B, ...] to losses [B]; loss i depends on example i alone."""
 
 
+class EngineFallback(UserWarning):
+    """The ghost engine materialises gradients though it was asked for by name, or computes them one
+    by one, which is slow."""
+
+
 class Gradients(Protocol):
     """The gradients g_i [D] of the examples of one batch, not necessarily materialised.
 

@@ -6,21 +6,23 @@ known, the clipped sum in one product per module (Bu et al. 2023, "Differentiall
 optimization on large model at small cost", book-keeping).
 """
 
-import math
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from types import FunctionType
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.modes import in_mode
+from dpbench.step.gradients.backward import Output, Receiver, adjoints, product_behind
 from dpbench.step.gradients.engine import (
+    EngineFallback,
     Loss,
     MaterialisedGradients,
     PerExampleShift,
@@ -59,15 +61,13 @@ FULL_PRECISION = ForwardOptions()
 
 
 class ForwardCall(NamedTuple):
-    """A module's forward call: its input, the shape of its output, and the output's graph edge.
+    """A module's forward call: its input and output.
 
-    a: without features, [B K, 0], where the module's rule does not read it. The output itself is
-    not stored, so that its memory can be freed and it may change in place.
+    a: without features, [B K, 0], where the module's rule does not read it.
     """
 
     a: Tensor
-    shape: torch.Size
-    output: GradientEdge
+    output: Output
 
 
 class ForwardPass(NamedTuple):
@@ -91,6 +91,7 @@ class Ghost:
     """
 
     name = "ghost"
+    _warned = False
 
     def __init__(self, model: nn.Module, loss: Loss, parameters: Parameters, views: int = 1):
         self.model, self.loss, self.parameters, self.views = model, loss, parameters, views
@@ -151,8 +152,7 @@ class Ghost:
             raise Unsupported("a module has other than one input and one output")
         if not output.requires_grad:
             raise Unsupported("a module's output is cut off from its parameters")
-        product = _product_behind(output)
-        if output.is_leaf or (output._is_view() and product is None):
+        if output.is_leaf or (output._is_view() and product_behind(output) is None):
             output = output.clone()  # an in-place change would otherwise move its graph edge
         if len(inputs[0]) != self._rows or len(output) != self._rows:
             raise RowsMoved("the first axis of a module's input is not that of the examples")
@@ -160,8 +160,7 @@ class Ghost:
         a = detached(inputs[0])
         if module in self._inputs_unread:
             a = a.new_empty(len(a), 0)  # so that their memory can be freed
-        edge = get_gradient_edge(output if product is None else product)
-        calls[module] = ForwardCall(a, output.shape, edge)
+        calls[module] = ForwardCall(a, Output.of(output))
         return output
 
     @property
@@ -244,11 +243,14 @@ class Ghost:
         (tracked,) = self._tracked
         parameters = SharedParameters(self.parameters.named, self._tracked)
         call = ModuleCall(tracked.module, a, b, 1, values=lambda: parameters.values(tracked))
-        gradients = ModuleGradients(tracked.rule.gradients(call), call)
-        return FactoredGradients(losses, {tracked: gradients}, self.parameters)
+        return FactoredGradients(losses, {tracked: tracked.gradients(call)}, self.parameters)
 
     def _one_by_one(self, batch: Batch, shift: Shift | None) -> MaterialisedGradients:
         """The gradients by a pass for each unit, in which no other's rows are to be found."""
+        if self.alone and not self._warned:
+            why = f"engine=ghost: {self.alone}; computing gradients one by one, which is slow."
+            warnings.warn(why, EngineFallback, stacklevel=3)
+            self._warned = True
         parts = batch.split(1)
         vectors: Iterable[Tensor | None] = [None] * len(parts)
         if shift is not None:
@@ -268,25 +270,28 @@ class Ghost:
             parameters, copies, losses, calls = self._pass(rows, shift)
             if self.alone and len(batch) > 1:
                 raise RowsMoved(self.alone)
-            nodes: dict[AdjointKey, tuple[GradientEdge, torch.Size]] = {
-                **{module: (call.output, call.shape) for module, call in calls.items()},
-                **{name: (get_gradient_edge(copy), copy.shape) for name, copy in copies.items()},
+            outputs: dict[AdjointKey, Output] = {
+                **{module: call.output for module, call in calls.items()},
+                **{name: Output.of(copy) for name, copy in copies.items()},
             }
-            edges = [edge for edge, _ in nodes.values()]
-            # Not by grad_outputs, whose check of shapes imports sympy.
-            gradients = torch.autograd.grad(flat.total(losses), edges, allow_unused=True)
-            adjoints: dict[AdjointKey, Tensor | None] = dict(zip(nodes, gradients, strict=True))
+            form = partial(self._module_gradients, calls, parameters, flat.shape)
+            formed: dict[TrackedModule, ModuleGradients] = {}
+            receivers: dict[AdjointKey, Receiver] = {
+                tracked.module: partial(_form_at_once, tracked, form, formed)
+                for tracked in self._tracked
+                if tracked.formed_at_once and tracked.module in calls
+            }
+            found = adjoints(flat.total(losses), outputs, receivers)
+        unused = self._unused({*self._tracked} - {*formed}, found, parameters, losses)
         with torch.no_grad():
-            unused = self._unused(adjoints, parameters, losses)
             b = {
-                key: losses.new_zeros(shape) if adjoint is None else _in_shape(adjoint, shape)
-                for (key, adjoint), (_, shape) in zip(adjoints.items(), nodes.values(), strict=True)
+                key: losses.new_zeros(outputs[key].shape) if adjoint is None else adjoint
+                for key, adjoint in found.items()
             }
-            del gradients, adjoints  # operands may be copies, one module after the other
+            del found  # operands may be copies, one module after the other
             by_module = {
-                tracked: self._module_gradients(tracked, calls, b, parameters, flat.shape)._replace(
-                    used=tracked not in unused
-                )
+                tracked: formed.get(tracked)
+                or form(tracked, b)._replace(used=tracked not in unused)
                 for tracked in self._tracked
             }
         return FactoredGradients(flat.losses(losses.detach()), by_module, self.parameters)
@@ -316,15 +321,19 @@ class Ghost:
         return ForwardPass(parameters, copies, losses, calls)
 
     def _unused(
-        self, adjoints: dict[AdjointKey, Tensor | None], parameters: PassParameters, losses: Tensor
+        self,
+        modules: set[TrackedModule],
+        adjoints: dict[AdjointKey, Tensor | None],
+        parameters: PassParameters,
+        losses: Tensor,
     ) -> set[TrackedModule]:
-        """The modules without an adjoint, because the losses do not depend on them.
+        """Those of the modules without an adjoint, because the losses do not depend on them.
 
         Raises Unsupported if one has none for another reason.
         """
         unused = {
             tracked
-            for tracked in self._tracked
+            for tracked in modules
             if any(adjoints.get(key) is None for key in tracked.adjoint_keys)
         }
         if unused and (missing := parameters.used(losses) & unused):
@@ -370,23 +379,24 @@ class Ghost:
 
     def _module_gradients(
         self,
-        tracked: TrackedModule,
         calls: dict[nn.Module, ForwardCall],
-        b: dict,
         parameters: PassParameters,
         shape: tuple[int, int],
+        tracked: TrackedModule,
+        b: dict[AdjointKey, Tensor],
     ) -> ModuleGradients:
-        """The gradients of a module's layers, from its call and the adjoints b.
+        """The gradients of a module's layers, from its call and adjoint, which are taken out of
+        calls and b.
 
         shape: the number of units, and that of rows in each.
         """
         units, rows_per_unit = shape
         if tracked.bare:
             copies = torch.cat([b[name].flatten(1) for name in tracked.bare], 1)
-            return ModuleGradients([Rows(copies.unflatten(0, (-1, rows_per_unit)).sum(1))], None)
+            return ModuleGradients([Rows(copies.unflatten(0, (-1, rows_per_unit)).sum(1))])
         module = tracked.module
         if module not in calls:
-            return ModuleGradients([Rows(zeros) for zeros in tracked.zeros(units)], None)
+            return ModuleGradients([Rows(zeros) for zeros in tracked.zeros(units)])
         products = self.options.products if tracked.rule.multiplied else FLOAT32_PRODUCTS
         call = ModuleCall(
             module,
@@ -397,21 +407,15 @@ class Ghost:
             perturbation=parameters.perturbation(tracked),
             products=products,
         )
-        return ModuleGradients(tracked.rule.gradients(call), call)
+        return tracked.gradients(call)
 
 
-def _product_behind(output: Tensor) -> Tensor | None:
-    """The matrix product of which the output of a linear layer with several positions is another
-    shape: gradients pass through it even if the output changes in place. None for other outputs."""
-    product = output._base
-    if product is None or not output.is_cuda:  # a processor's sums keep the order of a copy
-        return None
-    computed = type(product.grad_fn).__name__ in ("AddmmBackward0", "MmBackward0")
-    shape = (math.prod(output.shape[:-1]), output.shape[-1])
-    same = product.shape == shape and output.is_contiguous() and product.is_contiguous()
-    return product if computed and same else None
-
-
-def _in_shape(adjoint: Tensor, shape: torch.Size) -> Tensor:
-    """The adjoint of an output of that shape, where it may be that of the product behind it."""
-    return adjoint if adjoint.shape == shape else adjoint.reshape(shape)
+def _form_at_once(
+    tracked: TrackedModule,
+    form: Callable[[TrackedModule, dict[AdjointKey, Tensor]], ModuleGradients],
+    formed: dict[TrackedModule, ModuleGradients],
+    adjoint: Tensor,
+) -> None:
+    """Adds a module's gradients to those that are formed, when its adjoint is known."""
+    with torch.no_grad():
+        formed[tracked] = form(tracked, {tracked.module: adjoint})

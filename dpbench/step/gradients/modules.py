@@ -1,6 +1,6 @@
 """The modules that the book-keeping engine tracks, and the gradients of each."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +30,20 @@ class Unsupported(UserError):
 
 class RowsMoved(Unsupported):
     """Row i of a module's input or output is not that of the i-th row of the batch."""
+
+
+class ModuleGradients(NamedTuple):
+    """The per-example gradients of a module's layers.
+
+    values: the parameters that the module computed with; None for bare parameters, and for a module
+    that was not called. views: rows of each example. used: whether the losses depended on the
+    module.
+    """
+
+    gradients: Sequence[LayerGradient]
+    values: Callable[[], dict[str, Tensor]] | None = None
+    views: int = 1
+    used: bool = True
 
 
 @dataclass(frozen=True)
@@ -73,16 +87,14 @@ class TrackedModule:
     def rule(self) -> LayerRule:
         return rule_of(self.module) or FALLBACK
 
+    @property
+    def formed_at_once(self) -> bool:
+        """Whether its gradients need neither inputs nor adjoint once they are formed."""
+        return not self.bare and self.rule.materialised
 
-class ModuleGradients(NamedTuple):
-    """The per-example gradients of a module's layers, and the call that they were computed from.
-
-    used: whether the losses depended on the module.
-    """
-
-    gradients: Sequence[LayerGradient]
-    call: ModuleCall | None  # None for bare parameters, and for a module that was not called
-    used: bool = True
+    def gradients(self, call: ModuleCall) -> ModuleGradients:
+        """Those of a call."""
+        return ModuleGradients(self.rule.gradients(call), call.values, call.views)
 
 
 def tracked_modules(model: nn.Module) -> list[TrackedModule]:

@@ -60,7 +60,7 @@ def _by_book_keeping(engine: Ghost, batch: Batch, weight: float) -> Gradients:
         shifted = engine(batch, PerExampleShift(plain, scales))
         assert isinstance(shifted, FactoredGradients)
         by_module = {
-            tracked: part._replace(gradients=[plus_tangent(g) for g in part.gradients], call=None)
+            tracked: part._replace(gradients=[plus_tangent(g) for g in part.gradients], values=None)
             for tracked, part in shifted.by_module.items()
         }
     return FactoredGradients(plain.losses, by_module, engine.parameters)

@@ -81,8 +81,10 @@ class PerExampleParameters:
 
     def perturbation(self, tracked: TrackedModule) -> Perturbation | None:
         """That of a module's parameters; none for a module that was not called at theta."""
-        gradients, call, _ = self._by_module[tracked]
-        return Perturbation(call, gradients, self._scales) if call else None
+        gradients, values, views, _ = self._by_module[tracked]
+        if values is None:
+            return None
+        return Perturbation(tracked.module, views, values, gradients, self._scales)
 
     def values(self, tracked: TrackedModule) -> dict[str, Tensor]:
         """The parameters of a module by their names in it, with one copy per example [B, ...]."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.step.gradients import Gradients
-from dpbench.step.gradients.choice import EngineFallback
+from dpbench.step.gradients.engine import EngineFallback
 from dpbench.step.gradients.ghost import Ghost
 from dpbench.step.gradients.precision import in_full_precision
 from dpbench.step.mechanism.draws import draws, noise_kernel

@@ -1,5 +1,7 @@
 """Models that a rule is right for are not refused, and run on the fast engine."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -135,6 +137,26 @@ def test_who_reads_values_is_told_what_it_costs(kind, name):
     model = seeded(RIGHT[kind])
     with pytest.warns(EngineFallback, match="computing gradients one by one, which is slow"):
         make_engine(name, model, cross_entropy, batch_for(model, 2))
+
+
+class OtherwiseWhenLarge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.map = nn.Linear(WIDTH, 3)
+
+    def forward(self, x):
+        return self.map(x) if len(x) < 100 else self.map(x.sin())
+
+
+def test_who_does_something_else_with_a_later_batch_is_told_then_and_once():
+    model = seeded(OtherwiseWhenLarge)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine = make_engine("ghost", model, cross_entropy, examples(2, 0, 1.0))
+        engine(examples(50, 0, 1.0))
+        with pytest.warns(EngineFallback, match="other numbers of examples.*one by one"):
+            engine(examples(100, 0, 1.0))
+        engine(examples(101, 0, 1.0))
 
 
 @pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")

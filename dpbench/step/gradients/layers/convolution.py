@@ -169,10 +169,9 @@ class Convolution(LayerGradient):
         rows = b.new_empty(len(b), b.shape[1], i)
         size = per_block(b.shape[2] * i * groups, b.device)
         parts = self.a.split(size * self.views), b.split(size * groups), rows.split(size * groups)
-        for a, b, out in zip(*parts, strict=True):
-            columns = self._input_columns(a)
-            with self.products.taken(a):
-                torch.bmm(b, columns.mT, out=out)
+        with self.products.taken(rows):
+            for a, b, out in zip(*parts, strict=True):
+                torch.bmm(b, self._input_columns(a).mT, out=out)  # the columns of one part alive
         return rows.view(self._examples, -1)
 
     def _input_columns(self, a: Tensor) -> Tensor:
@@ -235,17 +234,17 @@ def convolution(call: ModuleCall) -> list[Convolution]:
 def perturbed_convolution(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A convolution's outputs for x, with W_i = W + scales_i G_i; G_i is applied position by
     position if they are few and kernels large."""
-    call, (gradient,), scales = perturbation
-    values = call.values()
+    module, _, shared, (gradient,), scales = perturbation
+    values = shared()
     if gradient.by_positions:
-        x, padding = _padded(call.module, x)
-        plain = _convolve(call.module, x, values["weight"], values.get("bias"), padding)
+        x, padding = _padded(module, x)
+        plain = _convolve(module, x, values["weight"], values.get("bias"), padding)
         return plain + gradient.apply(x, scales)
     weight = values["weight"]
     change, by_example = gradient.weight_rows().view(-1, *weight.shape), [1] * weight.dim()
     kernels = torch.addcmul(weight, change, scales.view(-1, *by_example))
     biases = gradient.perturbed_biases(values.get("bias"), scales)
-    return convolve_per_example(call.module, x, kernels, biases)
+    return convolve_per_example(module, x, kernels, biases)
 
 
 def convolve_per_example(

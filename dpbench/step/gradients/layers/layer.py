@@ -92,24 +92,23 @@ class LayerGradient(Protocol):
 
 
 class Perturbation(NamedTuple):
-    """The parameters theta + scales_i g_i of one module for each example i; scales [B].
+    """The parameters theta + scales_i g_i of one module for each example i of some views; scales
+    [B].
 
-    call: the module's call at theta. gradients: the g_i of its layers, from that call.
+    shared: the values at theta. gradients: the g_i of the module's layers there.
     """
 
-    call: ModuleCall
+    module: Any
+    views: int
+    shared: Callable[[], dict[str, Tensor]]
     gradients: Sequence[Any]
     scales: Tensor
-
-    @property
-    def module(self) -> Any:
-        return self.call.module
 
     def values(self) -> dict[str, Tensor]:
         """The parameters by their names in the module, materialised [B, ...]."""
         rows = torch.cat([gradient.stack() for gradient in self.gradients], 1)
         rows = rows * self.scales.unsqueeze(1)
-        values, start = self.call.values(), 0
+        values, start = self.shared(), 0
         perturbed = dict(values)
         for name, parameter in self.module.named_parameters():
             if parameter.requires_grad:

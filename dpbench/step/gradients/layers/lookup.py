@@ -47,10 +47,10 @@ class Lookup(LayerGradient):
 
 def perturbed_embedding(perturbation: Perturbation, x: Tensor) -> Tensor:
     """An embedding's outputs for x [B K, ...], with W_i = W + scales_i G_i for each example."""
-    call, (table,), scales = perturbation
-    indices = x.reshape(call.examples, -1)
+    (table,), scales = perturbation.gradients, perturbation.scales
+    indices = x.reshape(len(scales), -1)
     same = (indices.unsqueeze(2) == table.indices.unsqueeze(1)).to(table.b)
-    plain = F.embedding(x, call.values()["weight"])
+    plain = F.embedding(x, perturbation.shared()["weight"])
     return plain + (same @ (table.b * scales.view(-1, 1, 1))).view_as(plain)
 
 

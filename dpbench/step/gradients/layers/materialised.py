@@ -62,7 +62,7 @@ class Rows(LayerGradient):
 def normalisation(call: ModuleCall) -> list[Rows]:
     """Group, instance, layer or root-mean-square normalisation, or frozen batch normalisation: b
     times the normalised input for the scale, and b for the shift, summed over positions."""
-    rows = [_over_positions(call.module, call.b * _normal(call.module, call.a))]
+    rows = [_over_positions(call.module, _normal(call.module, call.a).mul_(call.b))]
     if _biased(call.module):
         rows.append(_over_positions(call.module, call.b))
     return [Rows(call.over_views(torch.cat(rows, 1)))]
@@ -70,7 +70,7 @@ def normalisation(call: ModuleCall) -> list[Rows]:
 
 def perturbed_normalisation(perturbation: Perturbation, x: Tensor) -> Tensor:
     """The outputs of a normalisation for x, with per-example scale and shift."""
-    module, views = perturbation.module, perturbation.call.views
+    module, views = perturbation.module, perturbation.views
     over_views = {n: v.repeat_interleave(views, 0) for n, v in perturbation.values().items()}
     out = _normal(module, x)
     out = out * _as_outputs(module, over_views["weight"], out)
@@ -144,16 +144,17 @@ def fallback(call: ModuleCall) -> list[Rows]:
 
 def perturbed_fallback(perturbation: Perturbation, x: Tensor) -> Tensor:
     """Any module's outputs for x, with each example's parameters materialised."""
-    call = perturbation.call
-    named = _trained(call.module, perturbation.values())
-    module = copy.copy(call.module)  # a copy, as the original's forward is patched to call this
+    named = _trained(perturbation.module, perturbation.values())
+    module = copy.copy(
+        perturbation.module
+    )  # a copy, as the original's forward is patched to call this
     vars(module).pop("forward", None)
     module._forward_hooks = module._forward_pre_hooks = OrderedDict()  # the original's run
 
     def of_example(named: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(module, named, (x,))
 
-    out = vmap(of_example, randomness="different")(named, x.unflatten(0, (-1, call.views)))
+    out = vmap(of_example, randomness="different")(named, x.unflatten(0, (-1, perturbation.views)))
     return out.flatten(0, 1)
 
 

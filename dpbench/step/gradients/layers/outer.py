@@ -147,22 +147,21 @@ def linear(call: ModuleCall) -> list[Dyad | Outer]:
     bias = call.module.bias is not None
     if call.views == 1 and call.a.dim() == 2:
         return [Dyad(call.a, call.b, bias, call.products)]
-    b = _positions(call, call.b)
-    return [Outer(_positions(call, call.a), b, b.sum(1) if bias else None, call.products)]
+    a, b = (_positions(x, call.views) for x in (call.a, call.b))
+    return [Outer(a, b, b.sum(1) if bias else None, call.products)]
 
 
 def perturbed_linear(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A linear layer's outputs for x, with W_i = W + scales_i G_i for each example, by
     (W + s b a^T) x = W x + s b <a, x> if a gradient has few positions."""
-    call, (gradient,), scales = perturbation
-    values = call.values()
+    (gradient,), values = perturbation.gradients, perturbation.shared()
     plain = F.linear(x, values["weight"], values.get("bias"))
-    rows = x if isinstance(gradient, Dyad) else _positions(call, x)
-    return plain + gradient.apply(rows, scales).view_as(plain)
+    rows = x if isinstance(gradient, Dyad) else _positions(x, perturbation.views)
+    return plain + gradient.apply(rows, perturbation.scales).view_as(plain)
 
 
-def _positions(call: ModuleCall, x: Tensor) -> Tensor:
+def _positions(x: Tensor, views: int) -> Tensor:
     """[B, T, features] from [B K, ..., features]."""
-    if x.dim() == 3 and call.views == 1:
+    if x.dim() == 3 and views == 1:
         return x
-    return x.reshape(call.examples, -1, x.shape[-1])
+    return x.reshape(len(x) // views, -1, x.shape[-1])

@@ -26,16 +26,17 @@ class LayerRule(NamedTuple):
     gradients: those of a call, one entry per layer. perturbed_outputs: the outputs for inputs x
     [B K, ...] with the parameters of a perturbation. reads_inputs: whether the gradients depend on
     the inputs of the call, which are else not kept. multiplied: whether they are sums of products
-    of inputs and adjoints.
+    of inputs and adjoints. materialised: whether both are needed no longer once they are computed.
     """
 
     gradients: Callable[[ModuleCall], Sequence[LayerGradient]]
     perturbed_outputs: Callable[[Perturbation, Tensor], Tensor]
     reads_inputs: bool = True
     multiplied: bool = False
+    materialised: bool = False
 
 
-NORMALISATION = LayerRule(normalisation, perturbed_normalisation)
+NORMALISATION = LayerRule(normalisation, perturbed_normalisation, materialised=True)
 CONVOLUTION = LayerRule(convolution, perturbed_convolution, multiplied=True)
 
 RULES: dict[type[nn.Module], LayerRule] = {
@@ -50,7 +51,7 @@ RULES: dict[type[nn.Module], LayerRule] = {
 }
 """Rules by exact type: a subclass may compute something else."""
 
-BIASES = LayerRule(biases, perturbed_fallback, reads_inputs=False)
+BIASES = LayerRule(biases, perturbed_fallback, reads_inputs=False, materialised=True)
 """The rule of a type in RULES if all parameters but its bias are frozen."""
 
 FALLBACK = LayerRule(fallback, perturbed_fallback)

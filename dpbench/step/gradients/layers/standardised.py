@@ -153,10 +153,10 @@ def standardised(call: ModuleCall) -> list[LayerGradient]:
 
 def perturbed_standardised(perturbation: Perturbation, x: Tensor) -> Tensor:
     """A standardised convolution's outputs for x, with per-example weight and gain."""
-    call, (gradient,), scales = perturbation
-    kernels = _perturbed(perturbation).kernel.view(-1, *call.module.weight.shape)
-    biases = gradient.kernel.perturbed_biases(call.values().get("bias"), scales)
-    return convolve_per_example(call.module, x, kernels, biases)
+    module, _, shared, (gradient,), scales = perturbation
+    kernels = _perturbed(perturbation).kernel.view(-1, *module.weight.shape)
+    biases = gradient.kernel.perturbed_biases(shared().get("bias"), scales)
+    return convolve_per_example(module, x, kernels, biases)
 
 
 def _perturbed(perturbation: Perturbation) -> Standardisation:
