@@ -12,7 +12,6 @@ from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.penalised import penalised
 from dpbench.system.errors import UserError
 from tests.step.gradients.moved_rows import (
-    BY_SIZE,
     ERRORS,
     IN_LARGE_BATCHES,
     KEEPS_ROWS,
@@ -31,6 +30,7 @@ from tests.step.gradients.moved_rows import (
     seeded,
     sensitivity,
 )
+from tests.step.gradients.rows_by_size import BY_SIZE
 
 
 @pytest.mark.sampled(10)
