@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # importing torch takes seconds, NumPy a tenth of one
 
 
 SECRET = 2**64
-"""From here on a seed is a secret. Torch takes 32 bits of a seed on a CPU, few enough to be tried."""
+"""From here on a seed is a secret: torch takes 32 bits of a seed on a CPU, few enough to try."""
 
 WORDS = slice(24, 24 + 8 * 624)
 """Where the state of torch's generator on a CPU (MT19937) has its words of 32 bits, each in eight

@@ -214,6 +214,8 @@ def _limits(run: Run, record: Record, with_test: bool) -> Iterator[str]:
         "What is taken as public: the names of columns and which of them have gaps, the classes, "
         "ranges and categories in `preparation.json`, and the numbers of rows and steps."
     )
+    if getattr(run.dataset, "text", None):
+        yield "The tokenizer in `preparation.json`: made from these texts, it tells words of them."
     if with_test:
         accuracy = {k: v for k, v in record.metrics.items() if k in ("test/accuracy", "test/r2")}
         for name, value in accuracy.items():
