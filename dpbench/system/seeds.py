@@ -11,6 +11,14 @@ if TYPE_CHECKING:  # importing torch takes seconds, NumPy a tenth of one
     import torch
 
 
+SECRET = 2**64
+"""From here on a seed is a secret: torch takes 32 bits of a seed on a CPU, few enough to try."""
+
+WORDS = slice(24, 24 + 8 * 624)
+"""Where the state of torch's generator on a CPU (MT19937) has its words of 32 bits, each in eight
+bytes."""
+
+
 def derived(seed: int, purpose: str) -> int:
     """A number below 2^63, the same in all processes, versions and platforms."""
     digest = hashlib.sha256(f"{purpose}/{seed}".encode()).digest()
@@ -21,7 +29,23 @@ def generator(seed: int, purpose: str, device: "torch.device") -> "torch.Generat
     """A torch generator on the device, for one purpose of one run."""
     import torch
 
-    return torch.Generator(device).manual_seed(derived(seed, purpose))
+    return seeded(torch.Generator(device), seed, purpose)
+
+
+def seeded(generator: "torch.Generator", seed: int, purpose: str) -> "torch.Generator":
+    """The generator, seeded for one purpose of one run; on a CPU all of its state follows from a
+    secret."""
+    import numpy as np
+    import torch
+
+    generator.manual_seed(derived(seed, purpose))
+    if seed >= SECRET and generator.device.type == "cpu":
+        words = hashlib.shake_256(f"{purpose}/{seed}".encode()).digest(4 * 624)
+        wide = np.frombuffer(words, "<u4").astype("<u8").view(np.uint8)
+        state = generator.get_state()
+        state[WORDS] = torch.from_numpy(wide)
+        generator.set_state(state)
+    return generator
 
 
 def seed_torch(seed: int, device: "torch.device") -> None:

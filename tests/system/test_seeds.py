@@ -1,3 +1,6 @@
+import hashlib
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -58,3 +61,15 @@ def test_the_global_generator_is_left_alone():
     before = torch.get_rng_state()
     draw(0, "noise")
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_secret_is_more_than_the_32_bits_that_torch_takes_of_a_seed():
+    secret = 2**255 + 5
+    words = np.frombuffer(hashlib.shake_256(f"dropout/{secret}".encode()).digest(2496), "<u4")
+    other = np.random.MT19937()
+    other.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": 624}}
+    expected = (other.random_raw(1500) % 2**24 / 2**24).tolist()
+    draws = generator(secret, "dropout", CPU)
+    assert torch.rand(1500, generator=draws).tolist() == expected
+    tried = torch.Generator().manual_seed(draws.initial_seed() % 2**32)
+    assert torch.rand(8, generator=tried).tolist() != draw(secret, "dropout")

@@ -155,7 +155,10 @@ def _records(request: SearchRequest, runs: Sequence[RunConfig]) -> list[Record]:
     return [records[index] for index in range(len(runs))]
 
 
-OF_THE_FILE = ("dataset.checksum", "dataset.file", "dataset.folder", "dataset.path")
+OF_THE_FILE = (
+    *("dataset.checksum", "dataset.labels_checksum", "dataset.test_checksum"),
+    *("dataset.file", "dataset.folder", "dataset.path"),
+)
 """Settings that the page leaves out: whoever has all of a file but one row could guess that row and
 compare the checksum."""
 

@@ -4,7 +4,7 @@ import inspect
 import io
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, REGRESSION, TRAIN
 from dpbench.learning.data.custom.preparation import TablePreparation
 from dpbench.learning.data.custom.table_rows import TableRows
+from dpbench.learning.data.derive.users import Column
 from dpbench.learning.data.probe import probe
 from dpbench.learning.data.tokens import TextPreparation
 from dpbench.privacy.statement import smaller_bound
@@ -53,7 +54,7 @@ def release(arguments: list[str]) -> Path:
     config = run_config([*DEFAULTS, *overrides, *FIXED])
     run = run_of(config)
     prepared = _preparation(run)
-    if problems := [*_uncovered(run, prepared)]:
+    if problems := [*_uncovered(run, prepared, {*map(key_of, overrides)})]:
         raise UserError(f"what is released of the data has to be covered: {' '.join(problems)}")
     check_writable(own.out.absolute().parent, "out")
     record = load(load_or_run(config))
@@ -88,8 +89,10 @@ def _preparation(run: Run) -> TablePreparation | TextPreparation:
     return run.dataset.preparation(run.seed) or run.dataset.text_preparation()
 
 
-def _uncovered(run: Run, prepared: TablePreparation | TextPreparation) -> Iterator[str]:
-    """What no epsilon would cover, each as a sentence with the way out."""
+def _uncovered(
+    run: Run, prepared: TablePreparation | TextPreparation, given: Collection[str]
+) -> Iterator[str]:
+    """What no epsilon would cover, each as a sentence with the way out. given: keys of settings."""
     stated = privacy_statement(run, plan(run))
     if stated["guarantee"] != "proven" or smaller_bound(stated) is None:
         yield f"{run.method.name} has no proven epsilon ({stated['why']}): choose another method."
@@ -97,6 +100,11 @@ def _uncovered(run: Run, prepared: TablePreparation | TextPreparation) -> Iterat
         yield (
             "normalization: a release takes the public bounds as they are, so leave it out, with "
             "bounds of all numbers and lists of all categories."
+        )
+    if isinstance(run.users, Column) and "users.most" not in given:
+        yield (
+            "users.most: without it, the page would have the largest number of rows of anybody, so "
+            "set how many are trained on at most, as in users.most=6."
         )
     if isinstance(prepared, TextPreparation):
         return
@@ -214,6 +222,8 @@ def _limits(run: Run, record: Record, with_test: bool) -> Iterator[str]:
         "What is taken as public: the names of columns and which of them have gaps, the classes, "
         "ranges and categories in `preparation.json`, and the numbers of rows and steps."
     )
+    if getattr(run.dataset, "text", None):
+        yield "The tokenizer in `preparation.json`: made from these texts, it tells words of them."
     if with_test:
         accuracy = {k: v for k, v in record.metrics.items() if k in ("test/accuracy", "test/r2")}
         for name, value in accuracy.items():

@@ -15,8 +15,11 @@ from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, warn
 from dpbench.system.files import check_replaceable, write_atomically
 
-UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed")
+UNCOVERED = ("seconds", "peak_memory_mib", "physical_batch_size", "resumed", "graph")
 """Fields of the provenance that depend on the sizes of private batches."""
+
+CHECKSUMS = ("checksum", "labels_checksum", "test_checksum")
+"""Settings of a data set that are checksums of the user's own files."""
 
 SHOWN = "test/accuracy"
 """The metric that runs with other seeds are compared by."""
@@ -62,7 +65,7 @@ def _chosen(folder: Path, records: list[Record], digest: str) -> list[Record]:
 def without_uncovered(record: Record) -> Record:
     """The record without its seed and without what was read from private data outside the account.
 
-    That includes the checksum of a data file, which whoever has all of it but one example could
+    That includes the checksums of data files, which whoever has all of one but one example could
     compare. Test metrics stay: they are about test examples, which no epsilon covers. Those of a
     validation split are about training examples, and only the noisy one stays; so is the status
     where outputs for them decide it.
@@ -97,9 +100,9 @@ def _covered_status(record: Record) -> str:
 
 
 def without_seed_and_checksum(config: dict) -> dict:
-    """A configuration of a run without its seed and the checksum of a private data file."""
+    """A configuration of a run without its seed and the checksums of private data files."""
     dataset = config.get("dataset", {})
-    known = {"checksum": None} if "checksum" in dataset else {}
+    known = dict.fromkeys(dataset.keys() & {*CHECKSUMS})
     return config | {"seed": None, "dataset": dataset | known}
 
 

@@ -157,6 +157,7 @@ class Training:
         self._has_finite_gradients = True  # in the last epoch
         self.step.engine.model.train()
         seeds.seed_torch(seeds.derived(self.step.seed, "dropout"), self._device)
+        seeds.seeded(torch.default_generator, self.step.seed, "dropout")
 
     def evaluated(self) -> AbstractContextManager:
         """The context in which the model has the parameters that the run is evaluated at."""

@@ -183,7 +183,7 @@ class Run:
         secure noise it is a secret, different in each call.
         """
         if self.noise == "secure":
-            return secrets.randbits(63)
+            return secrets.randbits(256)
         return derived(self.seed, f"draws/{digest(self.config)}") if self.config else self.seed
 
     def stream(self, purpose: str, device: torch.device) -> Stream:

@@ -118,6 +118,7 @@ def test_a_test_number_is_stated_if_asked_for(released):
             [*PUBLIC, "dataset.drop=[person]", "normalization=private_columns"],
             "^what .* normalization",
         ),
+        ([*PUBLIC, "users=column", "users.column=person"], "^what .* users.most: without it, the"),
         (["noise=seeded"], "noise=seeded is refused: a release has noise=secure"),
         ([*PUBLIC, "dataset.drop=[person]", "method=sgd"], "has no proven epsilon"),
     ],

@@ -21,7 +21,7 @@ def made(seed: int, arithmetic: str = "secure") -> Record:
         metrics={"test/accuracy": 0.9, "train_set/loss": 0.123, "train_set/loss/3": 0.456},
         privacy=PRIVACY | {"arithmetic": arithmetic},
         provenance={"device": "cpu", "seconds": 1.23, "peak_memory_mib": 321, "resumed": 7}
-        | {"physical_batch_size": 101},
+        | {"physical_batch_size": 101, "graph": "246 steps and 0 sums replayed"},
         status="complete",
         history={"train/loss": [0.789]},
         diagnostics={"step": [1]},
@@ -42,7 +42,7 @@ def published(folder, *records) -> list[Record]:
 def test_neither_seeds_nor_uncovered_parts_are_published(tmp_path):
     (record,) = published(tmp_path, made(31337))
     text = (tmp_path / "out.jsonl").read_text()
-    for number in ("31337", "0.123", "0.456", "0.789", "1.23", "321", "7,", "101"):
+    for number in ("31337", "0.123", "0.456", "0.789", "1.23", "321", "7,", "101", "246"):
         assert number not in text
     assert record.config["seed"] is None
     assert record.metrics == {"test/accuracy": 0.9}
@@ -90,11 +90,12 @@ def test_the_epsilon_of_a_chosen_trial_is_not_taken_for_that_of_its_search(tmp_p
     assert said["refused"].keys() == {"rdp", "pld"}
 
 
-def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_path):
+@pytest.mark.parametrize("of_file", ["checksum", "labels_checksum", "test_checksum"])
+def test_the_checksum_of_a_data_file_would_confirm_a_guess_of_its_last_row(tmp_path, of_file):
     record = made(0)
-    config = record.config | {"dataset": {"checksum": "abcdef0123"}}
+    config = record.config | {"dataset": {of_file: "abcdef0123", "tokenizer_checksum": "abc"}}
     (record,) = published(tmp_path, replace(record, config=config))
-    assert record.config["dataset"] == {"checksum": None}
+    assert record.config["dataset"] == {of_file: None, "tokenizer_checksum": "abc"}
 
 
 def test_a_trial_of_a_private_search_is_published_only_by_name(tmp_path):

@@ -86,9 +86,9 @@ class Column:
     """The people that a column of the user's own data names.
 
     most: the largest number of rows of one, which is public; of others with more, so many are drawn
-    at random, by the seed and their number alone: with one person fewer, all others keep their
-    rows, also before those who know the seed. A user's gradient is the mean over the rows that are
-    left.
+    at random. Draws and order of the rows follow from the seed and their number alone: with one
+    person fewer, all others keep theirs, also before those who know the seed. A user's gradient is
+    the mean over the rows that are left.
     """
 
     column: str
@@ -117,17 +117,14 @@ class Column:
         """The examples by user."""
         assert examples.people is not None
         people = examples.people.cpu().numpy()
-        order = numpy_generator(seed, "users").permutation(len(people))
-        order = order[np.argsort(people[order], kind="stable")]
+        order = np.argsort(people, kind="stable")
         _, starts = np.unique(people[order], return_index=True)
         by_user = [self._kept(part, seed) for part in np.split(order, starts[1:])]
         return population(examples, sorted(by_user, key=min))
 
     def _kept(self, rows: np.ndarray, seed: int) -> np.ndarray:
-        """The rows of a person that are trained on, of all of theirs."""
-        if len(rows) <= self.most:
-            return rows
-        return numpy_generator(seed, f"rows/{len(rows)}").permutation(np.sort(rows))[: self.most]
+        """The rows of a person that are trained on, of all of theirs in ascending order."""
+        return numpy_generator(seed, f"rows/{len(rows)}").permutation(rows)[: self.most]
 
 
 Users = Synthetic | Column

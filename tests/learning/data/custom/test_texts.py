@@ -152,6 +152,7 @@ def test_released_texts_are_predicted_where_there_is_no_dpbench(reviews, tokeniz
     short = ["dataset.length=10", "model.length=10", "epochs=1", "batch_size=8"]
     arguments = [*settings(reviews, tokenizer, text=text), *MODEL, *short]
     out = release([*arguments, f"results_dir={results}", f"out={tmp_path / 'out'}"])
+    assert "- The tokenizer in `preparation.json`: made from" in (out / "PRIVACY.md").read_text()
     shutil.rmtree(tokenizer)
     (path,) = (results / "models").glob("*.pt")
     frame = pd.read_csv(reviews)
