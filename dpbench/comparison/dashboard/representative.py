@@ -4,15 +4,28 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning
-from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
+from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_digits
 from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
 from dpbench.learning.metrics.students_t import Estimate, estimate
 from dpbench.runs.records.epsilon import NOT_PRIVATE
 from dpbench.system.grouping import grouped
+
+
+class Interval(NamedTuple):
+    """A mean and the ends of its interval, to seven digits; None without one.
+
+    over: seeds, or the test examples of one run.
+    """
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    over: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,39 @@ class Group:
     def mean(self, metric: str) -> Estimate | None:
         """The metric's mean over seeds; None if a run diverged, or none has measured it."""
         return estimate([*self.by_seed(metric).values()])
+
+    def interval(self, metric: str) -> Interval | None:
+        """The metric's mean with its interval; None without a mean."""
+        if (mean := self.mean(metric)) is None:
+            return None
+        if mean.half is not None:
+            low, high, over = mean.mean - mean.half, mean.mean + mean.half, "seeds"
+        else:
+            ends = self.first.intervals.get(metric.partition("/")[2])
+            if not isinstance(ends, list | tuple):
+                return Interval(seven_digits(mean.mean))
+            low, high, over = *ends, "test examples"
+        if metric_of(metric).unit == "percent":
+            low, high = max(low, 0.0), min(high, 1.0)
+        return Interval(seven_digits(mean.mean), seven_digits(low), seven_digits(high), over)
+
+    @property
+    def milliseconds(self) -> list[float]:
+        """Milliseconds per step, mean, least and most, over the runs on the machine of the first
+        run; none without times.
+
+        An interval of the mean would say little: the times of a few runs are not near a normal law.
+        """
+        machine = self.first.row["machine"]
+        times = [r.row["ms"] for r in self.runs if r.row["ms"] and r.row["machine"] == machine]
+        numbers = [math.fsum(times) / len(times), min(times), max(times)] if times else []
+        return [*map(seven_digits, numbers)]
+
+    @property
+    def audit(self) -> dict | None:
+        """The largest lower bound on epsilon that an audit of a run found; None without one."""
+        audits = (audit for run in self.runs if (audit := run.row["audit"]))
+        return max(audits, key=lambda audit: audit["epsilon"], default=None)
 
     @cached_property
     def epsilon(self) -> float | str:
