@@ -67,13 +67,13 @@ def _caption(table: ResultTable, edition: Edition) -> str:
     counts = sorted({cell.n for cell in table.cells if cell.n})
     seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else "0"
     printed = ", published values in brackets" if any(c.published for c in table.cells) else ""
-    numbers = f"Mean ± {edition.file.spread} of {seeds} runs{printed}"
+    numbers = f"Mean ± {edition.table.spread} of {seeds} runs{printed}"
     return f"{table.title}. {numbers}; best private mean bold."
 
 
 def _is_ranked(row: Row, edition: Edition, stated: RowPrivacy | None) -> bool:
     unproven = stated is not None and NO_PROOF in stated.epsilons.values()
-    return row.method != edition.file.baseline and not unproven
+    return row.method != edition.table.baseline and not unproven
 
 
 def _epsilons(stated: RowPrivacy | None) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def constants(edition: Edition, published: PublishedTable) -> list[ConstantBasel
     """One for each column with printed numbers, under each condition."""
     return [
         ConstantBaseline(condition, column, numbers, *_passed(edition, column, numbers))
-        for condition, column in itertools.product(edition.conditions, edition.columns)
+        for condition, column in itertools.product(edition.labels, edition.columns)
         if column.judged and (numbers := _printed(edition, published, condition, column))
     ]
 
@@ -73,7 +73,7 @@ def _share(passed: Sequence[Published], printed: Sequence[Published]) -> str:
 def _printed(
     edition: Edition, published: PublishedTable, condition: str, column: TableColumn
 ) -> list[Published]:
-    rows = (row_name(condition, method) for method in edition.file.methods)
+    rows = (row_name(condition, method) for method in edition.table.methods)
     return [number for row in rows if (number := published.get((row, column.printed)))]
 
 
@@ -129,8 +129,8 @@ def _verdicts(edition: Edition, evidence: ClaimEvidence, column: TableColumn) ->
 def _tests(edition: Edition, evidence: ClaimEvidence, column: TableColumn) -> Iterator[PairedTest]:
     """The tests of our gaps, of which those with print's sign are positive; NaN without runs."""
     value = quantity(column.name, [column])
-    without = edition.file.baseline if is_paired(column.metric) else None
-    methods = [method for method in edition.file.methods if method != without]
+    without = edition.table.baseline if is_paired(column.metric) else None
+    methods = [method for method in edition.table.methods if method != without]
     for condition in evidence.conditions:
         for row, other in itertools.combinations(methods, 2):
             printed = evidence.printed_gap(condition, row, other, value)
