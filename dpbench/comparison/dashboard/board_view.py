@@ -30,6 +30,7 @@ from dpbench.comparison.tables.grid import (
     csv_text,
     epsilon_text,
     number,
+    range_text,
     tally,
 )
 from dpbench.comparison.tables.page import tabular
@@ -101,9 +102,8 @@ def _baseline(contest: Contest) -> str:
     return contest.baseline.method if contest.baseline else ""
 
 
-def column_of(metric: str) -> dict:
-    """A metric of a board as the page's JSON."""
-    return metric_entry(metric) | ({"label": "worst group"} if metric == WORST_GROUP else {})
+def _label(metric: str) -> str:
+    return "worst group" if metric == WORST_GROUP else metric_entry(metric)["label"]
 
 
 def _percent(metric: str) -> bool:
@@ -111,8 +111,7 @@ def _percent(metric: str) -> bool:
 
 
 def _arrowed(metric: str) -> str:
-    column = column_of(metric)
-    return arrowed(column["label"], column["better"])
+    return arrowed(_label(metric), metric_of(metric).better)
 
 
 def metric_text(contest: Contest) -> str:
@@ -149,7 +148,7 @@ def ranks_cell(ranks: tuple[int, int] | None) -> ViewCell:
     if ranks is None:
         return {"text": DASH, "sort": None}
     first, last = ranks
-    return {"text": _ends(first, last), "sort": first + last / 1000}
+    return {"text": range_text(first, last), "sort": first + last / 1000}
 
 
 def _method(one: Candidate, names: Mapping[str, str]) -> ViewCell:
@@ -255,7 +254,7 @@ def _cost(group: Group) -> ViewCell:
     if not group.milliseconds:
         return {"text": DASH, "sort": None}
     mean, *ends = group.milliseconds
-    range_ = _ends(*(number(end, None) for end in ends))
+    range_ = range_text(*(number(end, None) for end in ends))
     return {
         "text": number(mean, None),
         "sort": mean,
@@ -282,12 +281,7 @@ def _notes(contest: Contest, names: Mapping[str, str]) -> list[str]:
 
 def _epsilons(budget: BudgetRange) -> str:
     """`ε 3.00`, `ε 2.90 to 3.33`."""
-    return f"ε {_ends(rounded_up(budget.low), rounded_up(budget.high))}"
-
-
-def _ends(low: object, high: object) -> str:
-    """`2`, `2 to 7`."""
-    return " to ".join(map(str, dict.fromkeys((low, high))))
+    return f"ε {range_text(rounded_up(budget.low), rounded_up(budget.high))}"
 
 
 def answer(contest: Contest, names: Mapping[str, str]) -> str:
@@ -296,8 +290,7 @@ def answer(contest: Contest, names: Mapping[str, str]) -> str:
         return ""
     baseline, metric = names[_baseline(contest)], contest.drawn
     at = f"At {_epsilons(contest.budget)}, " if contest.budget else ""
-    label = column_of(metric)["label"]
-    where = f"{at}{contest.facet}{_seeds(contest)}, by {label}"
+    where = f"{at}{contest.facet}{_seeds(contest)}, by {_label(metric)}"
     found = [judged.verdict for judged in contest.judged.values()]
     if not found:
         return f"{where}: no other method with an epsilon can be compared with {baseline}."
@@ -320,7 +313,7 @@ def _seeds(contest: Contest) -> str:
     numbers = {contest.gaps[method, contest.drawn].n for method in contest.judged}
     if not numbers:
         return ""
-    return f", {_ends(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
+    return f", {range_text(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
 
 
 COPIED: dict[str, Callable[[Candidate, Contest], object]] = {
@@ -362,8 +355,8 @@ def board_tex(contest: Contest, names: Mapping[str, str]) -> str:
 
     names: of methods, for display.
     """
-    columns, baseline = [column_of(name) for name in contest.columns], _baseline(contest)
-    labels = [f"{c['label']} (%)" if c["percent"] else c["label"] for c in columns]
+    baseline = _baseline(contest)
+    labels = [_label(name) + (" (%)" if _percent(name) else "") for name in contest.columns]
     if labels and baseline:
         labels.insert(1, f"{labels[0]}, difference to {names.get(baseline)}")
     rows = []

@@ -275,7 +275,7 @@ def _candidates(
     tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
     tables = ({p.table for group in same for p in group.first.places} for same in tested.values())
     shared = Counter(name for names in tables for name in names)
-    chosen = [choose(m, tested[m], tried[m], shared, budgets) for m in sorted(tested)]
+    chosen = [choose(tested[m], tried[m], shared, budgets) for m in sorted(tested)]
     strict = any(one.is_honest for one in chosen)
     return [
         replace(

@@ -135,7 +135,6 @@ class Candidate:
     were not chosen by a stricter rule. second_searches: the method after other searches.
     """
 
-    method: str
     group: Group
     how: str
     tuning: Tuning
@@ -144,6 +143,10 @@ class Candidate:
     alike: tuple[Group, ...] = ()
     fair: bool = True
     second_searches: tuple[Group, ...] = ()
+
+    @property
+    def method(self) -> str:
+        return self.group.first.row["method"]
 
     @property
     def is_honest(self) -> bool:
@@ -174,7 +177,6 @@ class Candidate:
 
 
 def choose(
-    method: str,
     tested: Sequence[Group],
     validated: Sequence[Group],
     shared: Mapping[str, int],
@@ -193,22 +195,22 @@ def choose(
         which = "of" if settings <= all_tried else "none of the"
         text = f"only one tested, {which} {len(all_tried)} tried on validation"
         how = "only setting" if all_tried <= settings else text
-        return Candidate(method, _best(tested, "test"), how, trials)
+        return Candidate(_best(tested, "test"), how, trials)
     if tried:
         setting = _best(tried, "validation").first.setting
         chosen = [group for group in tested if group.first.setting == setting]
         how = _how(setting, tried, validated, len(settings))
-        return Candidate(method, _best(chosen, "test"), how, trials)
+        return Candidate(_best(chosen, "test"), how, trials)
     if placed:
         group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
-        return Candidate(method, group, _of_table(place), place.row.tuning, place=place)
+        return Candidate(group, _of_table(place), place.row.tuning, place=place)
     widths = [budgets[group.first.curve] for group in tested]
     wide = [group for group, width in zip(tested, widths, strict=True) if width == max(widths)]
     if len({group.first.setting for group in wide}) == 1:
         how = f"the one of {len(settings)} tested at most budgets"
-        return Candidate(method, _best(wide, "test"), how, trials)
+        return Candidate(_best(wide, "test"), how, trials)
     how = f"best of {len(wide)} on the test set"
-    return Candidate(method, _best(wide, "test"), how, trials, on_test=True)
+    return Candidate(_best(wide, "test"), how, trials, on_test=True)
 
 
 def budgets_of(runs: Iterable[ReportedRun]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import Edition, TableColumn
-from dpbench.comparison.tables.grid import counted
+from dpbench.comparison.tables.grid import counted, range_text
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.verdict import (
     DIFFERS,
@@ -158,7 +158,8 @@ def opening(cells: Sequence[TableCell]) -> str:
     if not printed:
         return ""
     counts = Counter(cell.verdict for cell in printed)
-    seeds = _range({cell.n for cell in printed})
+    numbers = {cell.n for cell in printed}
+    seeds = f"{range_text(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
     if counts[OTHER_SCALE]:
         return (
             f"Not the paper's runs: {len(printed)} printed numbers are shown, not judged; {seeds}."
@@ -182,13 +183,6 @@ def _differing(cells: Sequence[TableCell]) -> str:
     named = ", ".join(f"{row} {count}" for row, count in rows.most_common())
     counted = counted_verdict(len(cells), DIFFERS)
     return f"{counted} ({named})" if cells else f"none {DIFFERS}"
-
-
-def _range(seeds: set[int]) -> str:
-    low, high = min(seeds), max(seeds)
-    if low == high == 1:
-        return "1 seed"
-    return f"{low} seeds" if low == high else f"{low} to {high} seeds"
 
 
 def constants_line(baselines: Sequence[ConstantBaseline], counts: Reproduced | None) -> str:
