@@ -1,7 +1,7 @@
 """A contest as a board of the page: a sentence, a table whose cells are texts, notes, and files."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from dpbench.comparison.compare.verdict import (
     BETTER,
@@ -181,21 +181,16 @@ def _metric(one: Candidate, metric: str, contest: Contest) -> ViewCell:
 def forest_cell(method: str, contest: Contest) -> ViewCell:
     if (interval := contest.forest(method)) is None:
         return {"text": "", "sort": None}
-    zero = 0.0 if contest.baseline else None
-    words = [with_unit(value, _percent(contest.drawn)) for value in interval[:3]]
-    drawn = whiskers(method, interval, contest.span, zero, words)
-    return {"text": "", "whiskers": drawn, "sort": interval.mean}
+    return {"text": "", "whiskers": _whiskers(method, interval, contest), "sort": interval.mean}
 
 
-def whiskers(
-    method: str, interval: Interval, span: Sequence[float], zero: float | None, words: Sequence[str]
-) -> dict:
+def _whiskers(method: str, interval: Interval, contest: Contest) -> dict:
     """A mean and its interval as paths in a picture of 120 x 26, and in words.
 
-    An end is a bar, or an arrow where the interval leaves the axis. span: the ends of the axis.
-    zero: where a line stands, if one does. words: mean, low and high.
+    An end is a bar, or an arrow where the interval leaves the axis; a line stands at no difference.
     """
-    low, high = span
+    low, high = contest.span
+    words = [with_unit(value, _percent(contest.drawn)) for value in interval[:3]]
 
     def place(value: float) -> float:
         share = min(1.0, max(0.0, (value - low) / (high - low or 1)))
@@ -211,7 +206,7 @@ def whiskers(
         "method": method,
         "mean": place(interval.mean),
         "interval": line + "".join(map(end, ends)),
-        "axis": "M0 13h120" + ("" if zero is None else f"M{place(zero)} 0v26"),
+        "axis": "M0 13h120" + (f"M{place(0.0)} 0v26" if contest.baseline else ""),
         "label": f"{words[0]}, interval from {words[1]} to {words[2]}",
     }
 

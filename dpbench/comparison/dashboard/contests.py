@@ -46,23 +46,21 @@ interval, do not set the scale."""
 
 
 class BudgetRange(NamedTuple):
-    """The lowest and the highest epsilon in a contest, and the delta and adjacency of all."""
+    """The lowest and the highest epsilon in a contest, and the delta of all."""
 
     low: float
     high: float
     delta: float | None
-    adjacency: str
 
 
 @dataclass(frozen=True)
 class Contest:
     """The candidates on one data set and model, at one budget or without any epsilon.
 
-    task: the data set and the model. kind: of the data. metric: the one that ranks, "" for none.
+    kind: of the data. metric: the one that ranks, "" for none.
     """
 
     facet: str
-    task: tuple[str, str]
     kind: str
     budget: BudgetRange | None
     candidates: tuple[Candidate, ...]
@@ -221,14 +219,12 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
     return [
         Contest(
             facet,
-            (row["dataset"], row["model"]),
-            data_kind(row["dataset"]),
+            data_kind(inside[0].row["dataset"]),
             budget,
             tuple(candidates),
             ranked_by([candidate.group for candidate in candidates]),
         )
         for facet, inside in sorted(by_facet.items(), key=lambda pair: pair[0])
-        for row in [inside[0].row]
         for budget, candidates in _budgets(inside)
     ]
 
@@ -261,8 +257,7 @@ def _clusters(private: Iterable[Group]) -> Iterator[tuple[BudgetRange, list[Grou
             low = float(groups[0].epsilon)
             inside = [g for g in groups if float(g.epsilon) <= low * SAME_BUDGET]
             groups = groups[len(inside) :]
-            high, adjacency = float(inside[-1].epsilon), inside[0].first.adjacency
-            yield BudgetRange(low, high, delta, adjacency), inside
+            yield BudgetRange(low, float(inside[-1].epsilon), delta), inside
 
 
 def _candidates(

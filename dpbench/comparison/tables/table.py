@@ -7,7 +7,7 @@ from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import summary
 from dpbench.comparison.tables.cells import COMPARED, TableCell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
-from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
@@ -107,7 +107,7 @@ def build_table(
     at_paper_scale = edition.scale_label == PAPER_SCALE
     found_in_print = printed_table(edition, published)
     again = edition.second_search
-    data = evidence(edition.labels, rows, found_in_print, edition.tuning, again)
+    data = ClaimEvidence(edition.labels, rows, found_in_print, edition.tuning, again)
     judged = [
         data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
         for claim in edition.claims

@@ -84,7 +84,7 @@ def in_report(folder):
     for contest in summary.contests:
         epsilon = min(BUDGETS, key=lambda b: abs(math.log(b / contest.budget.low)))
         for method, judged in contest.judged.items():
-            found[method, contest.task[0], epsilon] = judged.words
+            found[method, contest.facet.partition(" · ")[0], epsilon] = judged.words
     return found
 
 
