@@ -58,7 +58,7 @@ class ToyEdition(Edition):
 def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
     """The toy table at a scale, with changes to its file."""
     file = table_file({**PLAIN, **changes})
-    under = tuple(Condition((("under", c),) if c else ()) for c in conditions)
+    under = tuple(Condition((("under", c),)) for c in conditions)
     changed = () if scale_label == PAPER_SCALE else (scale_label,)
     tuning = {row: Tuning(20, AT_EDGE) for row in at_edge}
     scale = PAPER_SCALE, Scale("", []), (), changed, ""
