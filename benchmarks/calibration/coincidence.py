@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dpbench.comparison.reproduce.data import claims_file
 from dpbench.comparison.reproduce.figure import NOT_PRIVATE, claims_blocks
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim
 from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import setting
 from dpbench.comparison.tables.edition import RowClaim, TableColumn
@@ -92,7 +92,7 @@ def judge_distances(claims: Iterable[RowClaim], gaps: pd.DataFrame) -> list[Judg
         Row("", f"lr {lr:g}", CORRECTED, part.to_dict("records")) for lr, part in gaps.groupby("lr")
     ]
     columns = [TableColumn("distance", "distance", 1, None, "lower", "distance", OTHER_MARGIN)]
-    judge = evidence([""], rows, {}).judge
+    judge = ClaimEvidence([""], rows, {}).judge
     return [judge(c, [quantity(name, columns) for name in c.quantities]) for c in claims]
 
 

@@ -11,17 +11,19 @@ from functools import cached_property
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Verdict
 from dpbench.comparison.dashboard.board_view import (
     FOCUS,
+    ViewCell,
     budget_text,
-    cell_text,
-    gap_cell,
+    forest_cell,
     metric_text,
+    reason_of,
+    verdict_text,
 )
-from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
-from dpbench.comparison.dashboard.values import DASH
+from dpbench.comparison.dashboard.values import DASH, gap_text
 from dpbench.comparison.tables.grid import Grid, counted
 from dpbench.comparison.tables.page import tabular
 from dpbench.learning.metrics.derived import WORST_GROUP
+from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import method_name
 from dpbench.system.grouping import grouped
 
@@ -133,18 +135,17 @@ def answer_view(answer: Answer, names: Mapping[str, str]) -> dict:
 
     names: of methods, for display.
     """
-    boards = [board(one) for one in answer.tasks]
-    of_tasks = [{row["method"]: row for row in one["rows"]} for one in boards]
-    runs = {method: row["id"] for rows in reversed(of_tasks) for method, row in rows.items()}
-    pairs = [*zip(of_tasks, boards, strict=True)]
-    heads = [f"{one['facet']}, minus {names['dpsgd']}" for one in boards]
+    tasks = answer.tasks
+    runs = {c.method: c.group.first.row["id"] for one in reversed(tasks) for c in one.candidates}
+    facets = [one.facet for one in tasks]
+    heads = [f"{facet}, minus {names['dpsgd']}" for facet in facets]
     rows: list[dict] = [
         {
             "method": method,
             "kind": "first" if BETTER in verdicts and WORSE not in verdicts else "",
             "cells": [
                 {"text": names[method], "method": method, "run": runs[method]},
-                *(gap_cell(rows.get(method), one) for rows, one in pairs),
+                *(gap_cell(method, one) for one in tasks),
             ],
         }
         for method, verdicts in answer.verdicts.items()
@@ -155,27 +156,46 @@ def answer_view(answer: Answer, names: Mapping[str, str]) -> dict:
     grid = Grid("", ("method", *heads), lines)
     return {
         "board": KINDS[answer.kind],
-        "facets": [one["facet"] for one in boards],
+        "facets": facets,
         "budget": f"ε {answer.epsilon:g}",
-        "by": ", ".join(dict.fromkeys(map(metric_text, boards))) or DASH,
+        "by": ", ".join(dict.fromkeys(map(metric_text, tasks))) or DASH,
         "focus": ["dpsgd", *answer.verdicts][: FOCUS + 1],
-        "weight": DECIDES + len(rows) * len(boards) if boards else -1,
+        "weight": DECIDES + len(rows) * len(tasks) if tasks else -1,
         "answer": said,
         "caption": said,
         "head": grid.head,
         "rows": rows,
-        "tasks": _tasks(answer, boards),
+        "tasks": _tasks(answer),
         "notes": [],
         "files": {"csv": grid.csv, "tex": tabular(said, grid)},
     }
+
+
+def gap_cell(method: str, contest: Contest) -> ViewCell:
+    """The difference to the baseline with its interval, drawn and as text, and its verdict."""
+    if (gap := contest.gaps.get((method, contest.drawn))) is None:
+        return {"text": DASH, "sort": None}
+    percent, judged = metric_of(contest.drawn).unit == "percent", contest.judged.get(method)
+    verdict = f"{judged.verdict if judged else DASH}, {counted(gap.n, 'seed')}"
+    why = reason_of(judged)
+    lines = [("sub", verdict), *([("sub why", why)] if why else [])]
+    return forest_cell(method, contest) | {
+        "text": gap_text(gap, percent),
+        "lines": lines,
+        "title": verdict_text(judged),
+    }
+
+
+def cell_text(cell: ViewCell) -> str:
+    return " ".join([cell["text"], *(text for _, text in cell.get("lines", ()))])
 
 
 DECIDES = 1000
 """The weight of an answer by which the page may open, beside those of boards."""
 
 
-def _tasks(answer: Answer, boards: Iterable[dict]) -> list[str]:
-    decide = [f"{one['facet']} ({budget_text(one)})" for one in boards]
+def _tasks(answer: Answer) -> list[str]:
+    decide = [f"{one.facet} ({budget_text(one)})" for one in answer.tasks]
     return [
         *([f"Decided by {', '.join(decide)}. Differences are paired by seed."] if decide else []),
         *(f"Left out, {why}: {', '.join(names)}." for why, names in answer.left_out.items()),

@@ -1,15 +1,25 @@
-"""A board as the page draws it: a sentence, a table whose cells are texts, notes, and its files."""
+"""A contest as a board of the page: a sentence, a table whose cells are texts, notes, and files."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 
-from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE, reasoned
+from dpbench.comparison.compare.verdict import (
+    BETTER,
+    EQUIVALENT,
+    UNDECIDED,
+    WORSE,
+    Judged,
+    reasoned,
+)
+from dpbench.comparison.dashboard.contests import BudgetRange, Contest
+from dpbench.comparison.dashboard.representative import Candidate, Group, Interval
 from dpbench.comparison.dashboard.values import (
     DASH,
     arrowed,
     bound_text,
     delta_text,
     gap_text,
+    metric_entry,
     value_text,
     with_unit,
 )
@@ -20,9 +30,11 @@ from dpbench.comparison.tables.grid import (
     csv_text,
     epsilon_text,
     number,
+    range_text,
     tally,
 )
 from dpbench.comparison.tables.page import tabular
+from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.runs.records.epsilon import rounded_up
@@ -45,33 +57,37 @@ ViewCell = dict
 column sorts; `title`; `run`, which a click opens; `method`, whose symbol stands before it."""
 
 
-def board_view(board: dict, names: Mapping[str, str]) -> dict:
-    """A board as the page's JSON. names: of methods, for display.
+def board_view(contest: Contest, names: Mapping[str, str]) -> dict:
+    """A contest by a metric as the page's JSON, best first. names: of methods, for display.
 
     weight: how much it says: nothing where no method could win, else by its ranks, then by how near
     the usual epsilon it is.
     """
-    budget, rows, baseline = budget_text(board), board["rows"], board["baseline"]
-    others = [row["method"] for row in rows if row["method"] != baseline]
-    ranked = sum(row["ranks"] is not None for row in rows)
-    far = 0.01 * abs(math.log(board["high"] / USUAL)) if board["high"] else 0.5
+    budget, baseline = budget_text(contest), _baseline(contest)
+    others = [c.method for c in contest.ranked if c.method != baseline]
+    high = contest.budget and contest.budget.high
+    far = 0.01 * abs(math.log(high / USUAL)) if high else 0.5
     return {
-        "board": board["facet"],
-        "facets": [board["facet"]],
+        "board": contest.facet,
+        "facets": [contest.facet],
         "budget": budget,
-        "by": metric_text(board),
+        "by": metric_text(contest),
         "focus": [*([baseline] if baseline else []), *others[:FOCUS]],
-        "weight": (0 if board["no_headroom"] else ranked) - far,
-        "answer": answer(board, names),
-        "caption": f"Methods on {board['facet']}, {budget}",
-        "head": _head(board, names),
+        "weight": (0 if contest.no_headroom else len(contest.ranks)) - far,
+        "answer": answer(contest, names),
+        "caption": f"Methods on {contest.facet}, {budget}",
+        "head": _head(contest, names),
         "rows": [
-            {"method": row["method"], "kind": row["standing"], "cells": _cells(row, board, names)}
-            for row in rows
+            {
+                "method": one.method,
+                "kind": contest.standing(one.method),
+                "cells": _cells(one, contest, names),
+            }
+            for one in contest.ranked
         ],
         "tasks": [],
-        "notes": _notes(board, names),
-        "files": {"csv": board_csv(board), "tex": board_tex(board, names)},
+        "notes": _notes(contest, names),
+        "files": {"csv": board_csv(contest), "tex": board_tex(contest, names)},
     }
 
 
@@ -82,37 +98,49 @@ USUAL = 3.0
 """The epsilon of the board that is shown first, among those that say as much."""
 
 
-def metric_text(board: dict) -> str:
-    first = board["columns"][:1]
-    return arrowed(first[0]["label"], first[0]["better"]) if first else DASH
+def _baseline(contest: Contest) -> str:
+    return contest.baseline.method if contest.baseline else ""
 
 
-def budget_text(board: dict) -> str:
-    if board["low"] is None:
+def _label(metric: str) -> str:
+    return "worst group" if metric == WORST_GROUP else metric_entry(metric)["label"]
+
+
+def _percent(metric: str) -> bool:
+    return metric_of(metric).unit == "percent"
+
+
+def _arrowed(metric: str) -> str:
+    return arrowed(_label(metric), metric_of(metric).better)
+
+
+def metric_text(contest: Contest) -> str:
+    return _arrowed(contest.drawn) if contest.drawn else DASH
+
+
+def budget_text(contest: Contest) -> str:
+    if (budget := contest.budget) is None:
         return "no epsilon"
-    return f"{_epsilons(board)} at δ = {delta_text(board['delta'])}"
+    return f"{_epsilons(budget)} at δ = {delta_text(budget.delta)}"
 
 
-def _head(board: dict, names: Mapping[str, str]) -> list[str]:
-    metrics = [arrowed(column["label"], column["better"]) for column in board["columns"]]
-    baseline = board["baseline"]
-    picture = f"minus {names[baseline]}" if baseline else "interval"
-    first = metrics[:1] or [DASH]
-    return ["#", "method", *first, picture, "significance", *metrics[1:], "ε", "ms per step"]
+def _head(contest: Contest, names: Mapping[str, str]) -> list[str]:
+    first, *metrics = [*map(_arrowed, contest.columns)] or [DASH]
+    picture = f"minus {names[_baseline(contest)]}" if contest.baseline else "interval"
+    return ["#", "method", first, picture, "significance", *metrics, "ε", "ms per step"]
 
 
-def _cells(row: dict, board: dict, names: Mapping[str, str]) -> list[ViewCell]:
-    pairs = zip(row["cells"], board["columns"], strict=True)
-    metrics = [_metric(cell, column["percent"], row) for cell, column in pairs]
+def _cells(one: Candidate, contest: Contest, names: Mapping[str, str]) -> list[ViewCell]:
+    first, *metrics = [_metric(one, name, contest) for name in contest.columns] or [{"text": DASH}]
     return [
-        ranks_cell(row["ranks"]),
-        _method(row, names),
-        *(metrics[:1] or [{"text": DASH}]),
-        forest_cell(row, board),
-        _standing(row),
-        *metrics[1:],
-        _epsilon(row),
-        _cost(row),
+        ranks_cell(contest.ranks.get(one.method)),
+        _method(one, names),
+        first,
+        forest_cell(one.method, contest),
+        _standing(one.method, contest),
+        *metrics,
+        _epsilon(one.group),
+        _cost(one.group),
     ]
 
 
@@ -120,68 +148,49 @@ def ranks_cell(ranks: tuple[int, int] | None) -> ViewCell:
     if ranks is None:
         return {"text": DASH, "sort": None}
     first, last = ranks
-    return {"text": _ends(first, last), "sort": first + last / 1000}
+    return {"text": range_text(first, last), "sort": first + last / 1000}
 
 
-def _method(row: dict, names: Mapping[str, str]) -> ViewCell:
-    chosen = f"{row['chosen']}, {counted(row['seeds'], 'seed')}"
+def _method(one: Candidate, names: Mapping[str, str]) -> ViewCell:
+    chosen = f"{one.how}, {counted(len(one.group.runs), 'seed')}"
     return {
-        "text": names[row["method"]],
-        "method": row["method"],
-        "run": row["id"],
+        "text": names[one.method],
+        "method": one.method,
+        "run": one.group.first.row["id"],
         "lines": [("sub", chosen)],
     }
 
 
-def _metric(cell: dict | None, percent: bool, row: dict) -> ViewCell:
-    if cell is None:
-        lost = f"{row['diverged']} of {row['seeds']} diverged"
-        return {"text": lost if row["diverged"] else DASH, "sort": None}
-    ends = " to ".join(value_text(cell[end], percent) for end in ("low", "high"))
-    lines = [("sub", ends if cell["over"] else "no interval")]
-    if cell["gap"]:
-        lines.append(("gap", gap_text(cell["gap"][:2], percent)))
+def _metric(one: Candidate, metric: str, contest: Contest) -> ViewCell:
+    if (interval := contest.intervals.get((one.method, metric))) is None:
+        lost = f"{one.group.diverged} of {len(one.group.runs)} diverged"
+        return {"text": lost if one.group.diverged else DASH, "sort": None}
+    percent, over = _percent(metric), interval.over
+    ends = " to ".join(value_text(end, percent) for end in (interval.low, interval.high))
+    lines = [("sub", ends if over else "no interval")]
+    if gap := contest.gaps.get((one.method, metric)):
+        lines.append(("gap", gap_text(gap, percent)))
     return {
-        "text": with_unit(cell["mean"], percent),
-        "sort": cell["mean"],
-        "title": f"{CONFIDENCE:.0%} interval over {cell['over']}" if cell["over"] else "one seed",
+        "text": with_unit(interval.mean, percent),
+        "sort": interval.mean,
+        "title": f"{CONFIDENCE:.0%} interval over {over}" if over else "one seed",
         "lines": lines,
     }
 
 
-def forest_cell(row: dict, board: dict) -> ViewCell:
-    if (forest := row["forest"]) is None:
+def forest_cell(method: str, contest: Contest) -> ViewCell:
+    if (interval := contest.forest(method)) is None:
         return {"text": "", "sort": None}
-    percent = board["columns"][0]["percent"]
-    zero = 0.0 if board["baseline"] else None
-    words = [with_unit(forest[part], percent) for part in ("mean", "low", "high")]
-    drawn = whiskers(row["method"], forest, board["span"], zero, words)
-    return {"text": "", "whiskers": drawn, "sort": forest["mean"]}
+    return {"text": "", "whiskers": _whiskers(method, interval, contest), "sort": interval.mean}
 
 
-def gap_cell(row: dict | None, board: dict) -> ViewCell:
-    """The difference to the baseline with its interval, drawn and as text, and its verdict."""
-    if row is None or row["gap"] is None:
-        return {"text": DASH, "sort": None}
-    gap, seeds = gap_text(row["gap"][:2], board["columns"][0]["percent"]), row["gap"][2]
-    verdict = f"{row['verdict'] or DASH}, {counted(seeds, 'seed')}"
-    lines = [("sub", verdict), *([("sub why", row["reason"])] if row["reason"] else [])]
-    return forest_cell(row, board) | {"text": gap, "lines": lines, "title": verdict_text(row)}
-
-
-def cell_text(cell: ViewCell) -> str:
-    return " ".join([cell["text"], *(text for _, text in cell.get("lines", ()))])
-
-
-def whiskers(
-    method: str, interval: dict, span: Sequence[float], zero: float | None, words: Sequence[str]
-) -> dict:
+def _whiskers(method: str, interval: Interval, contest: Contest) -> dict:
     """A mean and its interval as paths in a picture of 120 x 26, and in words.
 
-    An end is a bar, or an arrow where the interval leaves the axis. span: the ends of the axis.
-    zero: where a line stands, if one does. words: mean, low and high.
+    An end is a bar, or an arrow where the interval leaves the axis; a line stands at no difference.
     """
-    low, high = span
+    low, high = contest.span
+    words = [with_unit(value, _percent(contest.drawn)) for value in interval[:3]]
 
     def place(value: float) -> float:
         share = min(1.0, max(0.0, (value - low) / (high - low or 1)))
@@ -191,94 +200,93 @@ def whiskers(
         back = 4 if value < low else -4 if value > high else 0
         return f"M{place(value) + back} 9L{place(value)} 13l{back} 4"
 
-    ends = [value for value in (interval["low"], interval["high"]) if value is not None]
+    ends = [value for value in (interval.low, interval.high) if value is not None]
     line = f"M{place(ends[0])} 13H{place(ends[1])}" if ends else ""
     return {
         "method": method,
-        "mean": place(interval["mean"]),
+        "mean": place(interval.mean),
         "interval": line + "".join(map(end, ends)),
-        "axis": "M0 13h120" + ("" if zero is None else f"M{place(zero)} 0v26"),
+        "axis": "M0 13h120" + (f"M{place(0.0)} 0v26" if contest.baseline else ""),
         "label": f"{words[0]}, interval from {words[1]} to {words[2]}",
     }
 
 
-def verdict_text(row: dict) -> str:
-    return reasoned(row["verdict"] or "", row["reason"]) or DASH
+def reason_of(judged: Judged | None) -> str:
+    """Why no verdict follows, and what is said beside it."""
+    return ", ".join(filter(None, judged[2:])) if judged else ""
 
 
-def _standing(row: dict) -> ViewCell:
-    text, title = STANDINGS[row["standing"]]
-    verdict = [("sub", verdict_text(row))] if row["verdict"] else []
+def verdict_text(judged: Judged | None) -> str:
+    return reasoned(judged.verdict, reason_of(judged)) if judged else DASH
+
+
+def _standing(method: str, contest: Contest) -> ViewCell:
+    standing, judged = contest.standing(method), contest.judged.get(method)
+    text, title = STANDINGS[standing]
+    verdict = [("sub", verdict_text(judged))] if judged else []
     return {
         "text": "",
-        "sort": ranks_cell(row["ranks"])["sort"],
+        "sort": ranks_cell(contest.ranks.get(method))["sort"],
         "title": title,
-        "lines": [(f"standing {row['standing']}", text), *verdict],
+        "lines": [(f"standing {standing}", text), *verdict],
     }
 
 
-def _epsilon(row: dict) -> ViewCell:
-    has_epsilon = not isinstance(row["epsilon"], str)
-    lines = [("sub", row["guarantee"])] if has_epsilon else []
-    if audit := row["audit"]:
+def _epsilon(group: Group) -> ViewCell:
+    has_epsilon = not isinstance(group.epsilon, str)
+    lines = [("sub", group.first.row["guarantee"])] if has_epsilon else []
+    if audit := group.audit:
         kind = "sub" if audit["refuted"] is None else "sub alarm"
         lines.append((kind, f"audit: ≥ {bound_text(audit)}"))
     return {
-        "text": epsilon_text(row["epsilon"], ""),
-        "sort": row["epsilon"] if has_epsilon else None,
+        "text": epsilon_text(group.epsilon, ""),
+        "sort": group.epsilon if has_epsilon else None,
         "lines": lines,
     }
 
 
-def _cost(row: dict) -> ViewCell:
-    if row["ms"] is None:
+def _cost(group: Group) -> ViewCell:
+    if not group.milliseconds:
         return {"text": DASH, "sort": None}
-    mean, *ends = row["ms"]
-    range_ = _ends(*(number(end, None) for end in ends))
+    mean, *ends = group.milliseconds
+    range_ = range_text(*(number(end, None) for end in ends))
     return {
         "text": number(mean, None),
         "sort": mean,
-        "title": row["machine"],
+        "title": group.first.row["machine"],
         "lines": [("sub", range_)] if " " in range_ else [],
     }
 
 
-def _notes(board: dict, names: Mapping[str, str]) -> list[str]:
-    rows, baseline = board["rows"], board["baseline"]
+def _notes(contest: Contest, names: Mapping[str, str]) -> list[str]:
+    ranked, baseline = contest.ranked, _baseline(contest)
     notes = {
         f"Below each interval: the difference to {names.get(baseline)}, paired by seed.": baseline,
-        RANKS: sum(row["ranks"] is not None for row in rows) > 1,
+        RANKS: len(contest.ranks) > 1,
         "Times are of several machines or batch sizes (point at one to see which), not "
-        "comparable.": len({row["machine"] for row in rows}) > 1,
-        f"Headroom: {board['no_headroom']}. A method that does not win here may still be better "
-        "where there is more to win.": baseline and board["no_headroom"],
-        "None of these runs was audited.": not any(row["audit"] for row in rows),
+        "comparable.": len({one.group.first.row["machine"] for one in ranked}) > 1,
+        f"Headroom: {contest.no_headroom}. A method that does not win here may still be better "
+        "where there is more to win.": baseline and contest.no_headroom,
+        "None of these runs was audited.": not any(one.group.audit for one in ranked),
         "A setting that is the best on the test set makes its method look too good; beside "
-        "settings that were chosen otherwise it has no rank.": any(row["on_test"] for row in rows),
+        "settings that were chosen otherwise it has no rank.": any(one.on_test for one in ranked),
     }
     return [note for note, applies in notes.items() if applies]
 
 
-def _epsilons(board: dict) -> str:
+def _epsilons(budget: BudgetRange) -> str:
     """`ε 3.00`, `ε 2.90 to 3.33`."""
-    return f"ε {_ends(rounded_up(board['low']), rounded_up(board['high']))}"
+    return f"ε {range_text(rounded_up(budget.low), rounded_up(budget.high))}"
 
 
-def _ends(low: object, high: object) -> str:
-    """`2`, `2 to 7`."""
-    return " to ".join(map(str, dict.fromkeys((low, high))))
-
-
-def answer(board: dict, names: Mapping[str, str]) -> str:
+def answer(contest: Contest, names: Mapping[str, str]) -> str:
     """A board as a sentence to repeat, "" without a baseline. names: of methods, for display."""
-    if board["baseline"] is None or not board["columns"]:
+    if not contest.baseline or not contest.drawn:
         return ""
-    baseline, metric = names[board["baseline"]], board["columns"][0]["name"]
-    at = "" if board["high"] is None else f"At {_epsilons(board)}, "
-    judged = [row for row in board["rows"] if row["verdict"]]
-    label = board["columns"][0]["label"]
-    where = f"{at}{board['facet']}{_seeds(judged)}, by {label}"
-    found = [row["verdict"] for row in judged]
+    baseline, metric = names[_baseline(contest)], contest.drawn
+    at = f"At {_epsilons(contest.budget)}, " if contest.budget else ""
+    where = f"{at}{contest.facet}{_seeds(contest)}, by {_label(metric)}"
+    found = [judged.verdict for judged in contest.judged.values()]
     if not found:
         return f"{where}: no other method with an epsilon can be compared with {baseline}."
     margin, known = parse_name(metric).margin, metric_of(metric)
@@ -295,64 +303,71 @@ def answer(board: dict, names: Mapping[str, str]) -> str:
     return f"{where}: of {counted(len(found), 'other method')}, {none}{tally(found, words)}."
 
 
-def _seeds(judged: Sequence[dict]) -> str:
-    """The number of seeds that the verdicts of rows are by, each with a gap; "" without rows."""
-    numbers = {row["gap"][2] for row in judged}
+def _seeds(contest: Contest) -> str:
+    """The number of seeds that the verdicts are by, each with a gap; "" without verdicts."""
+    numbers = {contest.gaps[method, contest.drawn].n for method in contest.judged}
     if not numbers:
         return ""
-    return f", {_ends(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
+    return f", {range_text(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
 
 
-COPIED = ("method", "chosen", "seeds", "diverged", "standing", "epsilon", "guarantee")
-"""What a line has of a row as it is."""
+COPIED: dict[str, Callable[[Candidate, Contest], object]] = {
+    "method": lambda one, contest: one.method,
+    "setting": lambda one, contest: one.how,
+    "seeds": lambda one, contest: len(one.group.runs),
+    "diverged": lambda one, contest: one.group.diverged,
+    "standing": lambda one, contest: contest.standing(one.method),
+    "epsilon": lambda one, contest: one.group.epsilon,
+    "guarantee": lambda one, contest: one.group.first.row["guarantee"],
+    "ms_per_step": lambda one, contest: next(iter(one.group.milliseconds), None),
+}
+"""What a line says of a method, before its metrics."""
 
-ENDS = ("mean", "low", "high")
-GAP = ("difference", "difference_half", "difference_n")
+PARTS = ("mean", "low", "high", "difference", "difference_half", "difference_n")
 
 
-def board_csv(board: dict) -> str:
+def board_csv(contest: Contest) -> str:
     """One line per method, its metrics in the units of records, 0.866 for 86.6 %; empty where there
     is no number. Differences are to the board's baseline, paired by seed."""
-    copied = (*COPIED[:1], "setting", *COPIED[2:])
-    metrics = (f"{c['name']}, {part}" for c in board["columns"] for part in (*ENDS, *GAP))
-    head = ("data", "delta", "first_rank", "last_rank", *copied, "ms_per_step", *metrics)
-    return csv_text(head, (_csv_line(board, row) for row in board["rows"]))
+    metrics = (f"{name}, {part}" for name in contest.columns for part in PARTS)
+    head = ("data", "delta", "first_rank", "last_rank", *COPIED, *metrics)
+    return csv_text(head, (_csv_line(contest, one) for one in contest.ranked))
 
 
-def _csv_line(board: dict, row: dict) -> list[str]:
-    fields = [board["facet"], board["delta"], *(row["ranks"] or (None, None))]
-    fields += (row[key] for key in COPIED)
-    fields.append(row["ms"] and row["ms"][0])
-    for cell in row["cells"]:
-        values = cell or {}
-        fields += [values.get(end) for end in ENDS]
-        fields += values.get("gap") or [None] * len(GAP)
+def _csv_line(contest: Contest, one: Candidate) -> list[str]:
+    delta = contest.budget and contest.budget.delta
+    fields = [contest.facet, delta, *contest.ranks.get(one.method, (None, None))]
+    fields += (value(one, contest) for value in COPIED.values())
+    for name in contest.columns:
+        interval = contest.intervals.get((one.method, name))
+        fields += interval[:3] if interval else [None] * 3
+        fields += contest.gaps.get((one.method, name)) or [None] * 3
     return ["" if field is None else str(field) for field in fields]
 
 
-def board_tex(board: dict, names: Mapping[str, str]) -> str:
+def board_tex(contest: Contest, names: Mapping[str, str]) -> str:
     """Method, metrics with their intervals, the difference of the first one, and epsilon.
 
     names: of methods, for display.
     """
-    columns, baseline = board["columns"], names.get(board["baseline"])
-    labels = [f"{c['label']} (%)" if c["percent"] else c["label"] for c in columns]
+    baseline = _baseline(contest)
+    labels = [_label(name) + (" (%)" if _percent(name) else "") for name in contest.columns]
     if labels and baseline:
-        labels.insert(1, f"{labels[0]}, difference to {baseline}")
+        labels.insert(1, f"{labels[0]}, difference to {names.get(baseline)}")
     rows = []
-    for row in board["rows"]:
-        cells = zip(row["cells"], columns, strict=True)
-        texts = [_mean(cell, column["percent"]) for cell, column in cells]
+    for one in contest.ranked:
+        texts = [_mean(contest.intervals.get((one.method, n)), n) for n in contest.columns]
         if texts and baseline:
-            gap = row["gap"]
-            texts.insert(1, gap_text(gap[:2], columns[0]["percent"]) if gap else NO_VALUE)
-        rows.append((names[row["method"]], *texts, epsilon_text(row["epsilon"], "")))
-    delta = "" if board["delta"] is None else f", δ = {delta_text(board['delta'])}"
-    return tabular(f"{board['facet']}{delta}.", Grid("", ("method", *labels, "ε"), tuple(rows)))
+            gap = contest.gaps.get((one.method, contest.drawn))
+            texts.insert(1, gap_text(gap, _percent(contest.drawn)) if gap else NO_VALUE)
+        rows.append((names[one.method], *texts, epsilon_text(one.group.epsilon, "")))
+    delta = contest.budget and contest.budget.delta
+    at = "" if delta is None else f", δ = {delta_text(delta)}"
+    return tabular(f"{contest.facet}{at}.", Grid("", ("method", *labels, "ε"), tuple(rows)))
 
 
-def _mean(cell: dict | None, percent: bool) -> str:
-    if cell is None:
+def _mean(interval: Interval | None, metric: str) -> str:
+    if interval is None:
         return NO_VALUE
-    mean, *ends = (value_text(cell[end], percent) for end in ENDS)
-    return mean if cell["low"] is None else f"{mean} [{', '.join(ends)}]"
+    mean, *ends = (value_text(value, _percent(metric)) for value in interval[:3])
+    return mean if interval.low is None else f"{mean} [{', '.join(ends)}]"

@@ -1,26 +1,33 @@
-"""Who is compared: the methods tested on one data set and model at about the same budget."""
+"""Who is compared: the methods tested on one data set and model at about the same budget; and how
+they stand: intervals, differences to a baseline, ranks and verdicts."""
 
+import itertools
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dpbench.comparison.compare.pairs import NOT_MEASURED, against, why_none
+import numpy as np
+
+from dpbench.comparison.compare.pairs import NOT_MEASURED, against, difference, ranks, why_none
 from dpbench.comparison.compare.side import Side
 from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.dashboard.representative import (
     Candidate,
     Group,
+    Interval,
     budgets_of,
     choose,
     groups_of,
     offered,
     ranked_by,
 )
-from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
+from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_digits
+from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import metric_of, parse_name
+from dpbench.learning.metrics.students_t import Estimate, paired
 from dpbench.runs.config.search_path import data_kind
 from dpbench.system.grouping import grouped
 
@@ -31,25 +38,29 @@ with noisy counts have slightly larger ones."""
 BASELINES = ("dpsgd", "sgd")
 """Methods to compare the others with: the first of these in a contest."""
 
+ECE = "test/ece"
+
+FENCE = 5.0
+"""Means that are further from their median than this many times the usual distance, or the usual
+interval, do not set the scale."""
+
 
 class BudgetRange(NamedTuple):
-    """The lowest and the highest epsilon in a contest, and the delta and adjacency of all."""
+    """The lowest and the highest epsilon in a contest, and the delta of all."""
 
     low: float
     high: float
     delta: float | None
-    adjacency: str
 
 
 @dataclass(frozen=True)
 class Contest:
     """The candidates on one data set and model, at one budget or without any epsilon.
 
-    task: the data set and the model. kind: of the data. metric: the one that ranks, "" for none.
+    kind: of the data. metric: the one that ranks, "" for none.
     """
 
     facet: str
-    task: tuple[str, str]
     kind: str
     budget: BudgetRange | None
     candidates: tuple[Candidate, ...]
@@ -73,7 +84,7 @@ class Contest:
         by_method = {candidate.method: candidate for candidate in self.candidates}
         return next((by_method[name] for name in BASELINES if name in by_method), None)
 
-    @property
+    @cached_property
     def ranked(self) -> list[Candidate]:
         """Methods with a rank first, the best mean first, those without a mean last."""
         return sorted(self.candidates, key=self._place)
@@ -118,6 +129,89 @@ class Contest:
             parse_name(metric).margin.at(statistics.fmean(base.values())),
         )
 
+    @cached_property
+    def columns(self) -> list[str]:
+        """The metrics on the board: the one that ranks, and what of the worst group and of
+        calibration was measured."""
+        more = (n for n in (WORST_GROUP, ECE) if any(c.group.by_seed(n) for c in self.candidates))
+        return [*dict.fromkeys(filter(None, (self.metric, *more)))]
+
+    @property
+    def drawn(self) -> str:
+        """The metric of the first column, by which intervals are drawn; "" without one."""
+        return next(iter(self.columns), "")
+
+    @cached_property
+    def intervals(self) -> dict[tuple[str, str], Interval]:
+        """The means of each method and column that has one."""
+        cells = itertools.product(self.candidates, self.columns)
+        found = {(one.method, name): one.group.interval(name) for one, name in cells}
+        return {cell: interval for cell, interval in found.items() if interval}
+
+    @cached_property
+    def gaps(self) -> dict[tuple[str, str], Estimate]:
+        """The differences to the baseline, paired by seed, of each other method and column."""
+        if (baseline := self.baseline) is None:
+            return {}
+        found = {
+            (one.method, name): paired(one.group.by_seed(name), baseline.group.by_seed(name))
+            for one, name in itertools.product(self.candidates, self.columns)
+            if one is not baseline and (one.method, name) in self.intervals
+        }
+        return {
+            cell: Estimate(seven_digits(gap.mean), gap.half and seven_digits(gap.half), gap.n)
+            for cell, gap in found.items()
+            if gap
+        }
+
+    def forest(self, method: str) -> Interval | None:
+        """The difference to the baseline, for a forest plot; on a board without one, the mean."""
+        own = self.intervals.get((method, self.drawn))
+        if own is None or self.baseline is None:
+            return own
+        if method == self.baseline.method:
+            return Interval(0.0)
+        if (gap := self.gaps.get((method, self.drawn))) is None:
+            return None
+        ends = (None, None) if gap.half is None else (gap.mean - gap.half, gap.mean + gap.half)
+        return Interval(gap.mean, *ends)
+
+    @cached_property
+    def span(self) -> list[float]:
+        """The ends of the axis for `forest`."""
+        return span([drawn for c in self.ranked if (drawn := self.forest(c.method))])
+
+    @cached_property
+    def ranks(self) -> dict[str, tuple[int, int]]:
+        """The first and the last rank that each method with one may have."""
+        return ranks(self.sides, self.metric)
+
+    def standing(self, method: str) -> str:
+        """Whether a method is the first, or may be, or is shown to be behind another."""
+        if method not in self.ranks:
+            return "unranked"
+        if method == (best := next(iter(self.sides))):
+            return "first"
+        if self.ranks[method][0] > 1:
+            return "behind"
+        test = difference(self.sides[method], self.sides[best], self.metric)
+        return "tied" if test and test.is_possible else "unknown"
+
+
+def span(intervals: Sequence[Interval]) -> list[float]:
+    """The ends of the axis for means and intervals, which a few outliers do not stretch."""
+    if not intervals:
+        return [0.0, 0.0]
+    means = np.array([one.mean for one in intervals])
+    widths = [high - low for _, low, high, _ in intervals if low is not None and high is not None]
+    middle = np.median(means)
+    usual = max(np.median(np.abs(means - middle)), np.median(widths) if widths else 0.0)
+    low, high = middle - FENCE * usual, middle + FENCE * usual
+    inside = [one for one in intervals if low <= one.mean <= high]
+    ends = [end for one in inside for end in (one.mean, one.low, one.high) if end is not None]
+    clipped = np.clip(ends, low, high)
+    return [seven_digits(clipped.min()), seven_digits(clipped.max())]
+
 
 def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
     """The contests by data set and model, then by budget."""
@@ -125,14 +219,12 @@ def contests(runs: Iterable[ReportedRun]) -> list[Contest]:
     return [
         Contest(
             facet,
-            (row["dataset"], row["model"]),
-            data_kind(row["dataset"]),
+            data_kind(inside[0].row["dataset"]),
             budget,
             tuple(candidates),
             ranked_by([candidate.group for candidate in candidates]),
         )
         for facet, inside in sorted(by_facet.items(), key=lambda pair: pair[0])
-        for row in [inside[0].row]
         for budget, candidates in _budgets(inside)
     ]
 
@@ -165,8 +257,7 @@ def _clusters(private: Iterable[Group]) -> Iterator[tuple[BudgetRange, list[Grou
             low = float(groups[0].epsilon)
             inside = [g for g in groups if float(g.epsilon) <= low * SAME_BUDGET]
             groups = groups[len(inside) :]
-            high, adjacency = float(inside[-1].epsilon), inside[0].first.adjacency
-            yield BudgetRange(low, high, delta, adjacency), inside
+            yield BudgetRange(low, float(inside[-1].epsilon), delta), inside
 
 
 def _candidates(
@@ -179,7 +270,7 @@ def _candidates(
     tested, tried = _by_method(groups), defaultdict(list, _by_method(validated))
     tables = ({p.table for group in same for p in group.first.places} for same in tested.values())
     shared = Counter(name for names in tables for name in names)
-    chosen = [choose(m, tested[m], tried[m], shared, budgets) for m in sorted(tested)]
+    chosen = [choose(tested[m], tried[m], shared, budgets) for m in sorted(tested)]
     strict = any(one.is_honest for one in chosen)
     return [
         replace(

@@ -15,7 +15,15 @@ from dpbench.comparison.dashboard.tables import pages, places
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import ClaimData, RowData, TableData
 from dpbench.comparison.tables.edition import OURS
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, number, signed, tally
+from dpbench.comparison.tables.grid import (
+    NO_VALUE,
+    Grid,
+    grid_of,
+    number,
+    range_text,
+    signed,
+    tally,
+)
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.runs.config.commands import FindingsCommand
@@ -168,7 +176,7 @@ def _tuning(table: TableData, claim: ClaimData) -> str:
     rows = _rows(table, claim)
     trials = {row.tuning.trials for row in rows if row.tuning.trials is not None}
     flaws = Counter(row.tuning.flaw for row in rows if row.tuning.flaw)
-    ends = [f"{' to '.join(map(str, sorted({min(trials), max(trials)})))} trials"] if trials else []
+    ends = [f"{range_text(min(trials), max(trials))} trials"] if trials else []
     return "; ".join([*ends, *(f"{n} {flaw}" for flaw, n in flaws.items())]) or NO_VALUE
 
 

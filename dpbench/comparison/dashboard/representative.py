@@ -4,15 +4,28 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning
-from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow
+from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_digits
 from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
 from dpbench.learning.metrics.students_t import Estimate, estimate
 from dpbench.runs.records.epsilon import NOT_PRIVATE
 from dpbench.system.grouping import grouped
+
+
+class Interval(NamedTuple):
+    """A mean and the ends of its interval, to seven digits; None without one.
+
+    over: seeds, or the test examples of one run.
+    """
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    over: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,39 @@ class Group:
     def mean(self, metric: str) -> Estimate | None:
         """The metric's mean over seeds; None if a run diverged, or none has measured it."""
         return estimate([*self.by_seed(metric).values()])
+
+    def interval(self, metric: str) -> Interval | None:
+        """The metric's mean with its interval; None without a mean."""
+        if (mean := self.mean(metric)) is None:
+            return None
+        if mean.half is not None:
+            low, high, over = mean.mean - mean.half, mean.mean + mean.half, "seeds"
+        else:
+            ends = self.first.intervals.get(metric.partition("/")[2])
+            if not isinstance(ends, list | tuple):
+                return Interval(seven_digits(mean.mean))
+            low, high, over = *ends, "test examples"
+        if metric_of(metric).unit == "percent":
+            low, high = max(low, 0.0), min(high, 1.0)
+        return Interval(seven_digits(mean.mean), seven_digits(low), seven_digits(high), over)
+
+    @property
+    def milliseconds(self) -> list[float]:
+        """Milliseconds per step, mean, least and most, over the runs on the machine of the first
+        run; none without times.
+
+        An interval of the mean would say little: the times of a few runs are not near a normal law.
+        """
+        machine = self.first.row["machine"]
+        times = [r.row["ms"] for r in self.runs if r.row["ms"] and r.row["machine"] == machine]
+        numbers = [math.fsum(times) / len(times), min(times), max(times)] if times else []
+        return [*map(seven_digits, numbers)]
+
+    @property
+    def audit(self) -> dict | None:
+        """The largest lower bound on epsilon that an audit of a run found; None without one."""
+        audits = (audit for run in self.runs if (audit := run.row["audit"]))
+        return max(audits, key=lambda audit: audit["epsilon"], default=None)
 
     @cached_property
     def epsilon(self) -> float | str:
@@ -89,7 +135,6 @@ class Candidate:
     were not chosen by a stricter rule. second_searches: the method after other searches.
     """
 
-    method: str
     group: Group
     how: str
     tuning: Tuning
@@ -98,6 +143,10 @@ class Candidate:
     alike: tuple[Group, ...] = ()
     fair: bool = True
     second_searches: tuple[Group, ...] = ()
+
+    @property
+    def method(self) -> str:
+        return self.group.first.row["method"]
 
     @property
     def is_honest(self) -> bool:
@@ -128,7 +177,6 @@ class Candidate:
 
 
 def choose(
-    method: str,
     tested: Sequence[Group],
     validated: Sequence[Group],
     shared: Mapping[str, int],
@@ -147,22 +195,22 @@ def choose(
         which = "of" if settings <= all_tried else "none of the"
         text = f"only one tested, {which} {len(all_tried)} tried on validation"
         how = "only setting" if all_tried <= settings else text
-        return Candidate(method, _best(tested, "test"), how, trials)
+        return Candidate(_best(tested, "test"), how, trials)
     if tried:
         setting = _best(tried, "validation").first.setting
         chosen = [group for group in tested if group.first.setting == setting]
         how = _how(setting, tried, validated, len(settings))
-        return Candidate(method, _best(chosen, "test"), how, trials)
+        return Candidate(_best(chosen, "test"), how, trials)
     if placed:
         group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
-        return Candidate(method, group, _of_table(place), place.row.tuning, place=place)
+        return Candidate(group, _of_table(place), place.row.tuning, place=place)
     widths = [budgets[group.first.curve] for group in tested]
     wide = [group for group, width in zip(tested, widths, strict=True) if width == max(widths)]
     if len({group.first.setting for group in wide}) == 1:
         how = f"the one of {len(settings)} tested at most budgets"
-        return Candidate(method, _best(wide, "test"), how, trials)
+        return Candidate(_best(wide, "test"), how, trials)
     how = f"best of {len(wide)} on the test set"
-    return Candidate(method, _best(wide, "test"), how, trials, on_test=True)
+    return Candidate(_best(wide, "test"), how, trials, on_test=True)
 
 
 def budgets_of(runs: Iterable[ReportedRun]) -> dict[str, int]:

@@ -57,8 +57,8 @@ class ReportedRun:
     row: the page's JSON except the metrics; data set and model are None for an audit, which has
     canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
     settings, for any seed, split and budget. changes: the number of the method's settings that are
-    not those of its file. validated: whether a validation split was evaluated. delta, adjacency: of
-    its epsilons. budget: the target epsilon or the noise multiplier. intervals: those of metrics
+    not those of its file. validated: whether a validation split was evaluated. delta: of its
+    epsilons. budget: the target epsilon or the noise multiplier. intervals: those of metrics
     over the test examples. shared: the settings that compared runs must share; places: the rows of
     tables that it is in.
     """
@@ -69,7 +69,6 @@ class ReportedRun:
     changes: int
     validated: bool
     delta: float | None
-    adjacency: str
     budget: str
     intervals: dict[str, tuple[float, float]]
     shared: Mapping[str, object]
@@ -110,7 +109,6 @@ def reported_run(
         changes=_changes(config),
         validated=not record.is_tested,
         delta=record.statement["delta"],
-        adjacency=record.statement["adjacency"],
         budget=names["budget"],
         intervals=record.calibration.get("interval", {}),
         shared=names["shared"],

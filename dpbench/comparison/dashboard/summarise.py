@@ -13,7 +13,6 @@ from dpbench.comparison.compare.side import ELSEWHERE, shared_settings
 from dpbench.comparison.dashboard import controls
 from dpbench.comparison.dashboard.answers import answer_view, answers
 from dpbench.comparison.dashboard.board_view import board_view
-from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import BASELINES, Contest, contests
 from dpbench.comparison.dashboard.documents import NOTHING, PublishedPages
 from dpbench.comparison.dashboard.representative import budgets_of
@@ -147,7 +146,7 @@ class Summary:
                 yield answer_view(answer, self._methods)
         for one in self.contests:
             for metric in one.metrics or [one.metric]:
-                yield board_view(board(one.by(metric)), self._methods)
+                yield board_view(one.by(metric), self._methods)
 
     @cached_property
     def contests(self) -> list[Contest]:

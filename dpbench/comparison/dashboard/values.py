@@ -5,6 +5,7 @@ import math
 from dpbench.comparison.tables.grid import number, signed
 from dpbench.learning.metrics.metric import Better
 from dpbench.learning.metrics.registry import metrics, parse_name
+from dpbench.learning.metrics.students_t import Estimate
 from dpbench.privacy.statement import ACCOUNTANTS, Statement
 from dpbench.runs.records import epsilon as bounds
 from dpbench.runs.records.record import Record
@@ -67,12 +68,11 @@ def with_unit(value: float | None, percent: bool) -> str:
     return value_text(value, percent) + (" %" if percent and value is not None else "")
 
 
-def gap_text(gap: tuple[float, float | None], percent: bool) -> str:
+def gap_text(gap: Estimate, percent: bool) -> str:
     """A difference with its sign and, if it has one, the half of its interval: `+2.0 ± 0.3`."""
-    mean, half = gap
-    text = signed(100 * mean if percent else mean, 1 if percent else None)
+    text = signed(100 * gap.mean if percent else gap.mean, 1 if percent else None)
     text = text.replace("-", "−", 1) if text.startswith("-") else text
-    return text if half is None else f"{text} ± {value_text(half, percent)}"
+    return text if gap.half is None else f"{text} ± {value_text(gap.half, percent)}"
 
 
 def delta_text(delta: float | None) -> str:

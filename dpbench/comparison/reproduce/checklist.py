@@ -100,7 +100,7 @@ def checklist(arguments: Sequence[str]) -> str:
 def table_checklist(target: Target, records: Sequence[Record]) -> tuple[Grid, ...]:
     """The checklist at the foot of a table's page, by the accuracy of the worst group if all claims
     are on it; none without a baseline, nor where the runs of a row are of several settings."""
-    columns = {column.name: column.metric for column in target.edition.columns}
+    columns = {column.name: column.metric for column in target.columns}
     claimed = {columns.get(name) for claim in target.claims for name in claim.quantities}
     given = ChecklistCommand(metric=WORST_GROUP) if claimed == {WORST_GROUP} else ChecklistCommand()
     if target.table.searches > 1 or not all(_has_metric(r, given.metric) for r in records):

@@ -308,7 +308,7 @@ def reproduce(name: str, overrides: list[str]) -> str:
     if target.table.figure:
         check_figure(target.table)
     else:
-        _ = target.edition  # refuses an invalid table before its runs
+        target.check()
     runs = plan_runs(target)
     check_writable(target.config.results / TABLES)
     records, unavailable = execute(runs)

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim
 from dpbench.comparison.tables.claims.grids import (
     chance_line,
     claims_grid,
@@ -205,7 +205,7 @@ def judge_figure(
         for run, record in zip(runs, records, strict=True)
     )
     rows = [Row(*cell, CORRECTED, part) for cell, part in of_rows.items()]
-    judge = evidence(target.labels, rows, {}).judge
+    judge = ClaimEvidence(target.labels, rows, {}).judge
     return [
         judge(claim, [Quantity(c.name, (c,)) for c in _columns(target, claim)]) for claim in claims
     ]

@@ -66,7 +66,7 @@ def for_paper(
     target: Target, records: list[Record], not_run: NotRun, columns: Sequence[str] = ()
 ) -> dict[str, bytes]:
     """The files of a table as a paper prints it, by suffix; columns: by name, all if empty."""
-    return paper_files(_built(target, records, not_run), target.edition, columns)
+    return paper_files(_built(target, records, not_run), target, columns)
 
 
 def texts(
@@ -104,10 +104,9 @@ def _table(target: Target, records: list[Record], not_run: NotRun) -> dict[str, 
 
 
 def _built(target: Target, records: list[Record], not_run: NotRun) -> ResultTable:
-    edition = target.edition
-    fitted = any(column.metric == "test/ece_temperature" for column in edition.columns)
+    fitted = any(column.metric == "test/ece_temperature" for column in target.columns)
     table = build_table(
-        edition,
+        target,
         _runs(target, records),
         printed_numbers(target),
         epsilon=_printed_epsilons(target),

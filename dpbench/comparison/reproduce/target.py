@@ -1,7 +1,6 @@
 """The target of `dpbench reproduce`: a table or figure at a scale, and all of its runs."""
 
 import itertools
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +15,7 @@ from dpbench.comparison.tables.conditions import (
     row_name,
     setting,
 )
-from dpbench.comparison.tables.edition import PAPER_SCALE, Edition, RowClaim, claims_of
-from dpbench.comparison.tables.page import Page, PageBlock
+from dpbench.comparison.tables.edition import PAPER_SCALE, SELECTING, Edition
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config import buildable
@@ -49,110 +47,15 @@ T = TypeVar("T")
 RowKey = tuple[str, str]
 """The label of a condition, and a method or arm: a row of the table."""
 
-SELECTING = ("table.methods", "table.seeds")
-"""Settings of a table that select some of its runs without changing them."""
-
 BUDGET = "budget"
 """In place of a file of printed epsilons: the printed epsilon is the condition's budget."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """A table to reproduce: its name, its scale, the user's overrides, its composed configuration,
-    and the conditions that its methods run under.
+class Target(Edition):
+    """A table to reproduce, with its composed configuration, from which its runs follow."""
 
-    scale_name: "paper", or the name of a smaller scale; changes: the overrides by which runs differ
-    from those of the scale.
-    """
-
-    name: str
-    scale_name: str
-    scale: Scale
-    overrides: tuple[str, ...]
-    changes: tuple[str, ...]
     config: RunConfig
-    conditions: tuple[Condition, ...]
-
-    @cached_property
-    def table(self) -> TableFile:
-        return table_of(self.config["table"])
-
-    @property
-    def title(self) -> str:
-        """The table's title, with the description of a smaller scale and the user's changes.
-
-        The title of a figure says if there is only one seed, since curves then have no spread.
-        """
-        title = self.table.title
-        if self.other_data:
-            title += f", here with dataset={self.other_data}"
-        if self.table.figure and len(self.table.seeds) == 1:
-            title += ", one seed"
-        if self.scale_name == PAPER_SCALE:
-            return title
-        changed = "".join(f", then {change}" for change in self.changes)
-        return f"{title}, at scale {self.scale_name}: {self.scale.description}{changed}"
-
-    @property
-    def other_data(self) -> str:
-        """The data set that the user has put in place of the table's only one; "" if none."""
-        replaced = any(key_of(change) == "dataset" for change in self.changes)
-        several = "dataset" in self.conditions[0].keys
-        return self.config["choices"]["dataset"] if replaced and not several else ""
-
-    @property
-    def scale_label(self) -> str:
-        """The scale and the changes in a few words: "paper" for the paper's own runs."""
-        if self.scale_name == PAPER_SCALE:
-            return ", ".join(self.changes) or PAPER_SCALE
-        return ", ".join([self.scale_name, *self.changes])
-
-    @property
-    def stem(self) -> str:
-        """The name of its files, with a suffix for changed runs and for a part of the table."""
-        stem = self.name
-        if self.scale_name != PAPER_SCALE:
-            stem += f"-{self.scale_name}"
-        if self.changes:
-            return f"{stem}-changed"
-        return f"{stem}-part" if self.selection else stem
-
-    @property
-    def selection(self) -> tuple[str, ...]:
-        """The overrides that select some of the runs without changing them."""
-        selecting = {*SELECTING, *self.conditions[0].keys}
-        kept = (o for o in self.overrides if o not in self.changes)
-        return tuple(o for o in kept if key_of(o) in selecting)
-
-    @property
-    def part(self) -> tuple[str, ...]:
-        """A sentence on which runs were selected; none for the whole table."""
-        return (f"In part: {' '.join(self.selection)}.",) if self.selection else ()
-
-    @property
-    def command(self) -> str:
-        """The command that makes its files, without settings of execution, and with the checksum
-        of data of the user's own in place of their path."""
-        scale = [] if self.scale_name == PAPER_SCALE else [f"scale={self.scale_name}"]
-        words = ["dpbench", "reproduce", self.name, *scale, *self.changes, *self.selection]
-        return shlex.join(words)
-
-    @property
-    def labels(self) -> list[str]:
-        return [condition.label for condition in self.conditions]
-
-    def page(self, *blocks: PageBlock) -> Page:
-        return Page(self.title, blocks, self.command)
-
-    @property
-    def image(self) -> str:
-        return f"![{self.title}]({self.stem}.png)"
-
-    @property
-    def own_scale(self) -> str:
-        """The scale, on a page, of runs in our own set-up, with what the user changed."""
-        changed = "" if self.scale_label == PAPER_SCALE else f", changed: {self.scale_label}"
-        return f"Our own runs{changed}"
 
     def computed_by(self, kind: type[T]) -> T:
         """The settings in `table.compute` as an object of `kind`, a dataclass; targets are built.
@@ -177,22 +80,6 @@ class Target:
     def published(self) -> Path:
         """The file of the published numbers; UserError where there are none."""
         return published_files()[one_of("table.published", self.table.published, published_files())]
-
-    @property
-    def claims(self) -> tuple[RowClaim, ...]:
-        return claims_of(self.table, self.conditions)
-
-    @property
-    def edition(self) -> Edition:
-        return Edition(
-            file=self.table,
-            name=self.name,
-            title=self.title,
-            conditions=tuple(self.labels),
-            scale_label=self.scale_label,
-            claims=self.claims,
-            tuning=self.tuning,
-        )
 
     @cached_property
     def tuning(self) -> dict[str, Tuning]:
@@ -323,13 +210,16 @@ def target_of(name: str, arguments: list[str]) -> Target:
     if scale.overrides:
         scaled = run_config([f"+table={name}", *scale.overrides])
         config = run_config([f"+table={name}", *scale.overrides, *overrides])
-    declared = conditions_of(table_of(config["table"]).conditions)
-    conditions, _ = _narrow(declared, scale.overrides, scaled.plain)
+    table = table_of(config["table"])
+    conditions, _ = _narrow(conditions_of(table.conditions), scale.overrides, scaled.plain)
     conditions, undeclared = _narrow(conditions, overrides, config.plain)
     changes = tuple(
         _without_path(o, config.plain) for o in overrides if _is_change(o, conditions, undeclared)
     )
-    target = Target(name, scale_name, scale, overrides, changes, config, tuple(conditions))
+    replaced = "dataset" in map(key_of, changes) and "dataset" not in conditions[0].keys
+    other_data = config["choices"]["dataset"] if replaced else ""
+    at_scale = scale_name, scale, overrides, changes, other_data
+    target = Target(name, table, tuple(conditions), *at_scale, config)
     _check_names(target.table)
     _check_searches(target)
     return target

@@ -80,7 +80,7 @@ def cells_of(
         _cell(edition, row, column, published, impossible)
         for row in rows
         for column in edition.columns
-        if not (row.method == edition.file.baseline and is_paired(column.metric))
+        if not (row.method == edition.table.baseline and is_paired(column.metric))
     ]
 
 
@@ -98,7 +98,7 @@ def _cell(
         return TableCell(row.condition, row.label, column, math.nan, math.nan, 0, printed, reason)
     mean = statistics.fmean(values)
     spread = standard_deviation(values)
-    if edition.file.spread == STANDARD_ERROR:
+    if edition.table.spread == STANDARD_ERROR:
         spread /= math.sqrt(len(values))
     result = reproduces(edition, column, values, printed)
     return TableCell(row.condition, row.label, column, mean, spread, len(values), printed, *result)

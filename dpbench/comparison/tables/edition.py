@@ -1,6 +1,7 @@
-"""An edition of a table: its file, with columns and claims, as its runs are judged at one scale."""
+"""An edition of a table: its file at a scale, with the columns and claims to judge runs by."""
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,10 +11,12 @@ from msgspec import UNSET, structs
 
 from dpbench.comparison.compare.side import Tuning
 from dpbench.comparison.tables.conditions import Condition, row_name
+from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.learning.metrics.metric import Better, Margin
 from dpbench.learning.metrics.registry import parse_name
-from dpbench.runs.config.table_file import ClaimEntry, ColumnEntry, TableFile
+from dpbench.runs.config.settings import key_of
+from dpbench.runs.config.table_file import ClaimEntry, ColumnEntry, Scale, TableFile
 from dpbench.system.errors import UserError
 from dpbench.system.validate import known_keys, one_of, spelled_number
 
@@ -142,70 +145,156 @@ STANDARD_DEVIATION = "standard deviation"
 PAPER_SCALE = "paper"
 
 
+SELECTING = ("table.methods", "table.seeds")
+"""Settings of a table that select some of its runs without changing them."""
+
+
 @dataclass(frozen=True)
 class Edition:
-    """A table's file at a scale.
+    """A table at a scale, with the user's overrides: what its pages say of it.
 
-    title: with what differs from the paper; conditions: labels, "" for a table that varies only its
-    methods; scale_label: "paper", or what differs from the paper's runs; tuning: how the
-    settings of rows were chosen, by name.
+    conditions: that its methods run under; scale_name: "paper", or the name of a smaller scale;
+    changes: the overrides by which runs differ from those of the scale; other_data: the data set
+    that the user has put in place of the table's only one, "" if none.
     """
 
-    file: TableFile
     name: str
-    title: str
-    conditions: tuple[str, ...]
-    scale_label: str
-    claims: tuple[RowClaim, ...]
-    tuning: Mapping[str, Tuning]
+    table: TableFile
+    conditions: tuple[Condition, ...]
+    scale_name: str
+    scale: Scale
+    overrides: tuple[str, ...]
+    changes: tuple[str, ...]
+    other_data: str
 
-    def __post_init__(self) -> None:
-        needed = {"spread": self.file.spread, "published_runs": self.file.published_runs}
-        given = {key: value for key, value in needed.items() if value is not None}
-        known_keys("the table", given, needed, required=needed)
-        names = [column.name for column in self.columns]
-        named: dict[str, Sequence[object]] = {
-            "methods": self.file.methods,
-            "seeds": self.file.seeds,
-            "conditions": self.conditions,
-            "columns": names,
-        }
-        for what, values in named.items():
-            if not values or len({*values}) < len(values):
-                raise UserError(f"{what} must name at least one, and none twice: {[*values]}.")
-        if len(self.file.groups) not in (0, 2):
-            raise UserError(f"groups must name two groups or none, not {self.file.groups}.")
-        if any(is_paired(column.metric) for column in self.columns):
-            self._check_pairing()
+    @property
+    def title(self) -> str:
+        """The table's title, with the description of a smaller scale and the user's changes.
+
+        The title of a figure says if there is only one seed, since curves then have no spread.
+        """
+        title = self.table.title
+        if self.other_data:
+            title += f", here with dataset={self.other_data}"
+        if self.table.figure and len(self.table.seeds) == 1:
+            title += ", one seed"
+        if self.scale_name == PAPER_SCALE:
+            return title
+        changed = "".join(f", then {change}" for change in self.changes)
+        return f"{title}, at scale {self.scale_name}: {self.scale.description}{changed}"
+
+    @property
+    def scale_label(self) -> str:
+        """The scale and the changes in a few words: "paper" for the paper's own runs."""
+        if self.scale_name == PAPER_SCALE:
+            return ", ".join(self.changes) or PAPER_SCALE
+        return ", ".join([self.scale_name, *self.changes])
+
+    @property
+    def own_scale(self) -> str:
+        """The scale, on a page, of runs in our own set-up, with what the user changed."""
+        changed = "" if self.scale_label == PAPER_SCALE else f", changed: {self.scale_label}"
+        return f"Our own runs{changed}"
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, with a suffix for changed runs and for a part of the table."""
+        stem = self.name
+        if self.scale_name != PAPER_SCALE:
+            stem += f"-{self.scale_name}"
+        if self.changes:
+            return f"{stem}-changed"
+        return f"{stem}-part" if self.selection else stem
+
+    @property
+    def selection(self) -> tuple[str, ...]:
+        """The overrides that select some of the runs without changing them."""
+        selecting = {*SELECTING, *self.conditions[0].keys}
+        kept = (o for o in self.overrides if o not in self.changes)
+        return tuple(o for o in kept if key_of(o) in selecting)
+
+    @property
+    def part(self) -> tuple[str, ...]:
+        """A sentence on which runs were selected; none for the whole table."""
+        return (f"In part: {' '.join(self.selection)}.",) if self.selection else ()
+
+    @property
+    def command(self) -> str:
+        """The command that makes its files, without settings of execution, and with the checksum
+        of data of the user's own in place of their path."""
+        scale = [] if self.scale_name == PAPER_SCALE else [f"scale={self.scale_name}"]
+        words = ["dpbench", "reproduce", self.name, *scale, *self.changes, *self.selection]
+        return shlex.join(words)
+
+    def page(self, *blocks: PageBlock) -> Page:
+        return Page(self.title, blocks, self.command)
+
+    @property
+    def image(self) -> str:
+        return f"![{self.title}]({self.stem}.png)"
+
+    @property
+    def labels(self) -> list[str]:
+        """Of the conditions; "" for a table that varies only its methods."""
+        return [condition.label for condition in self.conditions]
+
+    @property
+    def rows(self) -> list[str]:
+        return [row_name(label, method) for label in self.labels for method in self.table.methods]
 
     @cached_property
     def columns(self) -> tuple[TableColumn, ...]:
-        return columns_of(self.file.columns)
+        return columns_of(self.table.columns)
+
+    @cached_property
+    def claims(self) -> tuple[RowClaim, ...]:
+        return claims_of(self.table, self.conditions)
+
+    @cached_property
+    def tuning(self) -> dict[str, Tuning]:
+        """How the settings of rows that a search chose were chosen, by name."""
+        return {}
 
     @property
     def second_search(self) -> dict[str, str]:
         """By method, the row that is it after another search, if the table has that row."""
-        return {k: v for k, v in self.file.again.items() if v in self.file.methods}
+        return {k: v for k, v in self.table.again.items() if v in self.table.methods}
 
     @property
     def groups(self) -> tuple[str, ...]:
-        return tuple(map(str, self.file.groups))
-
-    @property
-    def rows(self) -> list[str]:
-        return [row_name(c, method) for c in self.conditions for method in self.file.methods]
+        return tuple(map(str, self.table.groups))
 
     @property
     def published_runs(self) -> int:
         """How many runs the paper averaged."""
-        return self.file.published_runs or 1
+        return self.table.published_runs or 1
+
+    def check(self) -> None:
+        """UserError for a table of cells whose file lacks something or contradicts itself."""
+        needed = {"spread": self.table.spread, "published_runs": self.table.published_runs}
+        given = {key: value for key, value in needed.items() if value is not None}
+        known_keys("the table", given, needed, required=needed)
+        named: dict[str, Sequence[object]] = {
+            "methods": self.table.methods,
+            "seeds": self.table.seeds,
+            "conditions": self.labels,
+            "columns": [column.name for column in self.columns],
+        }
+        for what, values in named.items():
+            if not values or len({*values}) < len(values):
+                raise UserError(f"{what} must name at least one, and none twice: {[*values]}.")
+        if len(self.groups) not in (0, 2):
+            raise UserError(f"groups must name two groups or none, not {self.table.groups}.")
+        if any(is_paired(column.metric) for column in self.columns):
+            self._check_pairing()
+        _ = self.claims, self.tuning  # which refuse what is about no row or setting
 
     def _check_pairing(self) -> None:
-        baseline = self.file.baseline
-        if baseline not in self.file.methods:
+        baseline = self.table.baseline
+        if baseline not in self.table.methods:
             raise UserError(
                 f"table.methods must contain {baseline or 'table.baseline'}, the baseline that the "
                 "privacy cost of all others is measured against."
             )
-        if not self.file.groups:
+        if not self.groups:
             raise UserError(f"groups must name the two groups whose privacy cost {self.name} has.")

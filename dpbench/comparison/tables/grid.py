@@ -85,6 +85,11 @@ def interval_text(test: PairedTest, digits: int | None) -> str:
     return f"{mean} [{low}, {high}]"
 
 
+def range_text(low: object, high: object) -> str:
+    """`2`, `2 to 7`."""
+    return " to ".join(map(str, dict.fromkeys((low, high))))
+
+
 def counted(number: int, noun: str) -> str:
     """`1 claim`, `2 claims`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -7,7 +7,7 @@ from itertools import groupby
 
 from dpbench.comparison.tables.cells import TableCell
 from dpbench.comparison.tables.edition import Edition, TableColumn
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number, with_spread
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, csv_text, number, range_text, with_spread
 from dpbench.comparison.tables.page import Page, tabular
 from dpbench.comparison.tables.privacy import RowPrivacy
 from dpbench.comparison.tables.runs import Row
@@ -65,15 +65,15 @@ def _grid(
 
 def _caption(table: ResultTable, edition: Edition) -> str:
     counts = sorted({cell.n for cell in table.cells if cell.n})
-    seeds = " to ".join(map(str, dict.fromkeys([counts[0], counts[-1]]))) if counts else "0"
+    seeds = range_text(counts[0], counts[-1]) if counts else "0"
     printed = ", published values in brackets" if any(c.published for c in table.cells) else ""
-    numbers = f"Mean ± {edition.file.spread} of {seeds} runs{printed}"
+    numbers = f"Mean ± {edition.table.spread} of {seeds} runs{printed}"
     return f"{table.title}. {numbers}; best private mean bold."
 
 
 def _is_ranked(row: Row, edition: Edition, stated: RowPrivacy | None) -> bool:
     unproven = stated is not None and NO_PROOF in stated.epsilons.values()
-    return row.method != edition.file.baseline and not unproven
+    return row.method != edition.table.baseline and not unproven
 
 
 def _epsilons(stated: RowPrivacy | None) -> tuple[str, ...]:

@@ -108,7 +108,7 @@ def rows_of(edition: Edition, runs: Sequence[FlatRun]) -> list[Row]:
     by_condition = grouped((run["condition"], run) for run in complete)
     return [
         row
-        for condition in edition.conditions
+        for condition in edition.labels
         for row in _rows_under(edition, condition, by_condition.get(condition, []))
     ]
 
@@ -118,22 +118,22 @@ def _rows_under(edition: Edition, condition: str, runs: Sequence[FlatRun]) -> li
     metrics = [column.metric for column in edition.columns]
     if any(map(is_paired, metrics)) and selected:
         a, b = edition.groups
-        selected = pair_with_baseline(selected, (a, b), edition.file.baseline)
+        selected = pair_with_baseline(selected, (a, b), edition.table.baseline)
     if WORST_GROUP in metrics:
         selected = [{WORST_GROUP: value_of(run, WORST_GROUP), **run} for run in selected]
     needed = [name for name in metrics if not name.startswith(OPTIONAL_METRICS)]
     if missing := [name for name in needed if selected and name not in selected[0]]:
         raise UserError(f"The runs have no column {', '.join(missing)}.")
-    unit = edition.file.unit
+    unit = edition.table.unit
     return [
         Row(condition, method, variant, of_variant, unit)
-        for method in edition.file.methods
+        for method in edition.table.methods
         for variant, of_variant in _variants([run for run in selected if run["method"] == method])
     ]
 
 
 def _selected(edition: Edition, runs: Sequence[FlatRun]) -> list[FlatRun]:
-    file = edition.file
+    file = edition.table
     methods = {*file.methods, file.baseline}
     selected = [run for run in runs if run["method"] in methods and run["seed"] in file.seeds]
     selected.sort(key=_identity)

@@ -15,7 +15,7 @@ from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import Edition, TableColumn
-from dpbench.comparison.tables.grid import counted
+from dpbench.comparison.tables.grid import counted, range_text
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.verdict import (
     DIFFERS,
@@ -52,7 +52,7 @@ def constants(edition: Edition, published: PublishedTable) -> list[ConstantBasel
     """One for each column with printed numbers, under each condition."""
     return [
         ConstantBaseline(condition, column, numbers, *_passed(edition, column, numbers))
-        for condition, column in itertools.product(edition.conditions, edition.columns)
+        for condition, column in itertools.product(edition.labels, edition.columns)
         if column.judged and (numbers := _printed(edition, published, condition, column))
     ]
 
@@ -73,7 +73,7 @@ def _share(passed: Sequence[Published], printed: Sequence[Published]) -> str:
 def _printed(
     edition: Edition, published: PublishedTable, condition: str, column: TableColumn
 ) -> list[Published]:
-    rows = (row_name(condition, method) for method in edition.file.methods)
+    rows = (row_name(condition, method) for method in edition.table.methods)
     return [number for row in rows if (number := published.get((row, column.printed)))]
 
 
@@ -129,8 +129,8 @@ def _verdicts(edition: Edition, evidence: ClaimEvidence, column: TableColumn) ->
 def _tests(edition: Edition, evidence: ClaimEvidence, column: TableColumn) -> Iterator[PairedTest]:
     """The tests of our gaps, of which those with print's sign are positive; NaN without runs."""
     value = quantity(column.name, [column])
-    without = edition.file.baseline if is_paired(column.metric) else None
-    methods = [method for method in edition.file.methods if method != without]
+    without = edition.table.baseline if is_paired(column.metric) else None
+    methods = [method for method in edition.table.methods if method != without]
     for condition in evidence.conditions:
         for row, other in itertools.combinations(methods, 2):
             printed = evidence.printed_gap(condition, row, other, value)
@@ -158,7 +158,8 @@ def opening(cells: Sequence[TableCell]) -> str:
     if not printed:
         return ""
     counts = Counter(cell.verdict for cell in printed)
-    seeds = _range({cell.n for cell in printed})
+    numbers = {cell.n for cell in printed}
+    seeds = f"{range_text(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
     if counts[OTHER_SCALE]:
         return (
             f"Not the paper's runs: {len(printed)} printed numbers are shown, not judged; {seeds}."
@@ -182,13 +183,6 @@ def _differing(cells: Sequence[TableCell]) -> str:
     named = ", ".join(f"{row} {count}" for row, count in rows.most_common())
     counted = counted_verdict(len(cells), DIFFERS)
     return f"{counted} ({named})" if cells else f"none {DIFFERS}"
-
-
-def _range(seeds: set[int]) -> str:
-    low, high = min(seeds), max(seeds)
-    if low == high == 1:
-        return "1 seed"
-    return f"{low} seeds" if low == high else f"{low} to {high} seeds"
 
 
 def constants_line(baselines: Sequence[ConstantBaseline], counts: Reproduced | None) -> str:

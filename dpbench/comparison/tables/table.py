@@ -7,7 +7,7 @@ from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
 from dpbench.comparison.tables import summary
 from dpbench.comparison.tables.cells import COMPARED, TableCell, cells_of
 from dpbench.comparison.tables.claims import grids as claim_grids
-from dpbench.comparison.tables.claims.comparisons import JudgedClaim, evidence
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, JudgedClaim
 from dpbench.comparison.tables.claims.quantities import printed_table, quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
@@ -98,15 +98,16 @@ def build_table(
     notes: sentences to add to those of the specification; paper_accountant: the paper's accountant.
     Raises UserError where runs, specification and published numbers do not match.
     """
+    edition.check()
     check_covered(edition, published)
-    file, rows = edition.file, rows_of(edition, runs)
+    file, rows = edition.table, rows_of(edition, runs)
     cells = cells_of(edition, rows, published, not_run.reasons)
     privacy = privacy_of(rows, epsilon, file.baseline, not_run.statements)
     reasons = _why_no_runs(edition, not_run.reasons)
     at_paper_scale = edition.scale_label == PAPER_SCALE
     found_in_print = printed_table(edition, published)
     again = edition.second_search
-    data = evidence(edition.conditions, rows, found_in_print, edition.tuning, again)
+    data = ClaimEvidence(edition.labels, rows, found_in_print, edition.tuning, again)
     judged = [
         data.judge(claim, [quantity(name, edition.columns) for name in claim.quantities])
         for claim in edition.claims
@@ -161,8 +162,8 @@ def _rules(edition: Edition, published: bool) -> Iterable[str]:
 
 
 def _introduction(edition: Edition) -> Iterable[str]:
-    cells = f"Cells: mean ± {edition.file.spread} (number of runs)"
-    yield f"{edition.file.paper}. {cells}. Scale: {edition.scale_label}."
+    cells = f"Cells: mean ± {edition.table.spread} (number of runs)"
+    yield f"{edition.table.paper}. {cells}. Scale: {edition.scale_label}."
     if edition.groups:
         yield "Groups: a = {}, b = {}.".format(*edition.groups)
 
@@ -170,8 +171,8 @@ def _introduction(edition: Edition) -> Iterable[str]:
 def _why_no_runs(edition: Edition, impossible: Mapping[str, str]) -> dict[str, str]:
     waiting = {
         row_name(condition, method): f"not run: {what}"
-        for condition in edition.conditions
-        for method, what in edition.file.planned.items()
+        for condition in edition.labels
+        for method, what in edition.table.planned.items()
     }
     return waiting | {name: f"not possible: {reason}" for name, reason in impossible.items()}
 
@@ -224,7 +225,7 @@ def _names(methods: Iterable[str]) -> str:
 def _notes_on_tuning(edition: Edition) -> Iterable[str]:
     yield from _notes_on_trials(edition.tuning)
     flaws = grouped((t.flaw, row) for row, t in edition.tuning.items() if t.flaw)
-    searched = " and ".join(f"{key}={value}" for key, value in edition.file.tuned_at.items())
+    searched = " and ".join(f"{key}={value}" for key, value in edition.table.tuned_at.items())
     if at_edge := flaws.get(AT_EDGE):
         yield (
             "Tuned at an edge of the range that was searched: "
@@ -236,9 +237,9 @@ def _notes_on_tuning(edition: Edition) -> Iterable[str]:
             f"The searches were made at {searched}. Other settings might serve a row better under "
             "other conditions, so no verdict counts against it there."
         )
-    if edition.file.searches > 1:
+    if edition.table.searches > 1:
         yield (
-            f"A row has {edition.file.searches} searches. Comparisons pair the means over the "
+            f"A row has {edition.table.searches} searches. Comparisons pair the means over the "
             "seeds after each search, which they count in place of seeds, so that an interval "
             "covers the search and the seed."
         )
@@ -254,7 +255,7 @@ def _notes_on_tuning(edition: Edition) -> Iterable[str]:
 def _notes_on_runs(
     edition: Edition, rows: Sequence[Row], reasons: Mapping[str, str]
 ) -> Iterable[str]:
-    baseline = edition.file.baseline
+    baseline = edition.table.baseline
     seeds_of_baseline = {
         (row.condition, run["seed"]) for row in rows if row.method == baseline for run in row.runs
     }
@@ -265,7 +266,7 @@ def _notes_on_runs(
             yield f"{row.label} diverged with seed {_list(row.diverged)}: its means are NaN."
         if sentence := note(row.label, row.nonfinite):
             yield sentence
-        if row.name not in reasons and (missing := set(edition.file.seeds) - seeds):
+        if row.name not in reasons and (missing := set(edition.table.seeds) - seeds):
             yield f"{row.label} has no run with seed {_list(missing)}."
         unpaired = {seed for seed in seeds if (row.condition, seed) not in seeds_of_baseline}
         if paired and unpaired:

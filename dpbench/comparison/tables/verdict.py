@@ -114,7 +114,7 @@ def _degrees(errors: tuple[float, float], runs: tuple[int, int]) -> float:
 def published_standard_error(edition: Edition, printed: Published) -> float:
     """The standard error of a printed mean, from whichever spread the paper printed; else 0."""
     spread = float(printed.spread or 0)
-    if edition.file.spread == STANDARD_DEVIATION:
+    if edition.table.spread == STANDARD_DEVIATION:
         return spread / math.sqrt(edition.published_runs)
     return spread
 
@@ -167,7 +167,7 @@ def rule(edition: Edition) -> str:
     columns = grouped((str(c.margin), c.name) for c in edition.columns if c.judged)
     margins = "; ".join(f"{', '.join(names)} {margin}" for margin, names in columns.items())
     runs = edition.published_runs
-    divided = edition.file.spread == STANDARD_DEVIATION
+    divided = edition.table.spread == STANDARD_DEVIATION
     unjudged = not all(column.judged for column in edition.columns)
     return (
         f"Cells: with m = {MARGINS} margins of the column ({margins}), reproduced if the "

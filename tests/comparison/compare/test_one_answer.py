@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 
-from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.comparison.reproduce.checklist import checklist
 from dpbench.comparison.tables.sweep.command import table
@@ -84,11 +83,8 @@ def in_report(folder):
     found = {}
     for contest in summary.contests:
         epsilon = min(BUDGETS, key=lambda b: abs(math.log(b / contest.budget.low)))
-        for row in board(contest)["rows"]:
-            if row["verdict"]:
-                separator = ", " if row["reason"] == "untuned" else ": "
-                words = separator.join(filter(None, (row["verdict"], row["reason"])))
-                found[row["method"], contest.task[0], epsilon] = words
+        for method, judged in contest.judged.items():
+            found[method, contest.facet.partition(" · ")[0], epsilon] = judged.words
     return found
 
 

@@ -20,7 +20,7 @@ def board(record_of):
         *seeds(record_of, "dpsgd_f", (0.83, 0.85)),
         *seeds(record_of, "sgd", (0.95,), epsilon=math.inf, guarantee="none"),
     ]
-    return on_boards(records)["boards"][0]
+    return on_boards(records)[0]
 
 
 def test_the_csv_has_plain_numbers_and_paired_differences(board):

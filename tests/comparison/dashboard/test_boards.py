@@ -9,25 +9,39 @@ from scipy import stats
 from dpbench.comparison.compare.pairs import ranks
 from dpbench.comparison.compare.side import Side
 from dpbench.comparison.dashboard.board_view import answer
-from dpbench.comparison.dashboard.boards import board
 from dpbench.comparison.dashboard.contests import contests
 from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.learning.metrics.students_t import estimate, paired
 from dpbench.runs.records.collect import StoredRecord
 
+NAMES = dict.fromkeys(("dpsgd_f", "bam"), "") | {"dpsgd": "DP-SGD"}
+"""For display."""
 
-def on_boards(records, source="runs/x.json"):
+
+def summary_of(records, source="runs/x.json"):
     summary = Summary(lambda config: "")
     for record in records:
         summary.add(StoredRecord(record, source, record.json()))
-    ranked = map(board, summary.contests)
-    names = dict.fromkeys(("dpsgd_f", "bam"), "") | {"dpsgd": "DP-SGD"}
-    said = [one | {"answer": answer(one, names)} for one in ranked]
-    return summary.data({}, []) | {"boards": said}
+    return summary
 
 
-def standings(board):
-    return {row["method"]: (row["ranks"], row["standing"]) for row in board["rows"]}
+def on_boards(records):
+    return summary_of(records).contests
+
+
+def standings(contest):
+    return {
+        one.method: (contest.ranks.get(one.method), contest.standing(one.method))
+        for one in contest.ranked
+    }
+
+
+def verdicts(contest):
+    return {method: judged.verdict for method, judged in contest.judged.items()}
+
+
+def chosen_of(contest):
+    return {one.method: (one.how, contest.ranks.get(one.method)) for one in contest.ranked}
 
 
 def seeds(record_of, method, accuracies, **settings):
@@ -64,40 +78,36 @@ def test_methods_are_ranked_and_those_not_behind_the_first_are_marked(record_of)
         *seeds(record_of, "bam", (0.6,)),
         *seeds(record_of, "sgd", (0.95, 0.95), epsilon=math.inf, guarantee="none"),
     ]
-    (board,) = on_boards(records)["boards"]
+    (board,) = on_boards(records)
     assert standings(board) == {
         "dpsgd_f": ((1, 3), "first"), "dpsgd": ((1, 3), "tied"),
         "dpsgd_global": ((3, 4), "behind"), "bam": ((1, 4), "unknown"), "sgd": (None, "unranked"),
     }  # fmt: skip
-    assert board["baseline"] == "dpsgd"
-    first = board["rows"][0]["cells"][0]
+    assert board.baseline.method == "dpsgd"
     half = stats.t.ppf(0.975, 2) * np.std([0.01, -0.01, 0.01], ddof=1) / math.sqrt(3)
-    assert first["gap"] == pytest.approx([0.01 / 3, half, 3], rel=1e-6)
+    assert board.gaps["dpsgd_f", "test/accuracy"] == pytest.approx([0.01 / 3, half, 3], rel=1e-6)
 
 
 def test_less_may_be_better_and_intervals_end_where_accuracies_do(record_of):
     records = [*seeds(record_of, "dpsgd", (0.5, 0.5)), *seeds(record_of, "dpsgd_f", (0.7, 0.7))]
     for record in records:
         record.metrics["test/mse"] = record.metrics.pop("test/accuracy")
-    (board,) = on_boards(records)["boards"]
+    (board,) = on_boards(records)
     assert standings(board) == {"dpsgd": ((1, 1), "first"), "dpsgd_f": ((2, 2), "behind")}
-    (board,) = on_boards(seeds(record_of, "dpsgd", (0.9, 1.0)))["boards"]
-    cell = board["rows"][0]["cells"][0]
-    assert (cell["high"], cell["over"]) == (1.0, "seeds")
-    assert 0 < cell["low"] < 0.5
-    (board,) = on_boards([record_of()])["boards"]
-    place = [column["name"] for column in board["columns"]].index("test/ece")
-    cell = board["rows"][0]["cells"][place]
-    assert (cell["low"], cell["high"], cell["over"]) == (0.01, 0.09, "test examples")
+    (board,) = on_boards(seeds(record_of, "dpsgd", (0.9, 1.0)))
+    cell = board.intervals["dpsgd", "test/accuracy"]
+    assert (cell.high, cell.over) == (1.0, "seeds")
+    assert 0 < cell.low < 0.5
+    (board,) = on_boards([record_of()])
+    assert board.intervals["dpsgd", "test/ece"][1:] == (0.01, 0.09, "test examples")
 
 
 def test_the_worst_group_is_that_of_each_run(record_of):
     records = seeds(record_of, "dpsgd", (0.8, 0.8))
     for record, groups in zip(records, ({"a": 0.5, "b": 0.9}, {"a": 0.9, "b": 0.6}), strict=True):
         record.metrics.update({f"test/accuracy/{name}": v for name, v in groups.items()})
-    (board,) = on_boards(records)["boards"]
-    place = [column["name"] for column in board["columns"]].index("test/worst_group_accuracy")
-    assert board["rows"][0]["cells"][place]["mean"] == 0.55
+    (board,) = on_boards(records)
+    assert board.intervals["dpsgd", "test/worst_group_accuracy"].mean == 0.55
 
 
 @pytest.mark.parametrize("values", [(math.nan, 0.3, 0.5), (0.5, math.nan, 0.3)])
@@ -105,17 +115,17 @@ def test_a_group_without_examples_is_not_the_worst(record_of, values):
     (record,) = seeds(record_of, "dpsgd", (0.4,))
     groups = zip("abc", values, strict=True)
     record.metrics.update({f"test/accuracy/{name}": value for name, value in groups})
-    (board,) = on_boards([record])["boards"]
-    place = [column["name"] for column in board["columns"]].index("test/worst_group_accuracy")
-    assert board["rows"][0]["cells"][place]["mean"] == 0.3
+    (board,) = on_boards([record])
+    assert board.intervals["dpsgd", "test/worst_group_accuracy"].mean == 0.3
 
 
 def test_a_diverged_run_leaves_its_method_without_mean_and_rank(record_of):
     records = seeds(record_of, "dpsgd", (0.8, 0.7))
     records.append(record_of("dpsgd", 2, accuracy=math.nan, status="diverged", bins=False))
-    (board,) = on_boards(records)["boards"]
-    (row,) = board["rows"]
-    assert (row["ranks"], row["diverged"], row["cells"][0]) == (None, 1, None)
+    (board,) = on_boards(records)
+    assert standings(board) == {"dpsgd": (None, "unranked")}
+    assert board.candidates[0].group.diverged == 1
+    assert board.intervals == {}
 
 
 def test_budgets_and_deltas_are_on_boards_of_their_own(record_of):
@@ -123,14 +133,14 @@ def test_budgets_and_deltas_are_on_boards_of_their_own(record_of):
         record_of("dpsgd", epsilon=2.0), record_of("dpsgd_f", epsilon=2.1),
         record_of("dpsgd", epsilon=4.0), record_of("dpsgd", dataset="adult", epsilon=2.0),
     ]  # fmt: skip
-    found = [(b["facet"], b["low"], b["high"]) for b in on_boards(records)["boards"]]
+    found = [(one.facet, *one.budget[:2]) for one in on_boards(records)]
     assert found == [
         ("adult · mlp", 2.0, 2.0), ("digits · mlp", 2.0, 2.1), ("digits · mlp", 4.0, 4.0),
     ]  # fmt: skip
     records = [record_of("dpsgd", epsilon=2.0), record_of("dpsgd_f", epsilon=2.0)]
     records[1].privacy["delta"] = 1e-3
-    boards = on_boards(records)["boards"]
-    assert sorted((b["delta"], b["rows"][0]["method"]) for b in boards) == [
+    boards = on_boards(records)
+    assert sorted((one.budget.delta, one.ranked[0].method) for one in boards) == [
         (1e-5, "dpsgd"), (1e-3, "dpsgd_f"),
     ]  # fmt: skip
 
@@ -140,24 +150,24 @@ def test_without_a_proof_a_method_is_beside_its_noise_and_without_privacy_its_pr
         record_of("dpsgd", epsilon=2.0), record_of("dpsgd", epsilon=8.0),
         record_of("fairlens", epsilon=2.0, guarantee="none"),
     ]  # fmt: skip
-    low, high = on_boards(records)["boards"]
+    low, high = on_boards(records)
     assert standings(low)["fairlens"] == (None, "unranked")
     assert "fairlens" not in standings(high)
     records = [record_of("dpsgd"), record_of("sgd", epsilon=math.inf, guarantee="none", epochs=6)]
-    (board,) = on_boards(records)["boards"]
+    (board,) = on_boards(records)
     assert [*standings(board)] == ["dpsgd"]
     records.append(record_of("sgd", epsilon=math.inf, guarantee="none"))
-    (board,) = on_boards(records)["boards"]
+    (board,) = on_boards(records)
     assert [*standings(board)] == ["dpsgd", "sgd"]
 
 
 def test_an_outlier_does_not_set_the_scale_of_intervals(record_of):
     near = {"dpsgd": (0.80, 0.81, 0.82), "dpsgd_f": (0.81, 0.81, 0.83), "bam": (0.80, 0.80, 0.82)}
     records = [record for m, values in near.items() for record in seeds(record_of, m, values)]
-    low, high = on_boards(records)["boards"][0]["span"]
+    low, high = on_boards(records)[0].span
     assert -0.1 < low < -0.005 < 0 < 0.005 < high < 0.1
     records += seeds(record_of, "dpsgd_jl", (0.1, 0.3, 0.2))
-    assert on_boards(records)["boards"][0]["span"] == [low, high]
+    assert on_boards(records)[0].span == [low, high]
 
 
 def test_verdicts_against_the_baseline_make_a_sentence(record_of):
@@ -171,12 +181,11 @@ def test_verdicts_against_the_baseline_make_a_sentence(record_of):
         *around("dpsgd_global", 0.81, 30.0), *around("dpsgd_jl", 0.83, 0.5),
         *seeds(record_of, "sgd", (0.95, 0.95), epsilon=math.inf, guarantee="none"),
     ]  # fmt: skip
-    (board,) = on_boards(records)["boards"]
-    assert {row["method"]: row["verdict"] for row in board["rows"]} == {
-        "dpsgd": None, "dpsgd_f": "equivalent", "bam": "worse", "dpsgd_global": "undecided",
-        "dpsgd_jl": "better", "sgd": None,
+    (board,) = on_boards(records)
+    assert verdicts(board) == {
+        "dpsgd_f": "equivalent", "bam": "worse", "dpsgd_global": "undecided", "dpsgd_jl": "better",
     }  # fmt: skip
-    assert board["answer"] == (
+    assert answer(board, NAMES) == (
         "At ε 2.00, digits · mlp, 5 seeds, by accuracy: of 4 other methods, 1 is better than "
         "DP-SGD, 1 is within 0.5 points of it, 1 is worse, 1 is undecided."
     )
@@ -188,8 +197,10 @@ def test_the_sentence_has_the_range_of_budgets_and_the_seeds_of_the_tests(record
         *seeds(record_of, "dpsgd_f", (0.70, 0.7101), epsilon=3.0),
         *seeds(record_of, "bam", (0.90, 0.9101, 0.92), epsilon=3.33),
     ]
-    (board,) = on_boards(records)["boards"]
-    assert board["answer"].startswith("At ε 2.90 to 3.33, digits · mlp, 2 to 3 seeds, by accuracy")
+    (board,) = on_boards(records)
+    assert answer(board, NAMES).startswith(
+        "At ε 2.90 to 3.33, digits · mlp, 2 to 3 seeds, by accuracy"
+    )
 
 
 @pytest.mark.parametrize(
@@ -201,9 +212,9 @@ def test_no_method_wins_by_a_larger_budget(record_of, epsilon, verdict, standing
         *seeds(record_of, "dpsgd", (0.80, 0.81, 0.82)),
         *seeds(record_of, "bam", (0.90, 0.9101, 0.92), epsilon=epsilon),
     ]
-    (board,) = on_boards(records)["boards"]
-    first, second = board["rows"]
-    assert (first["method"], first["verdict"], second["standing"]) == ("bam", verdict, standing)
+    (board,) = on_boards(records)
+    assert [one.method for one in board.ranked] == ["bam", "dpsgd"]
+    assert (verdicts(board), board.standing("dpsgd")) == ({"bam": verdict}, standing)
 
 
 def test_equal_methods_are_seldom_behind():
@@ -220,15 +231,17 @@ def test_equal_methods_are_seldom_behind():
 
 
 def test_without_a_common_seed_the_sentence_says_so(record_of):
-    (board,) = on_boards([record_of("dpsgd"), record_of("bam", seed=1)])["boards"]
-    assert board["answer"].endswith("no other method with an epsilon can be compared with DP-SGD.")
-    (board,) = on_boards([record_of("bam"), record_of("dpsgd_f")])["boards"]
-    assert (board["answer"], board["baseline"]) == ("", None)
+    (board,) = on_boards([record_of("dpsgd"), record_of("bam", seed=1)])
+    assert answer(board, NAMES).endswith(
+        "no other method with an epsilon can be compared with DP-SGD."
+    )
+    (board,) = on_boards([record_of("bam"), record_of("dpsgd_f")])
+    assert (answer(board, NAMES), board.baseline) == ("", None)
 
 
 def test_times_are_a_mean_and_a_range_and_no_runs_have_no_boards(record_of):
     records = [record_of(seed=seed, seconds=seconds) for seed, seconds in enumerate((2.0, 7.0))]
-    assert on_boards(records)["boards"][0]["rows"][0]["ms"] == [45.0, 20.0, 70.0]
+    assert on_boards(records)[0].ranked[0].group.milliseconds == [45.0, 20.0, 70.0]
     assert contests([]) == []
 
 
@@ -237,9 +250,9 @@ def swept(record_of, epochs_and_accuracy, **settings):
 
 
 def chosen(records, source="runs/x.json"):
-    data = on_boards(records, source)
-    best = [row for row in data["rows"] if row["best"]]
-    return data["boards"][0]["rows"][0]["chosen"], {row["settings"] for row in best}
+    summary = summary_of(records, source)
+    best = {row["settings"] for row in summary.data({}, [])["rows"] if row["best"]}
+    return summary.contests[0].ranked[0].how, best
 
 
 def test_a_setting_is_chosen_by_validation_before_the_test_set(record_of):
@@ -272,13 +285,11 @@ def test_how_a_setting_was_chosen_counts_only_what_was_tried_on_validation(recor
 
 def test_what_was_chosen_on_the_test_set_has_no_rank_beside_what_was_not(record_of):
     tested = swept(record_of, [(10, 0.9), (20, 0.8)])
-    (alone,) = on_boards(tested)["boards"]
-    assert [row["ranks"] for row in alone["rows"]] == [(1, 1)]
-    (mixed,) = on_boards([*tested, record_of("dpsgd_f", accuracy=0.7)])["boards"]
-    assert [(row["method"], row["ranks"], row["standing"]) for row in mixed["rows"]] == [
-        ("dpsgd_f", (1, 1), "first"),
-        ("dpsgd", None, "unranked"),
-    ]
+    (alone,) = on_boards(tested)
+    assert alone.ranks == {"dpsgd": (1, 1)}
+    (mixed,) = on_boards([*tested, record_of("dpsgd_f", accuracy=0.7)])
+    assert standings(mixed) == {"dpsgd_f": ((1, 1), "first"), "dpsgd": (None, "unranked")}
+    assert [one.method for one in mixed.ranked] == ["dpsgd_f", "dpsgd"]
 
 
 def test_of_two_tables_that_of_more_methods_stands_for_a_method(record_of):
@@ -291,11 +302,11 @@ def test_of_two_tables_that_of_more_methods_stands_for_a_method(record_of):
     for record, table in made:
         source = f"tables/{table}.records.jsonl, line 1"
         summary.add(StoredRecord(record, source, record.json()))
-    (found,) = map(board, summary.contests)
-    assert [(row["chosen"], row["ranks"]) for row in found["rows"]] == [
-        ("bam_table1, dpsgd", (1, 2)),
-        ("bam_table1, dpsgd_f", (1, 2)),
-    ]
+    (found,) = summary.contests
+    assert chosen_of(found) == {
+        "dpsgd": ("bam_table1, dpsgd", (1, 2)),
+        "dpsgd_f": ("bam_table1, dpsgd_f", (1, 2)),
+    }
 
 
 def test_of_several_rows_of_a_table_the_plainest_stands_for_a_method(record_of):
@@ -306,11 +317,11 @@ def test_of_several_rows_of_a_table_the_plainest_stands_for_a_method(record_of):
     for record in (*made, record_of("dpsgd_f", accuracy=0.8)):
         source = "tables/bam_table1.records.jsonl, line 1"
         summary.add(StoredRecord(record, source, record.json()))
-    (found,) = map(board, summary.contests)
-    assert [(row["method"], row["chosen"], row["ranks"]) for row in found["rows"]] == [
-        ("dpsgd_f", "bam_table1, dpsgd_f", (1, 2)),
-        ("dpsgd", "bam_table1, dpsgd", (1, 2)),
-    ]
+    (found,) = summary.contests
+    assert chosen_of(found) == {
+        "dpsgd_f": ("bam_table1, dpsgd_f", (1, 2)),
+        "dpsgd": ("bam_table1, dpsgd", (1, 2)),
+    }
 
 
 def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):
@@ -321,22 +332,22 @@ def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):
         strict=True,
     ):
         summary.add(StoredRecord(record, source, record.json()))
-    (found,) = map(board, summary.contests)
-    assert found["rows"][0]["chosen"] == "misalignment_table4, dpsgd"
+    (found,) = summary.contests
+    assert found.ranked[0].how == "misalignment_table4, dpsgd"
 
 
 def test_a_method_that_was_only_validated_is_shown_with_all_settings(record_of):
     tried = swept(record_of, [(10, 0.6), (20, 0.7)], validation=0.2)
     for record in tried:
         record.metrics["validation/accuracy"] = record.metrics.pop("test/accuracy")
-    data = on_boards(tried)
-    assert data["boards"] == []
-    assert all(row["best"] for row in data["rows"])
+    summary = summary_of(tried)
+    assert summary.contests == []
+    assert all(row["best"] for row in summary.data({}, [])["rows"])
 
 
 def test_the_largest_audit_counts(record_of):
     records = [
         record_of(seed=s, audit={"epsilon": e, "confidence": 0.9}) for s, e in enumerate((1, 2))
     ]
-    (board,) = on_boards(records)["boards"]
-    assert board["rows"][0]["audit"] == {"epsilon": 2, "confidence": 0.9, "refuted": None}
+    (board,) = on_boards(records)
+    assert board.candidates[0].group.audit == {"epsilon": 2, "confidence": 0.9, "refuted": None}

@@ -1,13 +1,15 @@
 """A toy table that every test of this folder can bend."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from dpbench.comparison.compare.side import AT_EDGE, Tuning
 from dpbench.comparison.tables.conditions import Condition
-from dpbench.comparison.tables.edition import Edition, claims_of
+from dpbench.comparison.tables.edition import PAPER_SCALE, Edition
 from dpbench.comparison.tables.privacy import NotRun
 from dpbench.comparison.tables.table import build_table
-from dpbench.runs.config.table_file import table_file
+from dpbench.runs.config.table_file import Scale, table_file
 
 PLAIN = {
     "title": "Toy",
@@ -46,13 +48,23 @@ PLAIN = {
 }
 
 
+@dataclass(frozen=True)
+class ToyEdition(Edition):
+    """An edition that says how the settings of its rows were chosen."""
+
+    tuning: dict[str, Tuning]
+
+
 def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
     """The toy table at a scale, with changes to its file."""
     file = table_file({**PLAIN, **changes})
-    claims = claims_of(file, [Condition((("under", c),)) for c in conditions])
-    settings = {"conditions": tuple(conditions), "scale_label": scale_label, "claims": claims}
+    under = tuple(Condition((("under", c),)) for c in conditions)
+    changed = () if scale_label == PAPER_SCALE else (scale_label,)
     tuning = {row: Tuning(20, AT_EDGE) for row in at_edge}
-    return Edition(file, "toy_table1", file.title, **settings, tuning=tuning)
+    scale = PAPER_SCALE, Scale("", []), (), changed, ""
+    edition = ToyEdition("toy_table1", file, under, *scale, tuning)
+    edition.check()
+    return edition
 
 
 def toy_run(method, seed, accuracy, **changes):
@@ -121,7 +133,7 @@ def build():
             edition,
             runs,
             published or {},
-            epsilon=dict.fromkeys(edition.conditions, epsilon),
+            epsilon=dict.fromkeys(edition.labels, epsilon),
             notes=notes,
             not_run=NotRun(reasons or {}),
         )

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import msgspec
 import pytest
@@ -11,6 +11,7 @@ from dpbench.comparison.compare.claims import GAIN
 from dpbench.comparison.reproduce.render import printed_numbers
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.conditions import row_name
+from dpbench.comparison.tables.edition import Edition
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.summary import constants
 from dpbench.comparison.tables.table import build_table
@@ -46,9 +47,9 @@ PRIVACY = {
 def known(name):
     """The edition of a table at the paper's scale, of many seeds, and what the paper printed."""
     wanted = target_of(name, [])
-    edition = wanted.edition
-    file = msgspec.structs.replace(edition.file, seeds=[*range(SEEDS)])
-    return replace(edition, file=file), printed_numbers(wanted)
+    table = msgspec.structs.replace(wanted.table, seeds=[*range(SEEDS)])
+    values = {field.name: getattr(wanted, field.name) for field in fields(Edition)}
+    return Edition(**values | {"table": table}), printed_numbers(wanted)
 
 
 def made_up(edition, value):
@@ -60,16 +61,18 @@ def made_up(edition, value):
             **{"seed": seed, "status": "complete", "condition": condition, **PRIVACY},
             **{c.metric: value(condition, method, c) / c.factor for c in base},
         }
-        for condition in edition.conditions
-        for method in {*edition.file.methods, edition.file.baseline}
-        for seed in edition.file.seeds
+        for condition in edition.labels
+        for method in {*edition.table.methods, edition.table.baseline}
+        for seed in edition.table.seeds
     ]
 
 
 def judged(name, value, *claims):
     """The table of made-up values, with all of its claims or with those named."""
     edition, printed = known(name)
-    edition = replace(edition, claims=claims or edition.claims, tuning={})
+    if claims:
+        asked = {one.name: edition.table.claims[one.name] for one in claims}
+        edition = replace(edition, table=msgspec.structs.replace(edition.table, claims=asked))
     nothing = {"epsilon": {}, "notes": ()}
     return build_table(edition, made_up(edition, value), printed, **nothing)
 
@@ -91,7 +94,7 @@ def test_a_table_claims_something_of_rows_that_it_has(name):
     assert edition.claims
     for claim in edition.claims:
         rows = {*claim.rows, *(than for than in claim.than if isinstance(than, str))}
-        assert rows <= set(edition.file.methods)
+        assert rows <= set(edition.table.methods)
         assert claim.labels != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
 
@@ -181,7 +184,7 @@ def test_a_table_of_constants_makes_no_claim_hold(name, constant):
 
     def value(condition, _, column):
         numbers = [
-            printed.get((row_name(condition, m), column.printed)) for m in edition.file.methods
+            printed.get((row_name(condition, m), column.printed)) for m in edition.table.methods
         ]
         given = [float(number.value) for number in numbers if number]
         return sum(given) / len(given) if given and constant == "means" else 0.0

@@ -65,7 +65,7 @@ def test_a_spread_that_was_not_printed_is_ours_with_our_degrees_of_freedom(toy, 
 @pytest.mark.parametrize("runs", [2, 3, 5])
 def test_the_rates_of_wrong_verdicts_on_a_printed_number_are_as_stated(accuracy, runs, spread):
     """A true distance of just two margins is reproduced in 5% of cases and differs in 2.5%."""
-    edition = SimpleNamespace(published_runs=runs, file=SimpleNamespace(spread=STANDARD_DEVIATION))
+    edition = SimpleNamespace(published_runs=runs, table=SimpleNamespace(spread=STANDARD_DEVIATION))
     generator, rounds, found = np.random.default_rng(runs), 4000, Counter()
     for ours, theirs in generator.normal(0, 0.3, (rounds, 2, runs)):
         printed = Published(str(theirs.mean()), str(theirs.std(ddof=1)) if spread else None)

@@ -2,8 +2,8 @@
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from dpbench.comparison.compare.claims import NOT_RUN, Gap, Ruling, judge_claim
 from dpbench.comparison.compare.pairs import doubts_of, gaps_of, margin_of, why_none
@@ -80,17 +80,22 @@ def judged_claim(claim: RowClaim, comparisons: Sequence[RowComparison]) -> Judge
 
 @dataclass(frozen=True)
 class ClaimEvidence:
-    """The data that claims are judged by: rows by name, and the printed numbers.
+    """The data that claims are judged by: rows, and the printed numbers.
 
-    conditions: their labels; tuning: how the settings of rows were chosen, by name; second_search:
-    by the name of a method, that of the same one with the settings of another search.
+    conditions: their labels; rows: of several variants of a method, the first counts; tuning: how
+    the settings of rows were chosen, by name; second_search: by the name of a method, that of the
+    same one with the settings of another search.
     """
 
     conditions: Sequence[str]
-    rows: Mapping[str, Row]
+    rows: Sequence[Row]
     published: PrintedTable
-    tuning: Mapping[str, Tuning]
-    second_search: Mapping[str, str]
+    tuning: Mapping[str, Tuning] = field(default_factory=dict)
+    second_search: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Row]:
+        return {row.name: row for row in reversed(self.rows)}
 
     def judge(self, claim: RowClaim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
@@ -154,7 +159,7 @@ class ClaimEvidence:
         if not isinstance(name, str):
             return Side(str(name), {})
         full = self._full_name(compared.condition, name)
-        row = self.rows[full]
+        row = self._by_name[full]
         values, budgets = compared.quantity.values(row), row.budgets if has_budgets else ()
         return Side(name, values, budgets, tuning=self.tuning.get(full, GIVEN))
 
@@ -176,7 +181,7 @@ class ClaimEvidence:
         is_row = isinstance(than, str) and self._shares_condition(compared)
         if compared.by < 0 or not is_gain or not is_row:
             return ""
-        rows = [row for row in self.rows.values() if row.condition == condition and row.runs]
+        rows = [row for row in self._by_name.values() if row.condition == condition and row.runs]
         free = {row.method for row in rows if any(not b.is_private for b in row.budgets)}
         if {compared.row, than} & free:
             return ""
@@ -191,16 +196,16 @@ class ClaimEvidence:
         )
 
     def _shares_condition(self, compared: RowComparison) -> bool:
-        row = self.rows.get(str(compared.than))
+        row = self._by_name.get(str(compared.than))
         return row is None or row.condition == compared.condition
 
     def _values(self, condition: str, name: str, quantity: Quantity) -> dict[int, float]:
-        row = self.rows.get(self._full_name(condition, name))
+        row = self._by_name.get(self._full_name(condition, name))
         return quantity.values(row) if row else {}
 
     def _full_name(self, condition: str, name: str) -> str:
         """The name of a row under the condition, unless it is that of one under another."""
-        return name if name in self.rows else row_name(condition, name)
+        return name if name in self._by_name else row_name(condition, name)
 
     def _pair(
         self, condition: str, row: str, than: str | float, quantity: Quantity
@@ -209,15 +214,3 @@ class ClaimEvidence:
         if isinstance(than, str):
             return ours, self._values(condition, than, quantity)
         return ours, dict.fromkeys(ours, float(than))
-
-
-def evidence(
-    conditions: Sequence[str],
-    rows: Sequence[Row],
-    published: PrintedTable,
-    tuning: Mapping[str, Tuning] = MappingProxyType({}),
-    second_search: Mapping[str, str] = MappingProxyType({}),
-) -> ClaimEvidence:
-    """The evidence in rows; of several variants of a method, the first row counts."""
-    first_rows = {row.name: row for row in reversed(rows)}
-    return ClaimEvidence(conditions, first_rows, published, tuning, second_search)

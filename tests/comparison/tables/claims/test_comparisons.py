@@ -4,7 +4,7 @@ import pytest
 
 from dpbench.comparison.compare.side import GIVEN, Tuning
 from dpbench.comparison.compare.verdict import Doubts
-from dpbench.comparison.tables.claims.comparisons import evidence, judged_claim
+from dpbench.comparison.tables.claims.comparisons import ClaimEvidence, judged_claim
 from dpbench.comparison.tables.claims.grids import (
     RULE,
     RULE_OF_BY,
@@ -94,7 +94,7 @@ def test_a_row_under_another_condition_is_found_by_its_full_name_in_runs_and_in_
         return Row(condition, "fair", "corrected", values)
 
     printed = {(f"{x}, fair", "acc"): PrintedNumber(n, 0, 0) for x, n in (("x", 70), ("y", 73))}
-    data = evidence(["x", "y"], [row("x", 0), row("y", 0.02)], printed)
+    data = ClaimEvidence(["x", "y"], [row("x", 0), row("y", 0.02)], printed)
     accuracy = Quantity("acc", (TableColumn("acc", "acc", 100, 1, "higher", "acc", Margin(1)),))
     assert data.gaps("y", "fair", "x, fair", accuracy) == pytest.approx({0: 2, 1: 2})
     assert data.printed_gap("y", "fair", "x, fair", accuracy).value == 3
