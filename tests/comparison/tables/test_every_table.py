@@ -91,7 +91,7 @@ def pairs(claim):
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_claims_something_of_rows_that_it_has(name):
     edition, _ = known(name)
-    assert edition.claims
+    assert edition.claims or edition.table.challenge  # entries are compared, not baselines
     for claim in edition.claims:
         rows = {*claim.rows, *(than for than in claim.than if isinstance(than, str))}
         assert rows <= set(edition.table.methods)
