@@ -25,7 +25,7 @@ from dpbench.system.files import check_writable, write_atomically
 
 from .entry import Entry, Outcome, check_entry, entry_of, read_submission
 from .page import render
-from .protocol import protocol_of, versions
+from .protocol import USUAL, protocol_of
 
 
 def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -38,7 +38,7 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
     """
     settings, overrides = split_settings("challenge", ChallengeCommand, arguments)
     check_entry(overrides)
-    protocol = protocol_of(settings.version or versions()[-1])
+    protocol = protocol_of(settings.version or USUAL)
     if settings.recount:
         if settings.plan:
             raise UserError("a recount has no plan=true: without it, it trains what is missing.")

@@ -22,6 +22,9 @@ from dpbench.system.validate import one_of
 PREFIX = "challenge_v"
 """What the names of the tables of baselines begin with, before the version."""
 
+USUAL = "2"
+"""That of an entry that names none: at the first nobody can win, and the third is of images."""
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -50,7 +53,7 @@ class Protocol:
         rules = self.rules
         words = [self.target.name, *(str(value) for _, value in condition.values), name]
         search = {
-            **{"name": "-".join(words), "space": "method", "by": "random", "draw": 0},
+            **{"name": "-".join(words), "space": "method", "by": "random", "draw": rules.draw},
             **{"start": self._start(condition, entry), "extend": rules.extend},
             **{"rule": rules.rule, "N": rules.trials, "repeat": self.target.table.searches},
             **{"finalists": rules.finalists, "final_seeds": rules.final_seeds},

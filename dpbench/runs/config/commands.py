@@ -96,7 +96,7 @@ class ChallengeCommand(Struct, frozen=True):
     """Compare a method with committed baselines by one frozen protocol: its search, then the test;
     says its cost first.
 
-    version: the protocol, by default the latest
+    version: the protocol, by default 2
     name: that of the entry, by default the method's
     recount: a file of records that somebody submitted, whose choices and numbers are counted again
     plan: only says what the entry costs

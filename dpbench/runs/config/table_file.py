@@ -73,6 +73,8 @@ class ChallengeRules(FilePart, frozen=True):
     """what the entry is compared by"""
     extend: Whole = 0
     """so many trials more beyond an end at which the best lies, as `dpbench search` has them"""
+    draw: Whole = 0
+    """the first draw of the random trials, as `dpbench search` has it"""
     starts: bool = False
     """whether a method that contains a baseline starts at what that one's search of the same number
     chose"""
