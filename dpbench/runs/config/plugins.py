@@ -84,10 +84,11 @@ def _plugin(entry: EntryPoint) -> Plugin | None:
             "conf/ or table/; install it again, or correct its entry point."
         )
         return None
-    if (folder / "table").is_dir() and folder not in plugin.studies:
+    folder = plugin.folder
+    if (tables := folder / "table").is_dir() and folder not in plugin.studies:
         warn(
-            f"the tables of the plug-in {entry.name} in {folder / 'table'} are ignored, as it has "
-            f"a folder conf/, too: move them into {folder / 'benchmarks' / folder.name / 'table'}."
+            f"the tables of the plug-in {entry.name} in {tables} are ignored, as it has a folder "
+            f"conf/, too: move them into {folder / 'benchmarks' / folder.name / 'table'}."
         )
     return plugin
 
