@@ -98,6 +98,6 @@ def read_submission(path: Path) -> list[StoredRecord]:
     for entry in records_in(path):
         source = entry.source.replace(f"{TABLES}/{path.name}", str(path), 1)
         if not isinstance(entry, StoredRecord):
-            raise UserError(f"{source} {entry.reason}.")
+            raise UserError(f"{source} {entry.reason}{entry.way_out}")
         stored.append(replace(entry, source=source))
     return stored

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dpbench.audit.game import check_auditable
 from dpbench.runs.config.settings import SETTINGS, key_of
 from dpbench.runs.execution.prepare import run_of
-from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.execution.run_config import run_config, single_run
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError
 
@@ -57,7 +57,7 @@ def prepare_audit(
                 "method, privacy, batch_size, epochs, schedule or seed."
             )
     overrides = [DEFAULT_PRIVACY, *overrides]
-    run = run_of(config := run_config(overrides))
+    run = run_of(config := single_run(overrides))
     if config["save_model"]:
         raise UserError("an audit keeps no model: leave out save_model=true.")
     check_auditable(run)

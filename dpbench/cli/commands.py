@@ -25,7 +25,7 @@ def run(arguments: list[str]) -> None:
     """One run, or that of a record, or with -m a sweep; exit code 1 if some runs of it failed. With
     --cfg or --info it prints what would be run."""
     from dpbench.cli import show_config
-    from dpbench.runs.execution.run_config import run_config
+    from dpbench.runs.execution.run_config import single_run
 
     flags, overrides = show_config.split_flags(arguments)
     overrides = _with_record(overrides)
@@ -38,7 +38,7 @@ def run(arguments: list[str]) -> None:
             if show_config.MULTIRUN[0] in flags:
                 _sweep(overrides, output)
             else:
-                _run(run_config(overrides), output)
+                _run(single_run(overrides), output)
 
 
 def _with_record(overrides: list[str]) -> list[str]:
@@ -63,11 +63,6 @@ def _run(config: "RunConfig", output: TextIO | None) -> None:
     from dpbench.runs.records.reading import load
     from dpbench.runs.records.trained_model import has_model, model_file
 
-    if (launcher := config["choices"]["launcher"]) != "local":
-        raise UserError(
-            f"launcher={launcher} launches the runs of a sweep, or a sweep of one: use dpbench run "
-            "-m."
-        )
     if unfinished := config.is_unfinished():
         from dpbench.runs.execution.load_or_run import load_or_run  # which imports torch
 
@@ -195,8 +190,16 @@ def data(arguments: list[str]) -> str | None:
     settings, names = split_settings("data", DataCommand, arguments)
     if any("=" in name for name in names):
         from dpbench.cli.intake import intake_page
+        from dpbench.runs.config.spelling import check_spelling
+
+        check_spelling("data", names, DataCommand.__struct_fields__)
 
         return intake_page(names, settings.out)
+    if settings.out:
+        raise UserError(
+            f"out={settings.out} is for the page of your own data, dataset=csv dataset.file=FILE: "
+            "leave it out."
+        )
     _download(names, settings.data_dir)
     return None
 
@@ -208,6 +211,12 @@ def _download(names: list[str], data_dir: str) -> None:
 
     known = options("dataset")
     for name in names:
+        if name not in known and Path(name).exists():
+            setting = "images dataset.folder" if Path(name).is_dir() else "csv dataset.file"
+            raise UserError(
+                f"{name} is no data set by name: describe data of your own by dpbench data "
+                f"dataset={setting}={name}."
+            )
         if one_of("dataset", name, known) in OWN_DATA:
             raise UserError(
                 f"{name} stands for data of your own: dpbench data dataset={name} with its "
@@ -236,6 +245,7 @@ def listing(arguments: list[str]) -> None:
 
     everything = sorted([*groups(), EXPERIMENTS])
     chosen = [word for word in arguments if word in everything]
+    chosen = chosen or [group for group in everything if {*arguments} & {*options(group)}]
     known = [(group, option) for group in chosen for option in options(group)]
     what, names = (chosen[0], [option for _, option in known]) if chosen else ("group", everything)
     named = [one_of(what, word, names) for word in arguments if word not in everything]

@@ -124,7 +124,12 @@ def replace_one_epsilon(ledger: Ledger, delta: float) -> float:
     """
     found, tail = math.inf, delta
     for _ in range(ATTEMPTS):
-        profile = ledger_profile(ledger, tail)
+        try:
+            profile = ledger_profile(ledger, tail)
+        except Unaccountable:  # what noise that ends, or a failure, takes is above so small a tail
+            if tail == delta:
+                raise
+            break
         found = min(found, _smallest(profile, delta))
         # e^e multiplies a delta, so the profile must be precise far below the delta asked for.
         tail = delta * math.exp(-min(found, profile.largest) / 2) / 2
@@ -149,8 +154,9 @@ def _smallest(profile: TabulatedProfile, delta: float) -> float:
 
     def excess(epsilon: float) -> float:
         first = SPLITS * epsilon
-        deltas = profile.at(first) + np.exp(first) * profile.at(epsilon - first)
-        return float(deltas.min()) - delta
+        with np.errstate(over="ignore", invalid="ignore"):  # splits that say nothing
+            deltas = profile.at(first) + np.exp(first) * profile.at(epsilon - first)
+        return float(np.nanmin(deltas)) - delta
 
     most = 2 * profile.largest
     if excess(most) > 0:

@@ -132,9 +132,13 @@ def print_message(message: object) -> None:
 
 
 def show_warnings_as_messages() -> None:
-    """Print the warnings of this process as messages, without the line of code they come from."""
+    """Print the warnings of this process as messages, each once, as the runs of a sweep share most
+    of them, and without the line of code they come from."""
+    told: set[str] = set()
 
     def show(message, category, *_) -> None:
-        print_message(message)
+        if (text := str(message)) not in told:
+            told.add(text)
+            print_message(text)
 
     warnings.showwarning = show  # type: ignore[assignment]

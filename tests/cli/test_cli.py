@@ -47,6 +47,7 @@ def test_list_names_groups_and_options_and_says_what_they_are(command, tmp_path)
     assert [line.split(":")[0] for line in everything] == heads
     said = command("list", "method", "model", "dpsgd", "mlp").out
     assert [line for line in said if line[0] != " "] == ["method=dpsgd", "model=mlp"]
+    assert command("list", "dpsgd").out[0] == "method=dpsgd"
     refused = command("list", "method", "dpsgdd")
     assert (refused.code, refused.out) == (2, [])
     assert "method=dpsgdd is unknown: did you mean dpsgd" in refused.err[0]

@@ -90,3 +90,12 @@ def test_a_ledger_with_an_exact_release_has_none():
     book = Ledger().after(Step(Poisson(0.1), (Release("count", Exact()),)))
     with pytest.raises(Unaccountable, match="no privacy profile"):
         replace_one_epsilon(book, DELTA)
+
+
+@pytest.mark.parametrize("sigma", [0.38, 0.194])
+def test_an_epsilon_that_is_useless_has_a_replacement_all_the_same(sigma):
+    """Delta has to be so small for it that noise, as it is drawn, ends before."""
+    book = trained(1 / 6, sigma, 120)
+    assert 90 < pld(book, DELTA) < math.inf
+    with np.errstate(all="raise", under="ignore"):
+        assert pld(book, DELTA) < replace_one_epsilon(book, DELTA)

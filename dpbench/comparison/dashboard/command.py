@@ -27,7 +27,7 @@ from dpbench.learning.data.fetch.library import library
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.runs.config.commands import ReportCommand
 from dpbench.runs.execution.rerun import CommandBuilder
-from dpbench.runs.records.collect import StoredRecord
+from dpbench.runs.records.collect import StoredRecord, check_results
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
@@ -150,6 +150,7 @@ def report(arguments: list[str]) -> Path | None:
     """
     values = parse(arguments)
     if values.watch:
+        check_results(values.results_dir)  # the page waits for runs
         watch(partial(page_of, values.results_dir, watch=True), values.results_dir)
         return None
     write_atomically(values.out, page_of(values.results_dir).encode(), setting="out")

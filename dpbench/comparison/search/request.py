@@ -145,13 +145,9 @@ class SearchRequest:
 def parse(arguments: list[str]) -> SearchRequest:
     """The request of a command line; UserError for all that can be refused before any run."""
     settings, overrides = split_settings("search", SearchCommand, arguments)
-    case = None
+    case = _special_case(settings, overrides)
     if settings.space:
-        method = method_of_space(settings.space, overrides)
-        case = _special_case(settings, method, [*map(key_of, overrides)])
-        overrides = with_space(method, overrides)
-    elif settings.start not in ("", NONE):
-        raise UserError(f"start={settings.start} needs a search space: space=method.")
+        overrides = with_space(method_of_space(settings.space, overrides), overrides)
     ranges, fixed = split_ranges(overrides)
     if settings.name and not re.fullmatch(r"\w[\w.-]{,99}", settings.name):
         name = quoted(settings.name)
@@ -192,9 +188,10 @@ def repeated(arguments: list[str]) -> list[SearchRequest]:
     """The independent searches of a command line: one, or NAME-1, NAME-2, ..., each with the draws
     and the seeds that follow those of the one before, and a start of its own number. Raises
     UserError as `parse` does."""
-    settings, _ = split_settings("search", SearchCommand, arguments)
+    settings, overrides = split_settings("search", SearchCommand, arguments)
     if settings.repeat == 1:
         return [parse(arguments)]
+    _special_case(settings, overrides)  # refuses the start by its name, without a number
     named = settings.start not in ("", NONE)
     first = parse([a for a in arguments if not (named and key_of(a) == "start")])
     counted = ("name", "draw", "seed", *(["start"] if named else []))
@@ -210,13 +207,15 @@ def repeated(arguments: list[str]) -> list[SearchRequest]:
     return requests
 
 
-def _special_case(settings: SearchCommand, method: str, given: Sequence[str]) -> SpecialCase | None:
+def _special_case(settings: SearchCommand, overrides: list[str]) -> SpecialCase | None:
     """The special case that the search of a method starts at; None for none, and where the user
     sets what makes the method that one. UserError if there is none to start at as asked."""
-    if settings.start == NONE or settings.private:  # no trial follows from others
-        return None
-    case = special_case(method)
-    if case and not case.is_open(given):
+    if not settings.space and settings.start not in ("", NONE):
+        raise UserError(f"start={settings.start} needs a search space: space=method.")
+    if not settings.space or settings.start == NONE or settings.private:
+        return None  # of private trials, none follows from others
+    case = special_case(method := method_of_space(settings.space, overrides))
+    if case and not case.is_open(map(key_of, overrides)):
         case = None
     if settings.start and not case:
         raise UserError(

@@ -62,7 +62,7 @@ def _read(folder: Path, known: Sources) -> Iterator[str]:
         raise no_records(folder, [])
     for entry in entries:
         if isinstance(entry, Unreadable):
-            yield f"{folder}/{entry.source} {entry.reason}."
+            yield f"{folder}/{entry.source} {entry.reason}{entry.way_out}"
             continue
         if entry.record.config.get("seed") is None:  # whose runs share a digest
             continue

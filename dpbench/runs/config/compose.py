@@ -23,12 +23,15 @@ from dpbench.runs.config.plugins import plugin_of
 from dpbench.runs.config.search_path import Folders, groups, options
 from dpbench.runs.config.settings import PATHS, SETTINGS, target_of
 from dpbench.runs.config.table_rules import chosen_by_table, of_seed, table_of, values
-from dpbench.runs.config.yaml_files import check_expansion
+from dpbench.runs.config.yaml_files import check_expansion, read_yaml
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, quoted, shown
 
 BUDGET = re.compile(r"eps(\d+(?:\.\d+)?)")
 """The name of an option that, in the group privacy, would be a budget of this epsilon."""
+
+FEW = 5
+"""The most options that a message names as those that have a setting."""
 
 CUSTOM = "dpbench.data.custom."
 """The modules of data sets whose settings are completed from the data."""
@@ -254,10 +257,24 @@ def _check_key(override: Override, known: Mapping[str, object]) -> None:
     if key not in known and not added:
         if constructed and not override.is_delete():
             _refuse_without_plus(override, str(known[f"{parent}.{buildable.TARGET}"]))
+        having = [] if override.is_delete() else _options_with(key)
+        if 0 < len(having) <= FEW:
+            raise UserError(
+                f"{name} is not a setting of the chosen {parent}: choose {parent}="
+                f"{' or '.join(having)}."
+            )
         siblings = {name for name in known if name.startswith(f"{parent}.")}
         if constructed and siblings == {f"{parent}.{buildable.TARGET}"}:
             raise UserError(f"{name} is not a setting: the chosen {parent} has none.")
         raise UserError(f"{name} is not a setting: {nearest(key, known)}")
+
+
+def _options_with(key: str) -> list[str]:
+    """The options of a key's group whose files have it; none of a key without a group."""
+    group, _, setting = key.partition(".")
+    names = options(group) if group in groups() else []
+    files = ((option, search_path.file_of(group, option)) for option in names)
+    return [option for option, file in files if file and setting in (read_yaml(file) or ())]
 
 
 def _refuse_without_plus(override: Override, target: str) -> None:

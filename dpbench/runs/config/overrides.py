@@ -55,7 +55,7 @@ INSTEAD = {
     "hydra/sweeper": "run -m runs all combinations, and dpbench search searches with by=random|tpe",
     "hydra.sweeper": "run -m runs all combinations, and dpbench search N=TRIALS searches",
     "hydra.run": "records go to results_dir=DIR",
-    "hydra.sweep": "records go to results_dir=DIR, and sweep= names a sweep",
+    "hydra.sweep": "records go to results_dir=DIR, and dpbench table takes sweep=NAME",
     "hydra.output_subdir": "the settings of a run are in its record, in results_dir=DIR",
     "hydra.job.chdir": "a run stays in its folder, and records go to results_dir=DIR",
     "hydra.verbose": "there is no log: messages go to standard error, and numbers to tracker=csv",

@@ -13,6 +13,9 @@ from dpbench.system.errors import UserError, nearest
 from dpbench.system.paths import conf_folder
 from dpbench.system.validate import shown
 
+OWN_TABLE = ("dataset=csv",)
+"""The data set whose settings may be meant before it is chosen."""
+
 KEY, FLAG = re.compile(r"\+*(\w+)(?:\.[\w.]*)?="), re.compile(r"--?(\w+)(?:=(.*))?", re.DOTALL)
 
 
@@ -29,6 +32,7 @@ def check_spelling(command: str, arguments: Sequence[str], own: Iterable[str]) -
         if (key := KEY.match(argument)) and key[1] not in known.union(own):
             name = key_of(argument)
             names = setting_names(tuple(filter(_chooses, arguments))).union(own)
+            names |= {n for n in setting_names(OWN_TABLE) if n.endswith(f".{name.split('.')[-1]}")}
             raise UserError(f"{shown(name)} is not a setting: {nearest(name, names)}")
 
 

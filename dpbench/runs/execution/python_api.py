@@ -21,12 +21,12 @@ def run(*overrides: str, quiet: bool = False, **settings: object) -> Record:
     for settings that are refused.
     """
     from dpbench.runs.execution.load_or_run import load_or_run  # which imports torch
-    from dpbench.runs.execution.run_config import run_config
+    from dpbench.runs.execution.run_config import single_run
     from dpbench.runs.records.code import STALE_RECORD, is_stale
     from dpbench.runs.records.reading import read
 
     given = with_experiment(as_overrides(overrides, settings))
-    record = read(load_or_run(run_config(given), quiet))
+    record = read(load_or_run(single_run(given), quiet))
     if not isinstance(record, Record):
         raise UserError(f"the record {record.source} {record.reason}.")
     if is_stale(record):

@@ -23,7 +23,7 @@ from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution import predict
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import run_of
-from dpbench.runs.execution.run_config import RunConfig, run_config
+from dpbench.runs.execution.run_config import RunConfig, single_run
 from dpbench.runs.records.epsilon import Terms, delta_text, percent_rounded_up, rounded_up
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
@@ -51,7 +51,7 @@ def release(arguments: list[str]) -> Path:
     _check_new(own.out)
     if given := [override for override in overrides if key_of(override) in fixed]:
         raise UserError(f"{given[0]} is refused: a release has {' and '.join(FIXED)}.")
-    config = run_config([*DEFAULTS, *overrides, *FIXED])
+    config = single_run([*DEFAULTS, *overrides, *FIXED])
     run = run_of(config)
     prepared = _preparation(run)
     if problems := [*_uncovered(run, prepared, {*map(key_of, overrides)})]:

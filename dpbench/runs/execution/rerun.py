@@ -111,7 +111,7 @@ def record_named(name: str, folder: Path) -> Record:
     if path.suffix == ".json":
         found = read(path)
         if isinstance(found, Unreadable):
-            raise UserError(f"record={name}: {found.source} {found.reason}.")
+            raise UserError(f"record={name}: {found.source} {found.reason}{found.way_out}")
         return found
     stored = (entry for entry in collect(folder) if isinstance(entry, StoredRecord))
     if record := next((entry.record for entry in stored if entry.digest == name), None):

@@ -174,6 +174,17 @@ def run_config(overrides: Sequence[str]) -> RunConfig:
     return config
 
 
+def single_run(overrides: Sequence[str]) -> RunConfig:
+    """The same of a run that this process executes; UserError for a launcher, too."""
+    config = run_config(overrides)
+    if (launcher := config["choices"]["launcher"]) != "local":
+        raise UserError(
+            f"launcher={launcher} launches the runs of a sweep, or a sweep of one: use dpbench run "
+            "-m, or leave it out."
+        )
+    return config
+
+
 def check_execution(config: RunConfig) -> None:
     """UserError for jobs, threads, folders or checkpoints out of range, and for a launcher or
     trackers that cannot be built."""

@@ -53,10 +53,15 @@ def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
             yield entry
 
 
-def collect_all(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    """The same, each run as often as it is there."""
+def check_results(folder: Path) -> None:
+    """UserError where there is no folder."""
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
+
+
+def collect_all(folder: Path) -> Iterator[StoredRecord | Unreadable]:
+    """The same, each run as often as it is there."""
+    check_results(folder)
     tables = map(records_in, files_in(folder / TABLES, f"*.{RECORDS}"))
     yield from chain(_runs(folder), chain.from_iterable(tables))
 
@@ -175,4 +180,4 @@ def readable_records_in(path: Path) -> list[Record]:
 def _stored(entry: Record | Unreadable, source: str, text: str) -> StoredRecord | Unreadable:
     if isinstance(entry, Record):
         return StoredRecord(entry, source, text)
-    return Unreadable(source, entry.reason)
+    return entry._replace(source=source)

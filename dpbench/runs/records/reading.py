@@ -28,6 +28,13 @@ class Unreadable(NamedTuple):
     reason: str
     other_version: bool = False
 
+    @property
+    def way_out(self) -> str:
+        """The end of the sentence in a command that needs the record."""
+        if self.other_version:
+            return ": read it with the version of dpbench that wrote it, or leave it out."
+        return ": copy it again from where it was made, or leave it out."
+
 
 ADJACENCIES = ("add or remove one ", "zero out one ")
 """How statements of ours begin to say what adjacent data sets differ by."""

@@ -79,6 +79,11 @@ class Privacy:
         if self.epsilon is not None:
             positive("privacy.epsilon", self.epsilon)
         fraction("privacy.delta", self.delta)
+        if self.epsilon is not None and self.epsilon < self.delta:
+            raise UserError(
+                f"privacy.epsilon={self.epsilon:g} is below privacy.delta={self.delta:g}, and a "
+                "guarantee is no better than its delta: raise epsilon, for instance to 1."
+            )
         check_target("privacy.accountant", self.accountant)
 
     def multiplier(self, steps: PlannedSteps) -> float:

@@ -75,7 +75,8 @@ def test_a_third_folder_leaves_both_as_they_were(folders, tmp_path):
     [
         (lambda b: record(1, accuracy=0.6).save(b), "has different metrics in .*a/runs/.* and .*b"),
         (lambda b: next((b / "runs").iterdir()).write_text("{"), "b/runs/"),
-        (lambda b: rename(b), "b/runs/0{16}.json is the record of another run"),
+        (lambda b: rename(b), "b/runs/0{16}.json is the record of another run, .*: copy it again"),
+        (lambda b: of_later_version(b), "is of schema 99, .*: read it with the version of dpbench"),
     ],
 )
 def test_conflicts_and_damage_are_named_and_nothing_is_written(folders, capsys, spoil, reason):
@@ -91,6 +92,11 @@ def test_conflicts_and_damage_are_named_and_nothing_is_written(folders, capsys, 
 def rename(folder: Path) -> None:
     path = next((folder / "runs").iterdir())
     path.rename(path.with_name(f"{'0' * 16}.json"))
+
+
+def of_later_version(folder: Path) -> None:
+    path = folder / "tables/some.records.jsonl"
+    path.write_text(json.dumps({"schema": 99}) + "\n")
 
 
 def test_models_come_with_their_runs_under_the_names_of_the_new_folder(folders):

@@ -119,6 +119,7 @@ def test_a_test_number_is_stated_if_asked_for(released):
             "^what .* normalization",
         ),
         ([*PUBLIC, "users=column", "users.column=person"], "^what .* users.most: without it, the"),
+        (["launcher=slurm"], "launcher=slurm launches the runs of a sweep"),
         (["noise=seeded"], "noise=seeded is refused: a release has noise=secure"),
         ([*PUBLIC, "dataset.drop=[person]", "method=sgd"], "has no proven epsilon"),
     ],

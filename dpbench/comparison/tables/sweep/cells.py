@@ -4,7 +4,7 @@ import json
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -113,12 +113,15 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
     return f"[{','.join(map(str, value))}]" if isinstance(value, list) else value
 
 
-def filter_records(records: Sequence[Record], filters: Mapping[str, str]) -> list[Record]:
+def filter_records(
+    records: Sequence[Record], filters: Mapping[str, str], own: Iterable[str] = ()
+) -> list[Record]:
     """The records with these values of settings; UserError for a setting or value of none.
 
-    A filter is one value, or several with commas between them.
+    A filter is one value, or several with commas between them. own: settings of the command, one of
+    which may be misspelt.
     """
-    check_keys(records, [*filters])
+    check_keys(records, [*filters], own)
     selected = list(records)
     for key, text in filters.items():
         values = {str(value_of(record.config, key)) for record in selected}
@@ -136,11 +139,11 @@ def _is(value: object, text: str) -> bool:
     return str(value) == text or (value is None and text == "null") or value == spelled_number(text)
 
 
-def check_keys(records: Sequence[Record], keys: Sequence[str]) -> None:
-    """UserError for a setting that no record has."""
+def check_keys(records: Sequence[Record], keys: Sequence[str], others: Iterable[str] = ()) -> None:
+    """UserError for a setting that no record has. others: names that may be meant, too."""
     for key in keys:
         if all(value_of(record.config, key) is None for record in records):
-            known = {name for record in records for name, _ in leaves(record.config)}
+            known = {name for record in records for name, _ in leaves(record.config)}.union(others)
             known |= {group for record in records for group in record.config["choices"]}
             raise UserError(f"no record has the setting {key}: {nearest(key, known)}")
 

@@ -72,7 +72,7 @@ def table(arguments: Sequence[str]) -> str:
             f"none of the {len(digests)} runs of sweep {values.sweep} has a record in {folder}."
         )
     trials = [record for record in runs if not record.is_tested]
-    records = filter_records(selected, filters)
+    records = filter_records(selected, filters, TableCommand.__struct_fields__)
     if values.best:
         records = _on_the_test_set(records)
     elif "validation" not in asked:
@@ -108,7 +108,7 @@ def _check_alike(
     if "validation" not in asked:
         runs = [run for run in runs if run.is_tested] or runs
     if runs:
-        selected = filter_records(runs, filters)
+        selected = filter_records(runs, filters, TableCommand.__struct_fields__)
         _check_baseline(layout, selected)
         group_runs(selected, layout)
 
@@ -275,7 +275,8 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
         found = ((_recorded(",".join(parts[:end]), known), end) for end in ends)
         name, end = next((pair for pair in found if pair[0]), ("", 1))
         if not name and parts[0]:
-            raise UserError(f"no record has the metric {parts[0]}: {nearest(parts[0], known)}")
+            names_of = {name.removeprefix("test/") for name in known}
+            raise UserError(f"no record has the metric {parts[0]}: {nearest(parts[0], names_of)}")
         names.append(name)
         parts = parts[end:]
     return _once(text, names)

@@ -73,8 +73,15 @@ class Intake:
     refused: str
 
 
-def intake(node: Mapping[str, Any], users: Any) -> Intake:
-    """The facts of a data set's settings and its users'; UserError for data that cannot be read."""
+BY_NOISE = ": normalization=private_columns"
+"""How a cost names what would measure it with noise."""
+
+
+def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intake:
+    """The facts of a data set's settings and its users'; UserError for data that cannot be read.
+
+    measured: whether columns are measured with noise, so that no cost advises it.
+    """
     source = SOURCES.get(str(node.get("_target_")))
     if source is None or node.get(source.setting) is None:
         raise UserError(
@@ -98,6 +105,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
     used = [name for name in frame if name not in columns.drop and name != user]
     numbers = identical([plain(frame[name], as_text=True) for name in used])
     train = numbers[: len(frame) - table.test.number]
+    facts = _facts(node, columns, table)
     file = Path(str(node[source.setting])).expanduser()
     counted = file.is_file() and file.suffix.lower() != ".parquet"
     return Intake(
@@ -111,7 +119,10 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         identifiers=() if user else tuple(identifiers.repeating(frame)),
         classes=_counts(frame, [columns.target] if columns.task == CLASSIFICATION else []),
         groups=_counts(frame, [*columns.group]),
-        columns=tuple(_facts(node, columns, table)),
+        columns=tuple(
+            fact._replace(cost=fact.cost.removesuffix(BY_NOISE)) if measured else fact
+            for fact in facts
+        ),
         told=told,
         refused=refused,
     )
@@ -222,7 +233,7 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
     """What a feature becomes, and what that reads from the data or can do without."""
     name = str(column.name)
     if most := columns.selected.get(name):
-        cost = "frequent values, with noise: normalization=private_columns"
+        cost = f"frequent values, with noise{BY_NOISE}"
         return f"{most + 1} features: {most} values at most, and others", cost
     if listed := columns.listed.get(name):
         return f"{len(listed)} features, one for each listed value", "public categories"
@@ -233,7 +244,7 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
         return f"{column.nunique()} features, one for each value", cost
     if name in columns.bounds:
         low, high = columns.bounds[name]
-        private = "with noise: normalization=private_columns"
+        private = f"with noise{BY_NOISE}"
         return (
             f"{low:g} to {high:g} scaled to -1 to 1",
             f"public range; mean and deviation {private}",

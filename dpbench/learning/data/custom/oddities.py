@@ -88,7 +88,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if column in columns.features(frame) and column not in columns.categorical:
             _warn_of_amounts(values.index.to_series(name=column), name)
         counts = values[values.index.isin(LIKE_MISSING)]
-        if len(counts) and column not in columns.categorical:
+        if len(counts) and column not in {*columns.categorical, *columns.listed}:
             warn(
                 f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
                 "rows, which is a category like any other: set "
@@ -104,10 +104,9 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     if rare := [f"{label} ({size})" for label, size in sizes.items() if size <= few]:
         amounts = len(sizes) > FEW and not is_string_dtype(frame[columns.target])
         way = "; if they are amounts, set dataset.task=regression" if amounts else ""
-        warn(
-            f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}; "
-            f"dataset.group={columns.target} reports metrics for each class{way}."
-        )
+        if columns.target not in columns.group:
+            way = f"; dataset.group={columns.target} reports metrics for each class{way}"
+        warn(f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}{way}.")
 
 
 def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, people: bool) -> None:

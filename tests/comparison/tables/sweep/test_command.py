@@ -278,8 +278,9 @@ def test_records_that_cannot_be_read_are_named(results, made, capsys):
         (["columns=budget"], "no record has the setting budget: choose from"),
         (
             ["metrics=acuracy", "columns=privacy"],
-            "no record has the metric acuracy: did you mean test/accuracy",
+            "no record has the metric acuracy: did you mean accuracy",
         ),
+        (["basline=dpsgd"], "no record has the setting basline: did you mean baseline"),
         (["method=bam"], "no record has method=bam: choose from dpsgd, dpsgd_global_adapt"),
         (["rows="], "rows needs a value: rows=VALUE."),
         (["rows"], "rows needs a value: rows=VALUE."),

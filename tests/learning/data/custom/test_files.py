@@ -164,6 +164,8 @@ def test_a_mark_is_shown_with_its_setting(marked):
         pytest.warns(UserWarning, match=r"'NA' in 12 rows, .* 'dataset.missing_values=\[\"NA\"\]'"),
     ):
         compose(settings(people, "dataset.drop=[age]"))
+    listed = "dataset.categories={town: [Bonn, Rome, York]}"
+    compose(settings(people, "dataset.drop=[age,wage]", listed))  # says of NA that it is none
 
 
 def test_older_runs_keep_their_names(people):

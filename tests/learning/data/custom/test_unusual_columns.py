@@ -72,6 +72,8 @@ def test_a_column_that_numbers_the_rows_and_a_rare_class_are_warned_of(people):
         pytest.warns(UserWarning, match=r"hardly any rows: very \(3\); dataset\.group=rich"),
     ):
         compose(settings(people))
+    with pytest.warns(UserWarning, match=r"hardly any rows: very \(3\)\.$"):
+        compose([*settings(people), "dataset.group=rich", "dataset.drop=[id]"])
 
 
 @pytest.mark.parametrize("name", ["zip", "Zip Code", "home_postcode", "plz", "shopId"])
