@@ -42,7 +42,7 @@ def copy(tmp_path, monkeypatch):
         ("learning/data/adult.py", False),
         ("learning/metrics/evaluation.py", True),
         ("learning/metrics/builtin/regression.py", False),
-        ("comparison/dashboard/boards.py", False),
+        ("comparison/dashboard/board_view.py", False),
         ("cli/main.py", False),
         ("runs/execution/slurm.py", False),
     ],
