@@ -99,6 +99,7 @@ def _checked_engine(
     if name in ("auto", "ghost"):
         try:
             engine = _ghost(reference, probe)
+            engine.warn_once()
             if name == "ghost" and engine.fallbacks:
                 _warn(f"there is no rule for {', '.join(engine.fallbacks)}; materialising those.")
             return engine

@@ -247,10 +247,7 @@ class Ghost:
 
     def _one_by_one(self, batch: Batch, shift: Shift | None) -> MaterialisedGradients:
         """The gradients by a pass for each unit, in which no other's rows are to be found."""
-        if self.alone and not self._warned:
-            why = f"engine=ghost: {self.alone}; computing gradients one by one, which is slow."
-            warnings.warn(why, EngineFallback, stacklevel=3)
-            self._warned = True
+        self.warn_once()
         parts = batch.split(1)
         vectors: Iterable[Tensor | None] = [None] * len(parts)
         if shift is not None:
@@ -260,6 +257,13 @@ class Ghost:
             with forgotten(self.model, self.loss):
                 gradients.append(self(part, vector))
         return joined(gradients, self.parameters.layers)
+
+    def warn_once(self) -> None:
+        """Warn if examples are computed one by one, unless that was said before."""
+        if self.alone and not self._warned:
+            why = f"engine=ghost: {self.alone}; computing gradients one by one, which is slow."
+            warnings.warn(why, EngineFallback, stacklevel=3)
+            self._warned = True
 
     def _together(self, batch: Batch, shift: Shift | None) -> FactoredGradients:
         """The gradients by one pass for all units; raises RowsMoved if rows do not stay in their
