@@ -318,7 +318,9 @@ class Ghost:
                 len(rows)
             )  # the operations of rules, after a pass that was followed
             if per_example
-            else self._row_check.during(rows.inputs, [rows.targets, *copies.values()])
+            else self._row_check.during(
+                rows.inputs, [rows.targets, *copies.values()], values=substitutes
+            )
         )
         with parameters.installed():
             losses, calls = self._forward(rows, {**substitutes, **copies}, following)

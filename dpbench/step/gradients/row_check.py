@@ -50,6 +50,8 @@ class Kind(NamedTuple):
         return self._replace(rows=FEW)
 
 
+NO_VALUES: Mapping[str, Tensor] = {}
+
 READS = "Python reads values of the examples, by which it may choose what it does with all of them"
 CODE = (
     "gradients pass through Python code (a hook or an autograd.Function), which sees all examples"
@@ -92,11 +94,17 @@ class RowCheck:
         self._tracer: RowTracer | None = None
 
     @contextmanager
-    def during(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> Iterator[None]:
+    def during(
+        self,
+        inputs: Tensor,
+        others: Sequence[Tensor],
+        of: object = None,
+        values: Mapping[str, Tensor] = NO_VALUES,
+    ) -> Iterator[None]:
         """The context of a pass. inputs [rows, ...], and others that hold the rows likewise.
 
         of: what is computed; None for losses, with calls of the modules announced by `enter` and
-        `leave`.
+        `leave`. values: those that take the place of the model's parameters.
         """
         if isinstance(inputs, FakeTensor):  # of a pass that is captured, `settled` before
             with self.apart(len(inputs)):
@@ -108,12 +116,12 @@ class RowCheck:
                 yield
             return
         if not self._always and kind.few in self._constants:
-            with self._compared(inputs, others, kind):
+            with self._compared(inputs, others, kind, values):
                 yield
         else:
             with (
                 forgotten(self._model, self._loss) as modules,
-                self._followed(inputs, others, kind),
+                self._followed(inputs, others, kind, values),
             ):
                 yield
             self._stores |= any(module.stores for module in modules)
@@ -166,10 +174,16 @@ class RowCheck:
             raise UserError(CAUGHT % calls.error)
 
     @contextmanager
-    def _followed(self, inputs: Tensor, others: Sequence[Tensor], kind: Kind) -> Iterator[None]:
+    def _followed(
+        self,
+        inputs: Tensor,
+        others: Sequence[Tensor],
+        kind: Kind,
+        values: Mapping[str, Tensor],
+    ) -> Iterator[None]:
         """The context of a pass that is followed."""
         before = _python_state(self._model, self._loss)
-        kept = named_tensors(self._model, self._loss)
+        kept = self._kept(values)
         self._places = sorted(
             (p.data_ptr(), p.data_ptr() + p.nbytes, position)
             for position, module in enumerate(self._modules)
@@ -208,11 +222,17 @@ class RowCheck:
             self.alone = READS
 
     @contextmanager
-    def _compared(self, inputs: Tensor, others: Sequence[Tensor], kind: Kind) -> Iterator[None]:
+    def _compared(
+        self,
+        inputs: Tensor,
+        others: Sequence[Tensor],
+        kind: Kind,
+        values: Mapping[str, Tensor],
+    ) -> Iterator[None]:
         """The context of a pass that does the same as one that was followed, with another number of
         rows."""
         before = _python_state(self._model, self._loss)
-        kept = [inputs, *others, *(x for _, x in named_tensors(self._model, self._loss))]
+        kept = [inputs, *others, *(x for _, x in self._kept(values))]
         operations = SameOperations(len(inputs), kept, self._few[kind.few])
         mode = ComparedPass(operations, self._constants[kind.few])
         with forgotten(self._model, self._loss), TracedCalls(mode) as calls, mode:
@@ -226,6 +246,11 @@ class RowCheck:
         other = operations.differ or mode.by_position or mode.reads_values or calls.hooks
         if other or mode.packs or calls.error or before != after:
             self.alone = SIZED
+
+    def _kept(self, values: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
+        """The tensors of the model and the loss in a pass, by name."""
+        named = named_tensors(self._model, self._loss)
+        return [(name, values.get(name, x)) for name, x in named]
 
     def enter(self, module: nn.Module) -> None:
         """A call of one of the modules begins."""
