@@ -89,6 +89,7 @@ class MixedAtRandom(nn.Module):
         return cross_entropy(outputs + outputs.detach().flip(0) if mixed else outputs, targets)
 
 
+@pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 def test_a_loss_that_draws_is_followed_in_each_pass():
     model = seeded(lambda: Composed([as_it_is], False))
     engine = make_engine("ghost", model, MixedAtRandom(), examples(2, 0))

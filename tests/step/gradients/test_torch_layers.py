@@ -101,9 +101,9 @@ def followed(monkeypatch):
     sizes = []
 
     def counted(watch):
-        def counting(self, inputs, others, kind):
+        def counting(self, inputs, *rest):
             sizes.append(len(inputs))
-            return watch(self, inputs, others, kind)
+            return watch(self, inputs, *rest)
 
         return counting
 
