@@ -330,6 +330,7 @@ def test_other_types_are_followed_at_each_size(name):
     [Watched, Recorded, lambda: torch.autograd.graph.saved_tensors_hooks(torch.clone, torch.clone)],
     ids=["functions", "operations", "saved tensors"],
 )
+@pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 def test_a_pass_under_a_mode_is_followed(mode, followed):
     model = chain()
     engine = Ghost(model, cross_entropy, Parameters(model))
@@ -385,6 +386,7 @@ class Shuffled(ClassWeighted):
         return super().__call__(reversed_if_many(outputs), targets)
 
 
+@pytest.mark.filterwarnings(f"ignore::{EngineFallback.__module__}.EngineFallback")
 def test_another_class_of_a_known_loss_is_followed_at_each_size(followed):
     weighted, shuffled = (
         Ghost(model, kind(torch.ones(3)), Parameters(model))
