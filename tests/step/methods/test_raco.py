@@ -155,6 +155,7 @@ def test_no_answer_moves_the_duals_out_of_their_range_or_the_weights_to_infinity
     assert duals.weights(duals.values).abs().max() <= 2 * 3 / MIN_SHARE
 
 
+@pytest.mark.filterwarnings("ignore:engine=ghost.*one by one")  # of two engines on one model
 def test_views_of_an_example_are_averaged(batch_of):
     with torch.random.fork_rng():
         torch.manual_seed(0)
