@@ -11,6 +11,7 @@ from torch.utils.hooks import RemovableHandle
 
 Key = TypeVar("Key")
 Receiver = Callable[[Tensor], None]
+"""Takes the adjoint of an output, which has its shape."""
 
 
 class Output(NamedTuple):
@@ -22,6 +23,7 @@ class Output(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor) -> "Output":
+        """That of a tensor with a graph."""
         product = product_behind(x)
         return cls(get_gradient_edge(x if product is None else product), x.shape)
 
@@ -36,7 +38,7 @@ def adjoints(
     """The adjoints of outputs: the gradients of a total; None for those that it does not depend on.
 
     receivers: of some outputs. Each gets its adjoint, which is not returned then, in the middle of
-    the pass, unless the pass ends there; so that its memory is free from then on.
+    the pass, which frees it afterwards; or at the end, where the pass ends at that output.
     """
     found: dict[Key, Tensor | None] = dict.fromkeys(outputs)
 

@@ -175,11 +175,7 @@ class RowCheck:
 
     @contextmanager
     def _followed(
-        self,
-        inputs: Tensor,
-        others: Sequence[Tensor],
-        kind: Kind,
-        values: Mapping[str, Tensor],
+        self, inputs: Tensor, others: Sequence[Tensor], kind: Kind, values: Mapping[str, Tensor]
     ) -> Iterator[None]:
         """The context of a pass that is followed."""
         before = _python_state(self._model, self._loss)
@@ -223,11 +219,7 @@ class RowCheck:
 
     @contextmanager
     def _compared(
-        self,
-        inputs: Tensor,
-        others: Sequence[Tensor],
-        kind: Kind,
-        values: Mapping[str, Tensor],
+        self, inputs: Tensor, others: Sequence[Tensor], kind: Kind, values: Mapping[str, Tensor]
     ) -> Iterator[None]:
         """The context of a pass that does the same as one that was followed, with another number of
         rows."""

@@ -92,10 +92,10 @@ class LayerGradient(Protocol):
 
 
 class Perturbation(NamedTuple):
-    """The parameters theta + scales_i g_i of one module for each example i of some views; scales
-    [B].
+    """The parameters theta + scales_i g_i of one module for each example i; scales [B].
 
-    shared: the values at theta. gradients: the g_i of the module's layers there.
+    views: rows of each example. shared: the values at theta. gradients: the g_i of the module's layers
+    there.
     """
 
     module: Any

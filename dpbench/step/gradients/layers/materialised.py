@@ -145,9 +145,7 @@ def fallback(call: ModuleCall) -> list[Rows]:
 def perturbed_fallback(perturbation: Perturbation, x: Tensor) -> Tensor:
     """Any module's outputs for x, with each example's parameters materialised."""
     named = _trained(perturbation.module, perturbation.values())
-    module = copy.copy(
-        perturbation.module
-    )  # a copy, as the original's forward is patched to call this
+    module = copy.copy(perturbation.module)  # the original's forward is patched to call this
     vars(module).pop("forward", None)
     module._forward_hooks = module._forward_pre_hooks = OrderedDict()  # the original's run
 
