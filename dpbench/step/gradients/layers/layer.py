@@ -94,7 +94,7 @@ class LayerGradient(Protocol):
 class Perturbation(NamedTuple):
     """The parameters theta + scales_i g_i of one module for each example i; scales [B].
 
-    views: rows of each example. shared: the values at theta. gradients: the g_i of the module's layers
+    views: rows of each example. shared: the values at theta. gradients: the g_i of its layers
     there.
     """
 
