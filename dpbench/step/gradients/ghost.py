@@ -53,7 +53,6 @@ from dpbench.step.gradients.perturbed import PassParameters, PerExampleParameter
 from dpbench.step.gradients.precision import at_least_float32
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS
 from dpbench.step.gradients.row_check import RowCheck, same_draws
-from dpbench.step.gradients.same_operations import FEW
 from dpbench.step.gradients.tangents import detached
 from dpbench.system.seeds import torch_state_kept
 
@@ -111,7 +110,7 @@ class Ghost:
         }
         self._calls: dict[nn.Module, ForwardCall] | None = None
         self._rows = 0
-        self._row_check = RowCheck(model, loss, self._modules)
+        self._row_check = RowCheck(model, loss, self._modules, views)
         for module in self._modules:
             module.register_forward_pre_hook(self._begin_call)
             module.register_forward_hook(self._record_call, prepend=True)  # others may change it
@@ -183,7 +182,7 @@ class Ghost:
         of = forward.__code__ if isinstance(forward, FunctionType) else forward
         if self._row_check.few_first(tensors[0], tensors[1:], of):
             with same_draws(tensors[0].device):
-                self._in_one_pass(forward, [x[:FEW] for x in tensors])
+                self._in_one_pass(forward, [x[: self._row_check.few] for x in tensors])
         with self._row_check.during(tensors[0], tensors[1:], of):
             out = forward(*tensors)
             self._row_check.require(out)
@@ -305,7 +304,7 @@ class Ghost:
         per_example = isinstance(shift, PerExampleShift)
         if not per_example and self._row_check.few_first(rows.inputs, [rows.targets]):
             with same_draws(rows.inputs.device):
-                self._pass(rows.each(lambda t: t[:FEW]), shift)
+                self._pass(rows.each(lambda t: t[: self._row_check.few]), shift)
         substitutes = self._substitutes(shift)
         parameters = self._pass_parameters(shift, substitutes)
         copies = {

@@ -44,11 +44,6 @@ class Kind(NamedTuple):
     rows: int
     mode: tuple[object, ...]
 
-    @property
-    def few(self) -> "Kind":
-        """The same with FEW rows."""
-        return self._replace(rows=FEW)
-
 
 NO_VALUES: Mapping[str, Tensor] = {}
 
@@ -77,13 +72,15 @@ class RowCheck:
     value that it reads. What a pass stores in modules is undone.
 
     modules: those whose inputs and outputs the engine takes for the batch's, by two hooks on each.
-    Their parameters must not be used outside them. alone: why one example's gradient may depend on
-    others though all rows stay in their places; "" if nothing was seen by which it may.
+    Their parameters must not be used outside them. few: the rows of FEW examples. alone: why one
+    example's gradient may depend on others though all rows stay in their places; "" if nothing was
+    seen by which it may.
     """
 
     alone = ""
 
-    def __init__(self, model: nn.Module, loss: object, modules: Sequence[nn.Module]):
+    def __init__(self, model: nn.Module, loss: object, modules: Sequence[nn.Module], views: int):
+        self.few = FEW * views
         self._model, self._loss, self._modules = model, loss, modules
         self._inside: list[nn.Module] = []
         self._places: list[tuple[int, int, int]] = []  # start and end of a parameter, its module
@@ -115,7 +112,7 @@ class RowCheck:
             with self.apart(len(inputs)):
                 yield
             return
-        if not self._always and kind.few in self._constants:
+        if not self._always and self._with_few(kind) in self._constants:
             with self._compared(inputs, others, kind, values):
                 yield
         else:
@@ -128,15 +125,15 @@ class RowCheck:
         self._seen.add(kind)
 
     def few_first(self, inputs: Tensor, others: Sequence[Tensor], of: object = None) -> bool:
-        """Whether a pass of FEW rows is to be followed before that of these: the operations of all
+        """Whether a pass of few rows is to be followed before that of these: the operations of all
         passes of one mode and shape must be those of that one, or, if Python code chooses them by
         something else each time, of one just before."""
-        if len(inputs) <= FEW or isinstance(inputs, FakeTensor):
+        if len(inputs) <= self.few or isinstance(inputs, FakeTensor):
             return False
         kind = self._kind(inputs, others, of)
         if kind.layers:
             return False
-        return self._always or (kind not in self._seen and kind.few not in self._few)
+        return self._always or (kind not in self._seen and self._with_few(kind) not in self._few)
 
     def settled(self, inputs: Tensor, targets: Tensor) -> Hashable | None:
         """What determines the operations of a pass, and all that they take but its batch and the
@@ -159,6 +156,10 @@ class RowCheck:
         casts = torch.is_autocast_enabled(inputs.device.type)
         mode += (torch.is_grad_enabled(), casts, inputs.dtype, inputs.stride())
         return Kind(of, "", len(inputs), mode)
+
+    def _with_few(self, kind: Kind) -> Kind:
+        """The same with few rows."""
+        return kind._replace(rows=self.few)
 
     @contextmanager
     def apart(self, rows: int) -> Iterator[None]:
@@ -187,9 +188,10 @@ class RowCheck:
             if p.requires_grad and p.numel()
         )
         observe = self._refuse_use_outside if kind.of is None else lambda _: None
-        few = self._few.get(kind.few)
+        few = self._few.get(self._with_few(kind))
         given = [inputs, *others, *(x for _, x in kept)]
-        self._tracer = tracer = RowTracer(len(inputs), observe, given, few)
+        operations = SameOperations(len(inputs), self.few, given, few)
+        self._tracer = tracer = RowTracer(len(inputs), observe, operations)
         for x in (inputs, *others):
             tracer.mark(x)
         try:
@@ -203,11 +205,11 @@ class RowCheck:
                 raise UserError(CHANGED % name)
         after = _python_state(self._model, self._loss)
         self._always |= tracer.reads_values or after != before
-        tracer.operations.end()
-        if kind.rows == FEW:
-            self._few[kind] = tracer.operations.noted
-        elif few and not tracer.operations.differ:
-            self._constants[kind.few] = tracer.constants
+        operations.end()
+        if kind.rows == self.few:
+            self._few[kind] = operations.noted
+        elif few and not operations.differ:
+            self._constants[self._with_few(kind)] = tracer.constants
         elif few:
             self.alone = SIZED
         if calls.hooks or tracer.packs:
@@ -225,8 +227,9 @@ class RowCheck:
         rows."""
         before = _python_state(self._model, self._loss)
         kept = [inputs, *others, *(x for _, x in self._kept(values))]
-        operations = SameOperations(len(inputs), kept, self._few[kind.few])
-        mode = ComparedPass(operations, self._constants[kind.few])
+        few = self._with_few(kind)
+        operations = SameOperations(len(inputs), self.few, kept, self._few[few])
+        mode = ComparedPass(operations, self._constants[few])
         with forgotten(self._model, self._loss), TracedCalls(mode) as calls, mode:
             self._comparing = True
             try:

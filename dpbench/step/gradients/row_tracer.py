@@ -28,7 +28,6 @@ from dpbench.step.gradients.row_rules import (
 from dpbench.step.gradients.same_operations import (
     ComparedPass,
     Grown,
-    Operation,
     SameOperations,
     same_for_all_rows,
 )
@@ -80,19 +79,18 @@ class RowTracer(DispatchMode):
     is not followed. observe: called with the tensors of each operation before it. reads_values:
     whether Python or a rule has read a value, on which later operations may depend; reads_rows: one
     that depends on the rows. packs: whether Python code stores what the backward pass needs.
-    written: the storages that operations have written to. kept, few: those of `operations`.
-    constants: those of a `ComparedPass`.
+    written: the storages that operations have written to. operations: gets each. constants: those
+    of a `ComparedPass`.
     """
 
     def __init__(
         self,
         rows: int,
         observe: Callable[[list[Tensor]], None],
-        kept: Sequence[Tensor] = (),
-        few: Sequence[Operation] | None = None,
+        operations: SameOperations,
     ):
         super().__init__()
-        self.operations = SameOperations(rows, kept, few)
+        self.operations = operations
         self.constants: dict[int, list[int]] = {}
         self.rows, self.observe = rows, observe
         self.reads_values = self.reads_rows = self.packs = False

@@ -1,8 +1,8 @@
 """Whether a pass does the same with any number of rows.
 
 A model's Python code sees how many examples are in its batch: `x / len(x)`, or another branch above
-forty. So the operations of a pass are compared with those of a pass of FEW rows. They must be the
-same ones, with the same numbers; only shapes may grow, in proportion to the number of rows.
+forty. So the operations of a pass are compared with those of a pass of FEW examples. They must be
+the same ones, with the same numbers; only shapes may grow, in proportion to the number of rows.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from dpbench.step.gradients.row_rules import Call, RowAxis, storage_of
 aten = torch.ops.aten
 
 FEW = 2
-"""Rows of the pass that others are compared with: with one, other operations may broadcast."""
+"""Examples of the pass that others are compared with: with one, operations may broadcast."""
 
 SHAPING = """_reshape_alias _unsafe_view empty empty_permuted empty_strided expand full new_empty
     new_empty_strided new_full new_ones new_zeros ones rand randint randn repeat split_with_sizes
@@ -69,15 +69,17 @@ class Grown(NamedTuple):
 
 
 class SameOperations:
-    """Compares the operations of a pass, one after the other, with those of a pass of FEW rows.
+    """Compares the operations of a pass, one after the other, with those of a pass of few rows.
 
-    rows: those of this pass. kept: tensors that are not computed in a pass and are no constants of
-    its code. few: the other's operations; None to note them here, in `noted`. differ: whether any
-    was another.
+    rows, few_rows: the numbers of rows of both. kept: tensors that are not computed in a pass and
+    are no constants of its code. few: the other's operations; None to note them here, in `noted`.
+    differ: whether any was another.
     """
 
-    def __init__(self, rows: int, kept: Iterable[Tensor], few: Sequence[Operation] | None):
-        self._rows, self._few = rows, few
+    def __init__(
+        self, rows: int, few_rows: int, kept: Iterable[Tensor], few: Sequence[Operation] | None
+    ):
+        self._rows, self._few_rows, self._few = rows, few_rows, few
         self._storages: dict[int, tuple[int, int, StorageWeakRef]] = {}
         for x in kept:
             self._place(x)
@@ -161,19 +163,20 @@ class SameOperations:
                 pairs = zip(x, y, strict=False)
                 return len(x) == len(y) and all(self._equal(m, n, grows) for m, n in pairs)
             case int(), int() if grows:
-                return x == y or x * FEW == y * self._rows
+                return x == y or x * self._few_rows == y * self._rows
         return type(x) is type(y) and bool(x == y or (x != x and y != y))
 
     def _fits(self, x: Sequence[int], y: Sequence[int]) -> bool:
-        """Whether numbers are those of a pass of FEW, but for the number of rows."""
+        """Whether numbers are those of the other pass, but for the number of rows."""
+        few, rows = self._few_rows, self._rows
         pairs = zip(x, y, strict=False)
-        return len(x) == len(y) and all(m == n or m * FEW == n * self._rows for m, n in pairs)
+        return len(x) == len(y) and all(m == n or m * few == n * rows for m, n in pairs)
 
     def _axis(self, x: Tensor, few: torch.Size) -> RowAxis | None:
         """The first axis of x that grows with the number of rows."""
         for dim, (size, other) in enumerate(zip(x.shape, few, strict=True)):
             if size != other:
-                return RowAxis(dim, other // FEW)
+                return RowAxis(dim, other // self._few_rows)
         return None
 
 

@@ -373,3 +373,10 @@ class EverySecond(nn.Module):
 def test_an_example_s_place_decides_nothing_in_training_either(draw):
     model, batch = EverySecond(draw), labelled(torch.randn(4, 4))
     assert make_engine("auto", model, cross_entropy, batch).name == "vmap"
+
+
+@pytest.mark.parametrize("views", [1, 2, 3])
+def test_draws_in_training_are_given_again_for_all_views_of_an_example(views):
+    model = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3), nn.Linear(6, 3))
+    probe = labelled(torch.rand(2, *([views] if views > 1 else []), 4))
+    assert make_engine("ghost", model, cross_entropy, probe, views).name == "ghost"
