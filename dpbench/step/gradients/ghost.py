@@ -20,7 +20,7 @@ from torch.func import functional_call
 from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.modes import in_mode
-from dpbench.step.gradients.backward import Output, Receiver, adjoints, product_behind
+from dpbench.step.gradients.backward import Output, Receiver, adjoints
 from dpbench.step.gradients.engine import (
     EngineFallback,
     Loss,
@@ -34,6 +34,7 @@ from dpbench.step.gradients.engine import (
 )
 from dpbench.step.gradients.factored import FactoredGradients
 from dpbench.step.gradients.flatten import flatten
+from dpbench.step.gradients.forward_calls import ForwardCall, ForwardCalls
 from dpbench.step.gradients.kept import forgotten
 from dpbench.step.gradients.layers import ModuleCall
 from dpbench.step.gradients.layers.materialised import Rows
@@ -53,20 +54,9 @@ from dpbench.step.gradients.perturbed import PassParameters, PerExampleParameter
 from dpbench.step.gradients.precision import at_least_float32
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS
 from dpbench.step.gradients.row_check import RowCheck, same_draws
-from dpbench.step.gradients.tangents import detached
 from dpbench.system.seeds import torch_state_kept
 
 FULL_PRECISION = ForwardOptions()
-
-
-class ForwardCall(NamedTuple):
-    """A module's forward call: its input and output.
-
-    a: without features, [B K, 0], where the module's rule does not read it.
-    """
-
-    a: Tensor
-    output: Output
 
 
 class ForwardPass(NamedTuple):
@@ -103,64 +93,10 @@ class Ghost:
             tracked.name or "the model" for tracked in self._tracked if not tracked.has_rule
         ]
         self._modules = [tracked.module for tracked in self._tracked if not tracked.bare]
-        self._inputs_unread = {
-            tracked.module
-            for tracked in self._tracked
-            if not tracked.bare and not tracked.rule.reads_inputs
-        }
-        self._calls: dict[nn.Module, ForwardCall] | None = None
-        self._rows = 0
         self._row_check = RowCheck(model, loss, self._modules, views)
-        for module in self._modules:
-            module.register_forward_pre_hook(self._begin_call)
-            module.register_forward_hook(self._record_call, prepend=True)  # others may change it
+        self._calls = ForwardCalls(self._tracked, self._row_check)
         known = loss is cross_entropy and views == 1 and is_logistic(model)
         self._logistic = LogisticRegression(model, hooks=2) if known else None
-
-    def _begin_call(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple | None:
-        """The same input for each row, where a module is called once for all, as for positions."""
-        if self._calls is None:
-            return None
-        self._row_check.enter(module)
-        with torch._C.DisableTorchFunction():  # only what the model's own code calls is followed
-            if len(inputs) != 1 or len(inputs[0]) != 1 or self._rows == 1:
-                return None
-            return (inputs[0].expand(self._rows, *inputs[0].shape[1:]),)
-
-    def _record_call(
-        self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor
-    ) -> Tensor | None:
-        if self._calls is None:
-            return None
-        with torch._C.DisableTorchFunction():
-            return self._recorded(self._calls, module, inputs, output)
-
-    def _recorded(
-        self,
-        calls: dict[nn.Module, ForwardCall],
-        module: nn.Module,
-        inputs: tuple[Tensor, ...],
-        output: Tensor,
-    ) -> Tensor:
-        """The output of a call, which is added to the calls."""
-        if module in calls:
-            raise Unsupported("a module is used more than once in a forward pass")
-        if not inputs:
-            raise Unsupported("a module is called with keyword arguments")
-        if len(inputs) != 1 or not isinstance(output, Tensor):
-            raise Unsupported("a module has other than one input and one output")
-        if not output.requires_grad:
-            raise Unsupported("a module's output is cut off from its parameters")
-        if output.is_leaf or (output._is_view() and product_behind(output) is None):
-            output = output.clone()  # an in-place change would otherwise move its graph edge
-        if len(inputs[0]) != self._rows or len(output) != self._rows:
-            raise RowsMoved("the first axis of a module's input is not that of the examples")
-        self._row_check.leave(module, inputs[0], output)
-        a = detached(inputs[0])
-        if module in self._inputs_unread:
-            a = a.new_empty(len(a), 0)  # so that their memory can be freed
-        calls[module] = ForwardCall(a, Output.of(output))
-        return output
 
     @property
     def alone(self) -> str:
@@ -368,18 +304,13 @@ class Ghost:
         self, batch: Batch, values: dict[str, Tensor], following: AbstractContextManager[object]
     ) -> tuple[Tensor, dict[nn.Module, ForwardCall]]:
         """Losses [B K], and the calls of the tracked modules, in the modules' order."""
-        self._calls, self._rows = {}, len(batch)
-        try:
-            with following:
-                if values:
-                    outputs = functional_call(self.model, values, (batch.inputs,))
-                else:
-                    outputs = self.model(batch.inputs)
-                losses = self.loss(at_least_float32(outputs), batch.targets)
-                self._row_check.end(losses)
-            calls = self._calls
-        finally:
-            self._calls = None
+        with self._calls.recorded(len(batch)) as calls, following:
+            if values:
+                outputs = functional_call(self.model, values, (batch.inputs,))
+            else:
+                outputs = self.model(batch.inputs)
+            losses = self.loss(at_least_float32(outputs), batch.targets)
+            self._row_check.end(losses)
         return losses, {module: calls[module] for module in self._modules if module in calls}
 
     def _module_gradients(
