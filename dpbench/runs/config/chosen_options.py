@@ -30,7 +30,8 @@ def composed(chosen: list[Override]) -> Composition:
     """The configuration of chosen options: a copy that may be modified.
 
     An option of ours sets its own group alone and depends on no other, so it is put in place of
-    the default one. A table, which is added, and options of other folders are left to Hydra.
+    the default one, unless a table, which is added, has settings for the group. That, and options
+    of other folders, are left to Hydra.
     """
     folders = search_path.folders()
     # Sorted, so that runs share compositions; the sort is stable: a group's last option counts.
@@ -39,9 +40,13 @@ def composed(chosen: list[Override]) -> Composition:
     added = [o for o in chosen if o.type != OverrideType.CHANGE]
     nodes = {group: option_node(group, name) for group, name in options.items()}
     ours = [search_path.own_file_of(o.key_or_group, str(o.value())) for o in added]
+    whole = functools.partial(by_hydra, folders, *(str(o.input_line) for o in chosen))
     if None in (*nodes.values(), *ours):
-        return pickle.loads(by_hydra(folders, *(str(o.input_line) for o in chosen)))
+        return pickle.loads(whole())
     composition = pickle.loads(by_hydra(folders, *(str(o.input_line) for o in added)))
+    before, choices = composition
+    if added and any(before.get(g) != option_node(g, choices[g]) for g in nodes):
+        return pickle.loads(whole())
     for group, node in nodes.items():
         composition.config[group] = node
         composition.choices[group] = options[group]

@@ -64,6 +64,21 @@ def test_a_table_with_changed_settings_is_what_hydra_composes(overrides):
     assert compose(overrides)["table"] == theirs
 
 
+@pytest.mark.parametrize(
+    ("table", "option", "group"),
+    [("bam_fig2", "diagnostics=bias", "diagnostics"), ("demo", "privacy=eps1", "privacy")],
+)
+def test_what_a_table_sets_in_a_group_holds_for_the_option_that_a_user_chooses(
+    table, option, group
+):
+    overrides = [option, f"+table={table}"]
+    with grammar():
+        ours = composed(parse(overrides))
+    assert (
+        ours.config[group] == of_hydra(overrides).config[group] != option_node(*option.split("="))
+    )
+
+
 @pytest.mark.slow
 @settings(derandomize=True, deadline=None, max_examples=8)
 @given(st.data())
