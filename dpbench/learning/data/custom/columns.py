@@ -67,7 +67,7 @@ class Columns:
         """The columns in use, with numbers, truth values and texts only, where they can be."""
         used = [*dict.fromkeys((*self.features(frame), *self.needed))]
         columns = (without(frame[name], self.missing_values) for name in used)
-        return pd.DataFrame({c.name: plain(c, c.name in self.categorical) for c in columns})
+        return pd.DataFrame({column.name: plain(column) for column in columns})
 
     @property
     def needed(self) -> tuple[str, ...]:

@@ -9,21 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is_string_dtype
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from dpbench.learning.data.custom import identifiers
-from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
+from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
 from dpbench.learning.data.custom.columns import (
     CLASSIFICATION,
     IMPUTE,
     INDICATOR,
-    MAX_CATEGORIES,
     TRAIN,
     Columns,
     columns_of,
     without,
 )
-from dpbench.learning.data.custom.oddities import identical, warn_of_spellings
+from dpbench.learning.data.custom.oddities import identical
 from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
@@ -95,7 +94,6 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
             with_public_settings(node, users)
         except UserError as error:
             refused = str(error)
-            _warn_of_all_spellings(table)
     told = tuple(dict.fromkeys(str(warning.message) for warning in caught))
     user = (
         users["column"] if isinstance(users, Mapping) and users.get("_target_") == TARGET else None
@@ -103,7 +101,7 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]
-    numbers = identical([plain(frame[name], as_text=True) for name in used])
+    numbers = identical([plain(frame[name]) for name in used])
     train = numbers[: len(frame) - table.test.number]
     facts = _facts(node, columns, table)
     file = Path(str(node[source.setting])).expanduser()
@@ -126,14 +124,6 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
         told=told,
         refused=refused,
     )
-
-
-def _warn_of_all_spellings(table: OwnTable) -> None:
-    """What is warned of in the columns of a table that is refused for something else."""
-    for name in table.frame:
-        values = plain(table.frame[name], as_text=True)
-        if is_string_dtype(values) and values.nunique() <= MAX_CATEGORIES:
-            warn_of_spellings(f"column {name} of {table.name}", values.dropna().unique())
 
 
 def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
@@ -164,13 +154,12 @@ def _facts(settings: Mapping[str, Any], columns: Columns, table: OwnTable) -> It
     for name in table.frame:
         column = plain(without(table.frame[name], columns.missing_values))
         becomes, cost = _fate(settings, columns, table, column)
-        hashable = column if structure(column) is None else column.map(str, na_action="ignore")
         yield ColumnFacts(
             str(name),
             _kind(column),
             int(column.isna().sum()),
-            int(hashable.nunique()),
-            _values(hashable),
+            int(column.nunique()),
+            _values(column),
             becomes,
             cost,
         )
@@ -182,8 +171,8 @@ def _kind(column: pd.Series) -> str:
     elif is_numeric_dtype(column):
         kind = "numbers" if is_float_dtype(column) and (column % 1 > 0).any() else "whole numbers"
     else:
-        kind = structure(column) or amounts_in(column) or "texts"
-    if structure(column) is None and column.nunique() == 1:
+        kind = amounts_in(column) or "texts"
+    if column.nunique() == 1:
         return f"constant {kind}"
     return f"{kind}, an identifier?" if identifiers.seems_identifier(column) else kind
 
@@ -215,7 +204,6 @@ def _fate(
     except UserError as error:
         return f"refused: {error}", ""
     role = "groups, and " if name in columns.group else ""
-    column = plain(column, name in columns.categorical)
     if name == columns.target and columns.task == CLASSIFICATION:
         return f"{role}classes", "classes from all rows"
     if table.images:

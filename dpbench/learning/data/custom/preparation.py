@@ -137,7 +137,7 @@ class TablePreparation(msgspec.Struct, frozen=True):
         name = str(column.name)
         selected = name in self.selected
         categories = (*self.selected[name], None) if selected else self.categories[name]
-        values = plain(column, as_text=True)
+        values = plain(column)
         found = values.map({v: place for place, v in enumerate(categories) if v is not None})
         none = found.isna() if name in self.listed else self._absent(column)
         if selected:

@@ -111,7 +111,7 @@ def _warn_of_people(rows: OwnTable, columns: Columns, used: list[str]) -> None:
     """Warn of people with several rows, unless they are protected, and of rows in two places."""
     if columns.user is None:
         oddities.warn_of_people(rows.frame, rows.name)
-    series = [plain(rows.frame[name], as_text=True) for name in used]
+    series = [plain(rows.frame[name]) for name in used]
     oddities.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
 
 

@@ -17,7 +17,7 @@ from dpbench.system.errors import UserError
 LineSpan = tuple[int, int]
 """The numbers of a first and a last line, from 1."""
 
-QUOTE, TAB = '"', "\t"
+QUOTE = '"'
 
 NOTHING = ("", *LIKE_MISSING)
 """What stands in a column of numbers where a row has none."""

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
+from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     MAX_CATEGORIES,
@@ -20,7 +20,6 @@ from dpbench.learning.data.custom.oddities import (
     MOST_NAMED,
     missing_mark,
     spelling,
-    told,
     warn_of_oddities,
     warn_of_spellings,
 )
@@ -115,11 +114,8 @@ def check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
 
 
 def labels_of(rows: OwnTable, target: str) -> tuple[list[str], np.ndarray]:
-    """The names of the classes of images, and the class of each [n]; UserError for other values
-    than classes."""
+    """The names of the classes of images, and the class of each [n]; UserError for one without."""
     values = plain(rows.frame[target])
-    if what := structure(values):
-        raise UserError(f"dataset.target={target} has {what}, not classes: choose another column.")
     if values.isna().any():
         raise UserError(f"dataset.target={target} has rows without a class: filter them out.")
     if rows.classes:
@@ -154,7 +150,7 @@ def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = Tru
     if not others and are_classes and _is_recoded(trained, tested):
         others = [value for value in trained if value not in tested]
     if unseen and others:
-        ours, theirs = (", ".join(map(told, part[:MOST_NAMED])) for part in (others, unseen))
+        ours, theirs = (", ".join(map(quoted, part[:MOST_NAMED])) for part in (others, unseen))
         raise UserError(
             f"{test.name} has {theirs} in column {column.name}, which no training row has, and "
             f"training rows have {ours}: write the same {'classes' if are_classes else 'groups'} "
@@ -179,14 +175,13 @@ def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
     if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
         raise UserError(
             f"{name} has a column without a name, such as an index that was written with it: name "
-            f"it, or leave it out with \"dataset.drop=['{nameless[0]}']\"."
+            f"it, leave it out with \"dataset.drop=['{nameless[0]}']\", or, if other lines come "
+            "before that of the names, set dataset.skip=1, or their number."
         )
     unusable, incomplete = {}, columns.incomplete(frame)
     for column in frame:
         values = frame[column]
         _check_readable(values, name, test)
-        if column not in columns.categorical:
-            _check_structure(values, columns, name)
         if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
             _check_categories(values, name, test)
         bad = values.isna() & (column not in incomplete)
@@ -226,20 +221,6 @@ def _check_readable(column: pd.Series, name: str, test: TestRows) -> None:
         raise UserError(
             f"column {column.name} of {name} has {quoted(column.iloc[place])} in "
             f"{test.row(place, len(column))}, with a control character: remove it from the data."
-        )
-
-
-def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:
-    """UserError for a column whose values are no single ones."""
-    if what := structure(column):
-        first = column.dropna().iloc[0]
-        example = " ".join(quoted(getattr(first, "tolist", lambda: first)()).split())
-        way = f"leave the column out with dataset.drop=[{column.name}], or"
-        if column.name in columns.needed:
-            way = "choose another target or group, or"
-        raise UserError(
-            f"column {column.name} of {name} has {what}, such as {example}, and not single values: "
-            f"{way} set dataset.categorical=[{column.name}] if its values are categories."
         )
 
 
