@@ -81,7 +81,6 @@ def _given(hint: Any) -> Any:
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    """The names that a value is one of."""
     hint = _given(hint)
     return BOOLEANS if hint is bool else get_args(hint) if get_origin(hint) is Literal else ()
 
@@ -102,7 +101,6 @@ def described(kind: type[Struct]) -> Iterator[tuple[str, str]]:
 
 
 def _text(default: object) -> str:
-    """A default as it would be written."""
     if isinstance(default, bool):
         return BOOLEANS[not default]
     if isinstance(default, float):

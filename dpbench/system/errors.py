@@ -67,7 +67,6 @@ def os_errors_reported() -> Iterator[None]:
 
 
 def _user() -> str:
-    """The name of the user whose permissions this process has."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -304,7 +304,6 @@ def answer(contest: Contest, names: Mapping[str, str]) -> str:
 
 
 def _seeds(contest: Contest) -> str:
-    """The number of seeds that the verdicts are by, each with a gap; "" without verdicts."""
     numbers = {contest.gaps[method, contest.drawn].n for method in contest.judged}
     if not numbers:
         return ""

@@ -60,7 +60,6 @@ class WatchServer(HTTPServer):
 
 
 def _changed(paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
-    """Files with the times of their last changes, but for those that a run has just removed."""
     for path in paths:
         with suppress(OSError):
             yield path, path.stat().st_mtime_ns

@@ -170,7 +170,6 @@ def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evid
 
 
 def _of_folder(folder: Path) -> Evidence:
-    """The runs of a results folder without validation split; the others are trials of searches."""
     records = [record for record in readable_records(folder) if not record.is_audit]
     by_split = grouped((record.is_tested, record) for record in records)
     tested, trials = by_split.get(True, []), by_split.get(False, [])
@@ -298,7 +297,6 @@ def _is_better(found: MethodEvidence) -> str:
 
 
 def _size(found: MethodEvidence) -> str:
-    """The median of Cohen's d, positive where the method is better."""
     known = metric_of(found.metric)
     sizes = [_cohens_d(c.side.values, c.base.values) for c in found.pairs]
     finite = [size for size in sizes if math.isfinite(size)]

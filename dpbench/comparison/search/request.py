@@ -256,7 +256,6 @@ def _short(parts: list[str]) -> str:
 
 
 def _repetitions(settings: SearchCommand) -> Repetitions | None:
-    """The law of the number of trials of a private search; None for any other search."""
     if settings.private:
         return Repetitions(settings.law, settings.trials, settings.shape)
     for key in PRIVATE:

@@ -126,7 +126,6 @@ def _named(
 
 
 def _why_unknown(name: str, folder: Path, known: Collection[str]) -> str:
-    """Why a name is that of no table with records and of no record here, as a sentence."""
     tables, digest, is_table = folder / TABLES, Path(name).stem, name in options("table")
     if is_table and ((tables / f"{name}.md").exists() or [*tables.glob(f"{name}-*.md")]):
         return (

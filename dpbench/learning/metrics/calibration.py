@@ -67,7 +67,6 @@ def equal_mass(examples: RankedExamples, bins: int = BINS) -> Bins:
 
 
 def _binned(examples: RankedExamples, edges: np.ndarray) -> Bins:
-    """Bins that begin at the sorted edges."""
     inner = np.searchsorted(examples.confidences, edges)
     return bins_between(examples, np.concatenate([[0], inner, [len(examples.correct)]]))
 

@@ -116,7 +116,6 @@ class TimmNetwork:
         return replace(published, hub=repository)
 
     def _read(self, file: Path) -> Mapping[str, Tensor]:
-        """The file's tensors; UserError if one of the network's tensors is missing."""
         create = library("timm").create_model
         with torch.device("meta"):
             own = create(self.name, num_classes=0).state_dict()

@@ -153,7 +153,6 @@ def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
 
 
 def _table(config: DictConfig, overrides: list[Override]) -> dict:
-    """The plain table of a configuration in which overrides are set."""
     known = dict.fromkeys(groups()) | _keys(config)
     for override in filter(_is_of_table, overrides):
         _check_key(override, known)
@@ -165,12 +164,10 @@ def _table(config: DictConfig, overrides: list[Override]) -> dict:
 
 
 def _is_of_table(override: Override) -> bool:
-    """Whether an override sets a value of the table, not of the run."""
     return override.key_or_group.startswith("table.")
 
 
 def _set_values(config: DictConfig, overrides: list[Override]) -> None:
-    """Set values, and delete keys, whose names are checked."""
     for override in overrides:
         if override.is_delete():
             ConfigLoaderImpl._apply_overrides_to_config([override], config)
@@ -209,7 +206,6 @@ def _replaced(overrides: list[Override]) -> dict[str, str]:
 
 
 def _several_runs(override: Override) -> str:
-    """The message that refuses several values in place of one."""
     key, line = shown(override.key_or_group), shown(str(override.input_line))
     if override.is_interval_sweep():
         return f"{line} is an interval: use dpbench search, or give {key} one value."
@@ -288,7 +284,6 @@ def _refuse_without_plus(override: Override, target: str) -> None:
 
 
 def _keys(config: DictConfig | dict, prefix: str = "") -> dict[str, object]:
-    """Every key at any depth, with its value."""
     items = config.items_ex(resolve=False) if isinstance(config, DictConfig) else config.items()
     known: dict[str, object] = {}
     for key, value in items:

@@ -99,7 +99,6 @@ def grammar() -> Iterator[None]:
 
 
 def _is_initialized() -> bool:
-    """Whether Hydra is initialised with the current folders."""
     instance = GlobalHydra.instance()
     if not instance.is_initialized():
         return False
@@ -218,7 +217,6 @@ def swept_keys(overrides: list[str]) -> list[str]:
 
 
 def _values(override: Override) -> list[str]:
-    """The values of a sweep, as text; UserError for none, and for too many."""
     if override.is_interval_sweep():
         raise UserError(f"{override.input_line} is an interval: use dpbench search.")
     sweep = override.value()
@@ -242,7 +240,6 @@ def _as_text(value: Any) -> str:
 
 
 def _length(sweep: RangeSweep) -> float:
-    """The number of values in a range, without listing them."""
     start, stop, step = (float(cast(float, end)) for end in (sweep.start, sweep.stop, sweep.step))
     if step == 0 or not math.isfinite(start + stop + step):
         return math.inf

@@ -94,7 +94,6 @@ def _plugin(entry: EntryPoint) -> Plugin | None:
 
 
 def _folder(package: str) -> Path | None:
-    """The folder of a package, found without importing it; None if it is not a package."""
     outer, *inner = package.split(".")
     if not re.fullmatch(r"\w+(\.\w+)*", package) or outer == PACKAGE.name:
         return None

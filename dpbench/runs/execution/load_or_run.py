@@ -112,7 +112,6 @@ def _prepared(
     measured: ChannelNormalization | None,
     record: Record,
 ) -> bytes:
-    """The file of a preparation."""
     if isinstance(measured, ColumnNormalization):
         exact = measured.prepared(exact, values)
     facts = "; ".join(facts_in_words(record.statement))

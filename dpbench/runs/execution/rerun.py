@@ -144,7 +144,6 @@ def _options(choices: dict, defaults: dict) -> Iterator[tuple[str, str]]:
 
 
 def _part(group: str, name: str) -> dict:
-    """The part of the configuration that an option sets; UserError if there is no such option."""
     # Options are file names; a record may contain anything.
     if not NAME.fullmatch(name):
         raise UserError(NO_COMMAND)

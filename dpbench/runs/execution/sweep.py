@@ -101,7 +101,6 @@ def _naming(runs: Sequence[Sequence[str]], number: int) -> Iterator[None]:
 
 
 def _refusal(overrides: Sequence[str]) -> str:
-    """Why a run is refused; "" for one that is not."""
     try:
         prepare(run_config(overrides))
     except UserError as reason:
@@ -110,7 +109,6 @@ def _refusal(overrides: Sequence[str]) -> str:
 
 
 def _check_same(one: RunConfig, other: RunConfig) -> None:
-    """UserError for configurations of one run that differ in how it is executed."""
     if differing := sorted(k for k in one.plain if k != "choices" and one[k] != other[k]):
         what = " and ".join(differing)
         raise UserError(

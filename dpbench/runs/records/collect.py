@@ -84,7 +84,6 @@ class TableRecords:
 
 
 def _digest_in(line: str) -> str:
-    """The digest of the run whose record is in a line; "" for one without."""
     try:
         return digest(_config_in(line))
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):

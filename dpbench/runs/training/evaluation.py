@@ -67,7 +67,6 @@ def _on_split(
     unit: float,
     held_out: bool = True,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Outputs [n, K] of a model for a split, and its metrics there; unit: that of targets."""
     outputs, losses = predict(model, engine.loss, split, by_row=engine.by_row)
     predicted, targets = outputs, split.targets
     if unit != 1:
@@ -79,7 +78,6 @@ def _on_split(
 def _scaling(
     run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
 ) -> LogitScaling:
-    """The scaling fitted on the logits of its held-out examples."""
     size = calibration_size_of(run.dataset)
     return temperature.fitted(
         _with_logits(engine, calibration),

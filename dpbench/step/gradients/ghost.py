@@ -301,7 +301,6 @@ class Ghost:
         return FactoredGradients(flat.losses(losses.detach()), by_module, self.parameters)
 
     def _pass(self, rows: Batch, shift: Shift | None) -> ForwardPass:
-        """The forward pass of a batch of rows."""
         per_example = isinstance(shift, PerExampleShift)
         if not per_example and self._row_check.few_first(rows.inputs, [rows.targets]):
             with same_draws(rows.inputs.device):

@@ -166,7 +166,6 @@ class PrivateStep:
         return min(self.released.steps_done, self.steps - 1) / self.steps
 
     def _apply_schedule(self) -> None:
-        """Sets learning rates and noise multiplier for the next step."""
         if self.schedule == UNCHANGED:
             return
         progress, (rates, multiplier) = self._progress, self._initial

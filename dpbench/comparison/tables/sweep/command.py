@@ -142,7 +142,6 @@ def _without_trials(records: list[Record]) -> list[Record]:
 
 
 def _check_own(out: Path) -> None:
-    """UserError if one of the files exists, and is not of a table that this command wrote."""
     page, *_ = paths = [out.with_name(out.name + suffix) for suffix in SUFFIXES]
     for path in paths:
         check_replaceable(path)
@@ -256,7 +255,6 @@ def _parts(text: str) -> list[str]:
 
 
 def _once(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that are not empty; UserError for one that the text has twice."""
     found = tuple(filter(None, names))
     if len({*found}) < len(found):
         raise UserError(f"{text} names something twice.")
@@ -292,13 +290,11 @@ def _usual(records: Sequence[Record]) -> str:
 
 
 def _recorded(name: str, known: Collection[str]) -> str:
-    """The recorded name of a metric; "" if there is none."""
     full_names = (name, f"test/{name}", f"validation/{name}")
     return next((full for full in full_names if full in known), "")
 
 
 def _title(records: Sequence[Record], layout: SweepLayout) -> str:
-    """The metrics, what they are given by, and the data set and model if they are the same."""
     labels = ", ".join(dict.fromkeys(metric_label(name, records) for name in layout.metrics))
     keys = [key.rpartition(".")[2] for key in (*layout.rows, *layout.columns)]
     by = " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))

@@ -151,7 +151,6 @@ class _FileRows(NamedTuple):
 
 
 def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
-    """The file, written as settings say; UserError for an unknown way."""
     separator, quotes = settings.get("separator"), settings.get("quotes", DOUBLE)
     if separator is None:
         separator = TAB if path.suffix.lower() == ".tsv" else ","
@@ -282,6 +281,5 @@ def is_row(names: Sequence[str], frame: pd.DataFrame) -> bool:
 
 
 def _are_names(numbers: Sequence[float]) -> bool:
-    """Whether several numbers have equal distances above 0."""
     steps = np.diff(numbers)
     return len(steps) > 0 and bool(steps[0] > 0 and np.allclose(steps, steps[0]))

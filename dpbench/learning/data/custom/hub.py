@@ -185,7 +185,6 @@ def _saved(data: Any, part: str) -> tuple[Any, Collection[str]]:
 
 
 def _reader(file: Path) -> tuple[str, dict[str, object]]:
-    """The library's reader of a file, with its options; UserError for one that it does not read."""
     ending = file.suffix.lower()
     if ending not in READERS:
         raise UserError(

@@ -121,7 +121,6 @@ def _labelled(
 
 
 def _as_path(name: str) -> str:
-    """A name of an image, as it is below the folder."""
     return name.strip().replace("\\", "/").removeprefix("./")
 
 
@@ -173,7 +172,6 @@ def _published_split(folder: Path, any_folder: bool) -> tuple[list[Path], list[P
 
 
 def _class_files(folder: Path, classes: list[str]) -> list[Path]:
-    """The images of class folders, sorted by name."""
     loose = [file.name for file in shown(folder) if file.suffix.lower() in SUFFIXES]
     if loose and classes:
         raise UserError(
@@ -274,7 +272,6 @@ def _unscaled(name: str, image: Image.Image, values: str) -> UserError:
 
 
 def _check_brightness(brightest: float, name: str) -> None:
-    """UserError if the brightest of the images with more than 8 bits is dark too."""
     if 0 < brightest < DARK:
         factor = 2 ** math.floor(-math.log2(brightest))
         raise UserError(

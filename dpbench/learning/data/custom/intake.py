@@ -127,7 +127,6 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
 
 
 def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
-    """The number of rows of each person."""
     if user is None or user not in frame:
         return ()
     people = people_of(frame, user)
@@ -135,7 +134,6 @@ def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
 
 
 def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
-    """The columns, as far as settings name those that there are."""
     try:
         return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
     except (UserError, KeyError):  # a file of one's own may lack settings
@@ -143,7 +141,6 @@ def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
 
 
 def _counts(frame: pd.DataFrame, names: list[str]) -> dict[str, int]:
-    """The number of rows by value, or by values of several columns."""
     if not names or not {*names} <= {*frame}:
         return {}
     sizes = frame[names].astype(str).value_counts(sort=False).sort_index()
@@ -178,7 +175,6 @@ def _kind(column: pd.Series) -> str:
 
 
 def _values(column: pd.Series) -> str:
-    """The lowest and the highest number, or the most frequent texts."""
     if is_numeric_dtype(column) and not is_bool_dtype(column):
         return f"{column.min():.10g} to {column.max():.10g}" if column.notna().any() else ""
     common = column.value_counts().head(3)
@@ -218,7 +214,6 @@ def _fate(
 
 
 def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, str]:
-    """What a feature becomes, and what that reads from the data or can do without."""
     name = str(column.name)
     if most := columns.selected.get(name):
         cost = f"frequent values, with noise{BY_NOISE}"

@@ -123,7 +123,6 @@ class TablePreparation(msgspec.Struct, frozen=True):
         return near
 
     def _limits(self, name: str) -> tuple[tuple[float, float], str]:
-        """The lowest and the highest number of a column, and where others are, in words."""
         if name in self.ranges:
             return self.ranges[name], "outside of its bounds"
         mean, deviation = self.numbers[name]

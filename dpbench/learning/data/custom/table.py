@@ -71,7 +71,6 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
 
 
 def _width(column: pd.Series, columns: Columns, name: str) -> int:
-    """The number of features that a column becomes."""
     if most := columns.selected.get(str(column.name)):
         return most + 1
     return len(categories_of(column, columns, name)) if columns.is_categorical(column) else 1
@@ -196,7 +195,6 @@ def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
 def _unusable(
     cells: Mapping[str, pd.Series], frame: pd.DataFrame, columns: Columns, name: str, test: TestRows
 ) -> UserError:
-    """The refusal of cells, true in each column, that are empty or not finite numbers."""
     column, first = next(iter(cells.items()))
     counts, others = {column: int(bad.sum()) for column, bad in cells.items()}, ""
     if (total := sum(counts.values())) > 1:

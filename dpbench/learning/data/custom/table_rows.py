@@ -177,7 +177,6 @@ class TableRows(RowSplit):
         return self._split(table, rows, seed, prepared.target[1])
 
     def _texts(self, table: OwnTable, seed: int) -> Data:
-        """The splits of texts; warns of those that are cut."""
         frame = table.frame
         columns = texts.columns_with_texts(vars(self), frame)
         texts.tokenizer_of(vars(self))  # refuses another one
@@ -224,13 +223,11 @@ class TableRows(RowSplit):
         return {name: tuple(all_distinct(frame[name])) for name in columns.selected}
 
     def _plain(self, table: OwnTable) -> tuple[Columns, pd.DataFrame]:
-        """The columns of the table, and its rows with plain values."""
         columns = columns_of(vars(self), table.frame)
         return columns, columns.plain(table.frame)
 
 
 def _categories_note(given: Mapping[str, Any]) -> str:
-    """How columns come by their categories."""
     if not given:
         return "The categories of each column are read from all rows, test included."
     ways = [

@@ -194,7 +194,6 @@ def _transfer(url: str, part: Path) -> bool:
 
 @contextmanager
 def _progress(url: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yields a function that counts received bytes, with a progress bar on a terminal."""
     console = Console(stderr=True)
     bar = Progress(console=console, transient=True, disable=not console.is_terminal)
     task = bar.add_task(Path(urlsplit(url).path).name, completed=start, total=total)
