@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> None:
     flags, overrides = show_config.split_flags(arguments)
     overrides = _with_record(overrides)
     if show_config.CONFIG[1] in flags:
-        print(show_config.configuration(overrides, flags))
+        print(show_config.configuration(overrides))
     elif show_config.INFO in flags:
         print(show_config.information(overrides))
     else:

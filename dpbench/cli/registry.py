@@ -79,7 +79,7 @@ _ALL = (
         (commands.RunCommand,),
         f"[-m] {KEYS}",
         "overrides",
-        flags=("-m", "--cfg", "--package", "--info"),
+        flags=("-m", "--cfg", "--info"),
     ),
     Command("reproduce", (commands.ReproduceCommand,), f"TABLE {KEYS}", "overrides", "table"),
     Command("search", (commands.SearchCommand,), "[KEY=RANGE ...]", "overrides"),

@@ -1,10 +1,10 @@
 """Hydra's `--cfg job` and `--info`: show a run's configuration without running it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import one_of, shown
+from dpbench.system.validate import shown
 
 if TYPE_CHECKING:
     from dpbench.runs.execution.run_config import RunConfig
@@ -12,27 +12,12 @@ if TYPE_CHECKING:
 MULTIRUN = ("-m", "--multirun")
 CONFIG = ("-c", "--cfg")
 INFO = "--info"
-PACKAGE = ("-p", "--package")
-RESOLVE = "--resolve"
-
-ELSEWHERE = {
-    "--config-name": "+experiment=NAME",
-    "-cn": "+experiment=NAME",
-    "--config-path": "--config-dir DIR",
-    "-cp": "--config-dir DIR",
-    "--shell-completion": 'eval "$(dpbench --completion bash)"',
-    "-sc": 'eval "$(dpbench --completion bash)"',
-    "--experimental-rerun": "the command of a record, which dpbench report shows",
-    "--hydra-help": "dpbench run --help",
-}
-"""Flags of Hydra's, with what does the same here."""
 
 
 def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
     """The flags among the arguments of a run, and its overrides.
 
-    `--cfg job` counts as one flag, and so does `--package=NAME`. UserError for other flags, other
-    values of `--cfg`, and what only goes with it.
+    `--cfg job` counts as one flag. UserError for other flags, and other values of `--cfg`.
     """
     flags, overrides, rest = set[str](), [], list(arguments)
     while rest:
@@ -45,37 +30,23 @@ def split_flags(arguments: Sequence[str]) -> tuple[set[str], list[str]]:
                     f"--cfg shows the configuration of a run: --cfg job, not {value!r}."
                 )
             flags.add(CONFIG[1])
-        elif name in PACKAGE:
-            value = value if equals else (rest.pop(0) if rest else "")
-            flags.add(f"{PACKAGE[1]}={value}")
-        elif argument in (*MULTIRUN, INFO, RESOLVE):
+        elif argument in (*MULTIRUN, INFO):
             flags.add(MULTIRUN[0] if argument in MULTIRUN else argument)
         elif argument.startswith("-"):
-            if name in ELSEWHERE:
-                raise UserError(f"{name} is not a flag of run: use {ELSEWHERE[name]}.")
-            hint = nearest(argument, (*MULTIRUN, *CONFIG, INFO, *PACKAGE, RESOLVE, "--help"))
+            hint = nearest(argument, (*MULTIRUN, *CONFIG, INFO, "--help"))
             raise UserError(f"{argument} is not a flag of run (settings are KEY=VALUE): {hint}")
         else:
             overrides.append(argument)
-    if CONFIG[1] not in flags and (
-        alone := [f for f in flags if f.startswith((*PACKAGE, RESOLVE))]
-    ):
-        raise UserError(f"{alone[0]} goes with --cfg job.")
     return flags, overrides
 
 
-def configuration(overrides: list[str], flags: set[str]) -> str:
-    """The composed configuration as YAML, after a table's rules and resolved, or with
-    `--package=NAME` a part of it; UserError for overrides that are refused, and unknown parts."""
+def configuration(overrides: list[str]) -> str:
+    """The composed configuration as YAML, after a table's rules and resolved; UserError for
+    overrides that are refused."""
     import yaml
 
-    config: Any = dict(_of_one_run(overrides).plain)
-    del config["choices"]
-    for package in (flag.partition("=")[2] for flag in flags if flag.startswith(PACKAGE[1])):
-        for key in package.split("."):
-            known = config if isinstance(config, dict) else {}
-            config = known[one_of("--package", key, known)]
-    return yaml.safe_dump(config, sort_keys=False).removesuffix("...\n").rstrip("\n")
+    config = {key: value for key, value in _of_one_run(overrides).plain.items() if key != "choices"}
+    return yaml.safe_dump(config, sort_keys=False).rstrip("\n")
 
 
 def information(overrides: list[str]) -> str:

@@ -23,7 +23,7 @@ from dpbench.runs.config.plugins import plugin_of
 from dpbench.runs.config.search_path import Folders, groups, options
 from dpbench.runs.config.settings import PATHS, SETTINGS, target_of
 from dpbench.runs.config.table_rules import chosen_by_table, of_seed, table_of, values
-from dpbench.runs.config.yaml_files import check_expansion, read_yaml
+from dpbench.runs.config.yaml_files import read_yaml
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, quoted, shown
 
@@ -94,6 +94,8 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
             ) from error
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(sentence(error)) from error
+        except RecursionError as error:
+            raise UserError("an interpolation ${NAME} leads back to itself.") from error
 
 
 def _plain(folders: Folders, parsed: list[Override]) -> dict:
@@ -118,8 +120,6 @@ def _plain(folders: Folders, parsed: list[Override]) -> dict:
         seeds = [seed for seed in (config.seed, *given) if isinstance(seed, int)]
         config.merge_with(of_seed(table_of(table), choices, seeds[-1]))
     _set_values(config, own)
-    if any("${" in str(override.input_line) for override in own):
-        check_expansion(config)
     plain = cast(dict, OmegaConf.to_container(config, resolve=True))
     if table is not None:
         plain["table"] = table
@@ -148,7 +148,6 @@ def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
         config.merge_with(chosen_values)
     if table is not None or search_path.added_folders():
         _check_chosen_by_user(config, options, table is not None)
-        check_expansion(config)
     return pickle.dumps((config, choices, table)), known
 
 
@@ -157,7 +156,6 @@ def _table(config: DictConfig, overrides: list[Override]) -> dict:
     for override in filter(_is_of_table, overrides):
         _check_key(override, known)
     _set_values(config, overrides)
-    check_expansion(config)
     if not isinstance(config.table, DictConfig):
         raise UserError(f"table must be a mapping, got {quoted(config.table)}.")
     return cast(dict, OmegaConf.to_container(config.table, resolve=True))
