@@ -12,8 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, TextIO
 
-from dpbench.system.errors import UserError, first_line, print_message, visible
-from dpbench.system.validate import quoted
+from dpbench.system.errors import first_line, print_message, visible
 from dpbench.system.version import __version__
 
 FAILED = 1
@@ -21,15 +20,6 @@ FAILED = 1
 
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has gone, as shells report it for SIGPIPE."""
-
-
-def check_encoding(arguments: list[str]) -> None:
-    """UserError for an argument that is not UTF-8, and so could be neither printed nor stored."""
-    for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{quoted(argument)} is not UTF-8: rename it.") from None
 
 
 class OutputError(Exception):

@@ -23,7 +23,7 @@ from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of
 from dpbench.runs.config.commands import TableCommand
 from dpbench.runs.config.settings import split_settings
-from dpbench.runs.records.collect import outlines, readable_records
+from dpbench.runs.records.collect import readable_records
 from dpbench.runs.records.digest import setting_of
 from dpbench.runs.records.other_seeds import left_out, settings_but_seed
 from dpbench.runs.records.record import Record
@@ -62,11 +62,8 @@ def table(arguments: Sequence[str]) -> str:
     rows, columns = _names(values.rows), _names(values.columns)
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
     digests = read_list(path, values.sweep) if values.sweep else None
-    if not values.best and not values.seconds:
-        layout = SweepLayout(rows, columns, (), values.baseline)
-        _check_alike(_of_sweep(outlines(path), digests), filters, asked, layout)
     runs = [record for record in readable_records(path) if not record.is_audit]
-    selected = _of_sweep(runs, digests)
+    selected = [run for run in runs if digests is None or run.digest in digests]
     if digests is not None and not selected:
         raise UserError(
             f"none of the {len(digests)} runs of sweep {values.sweep} has a record in {folder}."
@@ -95,22 +92,6 @@ def table(arguments: Sequence[str]) -> str:
     _check_own(out)
     write_texts(out, made.markdown, made.csv, made.latex)
     return made.markdown
-
-
-def _of_sweep(runs: Iterable[Record], digests: Collection[str] | None) -> list[Record]:
-    return [run for run in runs if digests is None or run.digest in digests]
-
-
-def _check_alike(
-    runs: Sequence[Record], filters: Mapping[str, str], asked: Collection[str], layout: SweepLayout
-) -> None:
-    """UserError where a cell would mix runs, by their configurations, before they are read."""
-    if "validation" not in asked:
-        runs = [run for run in runs if run.is_tested] or runs
-    if runs:
-        selected = filter_records(runs, filters, TableCommand.__struct_fields__)
-        _check_baseline(layout, selected)
-        group_runs(selected, layout)
 
 
 def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 from dpbench.learning.data.custom.column_types import FEW
-from dpbench.learning.data.custom.columns import NONE, REGRESSION, Columns
+from dpbench.learning.data.custom.columns import REGRESSION, Columns
 from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.learning.data.custom.source import TestRows
 from dpbench.system.errors import MAX_LISTED, warn
@@ -28,9 +28,6 @@ SHARE = 0.01
 
 BY_CHANCE = 10
 """So many times as many equal pairs of rows as if columns were independent are no coincidence."""
-
-APART = 30
-"""How many times as large as another a scale is so that it is another one."""
 
 
 def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
@@ -125,22 +122,6 @@ def expected_pairs(columns: Sequence[pd.Series]) -> float:
         if len(counts) < n or column.dtype.kind == "f":
             pairs *= ((counts / n) ** 2).sum()
     return pairs
-
-
-def warn_of_scales(frame: pd.DataFrame, columns: Columns, standardise: object) -> None:
-    """Warn of numbers that stay as they are, and are of very different scales."""
-    if standardise != NONE or columns.bounds:
-        return
-    scales = {name: float(frame[name].std()) for name in columns.numbers(frame)}
-    scales = {name: scale for name, scale in scales.items() if scale > 0}
-    if scales and max(scales.values()) > APART * min(scales.values()):
-        small, *_, large = sorted(scales, key=lambda name: scales[name])
-        warn(
-            f"dataset.standardise=none leaves column {large} with a deviation of "
-            f"{scales[large]:.3g} beside column {small} with {scales[small]:.3g}, and clipped "
-            "gradients are mostly of the largest: give public ranges, such as "
-            f"dataset.bounds={{{large}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise."
-        )
 
 
 def warn_of_people(frame: pd.DataFrame, name: str) -> None:

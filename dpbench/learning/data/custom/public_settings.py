@@ -101,7 +101,6 @@ def _table(settings: Settings, rows: OwnTable) -> dict[str, Any]:
         return {**named, "text": text[0] if len(text) == 1 else [*text], **described}
     frame = columns.plain(frame)
     described = table.describe(frame, columns, rows.name, rows.test)
-    oddities.warn_of_scales(frame, columns, settings["standardise"])
     oddities.warn_of_target_leaks(frame, columns, rows.name)
     _warn_of_people(rows, columns, [*columns.features(frame), columns.target])
     return {**named, **described}
