@@ -93,7 +93,6 @@ def report(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None = None
 ) -> None:
     """The `sys.excepthook` of commands, after which Python exits with code 1."""
-    from dpbench.runs.config.plugins import plugins
     from dpbench.system.memory import is_out_of_memory
 
     if isinstance(error, KeyboardInterrupt):
@@ -105,11 +104,6 @@ def report(
     what, path = f"{kind.__name__}: {first}".removesuffix(": "), _save_report(error)
     if author := plugin_in(error):
         print_message(f"the plug-in {author} failed with {what}; the details are in {path}.")
-    elif used := ", ".join(p.distribution for p in plugins() if p.package in sys.modules):
-        print_message(
-            f"unexpected {what}; what the plug-in {used} returned may be the reason. The details "
-            f"are in {path}."
-        )
     else:
         print_message(f"unexpected {what}; please report this dpbench bug and attach {path}.")
 

@@ -1,13 +1,8 @@
 """Hydra's `--cfg job` and `--info`: show a run's configuration without running it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import shown
-
-if TYPE_CHECKING:
-    from dpbench.runs.execution.run_config import RunConfig
 
 MULTIRUN = ("-m", "--multirun")
 CONFIG = ("-c", "--cfg")
@@ -45,16 +40,21 @@ def configuration(overrides: list[str]) -> str:
     overrides that are refused."""
     import yaml
 
-    config = {key: value for key, value in _of_one_run(overrides).plain.items() if key != "choices"}
+    from dpbench.runs.execution.run_config import RunConfig
+
+    config = {
+        key: value for key, value in RunConfig.composed(overrides).plain.items() if key != "choices"
+    }
     return yaml.safe_dump(config, sort_keys=False).rstrip("\n")
 
 
 def information(overrides: list[str]) -> str:
     """The option chosen in each group and its file, and the name that the record would have."""
     from dpbench.runs.config.search_path import added_folders, file_of
+    from dpbench.runs.execution.run_config import RunConfig
     from dpbench.system.paths import benchmarks_folder, conf_folder
 
-    config = _of_one_run(overrides)
+    config = RunConfig.composed(overrides)
     # A target that replaces an option has no file.
     chosen = {
         group: f"{group}/{option}.yaml" if file_of(group, option) else option
@@ -65,18 +65,3 @@ def information(overrides: list[str]) -> str:
     lines = [f"configuration folder: {folder}" for folder in searched]
     lines += [f"{group:{width}}  {path}" for group, path in chosen.items()]
     return "\n".join([*lines, f"record: {config.path}"])
-
-
-def _of_one_run(overrides: list[str]) -> "RunConfig":
-    """The configuration; UserError for overrides of several runs, even with -m."""
-    from dpbench.runs.config.overrides import parse
-    from dpbench.runs.execution.run_config import RunConfig
-
-    for override in parse(overrides):
-        if override.is_sweep_override():
-            key, line = override.key_or_group, shown(str(override.input_line))
-            raise UserError(
-                f"{line} names several runs, and --cfg and --info show one: give {key} one value, "
-                f"or for a list {key}=[...]."
-            )
-    return RunConfig.composed(overrides)

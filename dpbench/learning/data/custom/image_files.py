@@ -252,22 +252,12 @@ def _is_deep(image: Image.Image) -> bool:
 
 
 def _shades(name: str, image: Image.Image) -> np.ndarray:
-    """The values, from 0 to 1, of an image with one channel of more than 8 bits [h, w]."""
-    values = np.asarray(image)
+    """The values, from 0 to 1, of an image with one channel of 16 bits [h, w]."""
     if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):
-        transparent = values == image.info.get("transparency", -1)
-        return np.where(transparent, 1, values / (2**16 - 1))
-    if image.mode != "F":
-        raise _unscaled(name, image, "")
-    if not (values.min() >= 0 and values.max() <= 1):
-        raise _unscaled(name, image, f" and values from {values.min():g} to {values.max():g}")
-    return values
-
-
-def _unscaled(name: str, image: Image.Image, values: str) -> UserError:
-    return UserError(
-        f"{name} has Pillow's mode {image.mode}{values}, for which it is not known what is white: "
-        "save it with 8 or 16 bits a channel, or with floats from 0 to 1."
+        return np.asarray(image) / (2**16 - 1)
+    raise UserError(
+        f"{name} has Pillow's mode {image.mode}, for which it is not known what is white: save it "
+        "with 8 or 16 bits a channel."
     )
 
 

@@ -45,7 +45,6 @@ def deep(kind="uint16", most=2**16 - 1):
         *((grey("L"), form) for form in ("BMP", "GIF", "PPM", "WEBP")),
         *((deep(), form) for form in ("PNG", "TIFF", "PPM")),
         (deep(">u2"), "TIFF"),
-        (Image.fromarray(SHADES), "TIFF"),
     ],
     ids=lambda part: getattr(part, "mode", part),
 )
@@ -63,9 +62,7 @@ def test_black_and_white_is_read_as_it_looks():
 @pytest.mark.parametrize(
     ("image", "says"),
     [
-        (Image.fromarray(SHADES * 255), "mode F and values from 0 to 255, for which it is not"),
-        (Image.fromarray(SHADES - 1), "mode F and values from -1 to 0, for which it is not known"),
-        (Image.fromarray(SHADES * np.float32("nan")), "mode F and values from nan to nan"),
+        (Image.fromarray(SHADES), "x.tif has Pillow's mode F, for which it is not known what is"),
         (deep("int32"), "x.tif has Pillow's mode I, for which it is not known what is white: save"),
         (Image.new("LAB", (8, 8)), "x.tif has Pillow's mode LAB, for which it is not known what"),
     ],
@@ -89,9 +86,9 @@ def test_a_shape_drawn_in_transparency_is_seen_on_white(ink, form, channels):
     assert np.ptp(pixels) > 50
 
 
-@pytest.mark.parametrize("mode", ["P", "RGB", "L", "I;16"])
+@pytest.mark.parametrize("mode", ["P", "RGB", "L"])
 def test_a_transparent_colour_is_white(mode):
-    image = deep() if mode == "I;16" else grey(mode)
+    image = grey(mode)
     pixels = read(encoded(image, transparency=image.getpixel((0, 0))))[0]
     assert pixels[0, 0] == 255
     assert np.abs(pixels - GREY).flatten()[1:].max() <= 1
@@ -173,7 +170,7 @@ def test_a_damaged_file_is_read_or_named_whatever_is_damaged():
 
 def test_images_of_the_hub_are_read_as_files_are(tmp_path):
     datasets = pytest.importorskip("datasets", reason=extra("hub"))
-    files = [encoded(deep()), encoded(grey("RGBA")), encoded(Image.fromarray(SHADES), "TIFF")]
+    files = [encoded(deep()), encoded(grey("RGBA"))]
     (tmp_path / "a.png").write_bytes(files[0].getvalue())
     kept = [{"bytes": file.getvalue(), "path": None} for file in files]
     kept.append({"bytes": None, "path": str(tmp_path / "a.png")})

@@ -122,19 +122,6 @@ def test_categories_that_differ_only_in_case_or_spaces_are_warned_of(people, oth
         assert compose(settings(people))["dataset"]["classes"] == 3
 
 
-@pytest.mark.parametrize("role", ["group", "target"])
-@pytest.mark.parametrize("character", ["\0", "\x1b"])
-def test_a_control_character_in_a_group_or_a_class_is_refused(people, role, character):
-    column = "sex" if role == "group" else "rich"
-    frame = pd.read_csv(people)
-    frame[column] = [*frame[column][:-1], f"m{character}"]
-    frame.to_csv(people, index=False)
-    with pytest.raises(
-        UserError, match=rf"has 'm\\x{ord(character):02x}' in row 60, with a control"
-    ):
-        compose(settings(people, f"dataset.{role}={column}", "dataset.drop=[age]"))
-
-
 def test_categories_that_differ_only_in_spaces_within_them_are_warned_of(people):
     text = people.read_text().replace("yes\n", "so so\n")
     people.write_text(text.replace("so so\n", "so  so\n", 5))
