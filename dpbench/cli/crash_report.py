@@ -122,7 +122,6 @@ def plugin_in(error: BaseException) -> str:
 
 
 def _save_report(error: BaseException) -> str:
-    """Save the traceback, and return where it is; print it if no file can be written."""
     text = "".join(traceback.format_exception(error))
     versions = f"dpbench {__version__}, Python {platform.python_version()}"
     report = f"{shlex.join(sys.argv)}\n{versions}, {platform.platform()}\n\n{text}"

@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import pwd
 import subprocess
 import sys
 from importlib import import_module
@@ -171,8 +170,7 @@ def test_a_file_that_cannot_be_used_is_one_sentence(name, ended, tmp_path):
     number = getattr(errno, name)
     code, _, err = ended(raising(OSError(number, os.strerror(number), Path("some/file"))))
     (line,) = err.splitlines()
-    user = pwd.getpwuid(os.geteuid()).pw_name
-    assert line.startswith(f"dpbench: some/file cannot be used by {user} ({os.strerror(number)}): ")
+    assert line.startswith(f"dpbench: some/file cannot be used ({os.strerror(number)}): ")
     assert (code, [*tmp_path.iterdir()]) == (2, [])
 
 
@@ -180,12 +178,6 @@ def test_a_full_disk_is_one_sentence(ended):
     _, _, err = ended(raising(OSError(errno.ENOSPC, "No space left on device")))
     assert "A file cannot be used" in err
     assert err.endswith("(No space left on device): make room, or give a path on another disk.\n")
-
-
-def test_a_user_without_a_name_is_named_by_number(ended, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: 2**31 - 2)
-    _, _, err = ended(raising(PermissionError(13, "no", "file")))
-    assert "file cannot be used by user 2147483646 (no): " in err
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no", "file")])

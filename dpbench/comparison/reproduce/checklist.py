@@ -187,7 +187,6 @@ def _of_folder(folder: Path) -> Evidence:
 
 
 def _condition(record: Record) -> str:
-    """What runs must share to be compared: data, model, budget, and what the epsilon is for."""
     terms = Terms.of(record.statement).text(("delta", "unit", "zero_out"))
     model = record.config["choices"]["model"]
     return f"{data_name(record.config)}, {model}, {_budget_of(record)}, {terms}"
@@ -235,7 +234,6 @@ def _compared(found: Evidence, metric: str) -> dict[str, dict[str, Compared]]:
 def _side(
     found: Evidence, condition: str, method: str, records: Sequence[Record], metric: str
 ) -> Side:
-    """A method under a condition. The rows of a table differ in what its file says."""
     if found.trials is not None:
         return Side.of(method, records, metric, tuning_of(records[0], found.trials))
     tuning = found.tuning.get(row_name(condition, method), GIVEN)

@@ -340,7 +340,6 @@ def _options(range_: Range) -> tuple[str, ...]:
 
 
 def _seeds(ranges: list[Range], config: RunConfig) -> tuple[str, ...]:
-    """The seeds of every trial, which are repetitions and not part of the space."""
     for range_ in ranges:
         if range_.key == "seed":
             if not isinstance(range_, Choices) or not all(v.isdecimal() for v in range_.values):

@@ -80,7 +80,6 @@ def check(group: str, node: Any) -> None:
 
 
 def _hint(group: str, name: str) -> str:
-    """What to use instead of an undeclared target, as the end of a sentence."""
     if name.startswith("dpbench."):
         return nearest(name, declared(group))
     return "code of your own comes in a plug-in, and code of others in theirs (docs/plugins.md)."
@@ -149,7 +148,6 @@ def _optimizers() -> frozenset[str]:
 
 
 def _mappings(path: str, node: Any) -> Iterator[tuple[str, dict]]:
-    """Every mapping in a node, at any depth, with its dotted path."""
     stack = [(path, node)]
     while stack:
         path, node = stack.pop()

@@ -99,7 +99,6 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
 
 
 def _plain(folders: Folders, parsed: list[Override]) -> dict:
-    """The configuration of parsed overrides: the options, a table's rules, the user's values."""
     for override in parsed:
         if override.is_sweep_override():
             raise UserError(_several_runs(override))

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 from dpbench.runs.records.digest import digest
@@ -58,8 +57,9 @@ def check_results(folder: Path) -> None:
 def collect_all(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     """The same, each run as often as it is there."""
     check_results(folder)
-    tables = map(records_in, files_in(folder / TABLES, f"*.{RECORDS}"))
-    yield from chain(_runs(folder), chain.from_iterable(tables))
+    yield from _runs(folder)
+    for path in files_in(folder / TABLES, f"*.{RECORDS}"):
+        yield from records_in(path)
 
 
 class TableRecords:

@@ -49,7 +49,6 @@ def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, 
 
 
 def _mean(runs: Mapping[Any, Record], metric: str) -> str:
-    """`accuracy 83.1`: the mean over runs in the metric's unit."""
     name = parse_name(metric)
     known = name.metric
     mean = statistics.fmean(record.measured[metric] for record in runs.values())

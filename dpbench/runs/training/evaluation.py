@@ -94,7 +94,6 @@ def _of_sets(
     outputs: Tensor,
     test: Split,
 ) -> dict[str, float]:
-    """The metrics on a test set of prediction sets that are calibrated on held-out examples."""
     examples = _with_logits(engine, calibration)
     scores = scores_of_truth(examples.inputs, examples.targets)
     threshold = conformal.threshold(scores, run.stream("conformal", torch.device("cpu")))

@@ -168,7 +168,6 @@ def _sampler(run: Run, units: Units, method: Method) -> Sampler:
 
 
 def _check_schedule(schedule: Schedules, method: Method, steps: int) -> None:
-    """UserError for an invalid schedule, or one that takes a bound out of its range."""
     schedule.check(steps)
     if schedule.bound != 1:
         factors = [schedule.bound_at(step / steps) for step in range(steps)]

@@ -85,9 +85,8 @@ class Ghost:
 
     Modules with a rule in `layers.rules` have gradients in closed form, all others by their
     vectorised adjoint. Where the rows of a batch move inside the model (see `row_tracer`), examples
-    are computed one by one.
-    Raises Unsupported: at construction for tied weights, and at the first batch for restrictions
-    that only a pass reveals.
+    are computed one by one. Raises Unsupported: at construction for tied weights, and at the first
+    batch for restrictions that only a pass reveals.
     """
 
     name = "ghost"

@@ -262,7 +262,6 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _usual(records: Sequence[Record]) -> str:
-    """The metrics that rank methods, where none is given: of each run, the first that it has."""
     found = {
         next((name for name in RANKED_BY if _recorded(name, record.measured)), "")
         for record in records

@@ -20,15 +20,23 @@ from dpbench.learning.data.custom.checksums import source_path, verified
 from dpbench.learning.data.custom.column_types import FEW
 from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, NONE
 from dpbench.learning.data.custom.quotes import QUOTE, LineSpan, joined_lines, swallowed
-from dpbench.learning.data.custom.sizes import size_by_footers, size_of
+from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.validate import boolean, integer, one_of, quoted, shown
 
 TAB, SPELLED_TAB = "\t", r"\t"
 
-SINGLE = "single"
-"""Values may be in single quotes."""
+DOUBLE, SINGLE = "double", "single"
+"""The quotes that values may be in."""
+
+FIRST, UTF_8 = "first", "utf-8"
+"""The line with the names of the columns, and the encoding, unless settings have others."""
+
+PARQUET = ".parquet"
+
+OWN_FORMATS = (".csv", ".tsv")
+"""The endings of files that are read here for dataset=hub too."""
 
 OTHER_FORMATS = (
     *(".arrow", ".json", ".jsonl", ".ndjson"),
@@ -36,25 +44,12 @@ OTHER_FORMATS = (
 )
 """The endings of tables that dataset=hub reads, and of spreadsheets."""
 
-PARQUET = ".parquet"
-
 UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
 """What is raised for a damaged file, packed or not."""
 
 WRITTEN = (
     "dataset.separator, dataset.quotes, dataset.encoding and dataset.skip say how it is written"
 )
-
-FIRST = "first"
-"""The first line has the names of the columns."""
-
-UTF_8 = "utf-8"
-
-OWN_FORMATS = (".csv", ".tsv")
-"""The endings of files that are read here for dataset=hub too."""
-
-DOUBLE = "double"
-"""Values may be in double quotes."""
 
 
 def read(settings: Mapping[str, Any]) -> OwnTable:
@@ -186,7 +181,7 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
     """The rows, cached until the file changes: its settings and its data are read separately."""
     ending = file.path.suffix.lower()
     if ending == PARQUET:
-        return _FileRows(_parquet(file, may_be_large))
+        return _FileRows(_parquet(file))
     if ending in OTHER_FORMATS:  # a line of it may look like names of columns
         raise UserError(
             f"{file.what} is no CSV file: save it as one, or read JSON or Arrow by dataset=hub."
@@ -246,10 +241,8 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
     return _FileRows(frame, joined, line)
 
 
-def _parquet(file: _File, may_be_large: bool) -> pd.DataFrame:
+def _parquet(file: _File) -> pd.DataFrame:
     try:
-        if not may_be_large:
-            size_by_footers([file.path]).check(file.what)
         frame = pd.read_parquet(file.path)
         # Columns that were set as an index are columns still.
         return frame.reset_index() if any(frame.index.names) else frame

@@ -97,7 +97,8 @@ def _labelled(
     """
     what = f"dataset.labels={settings['labels']}"
     column = named("dataset.image", settings["image"], list(labels))
-    rows = labels.set_index(labels[column].astype(str).map(_as_path))
+    paths = labels[column].astype(str).str.strip().str.replace("\\", "/").str.removeprefix("./")
+    rows = labels.set_index(paths)
     if rows.index.has_duplicates:
         twice = rows.index[rows.index.duplicated()][0]
         raise UserError(f"{what} has several rows of the image {twice}: keep one.")
@@ -118,10 +119,6 @@ def _labelled(
             "folder: remove it, or give the whole folder."
         )
     return pd.concat([frame, labels.iloc[places].reset_index(drop=True)], axis=1)
-
-
-def _as_path(name: str) -> str:
-    return name.strip().replace("\\", "/").removeprefix("./")
 
 
 def warn_of_copied_images(rows: OwnTable, target: str) -> None:

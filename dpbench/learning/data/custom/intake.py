@@ -76,11 +76,8 @@ BY_NOISE = ": normalization=private_columns"
 """How a cost names what would measure it with noise."""
 
 
-def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intake:
-    """The facts of a data set's settings and its users'; UserError for data that cannot be read.
-
-    measured: whether columns are measured with noise, so that no cost advises it.
-    """
+def intake(node: Mapping[str, Any], users: Any) -> Intake:
+    """The facts of a data set's settings and its users'; UserError for data that cannot be read."""
     source = SOURCES.get(str(node.get("_target_")))
     if source is None or node.get(source.setting) is None:
         raise UserError(
@@ -103,7 +100,6 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
     used = [name for name in frame if name not in columns.drop and name != user]
     numbers = identical([plain(frame[name]) for name in used])
     train = numbers[: len(frame) - table.test.number]
-    facts = _facts(node, columns, table)
     file = Path(str(node[source.setting])).expanduser()
     counted = file.is_file() and file.suffix.lower() != ".parquet"
     return Intake(
@@ -117,10 +113,7 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
         identifiers=() if user else tuple(identifiers.repeating(frame)),
         classes=_counts(frame, [columns.target] if columns.task == CLASSIFICATION else []),
         groups=_counts(frame, [*columns.group]),
-        columns=tuple(
-            fact._replace(cost=fact.cost.removesuffix(BY_NOISE)) if measured else fact
-            for fact in facts
-        ),
+        columns=tuple(_facts(node, columns, table)),
         told=told,
         refused=refused,
     )
@@ -184,7 +177,6 @@ def _values(column: pd.Series) -> str:
 def _fate(
     settings: Mapping[str, Any], columns: Columns, table: OwnTable, column: pd.Series
 ) -> tuple[str, str]:
-    """What becomes of a column, and what that reads from the data without accounting."""
     name = str(column.name)
     texts = text_columns(settings["text"], table.frame) if has_texts(settings) else ()
     if name == columns.user:

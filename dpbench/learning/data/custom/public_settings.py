@@ -107,7 +107,6 @@ def _table(settings: Settings, rows: OwnTable) -> dict[str, Any]:
 
 
 def _warn_of_people(rows: OwnTable, columns: Columns, used: list[str]) -> None:
-    """Warn of people with several rows, unless they are protected, and of rows in two places."""
     if columns.user is None:
         oddities.warn_of_people(rows.frame, rows.name)
     series = [plain(rows.frame[name]) for name in used]

@@ -209,7 +209,6 @@ def _unusable(
 
 
 def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
-    """UserError for text that looks like numbers with a word among them, or names of the rows."""
     words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
     ways = (
         f"leave the column out with dataset.drop=[{column.name}], or set "

@@ -38,9 +38,8 @@ class TableRows(RowSplit):
     public constants, mean and standard deviation by column. It applies to the target of regression
     too. bounds: the public range of each number, which is scaled to -1 to 1 in place of that.
     categories: the public categories of columns, or how many are selected with noise. features:
-    their number. large: whether a table of
-    more than a hundred million values is read (`dpbench.data.custom.sizes`). missing_values: what
-    stands for no value.
+    their number. large: whether a table of more than a hundred million values is read
+    (`dpbench.data.custom.sizes`). missing_values: what stands for no value.
 
     Of a file: separator, by default that of its ending; quotes: `double` or `single` if values may
     be in such quotes; `none`, and a quote is a character; header: `first` if the first line has the
