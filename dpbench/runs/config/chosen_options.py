@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from dpbench.runs.config import search_path
 from dpbench.runs.config.search_path import Folders
 from dpbench.runs.config.space import SEARCH
-from dpbench.runs.config.yaml_files import broken_files_named, read_yaml
+from dpbench.runs.config.yaml_files import broken_files_named, check_expansion, read_yaml
 from dpbench.system.errors import UserError
 
 LEFT_TO_HYDRA = ("defaults:", "@package", "${")
@@ -74,5 +74,7 @@ def by_hydra(folders: Folders, *lines: str) -> bytes:
     if isinstance(config.get("method"), DictConfig):
         config.method.pop(SEARCH, None)
     OmegaConf.set_struct(config, True)
+    if search_path.added_folders():
+        check_expansion(config)
     own = {k: v for k, v in choices.items() if not k.startswith(("hydra", "table"))}
     return pickle.dumps(Composition(config, own))

@@ -23,7 +23,7 @@ from dpbench.runs.config.plugins import plugin_of
 from dpbench.runs.config.search_path import Folders, groups, options
 from dpbench.runs.config.settings import PATHS, SETTINGS, target_of
 from dpbench.runs.config.table_rules import chosen_by_table, of_seed, table_of, values
-from dpbench.runs.config.yaml_files import read_yaml
+from dpbench.runs.config.yaml_files import check_expansion, read_yaml
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.validate import one_of, quoted, shown
 
@@ -94,11 +94,10 @@ def _composed(folders: Folders, *overrides: str) -> bytes:
             ) from error
         except (HydraException, OmegaConfBaseException) as error:
             raise UserError(sentence(error)) from error
-        except RecursionError as error:
-            raise UserError("an interpolation ${NAME} leads back to itself.") from error
 
 
 def _plain(folders: Folders, parsed: list[Override]) -> dict:
+    """The configuration of parsed overrides: the options, a table's rules, the user's values."""
     for override in parsed:
         if override.is_sweep_override():
             raise UserError(_several_runs(override))
@@ -119,6 +118,8 @@ def _plain(folders: Folders, parsed: list[Override]) -> dict:
         seeds = [seed for seed in (config.seed, *given) if isinstance(seed, int)]
         config.merge_with(of_seed(table_of(table), choices, seeds[-1]))
     _set_values(config, own)
+    if any("${" in str(override.input_line) for override in own):
+        check_expansion(config)
     plain = cast(dict, OmegaConf.to_container(config, resolve=True))
     if table is not None:
         plain["table"] = table
@@ -147,24 +148,29 @@ def _base(folders: Folders, *lines: str) -> tuple[bytes, dict[str, object]]:
         config.merge_with(chosen_values)
     if table is not None or search_path.added_folders():
         _check_chosen_by_user(config, options, table is not None)
+        check_expansion(config)
     return pickle.dumps((config, choices, table)), known
 
 
 def _table(config: DictConfig, overrides: list[Override]) -> dict:
+    """The plain table of a configuration in which overrides are set."""
     known = dict.fromkeys(groups()) | _keys(config)
     for override in filter(_is_of_table, overrides):
         _check_key(override, known)
     _set_values(config, overrides)
+    check_expansion(config)
     if not isinstance(config.table, DictConfig):
         raise UserError(f"table must be a mapping, got {quoted(config.table)}.")
     return cast(dict, OmegaConf.to_container(config.table, resolve=True))
 
 
 def _is_of_table(override: Override) -> bool:
+    """Whether an override sets a value of the table, not of the run."""
     return override.key_or_group.startswith("table.")
 
 
 def _set_values(config: DictConfig, overrides: list[Override]) -> None:
+    """Set values, and delete keys, whose names are checked."""
     for override in overrides:
         if override.is_delete():
             ConfigLoaderImpl._apply_overrides_to_config([override], config)
@@ -203,6 +209,7 @@ def _replaced(overrides: list[Override]) -> dict[str, str]:
 
 
 def _several_runs(override: Override) -> str:
+    """The message that refuses several values in place of one."""
     key, line = shown(override.key_or_group), shown(str(override.input_line))
     if override.is_interval_sweep():
         return f"{line} is an interval: use dpbench search, or give {key} one value."
@@ -281,6 +288,7 @@ def _refuse_without_plus(override: Override, target: str) -> None:
 
 
 def _keys(config: DictConfig | dict, prefix: str = "") -> dict[str, object]:
+    """Every key at any depth, with its value."""
     items = config.items_ex(resolve=False) if isinstance(config, DictConfig) else config.items()
     known: dict[str, object] = {}
     for key, value in items:

@@ -1,28 +1,32 @@
 """Reads YAML files of the configuration; those that may come from somebody else by one rule.
 
 Such a file, of a plug-in or of an added folder, may have no more than a command line, which may
-come from somebody else, too: it is short and flat, and has no aliases. An interpolation may name
-another setting: no resolver is called, but for `oc.env` in a folder or a tracker's setting on a
-command line, where whoever gives the command names a variable of their own environment.
+come from somebody else, too: it is short and flat, has no aliases, and its defaults list does not
+multiply it without end. An interpolation may name another setting: no resolver is called, but for
+`oc.env` in a folder or a tracker's setting on a command line, where whoever gives the command names
+a variable of their own environment; and no interpolation multiplies a configuration without end.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import yaml
 from hydra._internal.core_plugins.file_config_source import FileConfigSource
 from hydra.plugins.config_source import ConfigResult
+from omegaconf import DictConfig, OmegaConf
 from omegaconf._utils import get_yaml_loader
 
 from dpbench.runs.config import search_path
+from dpbench.runs.config.literals import texts_in
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import quoted
 
-MAX_DEPTH = 20
-"""The most nested brackets, of a file and of an override."""
+MAX_DEPTH, MAX_READ = 20, 100
+"""The most nested brackets, of a file and of an override, and the most files that a file reads."""
 
 NAMED = re.compile(r"\$\{([^{}:$]*)\}")
 """An interpolation of another setting."""
@@ -30,6 +34,12 @@ NAMED = re.compile(r"\$\{([^{}:$]*)\}")
 EXCEPT = ", except ${oc.env:NAME} in results_dir=, data_dir= and tracker.KEY= on a command line"
 
 ENVIRONMENT = re.compile(r"\$\{oc\.env:[^{}$]*\}")
+
+MAX_EXPANDED, MAX_CHAIN = 1_000_000, 20
+"""The most characters of a configuration with its interpolations replaced, and the most of these
+that follow one another."""
+
+KeyPath = tuple[str, ...]
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -80,7 +90,7 @@ class AddedFolder(FileConfigSource):
 
 
 def check_file(path: Path) -> None:
-    """UserError for a file with more than a command line may have."""
+    """UserError for a file with more than a command line may have, or that reads too many."""
     depth = 0
     with broken_files_named(), path.open(encoding="utf-8") as file:
         for event in yaml.parse(file, Loader=yaml.SafeLoader):
@@ -94,7 +104,24 @@ def check_file(path: Path) -> None:
                 raise UserError(f"{path} has the alias *{event.anchor}: write its value there.")
             if isinstance(event, yaml.ScalarEvent):
                 refuse_resolvers(event.value, str(path))
-    read_yaml(path)
+    _count_read(path, ())
+
+
+def _count_read(path: Path, within: tuple[Path, ...]) -> int:
+    """The number of added files that a file reads by its defaults list, itself included."""
+    if path in within:
+        raise UserError(f"{path} is in its own defaults list.")
+    read, settings = 1, read_yaml(path)
+    for name in texts_in(settings.get("defaults") if isinstance(settings, dict) else None):
+        if "${" in name:
+            raise UserError(f"{path}: {name} in its defaults list must be spelt out.")
+        option = name.partition("@")[0].rpartition("/")[2]
+        added = (file for _, files in search_path.added_folders() for file, _ in files)
+        for found in (file for file in added if file.stem == option):
+            read += _count_read(found, (*within, path))
+            if read > MAX_READ:
+                raise UserError(f"{path} reads more than {MAX_READ} files by its defaults list.")
+    return read
 
 
 def refuse_resolvers(text: str, source: str = "", environment: bool = False) -> None:
@@ -107,3 +134,34 @@ def refuse_resolvers(text: str, source: str = "", environment: bool = False) -> 
             "name another setting, such as ${epochs}, but not call a resolver"
             f"{EXCEPT if 'oc.env' in text else ''}."
         )
+
+
+def check_expansion(config: DictConfig) -> None:
+    """UserError for a configuration that its interpolations would multiply beyond memory."""
+    _expanded(OmegaConf.to_container(config), (), ())
+
+
+def _expanded(plain: Any, path: KeyPath, within: tuple[KeyPath, ...]) -> int:
+    """The number of characters of the part at a path, with its interpolations replaced."""
+    text = repr(_part(plain, path))
+    # The last first, as it may name those before it; `${}` names nothing.
+    names = filter(None, reversed(NAMED.findall(text))) if len(within) < MAX_CHAIN else ()
+    paths = (tuple(re.findall(r"[^.\[\]]+", name)) for name in names)
+    sizes = (_expanded(plain, named, (*within, path)) for named in paths)
+    for total in accumulate(sizes, initial=len(text)):
+        if total > MAX_EXPANDED or len(within) == MAX_CHAIN:
+            where = ".".join(path) or "the configuration"
+            raise UserError(f"{where} is too large with its interpolations replaced.")
+    return total
+
+
+def _part(node: Any, path: KeyPath) -> Any:
+    """The part at a path, or the last one on the way to it."""
+    for key in path:
+        if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+            node = node[int(key)]
+        elif isinstance(node, dict) and key in node:
+            node = node[key]
+        else:
+            return node if isinstance(node, str) else None
+    return node

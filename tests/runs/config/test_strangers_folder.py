@@ -79,6 +79,8 @@ def test_a_file_calls_no_resolver(text, quote, tmp_path):
 def test_nor_does_its_defaults_list(tmp_path):
     folder = write(tmp_path / "added", {"method/mine.yaml": "defaults: ['${oc.env:HOME}']\n"})
     assert "may name another setting" in refusal(folder, "method=mine")
+    folder = write(tmp_path / "other", {"method/mine.yaml": "defaults: ['${epochs}']\n"})
+    assert "must be spelt out" in refusal(folder, "method=mine")
 
 
 def bomb(line, last):
@@ -89,6 +91,8 @@ def bomb(line, last):
 
 BOMBS = {
     "aliases": bomb(lambda n: f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]", "a0: &a0 [x]"),
+    "interpolations": bomb(lambda n: f"a{n}: '{f'${{method.a{n - 1}}}' * 10}'", "a0: xxxxxxxxxx"),
+    "mappings": bomb(lambda n: f"a{n}: [{','.join([f'${{method.a{n - 1}}}'] * 10)}]", "a0: [x]"),
     "a circle of interpolations": f"{SHARP}\na: ${{method.b}}\nb: ${{method.a}}\n",
     "an alias of itself": f"{SHARP}\na: &a [*a]\n",
     "nesting": f"{SHARP}\na: {'[' * 3000}{']' * 3000}\n",
@@ -96,6 +100,7 @@ BOMBS = {
     "size": f"{SHARP}\na: {'x' * MAX_BYTES}\n",
     "digits": f"{SHARP}\na: {'9' * 5000}\n",
     "a time": f"{SHARP}\na: !!timestamp '2001-99-99'\n",
+    "itself": "defaults: [mine]\n",
 }
 
 
@@ -103,6 +108,13 @@ BOMBS = {
 def test_no_file_takes_memory_or_time_without_end(text, tmp_path):
     folder = write(tmp_path / "added", {"method/mine.yaml": text})
     assert "mine.yaml" in (said := refusal(folder, "method=mine")) or "method." in said
+
+
+def test_nor_do_many_files_that_read_one_another(tmp_path):
+    lists = {n: ", ".join(f"a{n + 1}@x{m}" for m in range(10)) for n in range(8)}
+    files = {f"method/a{n}.yaml": f"defaults: [{text}]\n" for n, text in lists.items()}
+    folder = write(tmp_path / "added", {**files, "method/a8.yaml": SHARP})
+    assert "reads more than 100 files by its defaults list" in refusal(folder, "method=a0")
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """Reads the user's own images as arrays of one size."""
 
 import math
+import re
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image, ImageOps
+from PIL import Image, ImageFile, ImageOps
 
 from dpbench.learning.data.custom.checksums import (
     checksum,
@@ -26,9 +29,6 @@ from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.files import cached_digest_of
 from dpbench.system.validate import quoted
 
-NOTES = ("", ".csv", ".json", ".md", ".txt", ".xml", ".yaml", ".yml")
-"""The endings of files beside images that are no examples, such as a README."""
-
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 TRAIN, TEST = "train", "test"
 SPLITS = {TRAIN, "training", TEST, "testing", "val", "valid", "validation", "dev"}
@@ -39,6 +39,9 @@ MODES = {1: "L", 3: "RGB"}
 
 EIGHT_BITS = {"1", "L", "P", "RGB", "RGBX", "CMYK", "YCbCr", "HSV"}
 """Pillow's modes with at most 8 bits a channel and without transparency."""
+
+BITS, ZERO = 258, 262
+"""TIFF's tags for the bits of a sample, and for what 0 stands for: 0 for white."""
 
 DARK = 0.25
 """Where all images with more than 8 bits are darker, 8 bits would keep few of their shades."""
@@ -97,8 +100,7 @@ def _labelled(
     """
     what = f"dataset.labels={settings['labels']}"
     column = named("dataset.image", settings["image"], list(labels))
-    paths = labels[column].astype(str).str.strip().str.replace("\\", "/").str.removeprefix("./")
-    rows = labels.set_index(paths)
+    rows = labels.set_index(labels[column].astype(str).map(_as_path))
     if rows.index.has_duplicates:
         twice = rows.index[rows.index.duplicated()][0]
         raise UserError(f"{what} has several rows of the image {twice}: keep one.")
@@ -119,6 +121,11 @@ def _labelled(
             "folder: remove it, or give the whole folder."
         )
     return pd.concat([frame, labels.iloc[places].reset_index(drop=True)], axis=1)
+
+
+def _as_path(name: str) -> str:
+    """A name of an image, as it is below the folder."""
+    return name.strip().replace("\\", "/").removeprefix("./")
 
 
 def warn_of_copied_images(rows: OwnTable, target: str) -> None:
@@ -169,6 +176,7 @@ def _published_split(folder: Path, any_folder: bool) -> tuple[list[Path], list[P
 
 
 def _class_files(folder: Path, classes: list[str]) -> list[Path]:
+    """The images of class folders, sorted by name."""
     loose = [file.name for file in shown(folder) if file.suffix.lower() in SUFFIXES]
     if loose and classes:
         raise UserError(
@@ -190,12 +198,20 @@ def _is_readable(file: Path) -> bool:
     """Whether a file is an image, and not a note; UserError for anything else, which may be an
     image that its class would lack."""
     suffix = file.suffix.lower()
-    if suffix not in (*SUFFIXES, *NOTES):
+    if suffix not in SUFFIXES and (suffix == ".svg" or not _is_text(file)):
         raise UserError(
-            f"{file} is neither an image that can be read ({', '.join(SUFFIXES)}) nor a note "
-            f"({', '.join(filter(None, NOTES))}): save it as .png, or remove it."
+            f"{file} is neither an image that can be read ({', '.join(SUFFIXES)}) nor a note in "
+            "UTF-8: save it as .png, or remove it."
         )
     return suffix in SUFFIXES
+
+
+def _is_text(file: Path) -> bool:
+    with file.open("rb") as opened:
+        start = opened.read(4096)
+    with suppress(UnicodeDecodeError):
+        return "\0" not in getincrementaldecoder("utf-8")().decode(start)
+    return False
 
 
 def _subfolders(folder: Path) -> list[str]:
@@ -210,10 +226,11 @@ def stacked(images: Iterable[Encoded], size: int, channels: int) -> np.ndarray:
     """
     arrays, brightest = [], (0.0, "")
     for name, source in images:
-        image = _upright(name, source)
+        image, shortened = _upright(name, source)
+        if shortened:
+            brightest = max(brightest, (_brightness(image), name))
         if image.has_transparency_data and not _is_deep(image):
-            layers = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
-            image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), layers)
+            image = _on_white(name, image)
         elif image.mode not in EIGHT_BITS:
             shades = _shades(name, image)
             brightest = max(brightest, (float(shades.max()), name))
@@ -225,10 +242,14 @@ def stacked(images: Iterable[Encoded], size: int, channels: int) -> np.ndarray:
     return np.stack(arrays)
 
 
-def _upright(name: str, source: Path | BytesIO) -> Image.Image:
-    """The only frame of an image, loaded; UserError for a damaged or animated one."""
+def _upright(name: str, source: Path | BytesIO) -> tuple[Image.Image, bool]:
+    """The only frame of an image, loaded, and whether its colours were shortened to 8 bits.
+
+    UserError for a damaged or animated one.
+    """
     try:
         with Image.open(source) as image:
+            shortened = _is_shortened(image)
             image.load()
             animated = getattr(image, "is_animated", False)  # GIF looks it up in the open file
             ImageOps.exif_transpose(image, in_place=True)
@@ -240,7 +261,22 @@ def _upright(name: str, source: Path | BytesIO) -> Image.Image:
         ) from error
     if animated and image.format != "MPO":  # a photograph's preview
         raise UserError(f"{name} has several frames: keep the one to learn from, or remove it.")
-    return image
+    return image, shortened
+
+
+def _is_shortened(image: ImageFile.ImageFile) -> bool:
+    """Whether Pillow reads an opened image's colours of more than 8 bits as 8, which all have."""
+    layout = image.tile[0][-1] if image.tile else None  # a mode, with more in a tuple
+    most = layout[-1] if image.format == "PPM" and isinstance(layout, tuple) else 0
+    return not _is_deep(image) and (most > 255 or bool(re.search(";16[BLN]", str(layout))))
+
+
+def _brightness(image: Image.Image) -> float:
+    """The largest value, from 0 to 1, of colours shortened to 8 bits; half a step for 0."""
+    if image.has_transparency_data:
+        image = image.convert("RGBA").convert("RGBa")
+    colours = np.asarray(image)[..., : 3 if image.mode == "RGBa" else None]
+    return max(int(colours.max()), 0.5) / 255
 
 
 def _is_deep(image: Image.Image) -> bool:
@@ -248,17 +284,45 @@ def _is_deep(image: Image.Image) -> bool:
     return image.mode[0] in "IF"
 
 
+def _on_white(name: str, image: Image.Image) -> Image.Image:
+    """An image with transparency on white; UserError if nothing of it is left."""
+    layers = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    whole = Image.alpha_composite(white, layers)
+    if _is_blank(whole) and not _is_blank(layers):
+        raise UserError(
+            f"{name} cannot be seen on white, on which transparent images are put: save it without "
+            "transparency, or remove it."
+        )
+    return whole
+
+
+def _is_blank(image: Image.Image) -> bool:
+    return all(low == high for low, high in np.reshape(image.getextrema(), (-1, 2)))
+
+
 def _shades(name: str, image: Image.Image) -> np.ndarray:
-    """The values, from 0 to 1, of an image with one channel of 16 bits [h, w]."""
+    """The values, from 0 to 1, of an image with one channel of more than 8 bits [h, w]."""
+    tags, values = getattr(image, "tag_v2", {}), np.asarray(image)
     if image.mode.startswith("I;16") or (image.mode, image.format) == ("I", "PPM"):
-        return np.asarray(image) / (2**16 - 1)
-    raise UserError(
-        f"{name} has Pillow's mode {image.mode}, for which it is not known what is white: save it "
-        "with 8 or 16 bits a channel."
+        transparent = values == image.info.get("transparency", -1)
+        values = np.where(transparent, 1, values / (2 ** tags.get(BITS, (16,))[0] - 1))
+    elif image.mode != "F":
+        raise _unscaled(name, image, "")
+    elif not (values.min() >= 0 and values.max() <= 1):
+        raise _unscaled(name, image, f" and values from {values.min():g} to {values.max():g}")
+    return 1 - values if tags.get(ZERO) == 0 else values
+
+
+def _unscaled(name: str, image: Image.Image, values: str) -> UserError:
+    return UserError(
+        f"{name} has Pillow's mode {image.mode}{values}, for which it is not known what is white: "
+        "save it with 8 or 16 bits a channel, or with floats from 0 to 1."
     )
 
 
 def _check_brightness(brightest: float, name: str) -> None:
+    """UserError if the brightest of the images with more than 8 bits is dark too."""
     if 0 < brightest < DARK:
         factor = 2 ** math.floor(-math.log2(brightest))
         raise UserError(

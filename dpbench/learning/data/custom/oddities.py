@@ -1,5 +1,6 @@
 """What is odd about the user's own tables, but may be meant: warned of, not refused."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -19,6 +20,9 @@ RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 
 COPIED = 1 - 1e-9
 """The correlation with the target from which on a number is the target in another unit."""
+
+AROUND = " .'\"`´‘’“”„«»"
+"""What may stand around a category in one of its spellings."""
 
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
@@ -161,7 +165,7 @@ def warn_of_unseen(
 def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categories") -> None:
     """Warn of all categories that are alike but for their spelling. name: what has them."""
     alike = grouped((spelling(text), text) for text in sorted(categories))
-    if several := [" and ".join(map(quoted, texts)) for texts in alike.values() if len(texts) > 1]:
+    if several := [" and ".join(map(told, texts)) for texts in alike.values() if len(texts) > 1]:
         more = f", and {len(several) - MAX_LISTED} more" if len(several) > MAX_LISTED else ""
         warn(
             f"{name} has {'; '.join(several[:MAX_LISTED])}{more}, which are different {what}: "
@@ -175,9 +179,16 @@ def missing_mark(value: object) -> str:
 
 
 def spelling(text: object) -> str:
-    """What is alike in several spellings of one category: the text without case, repeated spaces,
-    and full stops at its end."""
-    return " ".join(str(text).casefold().split()).rstrip(". ") or str(text)
+    """What is alike in several spellings of one category: the text without case, quotes and full
+    stops around it, repeated spaces, and Unicode's forms of one letter."""
+    plain = unicodedata.normalize("NFKC", str(text).casefold())
+    return " ".join(plain.split()).strip(AROUND) or plain
+
+
+def told(category: object) -> str:
+    """A category as a message shows it, with the codes of characters that only look like others."""
+    composed = not isinstance(category, str) or unicodedata.is_normalized("NFC", category)
+    return quoted(category) if composed else ascii(category)
 
 
 def _tells(column: pd.Series, target: pd.Series, task: str) -> bool:

@@ -20,6 +20,7 @@ from dpbench.learning.data.custom.oddities import (
     MOST_NAMED,
     missing_mark,
     spelling,
+    told,
     warn_of_oddities,
     warn_of_spellings,
 )
@@ -30,6 +31,9 @@ from dpbench.system.validate import LARGEST, quoted
 
 SENTENCE = 3
 """The spaces in texts, on average, from which on they are no names."""
+
+CONTROL = r"[\0-\x08\x0b\x0c\x0e-\x1f\x7f]"
+"""What a text cannot have that becomes a name of a group or of a class."""
 
 
 def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> dict[str, Any]:
@@ -146,7 +150,7 @@ def check_test_labels(column: pd.Series, test: TestRows, are_classes: bool = Tru
     if not others and are_classes and _is_recoded(trained, tested):
         others = [value for value in trained if value not in tested]
     if unseen and others:
-        ours, theirs = (", ".join(map(quoted, part[:MOST_NAMED])) for part in (others, unseen))
+        ours, theirs = (", ".join(map(told, part[:MOST_NAMED])) for part in (others, unseen))
         raise UserError(
             f"{test.name} has {theirs} in column {column.name}, which no training row has, and "
             f"training rows have {ours}: write the same {'classes' if are_classes else 'groups'} "
@@ -177,6 +181,7 @@ def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
     unusable, incomplete = {}, columns.incomplete(frame)
     for column in frame:
         values = frame[column]
+        _check_readable(values, name, test)
         if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
             _check_categories(values, name, test)
         bad = values.isna() & (column not in incomplete)
@@ -206,6 +211,16 @@ def _unusable(
         f"{name} has no usable value in column {column} of {row}{others}: complete the row, or "
         f"{remove}; the file may also be truncated."
     )
+
+
+def _check_readable(column: pd.Series, name: str, test: TestRows) -> None:
+    """UserError for texts with control characters, such as NUL, that no name may have."""
+    if is_string_dtype(column) and (controlled := column.str.contains(CONTROL, na=False)).any():
+        place = int(np.flatnonzero(controlled)[0])
+        raise UserError(
+            f"column {column.name} of {name} has {quoted(column.iloc[place])} in "
+            f"{test.row(place, len(column))}, with a control character: remove it from the data."
+        )
 
 
 def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:

@@ -117,6 +117,7 @@ def test_hidden_and_system_files_are_not_read(pets):
     [
         ("0.heic", b"\0\0\0\x18ftypheic"),
         ("0.JFIF", b"\xff\xd8\xff\xe0"),
+        ("0", b"\x89PNG"),
         ("0.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
     ],
 )
@@ -128,7 +129,7 @@ def test_an_image_that_cannot_be_read_is_named_and_not_left_out(pets, name, cont
 
 def test_notes_among_images_are_no_examples(pets):
     before = compose(settings(pets))["dataset"]["rows"]
-    (pets / "cat" / "README").write_text("cats", encoding="utf-8")
+    (pets / "cat" / "README").write_text("cats" + "é" * 4096, encoding="utf-8")
     (pets / "cat" / "boxes.json").write_text("{}")
     (pets / "labels.csv").write_bytes(b"\xff")
     assert compose(settings(pets))["dataset"]["rows"] == before
