@@ -171,7 +171,6 @@ def rates_at(scores: Scores, thresholds: np.ndarray, confidence: float) -> list[
 
 
 def _upper_limits(counts: np.ndarray, number: int, level: float) -> np.ndarray:
-    """Upper confidence limits of the shares counts/number (Clopper and Pearson 1934)."""
     limits = stats.beta.ppf(level, counts + 1, np.maximum(number - counts, 1))
     return np.where(counts == number, 1.0, limits)
 

@@ -99,7 +99,6 @@ class Attacker:
         )
 
     def _ratio_of_counts(self, exact: tuple[Tensor, ...], multiplier: float) -> float:
-        """The log-likelihood ratio of the noisy counts, given the companion's."""
         if not exact:
             return 0.0
         canary, *others = exact

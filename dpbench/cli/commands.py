@@ -30,7 +30,7 @@ def run(arguments: list[str]) -> None:
     flags, overrides = show_config.split_flags(arguments)
     overrides = _with_record(overrides)
     if show_config.CONFIG[1] in flags:
-        print(show_config.configuration(overrides, flags))
+        print(show_config.configuration(overrides))
     elif show_config.INFO in flags:
         print(show_config.information(overrides))
     else:
@@ -209,20 +209,15 @@ def _download(names: list[str], data_dir: str) -> None:
     from dpbench.runs.execution.prepare import run_of
     from dpbench.runs.execution.run_config import run_config
 
-    known = options("dataset")
+    known = [name for name in options("dataset") if name not in OWN_DATA]
     for name in names:
-        if name not in known and Path(name).exists():
-            setting = "images dataset.folder" if Path(name).is_dir() else "csv dataset.file"
+        if name in OWN_DATA or (name not in known and Path(name).exists()):
             raise UserError(
-                f"{name} is no data set by name: describe data of your own by dpbench data "
-                f"dataset={setting}={name}."
+                f"{name} is no data set by name: data of your own are described by dpbench data "
+                "dataset=csv dataset.file=FILE, or dataset=images dataset.folder=FOLDER."
             )
-        if one_of("dataset", name, known) in OWN_DATA:
-            raise UserError(
-                f"{name} stands for data of your own: dpbench data dataset={name} with its "
-                "settings describes them."
-            )
-    requested, failed = names or [name for name in known if name not in OWN_DATA], []
+        one_of("dataset", name, known)
+    requested, failed = names or known, []
     for name in requested:
         config = run_config([f"dataset={name}"]).changed(data_dir=data_dir)
         try:

@@ -83,7 +83,6 @@ def words(name: str) -> list[str]:
 
 @functools.cache
 def _overrides() -> tuple[str, ...]:
-    """The options and keys of a run."""
     added = {"table": options("table"), "experiment": options(EXPERIMENTS)}
     named = (f"+{group}={name}" for group, names in added.items() for name in names)
     chosen = (
@@ -93,7 +92,6 @@ def _overrides() -> tuple[str, ...]:
 
 
 def _keys(config: Mapping, prefix: str = "") -> Iterator[str]:
-    """Every key of a configuration that can be set, such as `optimizer.lr=`."""
     for key, value in config.items():
         if isinstance(value, Mapping) and key != "choices":
             yield from _keys(value, f"{prefix}{key}.")

@@ -12,8 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, TextIO
 
-from dpbench.system.errors import UserError, first_line, print_message, visible
-from dpbench.system.validate import quoted
+from dpbench.system.errors import first_line, print_message, visible
 from dpbench.system.version import __version__
 
 FAILED = 1
@@ -21,15 +20,6 @@ FAILED = 1
 
 BROKEN_PIPE = 141
 """Exit code if the reader of the output has gone, as shells report it for SIGPIPE."""
-
-
-def check_encoding(arguments: list[str]) -> None:
-    """UserError for an argument that is not UTF-8, and so could be neither printed nor stored."""
-    for argument in arguments:
-        try:
-            argument.encode()
-        except UnicodeEncodeError:
-            raise UserError(f"{quoted(argument)} is not UTF-8: rename it.") from None
 
 
 class OutputError(Exception):
@@ -103,7 +93,6 @@ def report(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None = None
 ) -> None:
     """The `sys.excepthook` of commands, after which Python exits with code 1."""
-    from dpbench.runs.config.plugins import plugins
     from dpbench.system.memory import is_out_of_memory
 
     if isinstance(error, KeyboardInterrupt):
@@ -115,11 +104,6 @@ def report(
     what, path = f"{kind.__name__}: {first}".removesuffix(": "), _save_report(error)
     if author := plugin_in(error):
         print_message(f"the plug-in {author} failed with {what}; the details are in {path}.")
-    elif used := ", ".join(p.distribution for p in plugins() if p.package in sys.modules):
-        print_message(
-            f"unexpected {what}; what the plug-in {used} returned may be the reason. The details "
-            f"are in {path}."
-        )
     else:
         print_message(f"unexpected {what}; please report this dpbench bug and attach {path}.")
 
@@ -138,7 +122,6 @@ def plugin_in(error: BaseException) -> str:
 
 
 def _save_report(error: BaseException) -> str:
-    """Save the traceback, and return where it is; print it if no file can be written."""
     text = "".join(traceback.format_exception(error))
     versions = f"dpbench {__version__}, Python {platform.python_version()}"
     report = f"{shlex.join(sys.argv)}\n{versions}, {platform.platform()}\n\n{text}"

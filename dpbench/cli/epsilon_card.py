@@ -92,7 +92,6 @@ def _values(overrides: list[str], keys: list[str]) -> list[str]:
 
 
 def _stated(config: RunConfig) -> Statement | str:
-    """The privacy statement of a planned run, or why its method does not apply."""
     try:
         run, planned = prepare(config)
     except Inapplicable as reason:

@@ -24,8 +24,7 @@ def intake_page(overrides: list[str], out: str) -> str:
     """The page of the data that overrides name; written with its facts as NAME.md and NAME.json, if
     `out` is a name."""
     plain = before_data(overrides)
-    measured = plain["choices"]["normalization"] == "private_columns"
-    found = intake(plain["dataset"], plain["users"], measured)
+    found = intake(plain["dataset"], plain["users"])
     page = Page(f"What is in {found.source}", [*_blocks(found)]).markdown
     if out:
         path = Path(out)

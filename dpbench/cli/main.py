@@ -3,7 +3,7 @@ imported only after Ctrl-C is handled."""
 
 import sys
 
-from dpbench.cli.crash_report import check_encoding, checked_output, plugin_in, report
+from dpbench.cli.crash_report import checked_output, plugin_in, report
 from dpbench.cli.registry import COMMANDS, MEANT, Command
 from dpbench.system import interrupts
 from dpbench.system.errors import (
@@ -50,7 +50,6 @@ def _main() -> None:
         return
     show_warnings_as_messages()
     try:
-        check_encoding(sys.argv[1:])
         if command == "--version":
             print(f"dpbench {__version__}")
         elif command == "--completion":

@@ -61,7 +61,6 @@ class Command:
 
 
 def _entry(head: str, text: str) -> str:
-    """A text in the second column, beside its head or below a longer one."""
     lines = wrap(text, WIDTH - COLUMN, break_on_hyphens=False, break_long_words=False)
     if len(head) < COLUMN - 1:
         return "\n".join([head.ljust(COLUMN) + lines[0], *map(_second_column, lines[1:])])
@@ -79,7 +78,7 @@ _ALL = (
         (commands.RunCommand,),
         f"[-m] {KEYS}",
         "overrides",
-        flags=("-m", "--cfg", "--package", "--info"),
+        flags=("-m", "--cfg", "--info"),
     ),
     Command("reproduce", (commands.ReproduceCommand,), f"TABLE {KEYS}", "overrides", "table"),
     Command("search", (commands.SearchCommand,), "[KEY=RANGE ...]", "overrides"),

@@ -140,7 +140,6 @@ def _interval(mu: float, slots: int) -> float:
 
 
 def _refined(ratios: Ratios, interval: float) -> Ratios:
-    """The same law on a grid with more points."""
     step = round(ratios.interval / interval)
     masses = np.zeros(step * (len(ratios.masses) - 1) + 1)
     masses[::step] = ratios.masses

@@ -79,7 +79,6 @@ def _smallest(ledger_at: Callable[[float], Ledger], epsilon: float, delta: float
 def _spent(
     ledger_at: Callable[[float], Ledger], delta: float, accountant: str
 ) -> Callable[[float], float]:
-    """Epsilon by the noise multiplier."""
     return lambda multiplier: SPENT[cast(AccountantName, accountant)](ledger_at(multiplier), delta)
 
 

@@ -108,7 +108,6 @@ class LossSum:
         return self._tilt(lambda tilt: self.bound(tilt, self.log_moment(tilt), delta))
 
     def _tilt(self, bound: Callable[[float], float]) -> float:
-        """The tilt that minimises a bound."""
         ends = math.log(1e-6 * self.interval), math.log(min(1e5 * self.interval, 50.0))
         minimum = minimize_scalar(
             lambda log: bound(math.exp(log)), bounds=ends, method="bounded", options={"xatol": 1e-2}

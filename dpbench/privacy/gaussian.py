@@ -44,7 +44,6 @@ class GaussianProfile:
 
 
 def _scaled_tail(x: np.ndarray) -> np.ndarray:
-    """Phi(-x) exp(x^2/2), for x >= 0."""
     return erfcx(x / math.sqrt(2)) / 2
 
 

@@ -266,7 +266,6 @@ def _plain_release(release: Release) -> dict:
 
 
 def _named(value: Mechanism | Sampling) -> dict:
-    """The value's class and fields, without those that have their usual value."""
     absent = {"failure": 0, "bands": 1, "cycle": 1, "share": 1}.items()
     fields = {key: field for key, field in asdict(value).items() if (key, field) not in absent}
     plain = {key: list(v) if isinstance(v, tuple) else v for key, v in fields.items()}

@@ -101,5 +101,4 @@ def _exponent(k: np.ndarray, sigma: float) -> np.ndarray:
 
 
 def _log_tail(x: np.ndarray) -> np.ndarray:
-    """log(erfc(x) / 2)."""
     return math.log(0.5) + (math.log(2) + log_ndtr(-x * 2**0.5))

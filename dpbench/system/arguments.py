@@ -4,10 +4,9 @@ The docstring of the struct says what the command does, and after that, in a par
 `KEY: MEANING`, what each field is.
 """
 
-import ast
 import re
 from collections.abc import Iterable, Iterator
-from inspect import cleandoc, getsource
+from inspect import cleandoc
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -81,7 +80,6 @@ def _given(hint: Any) -> Any:
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
-    """The names that a value is one of."""
     hint = _given(hint)
     return BOOLEANS if hint is bool else get_args(hint) if get_origin(hint) is Literal else ()
 
@@ -102,7 +100,6 @@ def described(kind: type[Struct]) -> Iterator[tuple[str, str]]:
 
 
 def _text(default: object) -> str:
-    """A default as it would be written."""
     if isinstance(default, bool):
         return BOOLEANS[not default]
     if isinstance(default, float):
@@ -121,19 +118,11 @@ def _range(hint: Any) -> str:
 
 def purpose(kind: type[Struct]) -> str:
     """What the struct says of itself: its first paragraph."""
-    return " ".join(_docstring(kind).partition("\n\n")[0].split())
+    return " ".join(cleandoc(kind.__doc__ or "").partition("\n\n")[0].split())
 
 
 def meanings(kind: type[Struct]) -> dict[str, str]:
     """What the struct says of each field, by its name; a base class too."""
     bases = kind.__mro__[kind.__mro__.index(Struct) - 1 :: -1]
-    texts = (_docstring(base) for base in bases)
+    texts = (cleandoc(base.__doc__ or "") for base in bases)
     return {key: " ".join(text.split()) for key, text in MEANING.findall("\n".join(texts))}
-
-
-def _docstring(kind: type) -> str:
-    """The docstring of a class, from its source where Python runs without docstrings (-OO)."""
-    if kind.__doc__:
-        return cleandoc(kind.__doc__)
-    (definition,) = ast.parse(getsource(kind)).body
-    return (isinstance(definition, ast.ClassDef) and ast.get_docstring(definition)) or ""

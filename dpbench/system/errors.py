@@ -3,7 +3,6 @@
 import difflib
 import errno
 import os
-import pwd
 import re
 import sys
 import warnings
@@ -62,16 +61,8 @@ def os_errors_reported() -> Iterator[None]:
             raise
         what = os.fsdecode(error.filename) if error.filename else "A file"
         raise UserError(
-            f"{what:.300} cannot be used by {_user()} ({error.strerror}): {OF_FILES[name]}."
+            f"{what:.300} cannot be used ({error.strerror}): {OF_FILES[name]}."
         ) from error
-
-
-def _user() -> str:
-    """The name of the user whose permissions this process has."""
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return f"user {os.geteuid()}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

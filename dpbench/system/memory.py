@@ -50,7 +50,6 @@ def retain_freed_memory() -> None:
 
 
 def _glibc(function: str, *arguments: int) -> int:
-    """The result of a function of the C library; 0 where it has none of that name."""
     found = getattr(ctypes.CDLL(None), function, None) if sys.platform == "linux" else None
     return found(*arguments) if found is not None else 0
 

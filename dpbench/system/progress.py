@@ -132,8 +132,6 @@ def counting(
 
 
 class _Counter:
-    """Shows how many runs have ended, and the steps of those under way."""
-
     def __init__(self, what: str, total: int, running: Callable[[], Sequence[StepCount]]):
         self._what, self._running, self._display = what, running, display(what, total, 0)
         self._done, self._lock = 0, threading.Lock()

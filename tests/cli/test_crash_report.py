@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import pwd
 import subprocess
 import sys
 from importlib import import_module
@@ -102,16 +101,6 @@ def test_an_error_in_a_plug_in_is_not_reported_as_one_of_ours(plugin, code, erro
     assert "bug" not in err
 
 
-def test_what_a_plug_in_returned_may_be_the_reason(plugin, ended):
-    def command(words):
-        import_module("clipworks")
-        return None + 1
-
-    said = ended(command)[2]
-    assert said.startswith("dpbench: unexpected TypeError: ")
-    assert "; what the plug-in clip-works returned may be the reason. The details are in " in said
-
-
 def test_a_traceback_is_printed_if_no_file_can_be_written(ended, monkeypatch, tmp_path):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
     code, _, err = ended(raising(ZeroDivisionError("x")))
@@ -181,24 +170,14 @@ def test_a_file_that_cannot_be_used_is_one_sentence(name, ended, tmp_path):
     number = getattr(errno, name)
     code, _, err = ended(raising(OSError(number, os.strerror(number), Path("some/file"))))
     (line,) = err.splitlines()
-    user = pwd.getpwuid(os.geteuid()).pw_name
-    assert line.startswith(f"dpbench: some/file cannot be used by {user} ({os.strerror(number)}): ")
+    assert line.startswith(f"dpbench: some/file cannot be used ({os.strerror(number)}): ")
     assert (code, [*tmp_path.iterdir()]) == (2, [])
 
 
-def test_a_full_disk_and_an_argument_that_is_not_utf_8_are_one_sentence(ended):
+def test_a_full_disk_is_one_sentence(ended):
     _, _, err = ended(raising(OSError(errno.ENOSPC, "No space left on device")))
     assert "A file cannot be used" in err
     assert err.endswith("(No space left on device): make room, or give a path on another disk.\n")
-    code, _, err = ended(print, "results_dir=\udcff")
-    assert (code, err) == (*(2, r"dpbench: 'results_dir=\udcff' is not UTF-8: rename it." + "\n"),)
-    crash_report.check_encoding(["results_dir=é"])
-
-
-def test_a_user_without_a_name_is_named_by_number(ended, monkeypatch):
-    monkeypatch.setattr(os, "geteuid", lambda: 2**31 - 2)
-    _, _, err = ended(raising(PermissionError(13, "no", "file")))
-    assert "file cannot be used by user 2147483646 (no): " in err
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no", "file")])
@@ -220,7 +199,7 @@ def test_a_closed_standard_error_is_no_error(stream, monkeypatch, capsys):
         ("{} list | true; exit ${{PIPESTATUS[0]}}", 141, ""),
         ("{} list 2> /dev/full", 0, ""),
         ("{} frobnicate 2> /dev/full", 2, ""),
-        ("{} list $'\\xff'", 2, "is not UTF-8"),
+        ("{} list $'\\xff'", 2, "is unknown"),
     ],
 )
 def test_a_process_exits_with_the_right_code_and_message(shell, code, said):

@@ -41,10 +41,7 @@ def test_the_configuration_is_shown_without_running(flags, said, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_part_of_the_configuration_is_shown_and_the_files_that_it_comes_from(said):
-    part = yaml.safe_load(said("run", "--cfg", "job", "--package", "optimizer", "--resolve"))
-    assert part == compose([])["optimizer"]
-    assert said("run", "-c", "job", "-p=optimizer.lr").strip() == str(part["lr"])
+def test_the_files_of_the_options_are_shown(said):
     lines = said("run", "--info", "method=bam", "epochs=3").splitlines()
     assert "method/bam.yaml" in "\n".join(lines)
     assert len(lines) == len(groups()) - 1 + 3  # not of tables, and with two folders and the record

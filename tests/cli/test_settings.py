@@ -1,8 +1,6 @@
 """Each setting of each command: in its help, in its completion, and refused in one sentence."""
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -93,11 +91,3 @@ def test_values_have_the_types_of_their_settings_and_the_names_of_parts_and_suit
     assert choices[BenchCommand, "suite"] == {*SUITES}
     assert AuditCommand().confidence == CONFIDENCE
     assert [w for w in words("bench") if w.startswith("suite=")] == [f"suite={n}" for n in SUITES]
-
-
-@pytest.mark.slow
-def test_the_help_is_there_where_python_runs_without_docstrings():
-    words = ["-OO", "-m", "dpbench", "help", "search"]
-    shown = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True)
-    assert "Search hyper-parameters" in shown.stdout
-    assert "the seed of the proposals" in shown.stdout

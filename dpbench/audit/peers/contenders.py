@@ -86,7 +86,6 @@ def contender_audit(settings: RunAuditCommand, overrides: list[str]) -> AuditRes
 
 
 def _task(run: Run, canaries: int) -> PeerTask:
-    """The task that corresponds to a run, with the canaries that its coins include."""
     run = on_canaries(run, canaries)
     planned, dataset = plan(run), run.dataset
     assert isinstance(dataset, Canaries)

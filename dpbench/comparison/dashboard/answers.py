@@ -13,6 +13,7 @@ from dpbench.comparison.dashboard.board_view import (
     FOCUS,
     ViewCell,
     budget_text,
+    files_of,
     forest_cell,
     metric_text,
     reason_of,
@@ -20,8 +21,7 @@ from dpbench.comparison.dashboard.board_view import (
 )
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
 from dpbench.comparison.dashboard.values import DASH, gap_text
-from dpbench.comparison.tables.grid import Grid, counted
-from dpbench.comparison.tables.page import tabular
+from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import method_name
@@ -152,8 +152,7 @@ def answer_view(answer: Answer, names: Mapping[str, str]) -> dict:
     ]
     text = f"{KINDS[answer.kind]} at ε {answer.epsilon:g}: {answer.text}."
     said = text[:1].upper() + text[1:]
-    lines = tuple(tuple(cell_text(cell) for cell in row["cells"]) for row in rows)
-    grid = Grid("", ("method", *heads), lines)
+    head = ("method", *heads)
     return {
         "board": KINDS[answer.kind],
         "facets": facets,
@@ -163,11 +162,11 @@ def answer_view(answer: Answer, names: Mapping[str, str]) -> dict:
         "weight": DECIDES + len(rows) * len(tasks) if tasks else -1,
         "answer": said,
         "caption": said,
-        "head": grid.head,
+        "head": head,
         "rows": rows,
         "tasks": _tasks(answer),
         "notes": [],
-        "files": {"csv": grid.csv, "tex": tabular(said, grid)},
+        "files": files_of(said, head, rows),
     }
 
 
@@ -184,10 +183,6 @@ def gap_cell(method: str, contest: Contest) -> ViewCell:
         "lines": lines,
         "title": verdict_text(judged),
     }
-
-
-def cell_text(cell: ViewCell) -> str:
-    return " ".join([cell["text"], *(text for _, text in cell.get("lines", ()))])
 
 
 DECIDES = 1000

@@ -1,7 +1,7 @@
 """A contest as a board of the page: a sentence, a table whose cells are texts, notes, and files."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 from dpbench.comparison.compare.verdict import (
     BETTER,
@@ -24,10 +24,8 @@ from dpbench.comparison.dashboard.values import (
     with_unit,
 )
 from dpbench.comparison.tables.grid import (
-    NO_VALUE,
     Grid,
     counted,
-    csv_text,
     epsilon_text,
     number,
     range_text,
@@ -67,6 +65,15 @@ def board_view(contest: Contest, names: Mapping[str, str]) -> dict:
     others = [c.method for c in contest.ranked if c.method != baseline]
     high = contest.budget and contest.budget.high
     far = 0.01 * abs(math.log(high / USUAL)) if high else 0.5
+    caption, head = f"Methods on {contest.facet}, {budget}", _head(contest, names)
+    rows = [
+        {
+            "method": one.method,
+            "kind": contest.standing(one.method),
+            "cells": _cells(one, contest, names),
+        }
+        for one in contest.ranked
+    ]
     return {
         "board": contest.facet,
         "facets": [contest.facet],
@@ -75,20 +82,24 @@ def board_view(contest: Contest, names: Mapping[str, str]) -> dict:
         "focus": [*([baseline] if baseline else []), *others[:FOCUS]],
         "weight": (0 if contest.no_headroom else len(contest.ranks)) - far,
         "answer": answer(contest, names),
-        "caption": f"Methods on {contest.facet}, {budget}",
-        "head": _head(contest, names),
-        "rows": [
-            {
-                "method": one.method,
-                "kind": contest.standing(one.method),
-                "cells": _cells(one, contest, names),
-            }
-            for one in contest.ranked
-        ],
+        "caption": caption,
+        "head": head,
+        "rows": rows,
         "tasks": [],
         "notes": _notes(contest, names),
-        "files": {"csv": board_csv(contest), "tex": board_tex(contest, names)},
+        "files": files_of(caption, head, rows),
     }
+
+
+def files_of(caption: str, head: Sequence[str], rows: Sequence[dict]) -> dict[str, str]:
+    """A board's table as CSV and LaTeX by suffix: the texts of its cells."""
+    lines = (tuple(cell_text(cell) for cell in row["cells"]) for row in rows)
+    grid = Grid("", tuple(head), tuple(lines))
+    return {"csv": grid.csv, "tex": tabular(caption, grid)}
+
+
+def cell_text(cell: ViewCell) -> str:
+    return " ".join(filter(None, [cell["text"], *(text for _, text in cell.get("lines", ()))]))
 
 
 FOCUS = 3
@@ -304,70 +315,7 @@ def answer(contest: Contest, names: Mapping[str, str]) -> str:
 
 
 def _seeds(contest: Contest) -> str:
-    """The number of seeds that the verdicts are by, each with a gap; "" without verdicts."""
     numbers = {contest.gaps[method, contest.drawn].n for method in contest.judged}
     if not numbers:
         return ""
     return f", {range_text(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
-
-
-COPIED: dict[str, Callable[[Candidate, Contest], object]] = {
-    "method": lambda one, contest: one.method,
-    "setting": lambda one, contest: one.how,
-    "seeds": lambda one, contest: len(one.group.runs),
-    "diverged": lambda one, contest: one.group.diverged,
-    "standing": lambda one, contest: contest.standing(one.method),
-    "epsilon": lambda one, contest: one.group.epsilon,
-    "guarantee": lambda one, contest: one.group.first.row["guarantee"],
-    "ms_per_step": lambda one, contest: next(iter(one.group.milliseconds), None),
-}
-"""What a line says of a method, before its metrics."""
-
-PARTS = ("mean", "low", "high", "difference", "difference_half", "difference_n")
-
-
-def board_csv(contest: Contest) -> str:
-    """One line per method, its metrics in the units of records, 0.866 for 86.6 %; empty where there
-    is no number. Differences are to the board's baseline, paired by seed."""
-    metrics = (f"{name}, {part}" for name in contest.columns for part in PARTS)
-    head = ("data", "delta", "first_rank", "last_rank", *COPIED, *metrics)
-    return csv_text(head, (_csv_line(contest, one) for one in contest.ranked))
-
-
-def _csv_line(contest: Contest, one: Candidate) -> list[str]:
-    delta = contest.budget and contest.budget.delta
-    fields = [contest.facet, delta, *contest.ranks.get(one.method, (None, None))]
-    fields += (value(one, contest) for value in COPIED.values())
-    for name in contest.columns:
-        interval = contest.intervals.get((one.method, name))
-        fields += interval[:3] if interval else [None] * 3
-        fields += contest.gaps.get((one.method, name)) or [None] * 3
-    return ["" if field is None else str(field) for field in fields]
-
-
-def board_tex(contest: Contest, names: Mapping[str, str]) -> str:
-    """Method, metrics with their intervals, the difference of the first one, and epsilon.
-
-    names: of methods, for display.
-    """
-    baseline = _baseline(contest)
-    labels = [_label(name) + (" (%)" if _percent(name) else "") for name in contest.columns]
-    if labels and baseline:
-        labels.insert(1, f"{labels[0]}, difference to {names.get(baseline)}")
-    rows = []
-    for one in contest.ranked:
-        texts = [_mean(contest.intervals.get((one.method, n)), n) for n in contest.columns]
-        if texts and baseline:
-            gap = contest.gaps.get((one.method, contest.drawn))
-            texts.insert(1, gap_text(gap, _percent(contest.drawn)) if gap else NO_VALUE)
-        rows.append((names[one.method], *texts, epsilon_text(one.group.epsilon, "")))
-    delta = contest.budget and contest.budget.delta
-    at = "" if delta is None else f", δ = {delta_text(delta)}"
-    return tabular(f"{contest.facet}{at}.", Grid("", ("method", *labels, "ε"), tuple(rows)))
-
-
-def _mean(interval: Interval | None, metric: str) -> str:
-    if interval is None:
-        return NO_VALUE
-    mean, *ends = (value_text(value, _percent(metric)) for value in interval[:3])
-    return mean if interval.low is None else f"{mean} [{', '.join(ends)}]"

@@ -19,10 +19,9 @@ from pathlib import Path
 import msgspec
 
 from dpbench.comparison.dashboard.documents import published
-from dpbench.comparison.dashboard.live import live
 from dpbench.comparison.dashboard.summarise import Summary, summary_of
 from dpbench.comparison.dashboard.tables import pages, places, tables
-from dpbench.comparison.dashboard.watch import watch
+from dpbench.comparison.dashboard.watch import live, watch
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.runs.config.commands import ReportCommand

@@ -250,7 +250,6 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list
 
 
 def _clusters(private: Iterable[Group]) -> Iterator[tuple[BudgetRange, list[Group]]]:
-    """Groups of one delta and about the same epsilon."""
     ordered = sorted(private, key=lambda group: float(group.epsilon))
     for delta, groups in grouped((group.first.delta, group) for group in ordered).items():
         while groups:

@@ -265,7 +265,6 @@ def _best(search: SearchTrials, metric: str) -> tuple[str, str]:
 
 
 def _axis(group: Sequence[SearchTrials]) -> str | None:
-    """The setting that most of the methods search, of several the usual one."""
     counts = Counter(
         name
         for one in group

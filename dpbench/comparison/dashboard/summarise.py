@@ -81,7 +81,6 @@ class Summary:
         return True
 
     def _names_of(self, config: dict) -> dict[str, Any]:
-        """The names of a run; cached, since they are the same for all seeds."""
         key = json.dumps({**config, "seed": None}, sort_keys=True)
         if key not in self._names:
             self._names[key] = {
@@ -240,7 +239,6 @@ def _metric(value: float | None) -> float | str | None:
 
 
 def _sort_key(row: dict) -> tuple:
-    """By facet, method and settings, then by budget, runs without one last."""
     epsilon = row["axis"]["pld"]
     budget = (1, 0.0) if isinstance(epsilon, str) else (0, epsilon)
     names = (row[name] for name in ("facet", "method", "settings"))

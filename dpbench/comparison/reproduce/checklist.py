@@ -170,7 +170,6 @@ def _of_records(target: Target, records: Iterable[Record], folder: Path) -> Evid
 
 
 def _of_folder(folder: Path) -> Evidence:
-    """The runs of a results folder without validation split; the others are trials of searches."""
     records = [record for record in readable_records(folder) if not record.is_audit]
     by_split = grouped((record.is_tested, record) for record in records)
     tested, trials = by_split.get(True, []), by_split.get(False, [])
@@ -188,7 +187,6 @@ def _of_folder(folder: Path) -> Evidence:
 
 
 def _condition(record: Record) -> str:
-    """What runs must share to be compared: data, model, budget, and what the epsilon is for."""
     terms = Terms.of(record.statement).text(("delta", "unit", "zero_out"))
     model = record.config["choices"]["model"]
     return f"{data_name(record.config)}, {model}, {_budget_of(record)}, {terms}"
@@ -236,7 +234,6 @@ def _compared(found: Evidence, metric: str) -> dict[str, dict[str, Compared]]:
 def _side(
     found: Evidence, condition: str, method: str, records: Sequence[Record], metric: str
 ) -> Side:
-    """A method under a condition. The rows of a table differ in what its file says."""
     if found.trials is not None:
         return Side.of(method, records, metric, tuning_of(records[0], found.trials))
     tuning = found.tuning.get(row_name(condition, method), GIVEN)
@@ -298,7 +295,6 @@ def _is_better(found: MethodEvidence) -> str:
 
 
 def _size(found: MethodEvidence) -> str:
-    """The median of Cohen's d, positive where the method is better."""
     known = metric_of(found.metric)
     sizes = [_cohens_d(c.side.values, c.base.values) for c in found.pairs]
     finite = [size for size in sizes if math.isfinite(size)]

@@ -125,7 +125,6 @@ def _needed(plan: SeedPlan, costs: Mapping[str, float]) -> tuple[str, str]:
 
 
 def _total(plans: Sequence[SeedPlan], costs: Mapping[str, float]) -> str:
-    """What it costs to decide all comparisons that can be."""
     if not plans:
         return "No comparison with runs is undecided."
     hopeless = sum(plan.seeds is None for plan in plans)

@@ -145,7 +145,6 @@ def _histogram(target: Target, variable: str, records: list[Record]) -> Picture:
 
 
 def _runs(target: Target, records: list[Record]) -> dict[str, list[Record]]:
-    """The runs that did not diverge, by the label of their arm, in the order of the table."""
     labels = _labels(target)
     runs: dict[str, list[Record]] = {label: [] for label in labels.values()}
     for record in sorted(records, key=lambda record: record.config["seed"]):
@@ -239,7 +238,6 @@ def _columns(target: Target, claim: RowClaim) -> list[TableColumn]:
 
 
 def _margin(series: str) -> Margin:
-    """The margin of a metric, in the unit of the records, or of another series."""
     name = parse_name(series)
     return name.margin.in_records(name.metric.factor)
 
@@ -264,7 +262,6 @@ def _points(record: Record, series: str) -> np.ndarray:
 
 
 def _calibration(record: Record) -> dict[str, list[float]]:
-    """The means by bin of the reliability diagram, and the shares by cell of the histograms."""
     bins, counts = (record.calibration.get(name, {}) for name in ("bins", "histogram"))
     return {
         **{f"bins/{name}": bins[name] for name in bins if name != "count"},

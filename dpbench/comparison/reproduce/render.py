@@ -181,7 +181,6 @@ def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[
 
 
 def _reasons(target: Target, reasons: Mapping[str, str]) -> list[str]:
-    """Why rows have no runs; in a table with arms, each reason with the names of its rows."""
     if not target.table.has_arms:
         return list(reasons.values())
     by_reason = grouped((reason, row) for row, reason in reasons.items())

@@ -190,7 +190,6 @@ class Target(Edition):
 
     @cached_property
     def _arms(self) -> dict[str, str]:
-        """The arms by the digests of their first runs, which stand for all seeds."""
         return {run.digest: arm for (_, arm), runs in self._first.items() for run in runs}
 
 
@@ -243,7 +242,6 @@ def _check_names(table: TableFile) -> None:
 
 
 def _check_searches(target: Target) -> None:
-    """UserError where a row would be trained with default settings, since its search is missing."""
     named = ((cell, search) for cell, names in target.searches.items() for search in names)
     for cell, search in named:
         if settings_of_search(search) is None:
@@ -255,7 +253,6 @@ def _check_searches(target: Target) -> None:
 
 
 def _scale(name: str, table: TableFile, arguments: Sequence[str]) -> tuple[str, Scale]:
-    """The name and the scale of the last `scale=NAME`, by default the paper's."""
     scales = {PAPER_SCALE: Scale("", []), **table.scales}
     chosen = [o.partition("=")[2] for o in arguments if key_of(o) == "scale"]
     wanted = chosen[-1] if chosen else PAPER_SCALE

@@ -47,14 +47,12 @@ def beyond(
 
 
 def _leading(request: SearchRequest, trials: Sequence[Trial]) -> Iterator[Trial]:
-    """The best trial, and the best of its finalists, which are only run where it is asked for."""
     yield from ranked(trials, request.rule)[:1]
     if request.options.finalists:
         yield from ranked(run_finals(request, trials), request.rule)[:1]
 
 
 def _piece(range_: Interval, end: str) -> Interval:
-    """What is added beyond an end, `lower` or `upper`."""
     low, high = range_.low, range_.high
     if range_.log:
         factor = (high / low) ** PIECE

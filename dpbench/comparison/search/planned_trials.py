@@ -94,7 +94,6 @@ def _calibrated(
 
 
 def _costliest(planned: PlannedTrials) -> Configuration:
-    """The candidate that would cost most if it were the only one."""
     laws = planned.request.repetitions
     assert laws
     costs = [selection_costs([each], laws, planned.delta)[1].epsilon for each in planned.ledgers]
@@ -127,7 +126,6 @@ def _rounded_down(epsilon: float) -> float:
 
 
 def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> PlannedTrials:
-    """The plans of the candidates; UserError for an invalid one."""
     assert request.repetitions
     ledgers, deltas, vouched = [], set(), set()
     notes: dict[str, None] = {}
@@ -152,7 +150,6 @@ def _plan(request: SearchRequest, candidates: tuple[Configuration, ...]) -> Plan
 
 
 def _notes_on_data(run: Run) -> Iterator[str]:
-    """The notes on a trial's data, without the note on its validation split, which is covered."""
     assert isinstance(run.dataset, WithValidation)
     yield from run.dataset.base.notes
     if run.normalization:

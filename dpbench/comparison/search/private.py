@@ -144,7 +144,6 @@ def key_path(request: SearchRequest) -> Path:
 
 
 def _records(request: SearchRequest, runs: Sequence[RunConfig]) -> list[Record]:
-    """The record of each trial; finished trials are not repeated."""
     records: dict[int, Record] = {}
     with launching(request.config, "trials", len(runs)) as outcomes:
         for index, outcome in outcomes(runs):
@@ -260,7 +259,6 @@ def _chosen(selected: PrivateSelection) -> str:
 
 
 def _row(selected: PrivateSelection) -> dict:
-    """The only row of the CSV file."""
     (planned, chosen), request = selected, selected.planned.request
     values = chosen.values if chosen else {}
     return {

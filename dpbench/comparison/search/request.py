@@ -256,7 +256,6 @@ def _short(parts: list[str]) -> str:
 
 
 def _repetitions(settings: SearchCommand) -> Repetitions | None:
-    """The law of the number of trials of a private search; None for any other search."""
     if settings.private:
         return Repetitions(settings.law, settings.trials, settings.shape)
     for key in PRIVATE:
@@ -341,7 +340,6 @@ def _options(range_: Range) -> tuple[str, ...]:
 
 
 def _seeds(ranges: list[Range], config: RunConfig) -> tuple[str, ...]:
-    """The seeds of every trial, which are repetitions and not part of the space."""
     for range_ in ranges:
         if range_.key == "seed":
             if not isinstance(range_, Choices) or not all(v.isdecimal() for v in range_.values):

@@ -81,7 +81,6 @@ def started(
 
 
 def _held(keys: Sequence[str], settings: Mapping[str, str]) -> list[Range]:
-    """Each setting with the one value that it has in all trials but the start."""
     for key in keys:
         if key not in settings:
             raise UserError(f"start sets {key}, which is not a setting: {nearest(key, settings)}")

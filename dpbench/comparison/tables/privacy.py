@@ -133,5 +133,4 @@ def _epsilon(epsilon: float, guarantee: str, claimed: float, write: Callable[[fl
 
 
 def _largest(row: Row, name: str) -> float:
-    """The largest of the runs' values; NaN if one is missing."""
     return float(np.array([run[f"privacy/{name}"] for run in row.runs], dtype=float).max())

@@ -184,7 +184,6 @@ def _main(
     reasons: Mapping[str, str],
     privacy: Iterable[RowPrivacy],
 ) -> Grid:
-    """The table in the paper's layout, with the upper bound of each method's epsilon."""
     epsilons = {stated.label: stated.epsilons[TIGHTEST] for stated in privacy}
     texts = {(cell.row, cell.column.name): cell.text for cell in cells}
     names = [column.name for column in edition.columns]
@@ -204,7 +203,6 @@ def _main(
 
 
 def _notes_on_trials(tuning: Mapping[str, Tuning]) -> Iterable[str]:
-    """How long was searched for each method, and whose searches did not try its special case."""
     of_method = [(row.rpartition(", ")[2], t) for row, t in tuning.items()]
     if counts := grouped((t.trials, method) for method, t in of_method if t.trials):
         usual = max(counts, key=lambda trials: len({*counts[trials]}))

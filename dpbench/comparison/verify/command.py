@@ -4,9 +4,8 @@ epsilons and tables agree?
 Nothing is trained unless `rerun` asks for it.
 """
 
-import re
 import shlex
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Sequence, Set
 from pathlib import Path
 
 from dpbench.comparison.tables.grid import counted
@@ -14,7 +13,6 @@ from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines
 from dpbench.runs.config.commands import VerifyCommand
-from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import (
     RECORDS,
     StoredRecord,
@@ -32,8 +30,6 @@ from dpbench.system.progress import counting
 
 SAVED = "verified.md"
 """The page in the results folder, which the report shows."""
-
-DIGEST = re.compile("[0-9a-f]{16}")
 
 WITHOUT_DATA = (
     "records do not have the path of your own data, so its runs are not retrained: run the same "
@@ -120,24 +116,9 @@ def _named(
     records = {entry.digest for entry in stored} | unreadable
     for name in names:
         if name not in known and Path(name).stem not in records:
-            raise UserError(_why_unknown(name, folder, known))
+            raise UserError(
+                f"{name} is neither a record in {folder} nor a table with records there, which "
+                f"`dpbench reproduce` writes: {nearest(name, known)}"
+            )
     digests |= {record.digest for path in chosen for record in readable_records_in(path)}
     return [entry for entry in stored if entry.digest in digests], chosen
-
-
-def _why_unknown(name: str, folder: Path, known: Collection[str]) -> str:
-    """Why a name is that of no table with records and of no record here, as a sentence."""
-    tables, digest, is_table = folder / TABLES, Path(name).stem, name in options("table")
-    if is_table and ((tables / f"{name}.md").exists() or [*tables.glob(f"{name}-*.md")]):
-        return (
-            f"{name} has no records in {tables} to be verified by; one that is computed without "
-            f"runs has none, and `dpbench reproduce {name} results_dir=DIR` computes it again."
-        )
-    if is_table:
-        return f"{name} is not in {tables}: `dpbench reproduce {name}` makes it first."
-    if DIGEST.fullmatch(digest):
-        return (
-            f"no record {digest} is in {folder / 'runs'} or in a table beside it: run its command "
-            "first, or name the results_dir of the run."
-        )
-    return f"{name} is neither a table nor a record here: {nearest(name, known)}"

@@ -58,7 +58,6 @@ def wrong_metrics(record: Record) -> Iterator[str]:
 
 
 def _of_groups(metrics: dict[str, float]) -> list[float]:
-    """The accuracies of all groups; empty if one has no examples."""
     groups = [value for name, value in metrics.items() if name.startswith("accuracy/")]
     return [] if any(map(math.isnan, groups)) else groups
 
@@ -207,7 +206,6 @@ def _wrong_options(config: Mapping[str, Any]) -> Iterator[str]:
 
 @functools.cache
 def _target(group: str, option: str) -> str | None:
-    """The target of an option; None for one that is not here, as that of a folder of the user's."""
     try:
         return compose([f"{group}={option}"])[group].get(TARGET)
     except UserError:
@@ -243,7 +241,6 @@ def _planned(config: str, accountant: str) -> tuple[Run, Plan]:
 
 @functools.cache
 def _statement(config: str, accountant: str) -> Statement:
-    """The privacy statement of a configuration; of all steps also for a run that ended early."""
     return privacy_statement(*_planned(config, accountant))
 
 

@@ -91,7 +91,6 @@ def conflicting_records(tables: Sequence[Path]) -> Iterator[Mismatch]:
 
 
 def _differences(suffix: str, published: str, made: str) -> Iterator[str]:
-    """The lines of a published text that its records do not give, and those that it lacks."""
     found, given = (dict.fromkeys(_lines(suffix, text)) for text in (published, made))
     planned = any(AS_PLANNED in line for line in found)
     for line in found:

@@ -62,8 +62,7 @@ class Adult:
     """98 features of 45,222 people; the groups are men (0) and women (1).
 
     balance_by_sex: keep every woman, and each man with probability 14,695/30,527. test_share: of
-    the remaining rows, after a shuffle. group: what the groups are by, one or two of
-    ATTRIBUTES.
+    the remaining rows, after a shuffle. group: what the groups are by, one or two of ATTRIBUTES.
     Protocol: Esipova et al., ICLR 2023.
     """
 

@@ -45,14 +45,6 @@ def _make(paths: Sequence[Path], make: Callable[[Sequence[Path]], None]) -> None
             line = f"{digest_of(part)}  {path.name}\n"
             replace_file(_checksum_of(path), line.encode())
             part.replace(path)
-    except UserError as error:
-        unverified = [path for path in paths if path.exists() and not _has_checksum(path)]
-        if not unverified:
-            raise
-        raise UserError(
-            f"{unverified[0]} has no {_checksum_of(unverified[0]).name} and has to be created "
-            f"again, but {error}"
-        ) from error
     finally:
         for part in parts:
             with suppress(OSError):

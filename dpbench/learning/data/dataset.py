@@ -297,7 +297,6 @@ def check_loaded(dataset: Dataset, data: Data) -> None:
 
 
 def _check_numbers(dataset: Dataset, what: str, numbers: Tensor, names: int) -> None:
-    """UserError for numbers [n] of classes or groups of which there are fewer."""
     if numbers.dtype != torch.int64 or ((numbers < 0) | (numbers >= names)).any():
         raise UserError(
             f"the {what} of the data of {dataset.name} are not int64 from 0 to {names - 1}: number "

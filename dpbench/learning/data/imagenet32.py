@@ -83,7 +83,6 @@ def load_mapped(sources: Sequence[Source], folder: Path, part: str, size: int) -
 def _convert(
     sources: Sequence[Source], folder: Path, size: int, images: Path, labels: Path
 ) -> None:
-    """Write the photographs, and their labels counted from 0."""
     shape = (size, *ImageNet32.shape)
     packed = np.lib.format.open_memmap(images, mode="w+", dtype=np.uint8, shape=shape)
     classes: list[int] = []

@@ -57,7 +57,6 @@ def described(folder: Path) -> Described:
 
 
 def _numbers(folder: Path) -> dict[Any, int]:
-    """The numbers of all tokens."""
     if not (whole := folder / WHOLE).is_file():
         words = (folder / WORDS).read_text(encoding="utf-8").splitlines()
         return {word: number for number, word in enumerate(words)}
@@ -69,7 +68,6 @@ def _numbers(folder: Path) -> dict[Any, int]:
 
 
 def _named_padding(folder: Path) -> str | None:
-    """The padding token that the files beside the tokenizer name, if any."""
     for name in ("tokenizer_config.json", "special_tokens_map.json"):
         if (file := folder / name).is_file():
             token = json.loads(file.read_text(encoding="utf-8")).get("pad_token")

@@ -1,6 +1,8 @@
-"""Calibration: how close a model's confidence is to its accuracy, also after a temperature."""
+"""Calibration: how close a model's confidence is to its accuracy, also after a temperature; and
+prediction sets, of all classes whose score is at most a threshold."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,7 +69,6 @@ def equal_mass(examples: RankedExamples, bins: int = BINS) -> Bins:
 
 
 def _binned(examples: RankedExamples, edges: np.ndarray) -> Bins:
-    """Bins that begin at the sorted edges."""
     inner = np.searchsorted(examples.confidences, edges)
     return bins_between(examples, np.concatenate([[0], inner, [len(examples.correct)]]))
 
@@ -167,3 +168,27 @@ def fitted_temperature(outputs: Tensor, targets: Tensor) -> float:
     bounds = (math.log(LOWEST), math.log(HIGHEST))
     minimum = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-6})
     return math.exp(minimum.x)
+
+
+def scores_of_truth(outputs: Tensor, targets: Tensor) -> Tensor:
+    """The score 1 - probability of each example's true class [n], from logits [n, K]."""
+    return 1 - probability_of_truth(outputs, targets)
+
+
+def set_metrics(
+    outputs: Tensor, targets: Tensor, groups: Tensor, names: Sequence[str], threshold: float
+) -> dict[str, float]:
+    """How many sets have the true class, of all examples and of each group, and how many classes a
+    set has; from logits [n, K], classes [n] and groups [n] with names."""
+    sets = 1 - probabilities(outputs) <= threshold
+    covered = (scores_of_truth(outputs, targets) <= threshold).double()
+    by_group = [
+        classification.mean(covered[groups.cpu() == number]) for number in range(len(names))
+    ]
+    measured = [share for share in by_group if not math.isnan(share)]
+    return {
+        "coverage": classification.mean(covered),
+        "set_size": classification.mean(sets.sum(dim=1)),
+        "worst_group_coverage": min(measured, default=math.nan),
+        **{f"coverage/{name}": share for name, share in zip(names, by_group, strict=True)},
+    }

@@ -55,7 +55,6 @@ def last_epochs_metrics(
 
 
 def _after_epochs(epochs: int, diagnostics: Mapping[str, list]) -> Iterator[tuple[int, float]]:
-    """The epochs after which the MCE was measured, each with its MCE."""
     columns = [diagnostics.get(name, []) for name in ("step", "epoch", "tested/mce")]
     for step, epoch, mce in zip(*columns, strict=False):
         # All epochs have equally many steps; other measurements lie within an epoch.
@@ -108,7 +107,6 @@ def _costs(
 
 
 def _groups(runs: Iterable[Mapping[str, Any]], named: tuple[str, str]) -> list[str]:
-    """All groups of the runs; UserError if one of the two named groups is not among them."""
     prefix = "test/accuracy/"
     names = dict.fromkeys(name for run in runs for name in run if name.startswith(prefix))
     known = [name.removeprefix(prefix) for name in names]
@@ -123,7 +121,6 @@ def _place(run: Mapping[str, Any]) -> tuple:
 
 
 def _by_place(runs: Iterable[Mapping[str, Any]]) -> dict[tuple, Mapping[str, Any]]:
-    """The baseline runs by data, model and seed; UserError for two of one place."""
     found: dict[tuple, Mapping[str, Any]] = {}
     for run in runs:
         if found.setdefault(_place(run), run) is not run:

@@ -107,7 +107,6 @@ class PairedTest:
         )
 
     def _tail(self, distance: float) -> float:
-        """The probability of Student's t beyond a distance from its centre."""
         if not self.is_possible:
             return 1.0
         if self.error == 0:
@@ -139,7 +138,6 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def _below(degrees: int, shift: float, bound: float) -> float:
-    """The probability that Student's t with a noncentrality is below a bound."""
     from scipy.special import nctdtr
 
     probability = float(nctdtr(degrees, shift, bound))

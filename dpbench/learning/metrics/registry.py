@@ -114,7 +114,6 @@ def _added(path: tuple[str, ...]) -> Mapping[str, Metric]:
 
 
 def _loaded(entry: EntryPoint) -> Metric | str:
-    """The metric of an entry point, or why there is none."""
     if entry.name in REGISTRY:
         return "dpbench has one of this name"
     if not re.fullmatch(r"[a-z]\w*", entry.name):

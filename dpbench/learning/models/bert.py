@@ -18,13 +18,12 @@ from dpbench.system.validate import Count, Share, fraction, integer
 class Bert:
     """A BERT of given sizes, with random weights or those of `name` on the Hugging Face hub.
 
-    vocabulary: number of tokens, of which 0 is padding. length: the most tokens of a text.
-    dropout: in hidden layers and attention. weights: a folder written by `save_pretrained`, used
-    instead of the hub; checksum: "sha256:..." of its weights, or None for any. Everything else is
-    as in `dpbench.models.text.Text`; the last block is the last encoder layer and the pooler.
-    Source: Devlin et al. 2019; with the sizes of bert-base-cased and three classes 108,312,579
-    parameters, 7,680,771 of them in the last layer and head, as in the calibration paper (Bu et
-    al.).
+    vocabulary: number of tokens, of which 0 is padding. length: the most tokens of a text. dropout:
+    in hidden layers and attention. weights: a folder written by `save_pretrained`, used instead of
+    the hub; checksum: "sha256:..." of its weights, or None for any. Everything else is as in
+    `dpbench.models.text.Text`; the last block is the last encoder layer and the pooler. Source:
+    Devlin et al. 2019; with the sizes of bert-base-cased and three classes 108,312,579 parameters,
+    7,680,771 of them in the last layer and head, as in the calibration paper (Bu et al.).
     """
 
     name: str

@@ -37,7 +37,6 @@ def _apart(norm: Any) -> nn.Module:
 
 
 def _plain(convolution: nn.Conv2d) -> nn.Conv2d:
-    """The convolution as one without padding."""
     convolution.__class__ = nn.Conv2d
     convolution.padding = (0, 0)
     return convolution

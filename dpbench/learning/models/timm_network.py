@@ -87,7 +87,6 @@ class TimmNetwork:
         return ImageClassifier(prepared, net, checksum)
 
     def _network(self, classes: int) -> tuple[Any, str | None]:
-        """The network, and the checksum of its weights file, if any."""
         timm = library("timm")
         base = one_of("model.name", self.name.partition(".")[0], timm.list_models())
         settings: dict[str, Any] = {"num_classes": classes}
@@ -106,7 +105,6 @@ class TimmNetwork:
         return net, checksum
 
     def _found(self) -> PublishedWeights:
-        """The weights in the place that is set, or else on the hub."""
         published = published_weights_of(self)
         if not published.nowhere:
             return published
@@ -116,7 +114,6 @@ class TimmNetwork:
         return replace(published, hub=repository)
 
     def _read(self, file: Path) -> Mapping[str, Tensor]:
-        """The file's tensors; UserError if one of the network's tensors is missing."""
         create = library("timm").create_model
         with torch.device("meta"):
             own = create(self.name, num_classes=0).state_dict()

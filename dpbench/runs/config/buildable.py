@@ -80,7 +80,6 @@ def check(group: str, node: Any) -> None:
 
 
 def _hint(group: str, name: str) -> str:
-    """What to use instead of an undeclared target, as the end of a sentence."""
     if name.startswith("dpbench."):
         return nearest(name, declared(group))
     return "code of your own comes in a plug-in, and code of others in theirs (docs/plugins.md)."
@@ -119,7 +118,6 @@ def _declared_by_us(group: str, folders: tuple[Path, ...]) -> frozenset[str]:
 
 
 def _declared_by(plugin: Plugin, group: str) -> frozenset[str]:
-    """The plug-in's own targets that the present files of its folders name."""
     named: set[str] = set()
     for folder in (folder / group for folder in plugin.option_folders):
         changed_at = (path.stat().st_mtime_ns for path in sorted(folder.glob("*.yaml")))
@@ -134,14 +132,12 @@ def _is_declared(group: str, name: str) -> bool:
 
 @functools.cache
 def _targets_in(folder: Path, *changed_at: int) -> frozenset[str]:
-    """The targets in the YAML files of a folder."""
     texts = (re.sub("#.*", "", p.read_text(encoding="utf-8")) for p in folder.glob("*.yaml"))
     return frozenset(n for text in texts for n in re.findall(rf"\b{TARGET}:\s*([\w.]+)", text))
 
 
 @functools.cache
 def _optimizers() -> frozenset[str]:
-    """The optimisers in torch.optim."""
     import torch
 
     base = torch.optim.Optimizer
@@ -152,7 +148,6 @@ def _optimizers() -> frozenset[str]:
 
 
 def _mappings(path: str, node: Any) -> Iterator[tuple[str, dict]]:
-    """Every mapping in a node, at any depth, with its dotted path."""
     stack = [(path, node)]
     while stack:
         path, node = stack.pop()

@@ -22,7 +22,7 @@ Trials = Annotated[int, Meta(ge=0, le=MAX_TRIALS)]
 class RunCommand(Struct, frozen=True):
     """Train once and print the path of the record. With -m a sweep: all combinations of a=1,2
     b=3,4, in jobs=N processes or on a cluster (launcher=slurm, ray). --cfg job prints the
-    configuration (of a part with --package NAME), and --info the options chosen, without running
+    configuration, and --info the options chosen, without running
     anything.
 
     record: the digest or the file of a record, whose settings are run again

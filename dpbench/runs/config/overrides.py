@@ -49,24 +49,11 @@ OF_PARSER = re.compile("Lexer|mismatched|extraneous|missing|no viable|token|Erro
 
 MAY_NAME_VARIABLES = ("data_dir", "results_dir", "tracker")
 
-INSTEAD = {
-    "hydra/launcher": "choose launcher=local, slurm or ray, and jobs=N for processes",
-    "hydra.launcher": "set launcher.KEY, and jobs=N for processes",
-    "hydra/sweeper": "run -m runs all combinations, and dpbench search searches with by=random|tpe",
-    "hydra.sweeper": "run -m runs all combinations, and dpbench search N=TRIALS searches",
-    "hydra.run": "records go to results_dir=DIR",
-    "hydra.sweep": "records go to results_dir=DIR, and dpbench table takes sweep=NAME",
-    "hydra.output_subdir": "the settings of a run are in its record, in results_dir=DIR",
-    "hydra.job.chdir": "a run stays in its folder, and records go to results_dir=DIR",
-    "hydra.verbose": "there is no log: messages go to standard error, and numbers to tracker=csv",
-    "hydra.job_logging": "there is no log: messages go to standard error",
-    "hydra/job_logging": "there is no log: messages go to standard error",
-    "hydra/hydra_logging": "there is no log: messages go to standard error",
-    "hydra.mode": "write run -m for a sweep",
-}
-"""By the beginning of a key of Hydra's own, what does it here."""
-
-OF_OTHERS = "only hydra.searchpath=[DIR] is, and --config-dir DIR is the same"
+INSTEAD = (
+    "only hydra.searchpath=[DIR] is, and --config-dir DIR is the same; launcher=, jobs=, run -m, "
+    "dpbench search, results_dir= and tracker= are in the place of the others"
+)
+"""What does here what keys of Hydra's own do."""
 
 BRACKETS = {"[": 1, "{": 1, "(": 1, "]": -1, "}": -1, ")": -1}
 
@@ -99,7 +86,6 @@ def grammar() -> Iterator[None]:
 
 
 def _is_initialized() -> bool:
-    """Whether Hydra is initialised with the current folders."""
     instance = GlobalHydra.instance()
     if not instance.is_initialized():
         return False
@@ -136,8 +122,7 @@ def _parse(text: str) -> Override:
             f"{shown(text)} is refused: a group has one place, so write {shown(plain)}."
         )
     if re.match(r"hydra\b", key) and key != search_path.KEY:
-        here = next((way for begin, way in INSTEAD.items() if key.startswith(begin)), OF_OTHERS)
-        raise UserError(f"{key} is not supported here: {here}.")
+        raise UserError(f"{key} is not supported here: {INSTEAD}.")
     return override
 
 
@@ -218,7 +203,6 @@ def swept_keys(overrides: list[str]) -> list[str]:
 
 
 def _values(override: Override) -> list[str]:
-    """The values of a sweep, as text; UserError for none, and for too many."""
     if override.is_interval_sweep():
         raise UserError(f"{override.input_line} is an interval: use dpbench search.")
     sweep = override.value()
@@ -242,7 +226,6 @@ def _as_text(value: Any) -> str:
 
 
 def _length(sweep: RangeSweep) -> float:
-    """The number of values in a range, without listing them."""
     start, stop, step = (float(cast(float, end)) for end in (sweep.start, sweep.stop, sweep.step))
     if step == 0 or not math.isfinite(start + stop + step):
         return math.inf

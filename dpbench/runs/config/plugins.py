@@ -84,17 +84,10 @@ def _plugin(entry: EntryPoint) -> Plugin | None:
             "conf/ or table/; install it again, or correct its entry point."
         )
         return None
-    folder = plugin.folder
-    if (tables := folder / "table").is_dir() and folder not in plugin.studies:
-        warn(
-            f"the tables of the plug-in {entry.name} in {tables} are ignored, as it has a folder "
-            f"conf/, too: move them into {folder / 'benchmarks' / folder.name / 'table'}."
-        )
     return plugin
 
 
 def _folder(package: str) -> Path | None:
-    """The folder of a package, found without importing it; None if it is not a package."""
     outer, *inner = package.split(".")
     if not re.fullmatch(r"\w+(\.\w+)*", package) or outer == PACKAGE.name:
         return None

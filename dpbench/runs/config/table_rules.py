@@ -176,14 +176,12 @@ def start_numbers(lines: Sequence[Mapping[str, str]]) -> dict[str, float]:
 
 
 def _tried(name: str) -> dict[str, list[str]] | None:
-    """The values by setting, of the chosen trial first."""
     if (lines := _lines(name)) is None:
         return None
     return {key: [line[key] for line in lines] for key in _keys(lines, _committed(name))}
 
 
 def _keys(lines: Sequence[Mapping[str, str]], path: Path) -> list[str]:
-    """The settings among the columns."""
     columns = list(lines[0])
     if not {"trial", "n"} <= {*columns}:
         raise UserError(f"{path} is not the file of a search: restore or delete it.")

@@ -115,7 +115,6 @@ class _Sums:
 
 
 def _quantiles(name: str, norms: Tensor, quantiles: Sequence[float]) -> dict[str, Tensor]:
-    """Quantiles of norms [n], interpolated between neighbours."""
     sorted_norms = norms.double().sort()[0]
     return {f"{name}_q{q:g}": _quantile(sorted_norms, q) for q in quantiles}
 

@@ -112,7 +112,6 @@ def _prepared(
     measured: ChannelNormalization | None,
     record: Record,
 ) -> bytes:
-    """The file of a preparation."""
     if isinstance(measured, ColumnNormalization):
         exact = measured.prepared(exact, values)
     facts = "; ".join(facts_in_words(record.statement))
@@ -120,7 +119,6 @@ def _prepared(
 
 
 def _text_preparation(run: Run) -> TextPreparation | None:
-    """How texts become the model's inputs; None where these are none."""
     prepare = getattr(_read(run.dataset), "text_preparation", None)
     return prepare() if prepare and vocabulary_of(run.dataset) is not None else None
 

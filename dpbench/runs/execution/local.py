@@ -113,7 +113,6 @@ class Slot:
             worker.wait_or_kill(seconds)
 
     def _started(self) -> Worker | None:
-        """The worker, started if there is none; None once stopped."""
         with self._lock:
             if self._stopped:
                 return None

@@ -89,7 +89,6 @@ def _authors(config: dict) -> str:
 
 
 def _check_after_features(parts: dict[str, Any]) -> None:
-    """UserError for changes to the pixels of each batch, which come too late for features."""
     if parts["augmentation"] or isinstance(parts["normalization"], Normalization):
         raise UserError(
             "features are computed once, before training: set augmentation=none, and "

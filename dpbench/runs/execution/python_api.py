@@ -51,7 +51,6 @@ def as_overrides(overrides: tuple[str, ...], settings: Mapping[str, object]) -> 
 
 
 def _plain(value: object) -> object:
-    """The value with Python's own numbers and texts in place of numpy's scalars and of paths."""
     import numpy as np  # which importing dpbench must not import
 
     if isinstance(value, np.generic):

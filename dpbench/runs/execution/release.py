@@ -69,7 +69,6 @@ def release(arguments: list[str]) -> Path:
 
 
 def _check_new(out: Path) -> None:
-    """UserError where there is something already."""
     if out.exists() or out.is_symlink():
         raise UserError(f"out={out} exists: name a new folder.")
 
@@ -130,7 +129,6 @@ def _write(
     record: Record,
     prepared: TablePreparation | TextPreparation,
 ) -> None:
-    """Write the folder, all of whose files are made before."""
     model = load_model(model_path(config.results, record.digest, run.noise))
     about = msgspec.to_builtins(prepared)
     if isinstance(prepared, TextPreparation):
@@ -178,7 +176,6 @@ To predict: `python predict.py new.csv`, with Python, torch{tokenizers}, and not
 
 
 def _page(run: Run, record: Record, with_test: bool) -> str:
-    """What the epsilon covers, for whom and how, in plain words."""
     statement = record.statement
     by, terms, unit = smaller_bound(statement), Terms.of(statement), statement["unit"]
     assert by
@@ -213,7 +210,6 @@ def _notes(run: Run) -> Iterator[str]:
 
 
 def _limits(run: Run, record: Record, with_test: bool) -> Iterator[str]:
-    """What the epsilon does not cover, each as a sentence."""
     if record.statement["unit"] == "example":
         yield "A person with several rows: k rows of one person have about k times the epsilon."
     yield "Other models or numbers from the same data: their epsilons add up with this one."

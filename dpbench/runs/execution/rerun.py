@@ -6,7 +6,6 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from dpbench.runs.config import buildable
 from dpbench.runs.config.chosen_options import option_node
@@ -48,7 +47,6 @@ class CommandBuilder:
         self._part = functools.cache(_part)
         # Shared by runs that differ only by their seed.
         self._found: dict[str, list[str] | UserError] = {}
-        self._allowed: set[tuple[str, str]] = set()  # the nodes that may be built
 
     def __call__(self, config: dict) -> str:
         """The command that reruns a record with this configuration; see `overrides`."""
@@ -76,7 +74,7 @@ class CommandBuilder:
     def _build(self, config: dict) -> list[str]:
         for group in self._constructed:
             if node := config.get(group):
-                self._check(group, node)
+                buildable.check(group, node)
         default_choices, replaced = self._defaults["choices"], _replaced(config)
         shown = config["choices"] | {group: default_choices[group] for group in replaced}
         options = dict(_options(shown, default_choices))
@@ -88,13 +86,6 @@ class CommandBuilder:
         base |= {"choices": default_choices | choices}
         chosen = (f"{group}={name}" for group, name in options.items())
         return [*chosen, *_overrides(config, base)]
-
-    def _check(self, group: str, node: Any) -> None:
-        """UserError for a node with targets that conf/ does not declare; each is checked once."""
-        key = group, repr(node)
-        if key not in self._allowed:
-            buildable.check(group, node)
-            self._allowed.add(key)
 
 
 def overrides_of(record: Record) -> list[str]:
@@ -144,7 +135,6 @@ def _options(choices: dict, defaults: dict) -> Iterator[tuple[str, str]]:
 
 
 def _part(group: str, name: str) -> dict:
-    """The part of the configuration that an option sets; UserError if there is no such option."""
     # Options are file names; a record may contain anything.
     if not NAME.fullmatch(name):
         raise UserError(NO_COMMAND)
@@ -158,8 +148,6 @@ def _part(group: str, name: str) -> dict:
 
 
 def _overrides(config: dict, base: dict) -> list[str]:
-    """The settings in which a configuration differs from a composed one, as overrides; UserError
-    where they do not lead to it."""
     rebuilt = pickle.loads(pickle.dumps(base))  # in a fifth of the time of a deep copy
     overrides = []
     for key in SCIENTIFIC:

@@ -188,7 +188,6 @@ class Slurm:
         return ArrayJob(script, number, self.at_once, self._options(tasks))
 
     def _options(self, tasks: Tasks) -> Iterator[str]:
-        """The options of sbatch."""
         options = {
             "job-name": "dpbench",
             "chdir": os.getcwd(),
@@ -209,6 +208,5 @@ class Slurm:
 
 
 def _one_line(what: str, text: str) -> None:
-    """UserError for text of several lines, which would be more than one option or command."""
     if not text.isprintable() or not text:
         raise UserError(f"{what} must be one line of text, got {quoted(text)}.")

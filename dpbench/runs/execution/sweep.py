@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpbench.runs.execution.attempt import attempt_all
 from dpbench.runs.execution.launcher import Failure, Outcome
-from dpbench.runs.execution.prepare import prepare, run_of
+from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.records import divergence
 from dpbench.runs.records.folder import FAILURES, LAUNCHED, RUNS
@@ -91,26 +91,16 @@ def plan_sweep(
 
 @contextmanager
 def _naming(runs: Sequence[Sequence[str]], number: int) -> Iterator[None]:
-    """UserErrors name the run of the sweep that they are about, unless all are refused alike."""
+    """UserErrors name the run of the sweep that they are about."""
     try:
         yield
     except UserError as reason:
-        if len(runs) == 1 or (number == 0 and _refusal(runs[-1]) == str(reason)):
+        if len(runs) == 1:
             raise
         raise UserError(f"{short_names(runs)[number]}: {reason}") from reason
 
 
-def _refusal(overrides: Sequence[str]) -> str:
-    """Why a run is refused; "" for one that is not."""
-    try:
-        prepare(run_config(overrides))
-    except UserError as reason:
-        return str(reason)
-    return ""
-
-
 def _check_same(one: RunConfig, other: RunConfig) -> None:
-    """UserError for configurations of one run that differ in how it is executed."""
     if differing := sorted(k for k in one.plain if k != "choices" and one[k] != other[k]):
         what = " and ".join(differing)
         raise UserError(

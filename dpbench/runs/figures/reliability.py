@@ -83,7 +83,6 @@ def reliability_picture(data: pd.DataFrame, title: str) -> bytes:
 
 
 def _pooled(data: pd.DataFrame) -> pd.DataFrame:
-    """One row per bin over all runs: low, high, count, and means weighted by the counts."""
     means = ["confidence", "accuracy"]
     sums = data.assign(**{m: (data[m] * data["count"]).fillna(0) for m in means})
     sums = sums.groupby(["low", "high"], as_index=False)[["count", *means]].sum()

@@ -75,7 +75,6 @@ def _modules_of_other_metrics(names: Iterable[str]) -> set[Path]:
 
 
 def _modules(targets: Iterable[str]) -> set[Path]:
-    """The files in the library of the modules that define the targets."""
     parts = (module_name(target).split(".")[1:-1] for target in targets)
     return {PACKAGE.joinpath(*names).with_suffix(".py") for names in parts if names}
 
@@ -123,7 +122,6 @@ def _name_of(path: Path) -> Path:
 
 
 def _targets(node: Any, path: str = "") -> dict[str, str]:
-    """Every `_target_` in a configuration, however deep, by its dotted path."""
     if isinstance(node, Mapping):
         targets = {path: target} if isinstance(target := node.get("_target_"), str) else {}
         for key, part in node.items():

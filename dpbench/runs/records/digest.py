@@ -53,7 +53,6 @@ def digest_of_scientific(config: dict) -> str:
 
 
 def _text(key: str, part: Any, method: str) -> str:
-    """A part of the configuration as canonical JSON; method: that of the run."""
     place = key, method, repr(part)
     if place not in _texts:
         _texts[place] = json.dumps(_canonical(_named_part(key, part, method)), sort_keys=True)
@@ -61,7 +60,6 @@ def _text(key: str, part: Any, method: str) -> str:
 
 
 def _named_part(key: str, part: Any, method: str) -> Any:
-    """The settings of a part that are in the digest."""
     if key in ("model", "features") and isinstance(part, dict):
         omitted = {name for name in ("revision", "checksum") if part.get(name) is None}
         if "checksum" not in omitted:  # which names the weights

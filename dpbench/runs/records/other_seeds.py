@@ -40,7 +40,6 @@ def left_out(chosen: Sequence[Record], known: Iterable[Record], metric: str) -> 
 
 
 def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, Record]]:
-    """The runs with a metric, by their settings and then by seed."""
     found: dict[str, dict[Any, Record]] = {}
     for record in records:
         if metric in record.measured and not record.is_audit:
@@ -50,7 +49,6 @@ def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, 
 
 
 def _mean(runs: Mapping[Any, Record], metric: str) -> str:
-    """`accuracy 83.1`: the mean over runs in the metric's unit."""
     name = parse_name(metric)
     known = name.metric
     mean = statistics.fmean(record.measured[metric] for record in runs.values())

@@ -107,7 +107,6 @@ def without_seed_and_checksum(config: dict) -> dict:
 
 
 def _remarks(records: list[Record], known: list[Record]) -> Iterator[str]:
-    """What to know before these records of all that are known are published."""
     private = [record for record in records if record.privacy["guarantee"] != "none"]
     if guessable := sum(record.statement["arithmetic"] != "secure" for record in private):
         yield (

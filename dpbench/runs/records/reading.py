@@ -226,7 +226,6 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
 
 
 def _is_deeper(node: dict | list, depth: int) -> bool:
-    """Whether a part of a record has more nested brackets than a depth."""
     parts = node.values() if isinstance(node, dict) else node
     nested = (part for part in parts if isinstance(part, dict | list))
     return any(depth == 1 or _is_deeper(part, depth - 1) for part in nested)

@@ -123,9 +123,8 @@ def load_model(path: str | Path) -> "nn.Module":
 
     Its inputs are [B, *shape], prepared as the run's data set prepares them; one that reads texts
     has a function `classify` from a list of them, or of pairs, to the list of their classes, or, if
-    it is a language model, `perplexity` to the list of their perplexities. Only
-    plain values and tensors are read from the file, and nothing that it names: it may come from
-    somebody else.
+    it is a language model, `perplexity` to the list of their perplexities. Only plain values and
+    tensors are read from the file, and nothing that it names: it may come from somebody else.
     Raises UserError for a file that is not such a model, and for one whose settings build no model
     here, or another one.
     """

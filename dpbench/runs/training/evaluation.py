@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Data, Dataset, Split, Targets, calibration_size_of
-from dpbench.learning.metrics.conformal import scores_of_truth, set_metrics
+from dpbench.learning.metrics.calibration import scores_of_truth, set_metrics
 from dpbench.learning.metrics.evaluation import evaluate as metrics_of_split
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.learning.models.predict import predict
@@ -67,7 +67,6 @@ def _on_split(
     unit: float,
     held_out: bool = True,
 ) -> tuple[Tensor, dict[str, float]]:
-    """Outputs [n, K] of a model for a split, and its metrics there; unit: that of targets."""
     outputs, losses = predict(model, engine.loss, split, by_row=engine.by_row)
     predicted, targets = outputs, split.targets
     if unit != 1:
@@ -79,7 +78,6 @@ def _on_split(
 def _scaling(
     run: Run, temperature: PrivateTemperature, engine: Engine, calibration: Split
 ) -> LogitScaling:
-    """The scaling fitted on the logits of its held-out examples."""
     size = calibration_size_of(run.dataset)
     return temperature.fitted(
         _with_logits(engine, calibration),
@@ -96,7 +94,6 @@ def _of_sets(
     outputs: Tensor,
     test: Split,
 ) -> dict[str, float]:
-    """The metrics on a test set of prediction sets that are calibrated on held-out examples."""
     examples = _with_logits(engine, calibration)
     scores = scores_of_truth(examples.inputs, examples.targets)
     threshold = conformal.threshold(scores, run.stream("conformal", torch.device("cpu")))

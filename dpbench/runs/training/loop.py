@@ -224,7 +224,6 @@ class Training:
             self.observer.end_of_epoch()
 
     def _epoch_report(self) -> StepReport:
-        """All reports of the current epoch, concatenated."""
         return StepReport(*(torch.cat(parts) for parts in zip(*self._reports, strict=True)))
 
     @property

@@ -102,7 +102,6 @@ def plan(run: Run) -> Plan:
 
 
 def _released_once(run: Run) -> Ledger:
-    """The ledger of what a run releases once, besides its steps."""
     ledger, counted = Ledger(), run.class_count_noise_multiplier
     for step in (
         *statistics_steps(run.normalization, run.dataset, run.users, run.privacy.delta),
@@ -150,7 +149,6 @@ def _fit_steps(
 
 
 def _sampler(run: Run, units: Units, method: Method) -> Sampler:
-    """The sampler of a run; UserError for a method that its batches do not suit."""
     if run.sampler == "truncated" and has_random_size(run.dataset) and not run.users:
         # Its account needs an upper bound, which half of the draws exceed; and to refuse those by
         # the data would tell two neighbours apart.
@@ -170,7 +168,6 @@ def _sampler(run: Run, units: Units, method: Method) -> Sampler:
 
 
 def _check_schedule(schedule: Schedules, method: Method, steps: int) -> None:
-    """UserError for an invalid schedule, or one that takes a bound out of its range."""
     schedule.check(steps)
     if schedule.bound != 1:
         factors = [schedule.bound_at(step / steps) for step in range(steps)]
@@ -179,7 +176,6 @@ def _check_schedule(schedule: Schedules, method: Method, steps: int) -> None:
 
 
 def _steps(run: Run, sampler: Sampler) -> int:
-    """The number of steps of a run; UserError above MAX_STEPS."""
     steps = run.epochs * sampler.steps_per_epoch
     if steps > MAX_STEPS:
         raise UserError(

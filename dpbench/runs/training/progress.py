@@ -28,9 +28,8 @@ class Progress:
     """Shows steps, loss, epsilon so far and time left of a run on standard error.
 
     plan: the run's Plan. loss: of the last whole epoch of this process, for the data holder alone.
-    Nothing is shown for runs that end within a few seconds. done: steps
-    taken before the run was resumed. folder: where a quiet run keeps its steps for the sweep
-    that it is part of.
+    Nothing is shown for runs that end within a few seconds. done: steps taken before the run was
+    resumed. folder: where a quiet run keeps its steps for the sweep that it is part of.
     """
 
     def __init__(self, plan, delta: float, quiet: bool, done: int = 0, folder: Path | None = None):

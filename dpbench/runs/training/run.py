@@ -158,7 +158,6 @@ class Run:
                 return with_transform(data, measured)
 
     def _loaded(self, folder: Path) -> Data:
-        """The data set's data; UserError for files that lack the expected columns or values."""
         try:
             data = self.dataset.load(folder, self.seed)
         except (LookupError, ValueError) as error:

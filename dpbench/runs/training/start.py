@@ -134,7 +134,6 @@ def scale_head(optimizer: optim.Optimizer, theta: nn.Parameter, head: slice, fac
 
 
 def _weighted_loss(run: Run, examples: Split) -> ClassWeighted | None:
-    """The loss with the run's weights of classes, which may be measured on the examples."""
     weights: Tensor | Sequence[float] | None = run.class_weights
     if (multiplier := run.class_count_noise_multiplier) is not None:
         stream = run.stream("class sizes", torch.device("cpu"))

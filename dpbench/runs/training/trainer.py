@@ -90,7 +90,6 @@ def fit(
 def _record(
     run: Run, planned: Plan, training: Training, data: Data, device: torch.device, code: dict
 ) -> Record:
-    """The record of a training that has ended, evaluated."""
     outputs, metrics = evaluation.evaluate(run, training.step.engine, data)
     finite = bool(outputs.isfinite().all()) and math.isfinite(metrics[f"{data.tested_on}/loss"])
     complete = finite and not training.diverged
@@ -111,7 +110,6 @@ def _record(
 
 
 def _code(run: Run) -> dict:
-    """The entries on code in the provenance of a composed run."""
     if not run.config:
         return {}
     parts = {PLUGIN_PARTS_KEY: built_by_plugins(run.config), "metrics": packages_of_metrics()}
@@ -139,7 +137,6 @@ def _privacy(run: Run, planned: Plan, training: Training) -> Statement:
 
 
 def _checkpoint_conditions(run: Run, training: Training) -> dict:
-    """The conditions under which the run may resume from a checkpoint."""
     settings = {name: getattr(run, name) for name in ("physical_batch_size", "channels_last")}
     # Of the code that matters to the run, so that changes elsewhere in the library lose no work.
     settings[CHECKSUM_KEY] = imported_code_of(run.config) if run.config else code()
@@ -152,7 +149,6 @@ def _checkpoint_conditions(run: Run, training: Training) -> dict:
 
 
 def _resumed(run: Run, make: Callable[[], Training], checkpoints: Checkpoints | None) -> Training:
-    """The training resumed from the last usable checkpoint, or else from the start."""
     training: Training | None = make()
     assert training
     if checkpoints is None:
@@ -177,7 +173,6 @@ def _train(
     checkpoints: Checkpoints | None,
     tracking: Tracking | None,
 ) -> None:
-    """Take all remaining steps."""
     resume_conditions = _checkpoint_conditions(run, training)
     folder = checkpoints.folder if checkpoints else None
     measured_after = tenths(training.plan.steps) if tracking and tracking.with_curves else set()

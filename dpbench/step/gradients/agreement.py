@@ -80,7 +80,6 @@ def _mode(engine: Engine, reference: Loop, training: bool) -> Iterator[None]:
 
 
 def _gradients(engine: Engine, reference: Loop, batch: Batch) -> Gradients:
-    """Those of the engine at the reference's parameters."""
     engine.parameters.theta.data.copy_(reference.parameters.theta.detach())
     return engine(batch)
 

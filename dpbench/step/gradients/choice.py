@@ -118,7 +118,6 @@ def _pass_as_it_is(model: nn.Module, inputs: Tensor) -> None:
 
 
 def _ghost(reference: Loop, probe: Batch) -> Ghost:
-    """The ghost engine; raises Unsupported if it cannot be used."""
     engine = Ghost(reference.model, reference.loss, reference.parameters, reference.views)
     try:
         engine.check(crowd(probe))

@@ -74,9 +74,8 @@ class Ghost:
 
     Modules with a rule in `layers.rules` have gradients in closed form, all others by their
     vectorised adjoint. Where the rows of a batch move inside the model (see `row_tracer`), examples
-    are computed one by one.
-    Raises Unsupported: at construction for tied weights, and at the first batch for restrictions
-    that only a pass reveals.
+    are computed one by one. Raises Unsupported: at construction for tied weights, and at the first
+    batch for restrictions that only a pass reveals.
     """
 
     name = "ghost"
@@ -236,7 +235,6 @@ class Ghost:
         return FactoredGradients(flat.losses(losses.detach()), by_module, self.parameters)
 
     def _pass(self, rows: Batch, shift: Shift | None) -> ForwardPass:
-        """The forward pass of a batch of rows."""
         per_example = isinstance(shift, PerExampleShift)
         if not per_example and self._row_check.few_first(rows.inputs, [rows.targets]):
             with same_draws(rows.inputs.device):

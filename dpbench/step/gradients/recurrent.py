@@ -72,7 +72,6 @@ def _states(hx: Any) -> State:
 
 
 def _hidden(module: nn.RNNBase, states: State) -> Tensor | State:
-    """States as a module returns them."""
     return states if isinstance(module, nn.LSTM) else states[0]
 
 

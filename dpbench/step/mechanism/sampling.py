@@ -122,7 +122,6 @@ def poisson_batches(size: int, rate: float, number: int, stream: Stream) -> Iter
 
 
 def _usual_draws(size: int, rate: float) -> int:
-    """The number of draws that is nearly always enough for a batch."""
     return int(size * rate + 6 * math.sqrt(size * rate) + 6)
 
 

@@ -100,10 +100,9 @@ class Recorder:
 class PrivateStep:
     """One step of a method on one logical batch.
 
-    The update divides by the public expected batch size instead of the real one
-    (`by_real_size` exists for variants as published, and voids their guarantee).
-    noise_stream, count_stream: the random streams of the gradient noise and of the noise of the
-    clip's counts.
+    The update divides by the public expected batch size instead of the real one (`by_real_size`
+    exists for variants as published, and voids their guarantee). noise_stream, count_stream: the
+    random streams of the gradient noise and of the noise of the clip's counts.
     """
 
     engine: Engine
@@ -166,7 +165,6 @@ class PrivateStep:
         return min(self.released.steps_done, self.steps - 1) / self.steps
 
     def _apply_schedule(self) -> None:
-        """Sets learning rates and noise multiplier for the next step."""
         if self.schedule == UNCHANGED:
             return
         progress, (rates, multiplier) = self._progress, self._initial

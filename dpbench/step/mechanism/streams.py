@@ -103,7 +103,6 @@ class CipherStream:
 
     @cached_property
     def _cipher(self) -> "CipherContext":
-        """The cipher at the current position of the stream."""
         from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
         block, skipped = divmod(WORD * self._drawn, BLOCK)

@@ -44,7 +44,6 @@ class LowPass:
             )
 
     def _constants(self, steps: int) -> list[float]:
-        """c_t of the first steps."""
         return signal.lfilter(self.b, [1.0, *self.a], np.ones(steps)).tolist()
 
     def advance(self, x: Tensor) -> Self:

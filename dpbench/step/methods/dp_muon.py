@@ -67,7 +67,6 @@ class Muon(Update):
         return direction
 
     def _matrices(self, vector: Tensor) -> list[Tensor]:
-        """The matrices in a vector [D], as views of it."""
         if self.shapes is None:
             raise UserError("dp_muon needs the shapes of the parameters: call bind.")
         sizes = [math.prod(shape) for shape in self.shapes]

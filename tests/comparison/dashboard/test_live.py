@@ -10,8 +10,7 @@ import time
 import pytest
 
 from dpbench.comparison.dashboard.command import page_of, report
-from dpbench.comparison.dashboard.live import live
-from dpbench.comparison.dashboard.watch import WatchServer
+from dpbench.comparison.dashboard.watch import WatchServer, live
 from dpbench.system.files import write_atomically
 
 

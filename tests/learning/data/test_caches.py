@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.celeba import CelebA
-from dpbench.learning.data.fetch.download import missing_file
 from dpbench.system import files
 from dpbench.system.errors import UserError
 
@@ -75,19 +74,6 @@ def test_if_one_file_is_missing_all_are_created_again(two, tmp_path, lost):
     (tmp_path / lost).unlink()
     two()
     assert two.times == 2
-
-
-def test_one_of_an_earlier_version_is_named_where_it_cannot_be_made_again(two):
-    one = two.paths[0]
-    one.write_bytes(b"made before there were checksums")
-
-    def make(parts):
-        raise missing_file(one.with_name("original"), "https://example.org", "not for programs")
-
-    sentence = r"a.npy has no a.npy.sha256 and has to be created again, but original is miss"
-    with pytest.raises(UserError, match=sentence):
-        ensure_cached([one], make)
-    assert one.exists()
 
 
 def test_runs_of_one_process_share_the_reading(two, monkeypatch):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from dpbench.learning.metrics.conformal import scores_of_truth, set_metrics
+from dpbench.learning.metrics.calibration import scores_of_truth, set_metrics
 
 DRAW = torch.Generator().manual_seed(0)
 OUTPUTS, TARGETS = 2 * torch.randn(60, 4, generator=DRAW), torch.arange(60) % 4

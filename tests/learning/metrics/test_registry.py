@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from dpbench.learning.metrics.conformal import set_metrics
+from dpbench.learning.metrics.calibration import set_metrics
 from dpbench.learning.metrics.derived import GAPS, PER_GROUP
 from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.metrics.registry import REGISTRY, MetricName, parse_name

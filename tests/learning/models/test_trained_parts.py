@@ -13,10 +13,9 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.batch_norm import with_group_norm
 from dpbench.learning.models.bert import Bert
-from dpbench.learning.models.largest_weights import Sparse, train_largest
 from dpbench.learning.models.lora import Adapted, Lora
 from dpbench.learning.models.timm_network import TimmNetwork
-from dpbench.learning.models.trained_parts import TRAIN
+from dpbench.learning.models.trained_parts import TRAIN, Sparse, train_largest
 from dpbench.runs.config.buildable import check_settings
 from dpbench.runs.config.compose import compose
 from dpbench.runs.records.adapters import save_adapter

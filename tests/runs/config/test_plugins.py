@@ -320,12 +320,6 @@ def test_a_broken_one_is_ignored_with_a_warning(plugin, tmp_path, monkeypatch, v
         assert [found.package for found in plugins()] == ["clipworks"]
 
 
-def test_tables_beside_parts_are_not_ignored_without_a_word(plugin):
-    write(plugin, {"clipworks/table/ours.yaml": "table: {}\n"})
-    with pytest.warns(UserWarning, match=r"are ignored, .* move them into .*benchmarks/clipworks"):
-        plugins()
-
-
 def test_a_name_that_is_taken_is_refused(plugin):
     write(plugin, {"clipworks/conf/model/mlp.yaml": "_target_: clipworks.Net\nwidth: 2\n"})
     with pytest.raises(UserError, match=r"model/mlp.yaml has the name of an option in .*conf: ren"):

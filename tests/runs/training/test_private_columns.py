@@ -173,10 +173,3 @@ def test_what_cannot_be_measured_is_one_sentence(table, more, sentence):
     with pytest.raises(UserError) as told:
         prepare(run_config([*table, DROP, *more]))
     assert sentence in str(told.value)
-
-
-@pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
-def test_numbers_of_other_scales_are_warned_of_if_they_stay(table):
-    says = r"leaves column pay with a deviation of .* beside column age with .*: give public ranges"
-    with pytest.warns(UserWarning, match=says):
-        run_config([*table, DROP, "dataset.standardise=none"])

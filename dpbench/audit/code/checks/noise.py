@@ -130,7 +130,6 @@ def _at_the_claimed_rate(code: AuditedTraining) -> Finding | None:
 
 
 def _conditions(code: Audited) -> Iterator[Finding]:
-    """What is wrong with the scale in other conditions."""
     bound, multiplier = code.claim.bound, code.claim.noise_multiplier
     made = code.examples
     batch, many = made.usual(bound), made.many(bound)

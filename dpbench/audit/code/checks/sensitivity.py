@@ -177,7 +177,6 @@ def real_batch_size(code: AuditedStep) -> Finding:
 
 
 def _copies(code: AuditedStep, settings: dict[str, Any]) -> Finding | None:
-    """What is wrong with the sum of eight copies."""
     copies = [code.examples.copies(code.claim.bound, number) for number in (1, 8)]
     one, eight = (float(code.exact_sum(batch, **settings).norm()) for batch in copies)
     if one < TOLERANCE or abs(eight / one - 8) < 8 * TOLERANCE:

@@ -204,7 +204,6 @@ class ClaimEvidence:
         return quantity.values(row) if row else {}
 
     def _full_name(self, condition: str, name: str) -> str:
-        """The name of a row under the condition, unless it is that of one under another."""
         return name if name in self._by_name else row_name(condition, name)
 
     def _pair(

@@ -148,7 +148,6 @@ def _in_print(judged: JudgedClaim) -> str:
 
 
 def _ours(judged: JudgedClaim) -> str:
-    """The gap of a single comparison, or the effect and the counts of verdicts on several."""
     if len(judged.comparisons) == 1:
         return gap_text(judged.comparisons[0])
     counts = count_verdicts(c.verdict for c in judged.comparisons) or NO_VALUE

@@ -75,7 +75,6 @@ def line_points(spec: LineFigure, records: Iterable[PlacedRecord]) -> pd.DataFra
 
 
 def _check_one_study(spec: LineFigure, panel: Panel, records: Iterable[PlacedRecord]) -> None:
-    """UserError if a line over a setting would join runs that differ in more than their methods."""
     protocols: dict[str, set[str]] = {}
     for condition, arm, record in records:
         over_setting = not panel.over_time and panel.x not in record.diagnostics
@@ -202,7 +201,6 @@ def draw_lines(spec: LineFigure, data: pd.DataFrame) -> "Figure":
 
 
 def _legends(figure: "Figure", axes, bands: str) -> None:
-    """One legend below all panels, or one for each where they differ; and what bands are."""
     visible = [axis for axis in axes.flat if axis.get_visible()]
     if legend_below(figure, visible, bands):
         return

@@ -55,7 +55,6 @@ def _value(record, metric: str) -> float:
 
 
 def _means(spec: ScatterFigure, runs: pd.DataFrame) -> Iterator[tuple]:
-    """A row for each condition and arm with runs, in the order of the figure."""
     for condition in spec.conditions:
         for arm in spec.arms:
             values = runs[(runs["condition"] == condition) & (runs["arm"] == arm)][["x", "y"]]

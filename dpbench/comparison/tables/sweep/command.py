@@ -23,7 +23,7 @@ from dpbench.comparison.tables.sweep.page import CELLS, SweepTable, metric_label
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of
 from dpbench.runs.config.commands import TableCommand
 from dpbench.runs.config.settings import split_settings
-from dpbench.runs.records.collect import outlines, readable_records
+from dpbench.runs.records.collect import readable_records
 from dpbench.runs.records.digest import setting_of
 from dpbench.runs.records.other_seeds import left_out, settings_but_seed
 from dpbench.runs.records.record import Record
@@ -62,11 +62,8 @@ def table(arguments: Sequence[str]) -> str:
     rows, columns = _names(values.rows), _names(values.columns)
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
     digests = read_list(path, values.sweep) if values.sweep else None
-    if not values.best and not values.seconds:
-        layout = SweepLayout(rows, columns, (), values.baseline)
-        _check_alike(_of_sweep(outlines(path), digests), filters, asked, layout)
     runs = [record for record in readable_records(path) if not record.is_audit]
-    selected = _of_sweep(runs, digests)
+    selected = [run for run in runs if digests is None or run.digest in digests]
     if digests is not None and not selected:
         raise UserError(
             f"none of the {len(digests)} runs of sweep {values.sweep} has a record in {folder}."
@@ -95,22 +92,6 @@ def table(arguments: Sequence[str]) -> str:
     _check_own(out)
     write_texts(out, made.markdown, made.csv, made.latex)
     return made.markdown
-
-
-def _of_sweep(runs: Iterable[Record], digests: Collection[str] | None) -> list[Record]:
-    return [run for run in runs if digests is None or run.digest in digests]
-
-
-def _check_alike(
-    runs: Sequence[Record], filters: Mapping[str, str], asked: Collection[str], layout: SweepLayout
-) -> None:
-    """UserError where a cell would mix runs, by their configurations, before they are read."""
-    if "validation" not in asked:
-        runs = [run for run in runs if run.is_tested] or runs
-    if runs:
-        selected = filter_records(runs, filters, TableCommand.__struct_fields__)
-        _check_baseline(layout, selected)
-        group_runs(selected, layout)
 
 
 def _check_baseline(layout: SweepLayout, records: Sequence[Record]) -> None:
@@ -142,7 +123,6 @@ def _without_trials(records: list[Record]) -> list[Record]:
 
 
 def _check_own(out: Path) -> None:
-    """UserError if one of the files exists, and is not of a table that this command wrote."""
     page, *_ = paths = [out.with_name(out.name + suffix) for suffix in SUFFIXES]
     for path in paths:
         check_replaceable(path)
@@ -256,7 +236,6 @@ def _parts(text: str) -> list[str]:
 
 
 def _once(text: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names that are not empty; UserError for one that the text has twice."""
     found = tuple(filter(None, names))
     if len({*found}) < len(found):
         raise UserError(f"{text} names something twice.")
@@ -283,7 +262,6 @@ def _metrics(text: str, records: Sequence[Record]) -> tuple[str, ...]:
 
 
 def _usual(records: Sequence[Record]) -> str:
-    """The metrics that rank methods, where none is given: of each run, the first that it has."""
     found = {
         next((name for name in RANKED_BY if _recorded(name, record.measured)), "")
         for record in records
@@ -292,13 +270,11 @@ def _usual(records: Sequence[Record]) -> str:
 
 
 def _recorded(name: str, known: Collection[str]) -> str:
-    """The recorded name of a metric; "" if there is none."""
     full_names = (name, f"test/{name}", f"validation/{name}")
     return next((full for full in full_names if full in known), "")
 
 
 def _title(records: Sequence[Record], layout: SweepLayout) -> str:
-    """The metrics, what they are given by, and the data set and model if they are the same."""
     labels = ", ".join(dict.fromkeys(metric_label(name, records) for name in layout.metrics))
     keys = [key.rpartition(".")[2] for key in (*layout.rows, *layout.columns)]
     by = " and ".join(filter(None, (", ".join(keys[:-1]), *keys[-1:])))

@@ -238,7 +238,6 @@ class SweepTable:
             yield from self._tried((row, column))
 
     def _epsilon(self, runs: Runs) -> str:
-        """The epsilon, with the terms in which others in the table differ."""
         shown = epsilon_text(runs.epsilon, runs.guarantee)
         varying = [name for name in self._differing if name != "guarantee"]  # marked in any case
         return f"{shown} ({runs.terms.text(varying)})" if runs.terms and varying else shown
@@ -301,7 +300,6 @@ def _numbers(mean: Mean, name: str) -> tuple[str, ...]:
 
 
 def _best(rows: Mapping[CellKey, Runs], name: str) -> set[CellKey]:
-    """The cells with the best mean of a metric, of those with an epsilon on equal terms."""
     terms = {runs.terms.comparable for runs in rows.values() if runs.terms}
     metric = metric_of(name)
     private = {row: runs for row, runs in rows.items() if not isinstance(runs.epsilon, str)}
@@ -333,7 +331,6 @@ def metric_label(name: str, records: Iterable[Record]) -> str:
 
 
 def _label(key: str, value: Any, named: bool = False) -> str:
-    """A value of a setting; named: a number with the name of the setting."""
     if key == "method":
         return method_name(str(value))
     if value is None:
@@ -357,5 +354,4 @@ def _shown(value: float, metric: Metric) -> str:
 
 
 def _order(key: Key) -> list[tuple[bool, float, str]]:
-    """Numbers by size, then texts by name."""
     return [(not is_number(v), float(v) if is_number(v) else 0.0, str(v)) for v in key]

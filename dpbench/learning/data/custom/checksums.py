@@ -75,7 +75,6 @@ def _below(folder: Path, above: frozenset[Path] = frozenset()) -> Iterator[Path]
 
 @functools.lru_cache(maxsize=16)
 def _checksum(path: Path, files: Files) -> str:
-    """The checksum, cached until a file changes."""
     if path.is_file():
         return f"sha256:{digest_of(path)}"
     digest = hashlib.sha256()

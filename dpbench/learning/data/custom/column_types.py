@@ -23,19 +23,11 @@ AMOUNTS = {
 TRUTH = (bool, np.bool_)
 NUMBERS = (int, float, np.integer, np.floating, Decimal)
 
-STRUCTURES = {
-    "bytes": ((bytes, bytearray), re.compile(r"b(['\"]).*\1", re.DOTALL)),
-    "mappings": ((dict,), re.compile(r"\{.*\}", re.DOTALL)),
-    "lists": ((list, tuple, set, frozenset, np.ndarray), re.compile(r"\[.*\]", re.DOTALL)),
-}
-"""What is no single value: by name, its types, and how it looks as text."""
 
-
-def plain(column: pd.Series, as_text: bool = False) -> pd.Series:
+def plain(column: pd.Series) -> pd.Series:
     """The column as numbers, as truth values or, if it has anything else, as texts.
 
-    Decimals are numbers; dates and durations are texts. A column of bytes, mappings or lists stays
-    one, for `structure` to name, unless it is asked for as_text.
+    Decimals are numbers; dates, durations, bytes, mappings and lists are texts.
     """
     dtype = column.dtype
     of_numpy = isinstance(dtype, np.dtype) and dtype.kind in "biuf"
@@ -49,30 +41,13 @@ def plain(column: pd.Series, as_text: bool = False) -> pd.Series:
         numbers = pd.to_numeric(values.map(str, na_action="ignore"))
         if is_numeric_dtype(numbers):
             return numbers
-    if types and not as_text and any(_all_in(types, known) for known, _ in STRUCTURES.values()):
-        return values
     return values.map(_text, na_action="ignore").astype("str")
-
-
-def structure(column: pd.Series) -> str | None:
-    """The name of what the values of a plain column are, if that is bytes, mappings or lists."""
-    values = column.dropna()
-    if not len(values) or is_numeric_dtype(column):
-        return None
-    types, is_text = {*map(type, values)}, isinstance(column.dtype, pd.StringDtype)
-    for name, (known, text) in STRUCTURES.items():
-        if all(map(text.fullmatch, values)) if is_text else _all_in(types, known):
-            return name
-    return None
 
 
 def amounts_in(column: pd.Series) -> str | None:
     """The name of a kind of number that all texts of a column begin with, if there are many."""
-    return None if column.nunique() <= FEW else amounts_like(column)
-
-
-def amounts_like(column: pd.Series) -> str | None:
-    """The name of a kind of number that all texts of a column begin with."""
+    if column.nunique() <= FEW:
+        return None
     found = (name for name, form in AMOUNTS.items() if all(map(form.match, column.dropna())))
     return next(found, None)
 

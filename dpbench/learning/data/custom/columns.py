@@ -67,7 +67,7 @@ class Columns:
         """The columns in use, with numbers, truth values and texts only, where they can be."""
         used = [*dict.fromkeys((*self.features(frame), *self.needed))]
         columns = (without(frame[name], self.missing_values) for name in used)
-        return pd.DataFrame({c.name: plain(c, c.name in self.categorical) for c in columns})
+        return pd.DataFrame({column.name: plain(column) for column in columns})
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -164,7 +164,6 @@ def _predicted_text(settings: Mapping[str, Any], known: Collection[str]) -> str:
 
 
 def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object) -> None:
-    """UserError for ranges, categories and constants of other columns than have such."""
     numbers = columns.scalable(frame)
     if columns.bounds:
         _check_bounds(columns, numbers, standardise)
@@ -178,7 +177,6 @@ def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object)
 
 
 def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object) -> None:
-    """UserError unless bounds are ranges of all numbers, in place of other constants."""
     if isinstance(standardise, Mapping):
         raise UserError("dataset.bounds scales all numbers by their range: leave out standardise.")
     for name, pair in columns.bounds.items():

@@ -1,69 +1,55 @@
 """Reads files of rows, CSV or Parquet, and a test file of the publisher's own."""
 
-import codecs
 import csv
 import functools
 import lzma
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tarfile import TarError
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
+import numpy as np
 import pandas as pd
-from pandas.api.types import is_string_dtype
+from pandas.api.types import is_bool_dtype, is_numeric_dtype, is_string_dtype
 from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.learning.data.custom.checksums import source_path, verified
+from dpbench.learning.data.custom.column_types import FEW
 from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, NONE
-from dpbench.learning.data.custom.header import is_row, named_by
-from dpbench.learning.data.custom.quotes import (
-    NO_QUOTES,
-    QUOTE,
-    TAB,
-    LineSpan,
-    joined_lines,
-    swallowed,
-)
-from dpbench.learning.data.custom.sizes import size_by_footers, size_of, unpacked
+from dpbench.learning.data.custom.quotes import QUOTE, LineSpan, joined_lines, swallowed
+from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.system.errors import UserError, first_line, warn
 from dpbench.system.validate import boolean, integer, one_of, quoted, shown
 
-SPELLED_TAB = r"\t"
-SEPARATORS = (TAB, ";", "|", ",", " ")
-"""The usual separators, the least common in names first."""
+TAB, SPELLED_TAB = "\t", r"\t"
 
-SINGLE = "single"
-"""Values may be in single quotes."""
+DOUBLE, SINGLE = "double", "single"
+"""The quotes that values may be in."""
 
-LONGEST_HEAD = 65_536
-"""The most bytes of a line that are searched for a separator."""
-
-OTHER_FORMATS = (".arrow", ".json", ".jsonl", ".ndjson")
-"""The endings of tables that dataset=hub reads."""
+FIRST, UTF_8 = "first", "utf-8"
+"""The line with the names of the columns, and the encoding, unless settings have others."""
 
 PARQUET = ".parquet"
-
-SPREADSHEETS = (".numbers", ".ods", ".xls", ".xlsb", ".xlsm", ".xlsx")
-
-UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
-"""What is raised for a damaged file, packed or not."""
-
-SKIP = "if other lines come before that of the names, set dataset.skip=1, or their number"
-
-FIRST = "first"
-"""The first line has the names of the columns."""
-
-UTF_8 = "utf-8"
 
 OWN_FORMATS = (".csv", ".tsv")
 """The endings of files that are read here for dataset=hub too."""
 
-DOUBLE = "double"
-"""Values may be in double quotes."""
+OTHER_FORMATS = (
+    *(".arrow", ".json", ".jsonl", ".ndjson"),
+    *(".numbers", ".ods", ".xls", ".xlsb", ".xlsm", ".xlsx"),
+)
+"""The endings of tables that dataset=hub reads, and of spreadsheets."""
+
+UNREADABLE = (OSError, EOFError, zlib.error, lzma.LZMAError, BadZipFile, TarError)
+"""What is raised for a damaged file, packed or not."""
+
+WRITTEN = (
+    "dataset.separator, dataset.quotes, dataset.encoding and dataset.skip say how it is written"
+)
 
 
 def read(settings: Mapping[str, Any]) -> OwnTable:
@@ -120,7 +106,7 @@ def read_file(
     status = path.stat()
     read = _read(file, may_be_large, texts, status.st_size, status.st_mtime_ns)
     if len(read.frame.columns) == 1 and settings.get("task") != LANGUAGE_MODEL:
-        way = f"set the separator of its values, for instance {_setting_of(_other_separator(file))}"
+        way = "set dataset.separator, such as \"dataset.separator=';'\""
         if "separator" not in settings:
             way = "save it with commas between its values"
         raise UserError(f"{path.name} has a single column, {quoted(read.frame.columns[0])}: {way}.")
@@ -160,7 +146,6 @@ class _FileRows(NamedTuple):
 
 
 def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
-    """The file, written as settings say; UserError for an unknown way."""
     separator, quotes = settings.get("separator"), settings.get("quotes", DOUBLE)
     if separator is None:
         separator = TAB if path.suffix.lower() == ".tsv" else ","
@@ -191,26 +176,16 @@ def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
     return _File(what, path, character, *written)
 
 
-def _other_separator(file: _File) -> str:
-    """A separator that both of the first lines have, and is not the given one; "" without one."""
-    with unpacked(file.path) as stream:
-        lines = (stream.readline(LONGEST_HEAD).decode(errors="replace") for _ in range(2))
-        head = [line.strip("\n") for line in lines if line]
-    others = (other for other in SEPARATORS if other != file.separator)
-    return next((other for other in others if head and all(other in line for line in head)), "")
-
-
-def _setting_of(separator: str) -> str:
-    """The setting as it is typed in a shell; a semicolon where none is known."""
-    return f"'dataset.separator=\"{SPELLED_TAB if separator == TAB else separator or ';'}\"'"
-
-
 @functools.lru_cache(maxsize=2)
 def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) -> _FileRows:
     """The rows, cached until the file changes: its settings and its data are read separately."""
     ending = file.path.suffix.lower()
     if ending == PARQUET:
-        return _FileRows(_parquet(file, may_be_large))
+        return _FileRows(_parquet(file))
+    if ending in OTHER_FORMATS:  # a line of it may look like names of columns
+        raise UserError(
+            f"{file.what} is no CSV file: save it as one, or read JSON or Arrow by dataset=hub."
+        )
     read = functools.partial(
         pd.read_csv,
         file.path,
@@ -228,8 +203,6 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
     marks = [*file.missing] or None
     with warnings.catch_warnings(action="error", category=ParserWarning):
         try:
-            if ending in (*OTHER_FORMATS, *SPREADSHEETS):
-                raise ValueError(ending)  # a line of it may look like names of columns
             size = size_of(file.path, file.separator, whole=may_be_large)
             if not may_be_large:
                 size.check(file.what)
@@ -253,42 +226,23 @@ def _read(file: _File, may_be_large: bool, as_text: tuple[str, ...], *_: int) ->
                 )
                 frame[frame.columns[texts]] = again.set_axis(frame.columns[texts], axis=1)
         except (EmptyDataError, ParserError, ParserWarning, ValueError, *UNREADABLE) as error:
+            why = first_line(error, type(error).__name__).rstrip(".")
+            if isinstance(error, ParserWarning):
+                why = "a row has more values than the first line, which has to have their names"
             raise UserError(
-                f"{file.what} is not a table of values separated by {file.separator!r}: "
-                f"{_why(error, file)}."
+                f"{file.what} is not a table of values separated by {file.separator!r}: {why}; "
+                f"{WRITTEN}."
             ) from error
     has_names = header is not None
-    if not has_names and (name := named_by(first, frame)):
-        raise UserError(
-            f"{file.what} has {quoted(name)} above numbers, so its first line has the names of the "
-            "columns: leave out dataset.header=none."
-        )
-    if has_names and first.isna().sum() > len(first) / 2:
-        raise UserError(
-            f"the first line of {file.what} is {shown(_line(first, file))}, and names hardly any "
-            f"column: {SKIP}."
-        )
-    is_like_others = has_names and is_row(first, frame)
-    if has_names and (repeated := first[first.duplicated() & first.notna()]).any():
-        way = "set dataset.header=none if the first line is a row, or " if is_like_others else ""
-        raise UserError(
-            f"{file.what} has several columns named {quoted(repeated.iloc[0])}: "
-            f"{way}rename or remove all but one."
-        )
     may_join = file.quotes == DOUBLE and size.lines > len(frame) + has_names + file.skip
     encoding = "utf-8-sig" if file.encoding == UTF_8 else file.encoding
     joined = joined_lines(file.path, file.separator, frame, encoding) if may_join else None
-    return _FileRows(frame, joined, _line(first, file) if is_like_others else "")
+    line = file.separator.join(first.fillna("")) if has_names and is_row(first, frame) else ""
+    return _FileRows(frame, joined, line)
 
 
-def _line(values: pd.Series, file: _File) -> str:
-    return file.separator.join(values.fillna(""))
-
-
-def _parquet(file: _File, may_be_large: bool) -> pd.DataFrame:
+def _parquet(file: _File) -> pd.DataFrame:
     try:
-        if not may_be_large:
-            size_by_footers([file.path]).check(file.what)
         frame = pd.read_parquet(file.path)
         # Columns that were set as an index are columns still.
         return frame.reset_index() if any(frame.index.names) else frame
@@ -296,39 +250,29 @@ def _parquet(file: _File, may_be_large: bool) -> pd.DataFrame:
         raise UserError(f"{file.what} cannot be read: {first_line(error).rstrip('.')}.") from error
 
 
-def _why(error: Exception, file: _File) -> str:
-    """Why a file cannot be read, and the way out where it is known."""
-    ending = file.path.suffix.lower()
-    if ending in OTHER_FORMATS:
-        return f"read it by dataset=hub dataset.path={file.path.name}"
-    if ending in SPREADSHEETS:
-        return "it is a spreadsheet; save it as CSV"
-    if isinstance(error, UnicodeDecodeError):
-        return (
-            f"it is not text in {file.encoding}; set dataset.encoding, for instance to "
-            f"{_encoding(file.path)}, or save it as UTF-8"
-        )
-    why = first_line(error, type(error).__name__).rstrip(".")
-    if isinstance(error, UNREADABLE):
-        return why
-    if isinstance(error, ParserWarning):
-        why = "a row has more values than the first line, which has to have their names"
-    if not isinstance(error, EmptyDataError):
-        why = f"{why}; {SKIP}"
-    if other := _other_separator(file).strip(" "):
-        return f"{why}; if {other!r} separates them, set {_setting_of(other)}"
-    if file.quotes == DOUBLE and _has(file.path, QUOTE):
-        return f"{why}; {NO_QUOTES}"
-    return f"{why}; if values are in ', set dataset.quotes=single" if _has(file.path, "'") else why
+def is_row(names: Sequence[str], frame: pd.DataFrame) -> bool:
+    """Whether a first line could be a row of the table below it.
+
+    It is, if each column of numbers is named by a number that is near them, and each of a few
+    categories by one of these. Numbers at equal distances are names: years, or places of pixels.
+    """
+    numbers, categories = list[float](), 0
+    for name, (_, column) in zip(names, frame.items(), strict=True):
+        if not isinstance(name, str):  # empty
+            continue
+        if is_numeric_dtype(column) and not is_bool_dtype(column):
+            number = pd.to_numeric(name, errors="coerce")
+            low, high = column.min(), column.max()
+            if not low - (high - low) <= number <= high + (high - low):
+                return False
+            numbers.append(number)
+        elif column.nunique() <= FEW:
+            if name not in {*map(str, column.unique())}:
+                return False
+            categories += 1
+    return bool(categories or (numbers and not _are_names(numbers)))
 
 
-def _encoding(path: Path) -> str:
-    """The likeliest encoding of a text that is not UTF-8."""
-    with unpacked(path) as stream:
-        start = stream.read(2)
-    return "utf-16" if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "cp1252"
-
-
-def _has(path: Path, character: str) -> bool:
-    with unpacked(path) as stream:
-        return any(character.encode() in line for line in stream)
+def _are_names(numbers: Sequence[float]) -> bool:
+    steps = np.diff(numbers)
+    return len(steps) > 0 and bool(steps[0] > 0 and np.allclose(steps, steps[0]))

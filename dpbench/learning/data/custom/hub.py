@@ -12,7 +12,7 @@ import pandas as pd
 
 from dpbench.learning.data.custom.checksums import Files, checksum, files_of, verified
 from dpbench.learning.data.custom.csv_files import OWN_FORMATS, PARQUET, read_file
-from dpbench.learning.data.custom.sizes import Size, size_by_footers
+from dpbench.learning.data.custom.sizes import Size
 from dpbench.learning.data.custom.source import NO_TEST, Encoded, OwnTable, TestRows
 from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import Unavailable, UserError, first_line, warn
@@ -82,8 +82,8 @@ def _rows(settings: Mapping[str, Any], place: Path) -> tuple[Any, TestRows]:
     """The rows as the library loads them, and which of them are to test on."""
     path, part, test_part = (settings.get(key) for key in ("path", "part", "test_part"))
     files = files_of(place) if place.exists() else ()
-    name, may_be_large = str(place if place.exists() else path), settings.get("large")
-    load = functools.partial(_load, name, settings["revision"], files, may_be_large)
+    name = str(place if place.exists() else path)
+    load = functools.partial(_load, name, settings["revision"], files)
     rows, parts = load(part)
     if test_part is None:
         if TEST in parts and part != TEST and settings.get("rows") is None:
@@ -130,9 +130,7 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
 
 
 @functools.lru_cache(maxsize=4)
-def _load(
-    place: str, revision: object, files: Files, may_be_large: object, part: str
-) -> tuple[Any, Collection[str]]:
+def _load(place: str, revision: object, files: Files, part: str) -> tuple[Any, Collection[str]]:
     """A part of a data set, and the names of all its parts; `files` keep the cache up to date."""
     datasets = library("datasets", "dataset=hub")
     prefix, name = f"dataset.path={place} cannot be", place
@@ -142,9 +140,6 @@ def _load(
     elif revision:
         options = {"revision": revision}
     try:
-        if not may_be_large:
-            parquet = [path for path, _, _ in files if path.suffix.lower() == PARQUET]
-            size_by_footers(parquet).check(f"dataset.path={place}")
         if any((Path(place) / file).is_file() for file in SAVED):
             return _saved(datasets.load_from_disk(place), part)
         if Path(place).is_dir():
@@ -185,7 +180,6 @@ def _saved(data: Any, part: str) -> tuple[Any, Collection[str]]:
 
 
 def _reader(file: Path) -> tuple[str, dict[str, object]]:
-    """The library's reader of a file, with its options; UserError for one that it does not read."""
     ending = file.suffix.lower()
     if ending not in READERS:
         raise UserError(

@@ -9,21 +9,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype, is_string_dtype
+from pandas.api.types import is_bool_dtype, is_float_dtype, is_numeric_dtype
 
 from dpbench.learning.data.custom import identifiers
-from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
+from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
 from dpbench.learning.data.custom.columns import (
     CLASSIFICATION,
     IMPUTE,
     INDICATOR,
-    MAX_CATEGORIES,
     TRAIN,
     Columns,
     columns_of,
     without,
 )
-from dpbench.learning.data.custom.oddities import identical, warn_of_spellings
+from dpbench.learning.data.custom.oddities import identical
 from dpbench.learning.data.custom.people import TARGET, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
@@ -77,11 +76,8 @@ BY_NOISE = ": normalization=private_columns"
 """How a cost names what would measure it with noise."""
 
 
-def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intake:
-    """The facts of a data set's settings and its users'; UserError for data that cannot be read.
-
-    measured: whether columns are measured with noise, so that no cost advises it.
-    """
+def intake(node: Mapping[str, Any], users: Any) -> Intake:
+    """The facts of a data set's settings and its users'; UserError for data that cannot be read."""
     source = SOURCES.get(str(node.get("_target_")))
     if source is None or node.get(source.setting) is None:
         raise UserError(
@@ -95,7 +91,6 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
             with_public_settings(node, users)
         except UserError as error:
             refused = str(error)
-            _warn_of_all_spellings(table)
     told = tuple(dict.fromkeys(str(warning.message) for warning in caught))
     user = (
         users["column"] if isinstance(users, Mapping) and users.get("_target_") == TARGET else None
@@ -103,9 +98,8 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]
-    numbers = identical([plain(frame[name], as_text=True) for name in used])
+    numbers = identical([plain(frame[name]) for name in used])
     train = numbers[: len(frame) - table.test.number]
-    facts = _facts(node, columns, table)
     file = Path(str(node[source.setting])).expanduser()
     counted = file.is_file() and file.suffix.lower() != ".parquet"
     return Intake(
@@ -119,25 +113,13 @@ def intake(node: Mapping[str, Any], users: Any, measured: bool = False) -> Intak
         identifiers=() if user else tuple(identifiers.repeating(frame)),
         classes=_counts(frame, [columns.target] if columns.task == CLASSIFICATION else []),
         groups=_counts(frame, [*columns.group]),
-        columns=tuple(
-            fact._replace(cost=fact.cost.removesuffix(BY_NOISE)) if measured else fact
-            for fact in facts
-        ),
+        columns=tuple(_facts(node, columns, table)),
         told=told,
         refused=refused,
     )
 
 
-def _warn_of_all_spellings(table: OwnTable) -> None:
-    """What is warned of in the columns of a table that is refused for something else."""
-    for name in table.frame:
-        values = plain(table.frame[name], as_text=True)
-        if is_string_dtype(values) and values.nunique() <= MAX_CATEGORIES:
-            warn_of_spellings(f"column {name} of {table.name}", values.dropna().unique())
-
-
 def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
-    """The number of rows of each person."""
     if user is None or user not in frame:
         return ()
     people = people_of(frame, user)
@@ -145,7 +127,6 @@ def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
 
 
 def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
-    """The columns, as far as settings name those that there are."""
     try:
         return image_columns(settings, table) if table.images else columns_of(settings, table.frame)
     except (UserError, KeyError):  # a file of one's own may lack settings
@@ -153,7 +134,6 @@ def _columns(settings: Mapping[str, Any], table: OwnTable) -> Columns:
 
 
 def _counts(frame: pd.DataFrame, names: list[str]) -> dict[str, int]:
-    """The number of rows by value, or by values of several columns."""
     if not names or not {*names} <= {*frame}:
         return {}
     sizes = frame[names].astype(str).value_counts(sort=False).sort_index()
@@ -164,13 +144,12 @@ def _facts(settings: Mapping[str, Any], columns: Columns, table: OwnTable) -> It
     for name in table.frame:
         column = plain(without(table.frame[name], columns.missing_values))
         becomes, cost = _fate(settings, columns, table, column)
-        hashable = column if structure(column) is None else column.map(str, na_action="ignore")
         yield ColumnFacts(
             str(name),
             _kind(column),
             int(column.isna().sum()),
-            int(hashable.nunique()),
-            _values(hashable),
+            int(column.nunique()),
+            _values(column),
             becomes,
             cost,
         )
@@ -182,14 +161,13 @@ def _kind(column: pd.Series) -> str:
     elif is_numeric_dtype(column):
         kind = "numbers" if is_float_dtype(column) and (column % 1 > 0).any() else "whole numbers"
     else:
-        kind = structure(column) or amounts_in(column) or "texts"
-    if structure(column) is None and column.nunique() == 1:
+        kind = amounts_in(column) or "texts"
+    if column.nunique() == 1:
         return f"constant {kind}"
     return f"{kind}, an identifier?" if identifiers.seems_identifier(column) else kind
 
 
 def _values(column: pd.Series) -> str:
-    """The lowest and the highest number, or the most frequent texts."""
     if is_numeric_dtype(column) and not is_bool_dtype(column):
         return f"{column.min():.10g} to {column.max():.10g}" if column.notna().any() else ""
     common = column.value_counts().head(3)
@@ -199,7 +177,6 @@ def _values(column: pd.Series) -> str:
 def _fate(
     settings: Mapping[str, Any], columns: Columns, table: OwnTable, column: pd.Series
 ) -> tuple[str, str]:
-    """What becomes of a column, and what that reads from the data without accounting."""
     name = str(column.name)
     texts = text_columns(settings["text"], table.frame) if has_texts(settings) else ()
     if name == columns.user:
@@ -215,7 +192,6 @@ def _fate(
     except UserError as error:
         return f"refused: {error}", ""
     role = "groups, and " if name in columns.group else ""
-    column = plain(column, name in columns.categorical)
     if name == columns.target and columns.task == CLASSIFICATION:
         return f"{role}classes", "classes from all rows"
     if table.images:
@@ -230,7 +206,6 @@ def _fate(
 
 
 def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, str]:
-    """What a feature becomes, and what that reads from the data or can do without."""
     name = str(column.name)
     if most := columns.selected.get(name):
         cost = f"frequent values, with noise{BY_NOISE}"

@@ -1,6 +1,5 @@
 """What is odd about the user's own tables, but may be meant: warned of, not refused."""
 
-import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -8,8 +7,8 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import FEW, amounts_like
-from dpbench.learning.data.custom.columns import NONE, REGRESSION, Columns
+from dpbench.learning.data.custom.column_types import FEW
+from dpbench.learning.data.custom.columns import REGRESSION, Columns
 from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.learning.data.custom.source import TestRows
 from dpbench.system.errors import MAX_LISTED, warn
@@ -21,11 +20,6 @@ RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 
 COPIED = 1 - 1e-9
 """The correlation with the target from which on a number is the target in another unit."""
-
-CODE = re.compile(
-    r"(?:^|[\W_]|(?<=[a-z])(?=[A-Z]))(?i:zip(?:[\W_]?code)?|post(?:al)?[\W_]?code|plz|id)$"
-)
-"""How the name of a column ends whose whole numbers are no amounts."""
 
 AROUND = " .'\"`´‘’“”„«»"
 """What may stand around a category in one of its spellings."""
@@ -39,15 +33,6 @@ SHARE = 0.01
 BY_CHANCE = 10
 """So many times as many equal pairs of rows as if columns were independent are no coincidence."""
 
-APART = 30
-"""How many times as large as another a scale is so that it is another one."""
-
-MARKS_BELOW, MARKS_ABOVE = (-9, -88, -99, -888, -999, -9999), (99, 999, 9999, 99999, 999999)
-"""Numbers that stand for no value in many tables."""
-
-SEVERAL = 5
-"""So many other values tell a mark above them from the last of a few numbers."""
-
 
 def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
     """Warn of a column that only counts the rows, of categories that may be no value or be one, and
@@ -59,34 +44,10 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
                 f"out with dataset.drop=[{column}]."
             )
-        elif (
-            CODE.search(str(column))
-            and not (values % 1 > 0).any()
-            and frame[column].nunique() > FEW
-        ):
-            warn(
-                f"column {column} of {name} is taken as a number, and its name is one of codes: "
-                f"set dataset.categorical=[{column}] if its values are categories, or leave it out "
-                f"with dataset.drop=[{column}]."
-            )
-        if mark := _mark(values):
-            warn(
-                f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, apart "
-                f"from all other values: set dataset.missing_values=[{mark:g}] if it stands for no "
-                "value."
-            )
-        if _are_days(values):
-            warn(
-                f"column {column} of {name} is taken as a number, and its values are like days, "
-                f"such as {np.nanmin(values):.0f}: leave it out with "
-                f"dataset.drop=[{column}], or turn them into numbers of days."
-            )
     for column in frame:
         if not is_string_dtype(frame[column]):
             continue
         values = frame[column].value_counts()
-        if column in columns.features(frame) and column not in columns.categorical:
-            _warn_of_amounts(values.index.to_series(name=column), name)
         counts = values[values.index.isin(LIKE_MISSING)]
         if len(counts) and column not in {*columns.categorical, *columns.listed}:
             warn(
@@ -167,22 +128,6 @@ def expected_pairs(columns: Sequence[pd.Series]) -> float:
     return pairs
 
 
-def warn_of_scales(frame: pd.DataFrame, columns: Columns, standardise: object) -> None:
-    """Warn of numbers that stay as they are, and are of very different scales."""
-    if standardise != NONE or columns.bounds:
-        return
-    scales = {name: float(frame[name].std()) for name in columns.numbers(frame)}
-    scales = {name: scale for name, scale in scales.items() if scale > 0}
-    if scales and max(scales.values()) > APART * min(scales.values()):
-        small, *_, large = sorted(scales, key=lambda name: scales[name])
-        warn(
-            f"dataset.standardise=none leaves column {large} with a deviation of "
-            f"{scales[large]:.3g} beside column {small} with {scales[small]:.3g}, and clipped "
-            "gradients are mostly of the largest: give public ranges, such as "
-            f"dataset.bounds={{{large}: [LOWEST, HIGHEST]}}, or constants by dataset.standardise."
-        )
-
-
 def warn_of_people(frame: pd.DataFrame, name: str) -> None:
     """Warn of a column that seems to say whose a row is, where epsilon is per row."""
     for column in repeating(frame):
@@ -226,42 +171,6 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
             f"{name} has {'; '.join(several[:MAX_LISTED])}{more}, which are different {what}: "
             "spell them alike if they are one."
         )
-
-
-def _warn_of_amounts(column: pd.Series, name: str) -> None:
-    """Warn of a few texts that are numbers with signs, and would be categories. column: its
-    distinct values."""
-    signs = column[: FEW + 1].str.contains(r"[,'%€$£¥]")
-    if len(column) <= FEW and signs.any() and amounts_like(column) == "numbers as texts":
-        warn(
-            f"column {column.name} of {name} has numbers as texts, such as "
-            f"{quoted(column[signs].iloc[0])}, which are categories: set dataset.decimal=',' or "
-            "dataset.thousands if these are written so, or dataset.categorical="
-            f"[{column.name}]."
-        )
-
-
-def _are_days(values: np.ndarray) -> bool:
-    """Whether numbers are like 20240131."""
-    if not 19_000_101 <= np.nanmin(values, initial=np.inf) <= np.nanmax(values) <= 21_001_231:
-        return False
-    values = values[~np.isnan(values)]
-    months, days = values // 100 % 100, values % 100
-    calendar = (months >= 1) & (months <= 12) & (days >= 1) & (days <= 31)
-    return bool((calendar & (values % 1 == 0)).all())
-
-
-def _mark(values: np.ndarray) -> float | None:
-    """A number that seems to stand for no value: repeated, and the only one below 0, or farther
-    above all others than these are from each other."""
-    values = values[~np.isnan(values)]
-    low, high = values.min(initial=0), values.max(initial=0)
-    if low in MARKS_BELOW and (values == low).sum() > 1 and (values[values > low] >= 0).all():
-        return float(low)
-    others = values[values < high]
-    if high in MARKS_ABOVE and (values == high).sum() > 1 and len(np.unique(others)) >= SEVERAL:
-        return float(high) if high - others.max() > np.ptp(others) else None
-    return None
 
 
 def missing_mark(value: object) -> str:

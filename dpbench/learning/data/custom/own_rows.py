@@ -134,7 +134,6 @@ class RowSplit:
         )
 
     def _people(self, frame: pd.DataFrame) -> np.ndarray | None:
-        """The number of each row's person [n], if people are protected."""
         return None if self.user is None else people_of(frame, self.user)
 
     def order(self, seed: int, people: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -58,4 +58,4 @@ def described(rows: OwnTable, users: Mapping[str, Any]) -> tuple[dict[str, Any],
 
 def people_of(frame: pd.DataFrame, column: str) -> np.ndarray:
     """The number of each row's person [n], in the order of their first rows."""
-    return pd.factorize(plain(frame[column], as_text=True))[0]
+    return pd.factorize(plain(frame[column]))[0]

@@ -123,7 +123,6 @@ class TablePreparation(msgspec.Struct, frozen=True):
         return near
 
     def _limits(self, name: str) -> tuple[tuple[float, float], str]:
-        """The lowest and the highest number of a column, and where others are, in words."""
         if name in self.ranges:
             return self.ranges[name], "outside of its bounds"
         mean, deviation = self.numbers[name]
@@ -137,7 +136,7 @@ class TablePreparation(msgspec.Struct, frozen=True):
         name = str(column.name)
         selected = name in self.selected
         categories = (*self.selected[name], None) if selected else self.categories[name]
-        values = plain(column, as_text=True)
+        values = plain(column)
         found = values.map({v: place for place, v in enumerate(categories) if v is not None})
         none = found.isna() if name in self.listed else self._absent(column)
         if selected:

@@ -101,17 +101,15 @@ def _table(settings: Settings, rows: OwnTable) -> dict[str, Any]:
         return {**named, "text": text[0] if len(text) == 1 else [*text], **described}
     frame = columns.plain(frame)
     described = table.describe(frame, columns, rows.name, rows.test)
-    oddities.warn_of_scales(frame, columns, settings["standardise"])
     oddities.warn_of_target_leaks(frame, columns, rows.name)
     _warn_of_people(rows, columns, [*columns.features(frame), columns.target])
     return {**named, **described}
 
 
 def _warn_of_people(rows: OwnTable, columns: Columns, used: list[str]) -> None:
-    """Warn of people with several rows, unless they are protected, and of rows in two places."""
     if columns.user is None:
         oddities.warn_of_people(rows.frame, rows.name)
-    series = [plain(rows.frame[name], as_text=True) for name in used]
+    series = [plain(rows.frame[name]) for name in used]
     oddities.warn_of_copies(series, rows.test, rows.name, columns.user is not None)
 
 

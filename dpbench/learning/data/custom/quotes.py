@@ -17,7 +17,7 @@ from dpbench.system.errors import UserError
 LineSpan = tuple[int, int]
 """The numbers of a first and a last line, from 1."""
 
-QUOTE, TAB = '"', "\t"
+QUOTE = '"'
 
 NOTHING = ("", *LIKE_MISSING)
 """What stands in a column of numbers where a row has none."""
@@ -88,7 +88,6 @@ def _is_value(lines: list[str], separator: str, accept: list[Callable[[str], boo
 
 
 def _accepts(column: pd.Series) -> Callable[[str], bool]:
-    """Whether a text may be a value of a column: a number, or one of a few categories."""
     if is_numeric_dtype(column) and not is_bool_dtype(column):
         return lambda text: text in NOTHING or pd.notna(pd.to_numeric(text, errors="coerce"))
     known = {*map(str, column.unique())}

@@ -1,14 +1,13 @@
 """How large the user's own tables are, which is known before they are read."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from pandas.io.common import get_handle
 
-from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import UserError, first_line
 
 MOST_COLUMNS, MOST_VALUES, MOST_BYTES = 20_000, 10**8, 2**30
@@ -70,14 +69,3 @@ def size_of(path: Path, separator: str, whole: bool) -> Size:
             if size.is_large and not whole:
                 break
     return size
-
-
-def size_by_footers(files: Sequence[Path]) -> Size:
-    """The size of Parquet files, whose rows may be packed a thousandfold."""
-    if not files:
-        return Size(0, 0, 0)
-    footers = [*map(library("pyarrow.parquet").read_metadata, files)]
-    groups = (f.row_group(place) for f in footers for place in range(f.num_row_groups))
-    size = sum(group.total_byte_size for group in groups)
-    columns = max(footer.num_columns for footer in footers)
-    return Size(sum(footer.num_rows for footer in footers), columns, size)

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_float_dtype, is_string_dtype
 
-from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain, structure
+from dpbench.learning.data.custom.column_types import FEW, amounts_in, plain
 from dpbench.learning.data.custom.columns import (
     INDICATOR,
     MAX_CATEGORIES,
@@ -72,7 +72,6 @@ def describe(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -
 
 
 def _width(column: pd.Series, columns: Columns, name: str) -> int:
-    """The number of features that a column becomes."""
     if most := columns.selected.get(str(column.name)):
         return most + 1
     return len(categories_of(column, columns, name)) if columns.is_categorical(column) else 1
@@ -115,11 +114,8 @@ def check_groups(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
 
 
 def labels_of(rows: OwnTable, target: str) -> tuple[list[str], np.ndarray]:
-    """The names of the classes of images, and the class of each [n]; UserError for other values
-    than classes."""
+    """The names of the classes of images, and the class of each [n]; UserError for one without."""
     values = plain(rows.frame[target])
-    if what := structure(values):
-        raise UserError(f"dataset.target={target} has {what}, not classes: choose another column.")
     if values.isna().any():
         raise UserError(f"dataset.target={target} has rows without a class: filter them out.")
     if rows.classes:
@@ -179,14 +175,13 @@ def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
     if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
         raise UserError(
             f"{name} has a column without a name, such as an index that was written with it: name "
-            f"it, or leave it out with \"dataset.drop=['{nameless[0]}']\"."
+            f"it, leave it out with \"dataset.drop=['{nameless[0]}']\", or, if other lines come "
+            "before that of the names, set dataset.skip=1, or their number."
         )
     unusable, incomplete = {}, columns.incomplete(frame)
     for column in frame:
         values = frame[column]
         _check_readable(values, name, test)
-        if column not in columns.categorical:
-            _check_structure(values, columns, name)
         if column not in (*columns.needed, *columns.categorical) and is_string_dtype(values):
             _check_categories(values, name, test)
         bad = values.isna() & (column not in incomplete)
@@ -201,7 +196,6 @@ def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRow
 def _unusable(
     cells: Mapping[str, pd.Series], frame: pd.DataFrame, columns: Columns, name: str, test: TestRows
 ) -> UserError:
-    """The refusal of cells, true in each column, that are empty or not finite numbers."""
     column, first = next(iter(cells.items()))
     counts, others = {column: int(bad.sum()) for column, bad in cells.items()}, ""
     if (total := sum(counts.values())) > 1:
@@ -229,22 +223,7 @@ def _check_readable(column: pd.Series, name: str, test: TestRows) -> None:
         )
 
 
-def _check_structure(column: pd.Series, columns: Columns, name: str) -> None:
-    """UserError for a column whose values are no single ones."""
-    if what := structure(column):
-        first = column.dropna().iloc[0]
-        example = " ".join(quoted(getattr(first, "tolist", lambda: first)()).split())
-        way = f"leave the column out with dataset.drop=[{column.name}], or"
-        if column.name in columns.needed:
-            way = "choose another target or group, or"
-        raise UserError(
-            f"column {column.name} of {name} has {what}, such as {example}, and not single values: "
-            f"{way} set dataset.categorical=[{column.name}] if its values are categories."
-        )
-
-
 def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
-    """UserError for text that looks like numbers with a word among them, or names of the rows."""
     words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
     ways = (
         f"leave the column out with dataset.drop=[{column.name}], or set "

@@ -38,9 +38,8 @@ class TableRows(RowSplit):
     public constants, mean and standard deviation by column. It applies to the target of regression
     too. bounds: the public range of each number, which is scaled to -1 to 1 in place of that.
     categories: the public categories of columns, or how many are selected with noise. features:
-    their number. large: whether a table of
-    more than a hundred million values is read (`dpbench.data.custom.sizes`). missing_values: what
-    stands for no value.
+    their number. large: whether a table of more than a hundred million values is read
+    (`dpbench.data.custom.sizes`). missing_values: what stands for no value.
 
     Of a file: separator, by default that of its ending; quotes: `double` or `single` if values may
     be in such quotes; `none`, and a quote is a character; header: `first` if the first line has the
@@ -177,7 +176,6 @@ class TableRows(RowSplit):
         return self._split(table, rows, seed, prepared.target[1])
 
     def _texts(self, table: OwnTable, seed: int) -> Data:
-        """The splits of texts; warns of those that are cut."""
         frame = table.frame
         columns = texts.columns_with_texts(vars(self), frame)
         texts.tokenizer_of(vars(self))  # refuses another one
@@ -224,13 +222,11 @@ class TableRows(RowSplit):
         return {name: tuple(all_distinct(frame[name])) for name in columns.selected}
 
     def _plain(self, table: OwnTable) -> tuple[Columns, pd.DataFrame]:
-        """The columns of the table, and its rows with plain values."""
         columns = columns_of(vars(self), table.frame)
         return columns, columns.plain(table.frame)
 
 
 def _categories_note(given: Mapping[str, Any]) -> str:
-    """How columns come by their categories."""
     if not given:
         return "The categories of each column are read from all rows, test included."
     ways = [

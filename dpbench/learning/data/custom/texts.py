@@ -85,7 +85,6 @@ def describe_texts(
 
 
 def _check_none_blank(blank: pd.DataFrame, name: str, test: TestRows) -> None:
-    """UserError for a table with blank texts, which are true in `blank`."""
     for column in blank:
         if number := int(blank[column].sum()):
             row = test.row(int(np.flatnonzero(blank[column])[0]), len(blank))

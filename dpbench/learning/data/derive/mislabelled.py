@@ -59,7 +59,6 @@ class Mislabelled(DerivedDataset):
         return replace(data, train=train, targets=Targets(examples, included))
 
     def _chosen(self, groups: Tensor, draws: np.random.Generator) -> Tensor:
-        """Indices of the targets."""
         per_group = self.number // len(self.groups)
         members = [np.flatnonzero(groups.numpy() == group) for group in range(len(self.groups))]
         return torch.from_numpy(np.concatenate([draws.permutation(m)[:per_group] for m in members]))

@@ -51,7 +51,6 @@ class FrozenNetwork:
 
     @property
     def _short_checksum(self) -> str:
-        """Of the weights, for names of files."""
         return self._published.verified()[1].removeprefix("sha256:")[:12]
 
     def check_files(self) -> None:
@@ -59,7 +58,6 @@ class FrozenNetwork:
         self._published.verified()
 
     def _with_weights(self, network: Callable[[Path], nn.Module]) -> nn.Module:
-        """The network with the weights of a file, in evaluation mode."""
         (file, *_), _ = self._published.verified()
         with torch_state_kept(torch.device("cpu")):
             return network(file).eval()
@@ -101,7 +99,6 @@ class Pretrained(FrozenNetwork):
 
     @property
     def _constants(self) -> Normalization:
-        """The normalization of pixels."""
         return self.normalization or Normalization(*self._network.constants())
 
     @property

@@ -125,7 +125,6 @@ class TextFeatures(FrozenNetwork):
         return means
 
     def _encoder(self, file: Path) -> nn.Module:
-        """The encoder with the weights of a file, but for its pooler, which is not used."""
         config = self._sizes
         network = library("transformers").MODEL_MAPPING[type(config)]
         return with_weights(network, config, file, own=("pooler.",))

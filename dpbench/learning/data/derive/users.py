@@ -123,7 +123,6 @@ class Column:
         return population(examples, sorted(by_user, key=min))
 
     def _kept(self, rows: np.ndarray, seed: int) -> np.ndarray:
-        """The rows of a person that are trained on, of all of theirs in ascending order."""
         return numpy_generator(seed, f"rows/{len(rows)}").permutation(rows)[: self.most]
 
 

@@ -6,7 +6,6 @@ Interrupted downloads resume, and one mirror stands in for another, which `pooch
 import gzip
 import lzma
 import shutil
-import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -29,7 +28,6 @@ from dpbench.system.files import cached_digest_of, digest_of
 
 ATTEMPTS = 3  # per mirror, if transfers break off or leftovers are stale
 TIMEOUT = 30  # seconds without a byte
-PATIENCE = 2  # seconds before a progress bar is shown
 CHUNK = 1 << 16
 
 NETWORK = (URLError, HTTPException, ConnectionError, TimeoutError, SSLError)
@@ -185,30 +183,14 @@ def _transfer(url: str, part: Path) -> bool:
             start = 0
         length = response.headers.get("Content-Length")
         total = int(length) + start if length else None
-        with part.open("ab" if start else "wb") as out, _progress(url, start, total) as advance:
+        console = Console(stderr=True)
+        bar = Progress(console=console, transient=True, disable=not console.is_terminal)
+        with part.open("ab" if start else "wb") as out, bar:
+            task = bar.add_task(part.name.removesuffix(".part"), total=total, completed=start)
             while chunk := response.read(CHUNK):
                 out.write(chunk)
-                advance(len(chunk))
+                bar.advance(task, len(chunk))
     return total is None or part.stat().st_size == total
-
-
-@contextmanager
-def _progress(url: str, start: int, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yields a function that counts received bytes, with a progress bar on a terminal."""
-    console = Console(stderr=True)
-    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
-    task = bar.add_task(Path(urlsplit(url).path).name, completed=start, total=total)
-    begin = time.monotonic()
-
-    def advance(count: int) -> None:
-        bar.advance(task, count)
-        if not bar.live.is_started and time.monotonic() - begin > PATIENCE:
-            bar.start()
-
-    try:
-        yield advance
-    finally:
-        bar.stop()
 
 
 def _install(file: Path, url: str, path: Path, checksum: str) -> bool:

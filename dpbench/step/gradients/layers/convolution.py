@@ -84,7 +84,6 @@ class Convolution(LayerGradient):
 
     @property
     def _input_norms(self) -> tuple[Term, Term]:
-        """The squared norms of a and b."""
         a, b = (of_rows(x.reshape(self._examples, -1)) for x in (self.a, self.b))
         return a, b
 

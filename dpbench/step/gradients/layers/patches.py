@@ -93,7 +93,6 @@ class PatchProducts:
         return x.flatten(2 + axes).flatten(1, 1 + axes)
 
     def _positions(self, image: torch.Size) -> int:
-        """The number of outputs of a view."""
         return math.prod(output_sides(self.module, image, self.padding))
 
     def _summed_at_once(self, x: Tensor, axes: int) -> Tensor:

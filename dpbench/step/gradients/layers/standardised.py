@@ -160,6 +160,5 @@ def perturbed_standardised(perturbation: Perturbation, x: Tensor) -> Tensor:
 
 
 def _perturbed(perturbation: Perturbation) -> Standardisation:
-    """The standardisation of each example's weight."""
     (gradient,) = perturbation.gradients
     return gradient.perturbed(perturbation.scales)

@@ -368,11 +368,3 @@ def test_what_attacks_achieve_at_most_is_a_column_to_choose_rounded_up(tmp_path)
     assert "24.70 (1)" in said
     assert "membership_advantage,24.6921,nan,1," in (tmp_path / "t.csv").read_text()
     assert "0.02 (1)" in said  # 0.01 would be the share that guessing names
-
-
-def test_runs_that_would_be_mixed_are_refused_before_any_is_read(tmp_path, monkeypatch):
-    for lr in (0.1, 0.2):
-        record("dpsgd", lr=lr).save(tmp_path)
-    monkeypatch.setattr("dpbench.comparison.tables.sweep.command.readable_records", pytest.fail)
-    with pytest.raises(UserError, match=r"differ in optimizer\.lr \("):
-        table([str(tmp_path), f"out={tmp_path / 't'}"])

@@ -50,7 +50,11 @@ def test_files_that_cannot_be_loaded_are_one_sentence(people, no_cache, more, se
     [
         ("cut.jsonl", '{"age": 1, "rich": 0}\n{"age": 1', r"=train: JSON parse error: .*\."),
         ("empty.jsonl", "", r"=train: it has no rows\."),
-        ("commas.tsv", "age,rich\n1,0\n", r"has a single column, 'age,rich': set the separator"),
+        (
+            "commas.tsv",
+            "age,rich\n1,0\n",
+            r"has a single column, 'age,rich': set dataset.separator",
+        ),
         ("typo.jsonl", None, r"typo\.jsonl is not a file, as seen from"),
     ],
 )

@@ -51,7 +51,7 @@ def test_a_closing_quote_in_another_row_is_refused_too(notes):
 
 def test_a_quote_that_nothing_closes_is_told_of_the_setting(notes):
     notes.write_text(notes.read_text().replace('"ouch', "ouch"))
-    with pytest.raises(UserError, match=r"EOF inside string .*; set dataset.quotes=none if quotes"):
+    with pytest.raises(UserError, match=r"EOF inside string .*; dataset.separator, dataset.quotes"):
         rows_of(notes, TABS)
     assert rows_of(notes, TABS, NONE) == COUNT
 

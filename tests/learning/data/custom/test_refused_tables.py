@@ -17,24 +17,9 @@ def test_a_table_without_a_target_or_with_another_separator_is_told_what_it_lack
     with pytest.raises(UserError, match=r"must name the column to predict: choose from age, rich"):
         compose([*settings(people), "dataset.target=null"])
     people.write_text(people.read_text().replace(",", ";"))
-    with pytest.raises(UserError, match=r"has a single column, 'age;.*dataset\.separator=\";\""):
+    with pytest.raises(UserError, match=r"has a single column, 'age;.*dataset\.separator=';'"):
         compose(settings(people))
     compose([*settings(people), 'dataset.separator=";"'])
-
-
-@pytest.mark.parametrize(("separator", "typed"), [("\t", r"\t"), ("|", "|")])
-def test_the_separator_of_a_file_is_named_as_it_is_typed(people, separator, typed):
-    people.write_text(people.read_text().replace(",", separator))
-    setting = f'dataset.separator="{typed}"'
-    with pytest.raises(UserError, match=re.escape(setting)):
-        compose(settings(people))
-    assert compose([*settings(people), setting])["dataset"]["classes"] == 2
-
-
-def test_decimal_commas_in_a_file_of_semicolons_name_its_separator(people):
-    people.write_text(people.read_text().replace(",", ";").replace(".", ","))
-    with pytest.raises(UserError, match=r"if ';' separates them, set 'dataset\.separator=\";\"'\."):
-        compose(settings(people))
 
 
 def test_a_separator_is_one_character_and_other_formats_are_told_their_reader(people):
@@ -43,7 +28,7 @@ def test_a_separator_is_one_character_and_other_formats_are_told_their_reader(pe
     file = people.with_suffix(".jsonl")
     pd.read_csv(people).to_json(file, orient="records", lines=True)
     asked = [word.replace(str(people), str(file)) for word in settings(people)]
-    with pytest.raises(UserError, match=r"read it by dataset=hub dataset\.path=.*\.jsonl"):
+    with pytest.raises(UserError, match=r"no CSV file: .*read JSON or Arrow by dataset=hub"):
         compose(asked)
 
 
@@ -51,7 +36,7 @@ def test_a_separator_is_one_character_and_other_formats_are_told_their_reader(pe
 def test_a_spreadsheet_is_told_its_format(people, ending):
     path = people.with_suffix(ending)
     path.write_bytes(b"PK\x03\x04\x14\0" + bytes(range(128, 256)))
-    with pytest.raises(UserError, match="it is a spreadsheet; save it as CSV"):
+    with pytest.raises(UserError, match="is no CSV file: save it as one"):
         compose(settings(path))
 
 
@@ -83,7 +68,6 @@ def test_a_column_that_is_named_like_a_number_is_told_in_quotes(people, name):
             lambda text: text + "?,1,Bonn,f,yes\n",
             "people of.csv has numbers, but '?' in row 61: replace",
         ),
-        (lambda text: text.replace("town", "age"), "has several columns named 'age'"),
         (
             lambda text: "\n".join(f"{row},n{n}" for n, row in enumerate(text.split())),
             "has 60 different texts in 60 rows, such as 'n1', like a column of names: leave",

@@ -2,7 +2,6 @@
 
 import gzip
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -62,21 +61,6 @@ def test_a_large_table_that_may_be_read_is_the_same_run(people, monkeypatch):
     with pytest.raises(UserError, match=r"dataset\.large=true"):
         compose(settings(people))
     assert digest(compose(settings(people, LARGE))) == before
-
-
-@pytest.mark.slow
-def test_parquet_is_measured_by_its_footer(people, no_cache, monkeypatch):
-    import datasets
-
-    path = people.with_suffix(".parquet")
-    pd.DataFrame({"age": np.zeros(10**6), "rich": np.arange(10**6) % 2}).to_parquet(path)
-    assert path.stat().st_size < 2e4
-    monkeypatch.setattr(sizes, "MOST_VALUES", 10**6)
-    monkeypatch.setattr(datasets, "load_dataset", None)
-    with pytest.raises(
-        UserError, match=r"has 1,000,000 rows or more of 2 columns, .*dataset.large"
-    ):
-        compose(["dataset=hub", f"dataset.path='{path}'", "dataset.target=rich"])
 
 
 @pytest.mark.slow

@@ -76,17 +76,6 @@ def test_a_column_that_numbers_the_rows_and_a_rare_class_are_warned_of(people):
         compose([*settings(people), "dataset.group=rich", "dataset.drop=[id]"])
 
 
-@pytest.mark.parametrize("name", ["zip", "Zip Code", "home_postcode", "plz", "shopId"])
-def test_whole_numbers_that_are_codes_by_their_name_are_warned_of(people, name):
-    frame = pd.read_csv(people).assign(**{name: [10_000 + 7 * (n % 30) for n in range(60)]})
-    frame.to_csv(people, index=False)
-    with pytest.warns(UserWarning, match=rf"{name} of .* is taken as a number, .*=\[{name}\] if"):
-        compose(settings(people))
-    compose([*settings(people), f"dataset.categorical=['{name}']"])
-    frame.rename(columns={name: "paid"}).to_csv(people, index=False)
-    compose(settings(people))
-
-
 COPIES = {
     "classification": lambda frame: frame["rich"].map({"yes": 1, "no": 0}),
     "regression": lambda frame: 0.9 * frame["wage"] + 3,
@@ -133,37 +122,6 @@ def test_categories_that_differ_only_in_case_or_spaces_are_warned_of(people, oth
         assert compose(settings(people))["dataset"]["classes"] == 3
 
 
-def test_all_alike_spellings_are_named_and_those_of_unicode_by_their_codes(people):
-    frame = pd.read_csv(people)
-    spelt = {"no": ["No", "NO ", "\u201cno\u201d"], "yes": ["Yes", "yes", "yes."]}
-    frame["rich"] = [spelt[label][n % 3] for n, label in enumerate(frame["rich"])]
-    frame["sex"] = ["caf\xe9", "cafe\u0301", "bar"] * 20
-    frame.to_csv(people, index=False)
-    with (
-        pytest.warns(
-            UserWarning,
-            match="rich of .* has 'NO ' and 'No' and '“no”'; 'Yes' and 'yes' and 'yes.', which are",
-        ),
-        pytest.warns(
-            UserWarning, match=r"column sex of .* has 'cafe\\u0301' and 'café', which are"
-        ),
-    ):
-        compose(settings(people, "dataset.group=sex", "dataset.drop=[sex]"))
-
-
-@pytest.mark.parametrize("role", ["group", "target"])
-@pytest.mark.parametrize("character", ["\0", "\x1b"])
-def test_a_control_character_in_a_group_or_a_class_is_refused(people, role, character):
-    column = "sex" if role == "group" else "rich"
-    frame = pd.read_csv(people)
-    frame[column] = [*frame[column][:-1], f"m{character}"]
-    frame.to_csv(people, index=False)
-    with pytest.raises(
-        UserError, match=rf"has 'm\\x{ord(character):02x}' in row 60, with a control"
-    ):
-        compose(settings(people, f"dataset.{role}={column}", "dataset.drop=[age]"))
-
-
 def test_categories_that_differ_only_in_spaces_within_them_are_warned_of(people):
     text = people.read_text().replace("yes\n", "so so\n")
     people.write_text(text.replace("so so\n", "so  so\n", 5))
@@ -196,3 +154,34 @@ def test_a_column_without_a_name_is_no_feature_unless_it_is_named(people):
     dataset, _ = data_of(people, "dataset.drop=['Unnamed: 0']")
     frame.to_csv(people, index=False)
     assert dataset.shape == data_of(people)[0].shape
+
+
+def test_all_alike_spellings_are_named_and_those_of_unicode_by_their_codes(people):
+    frame = pd.read_csv(people)
+    spelt = {"no": ["No", "NO ", "\u201cno\u201d"], "yes": ["Yes", "yes", "yes."]}
+    frame["rich"] = [spelt[label][n % 3] for n, label in enumerate(frame["rich"])]
+    frame["sex"] = ["caf\xe9", "cafe\u0301", "bar"] * 20
+    frame.to_csv(people, index=False)
+    with (
+        pytest.warns(
+            UserWarning,
+            match="rich of .* has 'NO ' and 'No' and '“no”'; 'Yes' and 'yes' and 'yes.', which are",
+        ),
+        pytest.warns(
+            UserWarning, match=r"column sex of .* has 'cafe\\u0301' and 'café', which are"
+        ),
+    ):
+        compose(settings(people, "dataset.group=sex", "dataset.drop=[sex]"))
+
+
+@pytest.mark.parametrize("role", ["group", "target"])
+@pytest.mark.parametrize("character", ["\0", "\x1b"])
+def test_a_control_character_in_a_group_or_a_class_is_refused(people, role, character):
+    column = "sex" if role == "group" else "rich"
+    frame = pd.read_csv(people)
+    frame[column] = [*frame[column][:-1], f"m{character}"]
+    frame.to_csv(people, index=False)
+    with pytest.raises(
+        UserError, match=rf"has 'm\\x{ord(character):02x}' in row 60, with a control"
+    ):
+        compose(settings(people, f"dataset.{role}={column}", "dataset.drop=[age]"))

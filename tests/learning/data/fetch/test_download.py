@@ -232,8 +232,7 @@ def test_processes_at_once_download_once(site, tmp_path):
     assert len(site.asked) == 1
 
 
-def test_only_a_long_transfer_on_a_terminal_shows_a_bar(site, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(download, "PATIENCE", -1)
+def test_only_a_transfer_on_a_terminal_shows_a_bar(site, tmp_path, monkeypatch, capsys):
     fetch(source(site.url("file")), tmp_path / "silent")
     assert capsys.readouterr() == ("", "")
     monkeypatch.setenv("FORCE_COLOR", "1")  # how rich is told that this is a terminal
