@@ -72,8 +72,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if mark := _mark(values):
             warn(
                 f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, apart "
-                f"from all other values: set dataset.missing_values=[{mark:g}] if it stands for no "
-                "value."
+                f"from all other values: set {missing_mark(mark)} if it stands for no value."
             )
         if _are_days(values):
             warn(
@@ -228,6 +227,21 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
         )
 
 
+def warn_of_nobody(owners: pd.Series) -> None:
+    """Warn of rows whose owner seems to be unknown, which would be those of one user; plain."""
+    mark: float | str | None
+    if is_numeric_dtype(owners):
+        mark = _mark(owners.to_numpy("float64"))
+    else:
+        mark = next((word for word in LIKE_MISSING if (owners == word).any()), None)
+    if mark is not None:
+        warn(
+            f"users.column={owners.name} has {mark:{'' if isinstance(mark, str) else 'g'}} in "
+            f"{(owners == mark).sum():,} rows, which are protected as those of one user: set "
+            f"{missing_mark(mark)} if it stands for no value, and complete or remove them."
+        )
+
+
 def _warn_of_amounts(column: pd.Series, name: str) -> None:
     """Warn of a few texts that are numbers with signs, and would be categories. column: its
     distinct values."""
@@ -266,6 +280,8 @@ def _mark(values: np.ndarray) -> float | None:
 
 def missing_mark(value: object) -> str:
     """The setting by which a value stands for none, as it is typed in a shell."""
+    if isinstance(value, float):
+        return f"dataset.missing_values=[{value:g}]"
     return f"'dataset.missing_values=[\"{value}\"]'"
 
 
