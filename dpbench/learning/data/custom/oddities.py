@@ -33,6 +33,9 @@ AROUND = " .'\"`´‘’“”„«»"
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
 
+NOBODY = {*map(str.casefold, LIKE_MISSING), "unknown", "missing", "anonymous"}
+"""What an owner of rows is called who is not known, in lower case."""
+
 SHARE = 0.01
 """The share of copies from which on they are worth a warning."""
 
@@ -231,9 +234,9 @@ def warn_of_nobody(owners: pd.Series) -> None:
     """Warn of rows whose owner seems to be unknown, which would be those of one user; plain."""
     mark: float | str | None
     if is_numeric_dtype(owners):
-        mark = _mark(owners.to_numpy("float64"))
+        mark = _mark(owners.to_numpy("float64"), (-1, *MARKS_BELOW))
     else:
-        mark = next((word for word in LIKE_MISSING if (owners == word).any()), None)
+        mark = next((name for name in owners.unique() if name.strip().casefold() in NOBODY), None)
     if mark is not None:
         warn(
             f"users.column={owners.name} has {mark:{'' if isinstance(mark, str) else 'g'}} in "
@@ -265,12 +268,12 @@ def _are_days(values: np.ndarray) -> bool:
     return bool((calendar & (values % 1 == 0)).all())
 
 
-def _mark(values: np.ndarray) -> float | None:
+def _mark(values: np.ndarray, below: Sequence[float] = MARKS_BELOW) -> float | None:
     """A number that seems to stand for no value: repeated, and the only one below 0, or farther
     above all others than these are from each other."""
     values = values[~np.isnan(values)]
     low, high = values.min(initial=0), values.max(initial=0)
-    if low in MARKS_BELOW and (values == low).sum() > 1 and (values[values > low] >= 0).all():
+    if low in below and (values == low).sum() > 1 and (values[values > low] >= 0).all():
         return float(low)
     others = values[values < high]
     if high in MARKS_ABOVE and (values == high).sum() > 1 and len(np.unique(others)) >= SEVERAL:

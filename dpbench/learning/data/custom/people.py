@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_string_dtype
 
 from dpbench.learning.data.custom.column_types import plain
 from dpbench.learning.data.custom.columns import named, without
@@ -61,8 +62,12 @@ def described(
 
 
 def people_of(frame: pd.DataFrame, column: str, marks: Sequence[str | float] = ()) -> np.ndarray:
-    """The number of each row's person [n], in the order of their first rows; -1 for no value.
+    """The number of each row's person [n], in the order of their first rows; -1 for no value, or a
+    blank text.
 
     marks: what stands for none.
     """
-    return pd.factorize(plain(without(frame[column], marks), as_text=True))[0]
+    owners = plain(without(frame[column], marks), as_text=True)
+    if is_string_dtype(owners):
+        owners = owners.mask(owners.str.strip() == "")
+    return pd.factorize(owners)[0]

@@ -173,9 +173,11 @@ def test_validation_is_of_people_who_do_not_train(patients):
     assert (len(train), len(test), train & test) == (12, 4, set())
 
 
-@pytest.mark.parametrize("mark", ["?", -9])
+@pytest.mark.parametrize("mark", ["?", -9, "", "  "])
 @pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_rows_whose_owner_is_marked_as_missing_are_not_one_person(patients, no_cache, ending, mark):
+def test_rows_whose_owner_is_blank_or_marked_as_missing_are_not_one_person(
+    patients, no_cache, ending, mark
+):
     frame, path = pd.read_csv(patients), patients.with_suffix(f".{ending}")
     known = frame["patient_id"] if mark == -9 else "P" + frame["patient_id"].astype(str)
     frame["patient_id"] = known.mask(frame.index % 3 == 0, mark)
@@ -183,17 +185,21 @@ def test_rows_whose_owner_is_marked_as_missing_are_not_one_person(patients, no_c
         frame.to_json(path, orient="records", lines=True)
     else:
         getattr(frame, f"to_{ending}")(path, index=False)
-    words = settings(path, *USERS, f"dataset.missing_values=[{mark}]")
+    given = [f"dataset.missing_values=[{mark}]"] if str(mark).strip() else []
+    words = settings(path, *USERS, *given)
     if ending == "jsonl":
         words = ["dataset=hub", *(w.replace("dataset.file", "dataset.path") for w in words[1:])]
     with pytest.raises(UserError, match="has no value in row 1, one of 20 such rows: whose they"):
         compose(words)
 
 
-@pytest.mark.parametrize(("owner", "mark"), [("NA", '["NA"]'), (-999, "[-999]")])
+@pytest.mark.parametrize(
+    ("owner", "mark"),
+    [("NA", '["NA"]'), ("Unknown", '["Unknown"]'), (-999, "[-999]"), (-1, "[-1]")],
+)
 def test_an_owner_like_a_missing_value_is_warned_of(patients, owner, mark):
     frame = pd.read_csv(patients)
-    known = frame["patient_id"] if owner == -999 else "P" + frame["patient_id"].astype(str)
+    known = "P" + frame["patient_id"].astype(str) if isinstance(owner, str) else frame["patient_id"]
     frame["patient_id"] = known.mask(frame.index % 3 == 0, owner)
     frame.to_csv(patients, index=False)
     with pytest.warns(UserWarning, match=f"{owner}.* in 20 rows, .* of one user") as told:
