@@ -118,7 +118,8 @@ def poisson_batches(size: int, rate: float, number: int, stream: Stream) -> Iter
                 yield from (row[:n] for row, n in zip(picks.long(), sizes, strict=True))
                 continue
             stream.load_state_dict(before)  # one of them takes more draws than usual
-        yield from (poisson_indices(size, rate, stream) for _ in range(several))
+        # All at once, as the bits that decided it must not be drawn for anything in between.
+        yield from [poisson_indices(size, rate, stream) for _ in range(several)]
 
 
 def _usual_draws(size: int, rate: float) -> int:

@@ -17,7 +17,7 @@ from dpbench.step.mechanism.sampling import (
     make_sampler,
     poisson_rate,
 )
-from dpbench.step.mechanism.streams import Stream, seeded
+from dpbench.step.mechanism.streams import Stream, seeded, uniforms
 from dpbench.system.errors import UserError
 
 SIZE, BATCH, STEPS = 40, 10, 4000
@@ -112,6 +112,15 @@ def test_batches_computed_together_have_the_bits_of_those_drawn_one_by_one(draws
         for picks in sampling.poisson_batches(size, rate, 25, together):
             assert torch.equal(picks, sampling.poisson_indices(size, rate, alone))
         assert together.state_dict() == alone.state_dict()
+
+
+def test_coins_drawn_between_batches_are_independent_of_them(monkeypatch):
+    """As by methods that keep a share of each group, where a batch takes more draws than usual."""
+    monkeypatch.setattr(sampling, "_usual_draws", lambda size, rate: 2)
+    draws = stream(0)
+    batches = PoissonSampler(2, 1).batches(2, draws)
+    coins = torch.cat([uniforms(draws, len(batch)) for batch in islice(batches, STEPS)])
+    assert stats.kstest(coins, "uniform").pvalue > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -119,9 +119,6 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
     lists = {"group": tuple(named("dataset.group", name, known, several) for name in groups)}
     if len({*lists["group"]}) < len(groups):
         raise UserError(f"dataset.group=[{','.join(lists['group'])}] names a column twice.")
-    typed(
-        "dataset.missing_values", marks := settings.get("missing_values") or [], list[str | float]
-    )
     for key in ("categorical", "drop"):
         typed(f"dataset.{key}", settings[key], list[str | float])
         lists[key] = tuple(named(f"dataset.{key}", name, known, True) for name in settings[key])
@@ -136,7 +133,7 @@ def columns_of(settings: Mapping[str, Any], frame: pd.DataFrame) -> Columns:
         **lists,
         task=settings["task"],
         missing=missing,
-        missing_values=tuple(marks),
+        missing_values=marks_of(settings),
         user=user,
         bounds=bounds,
         listed={name: given for name, given in listed.items() if not is_integer(given)},
@@ -188,6 +185,13 @@ def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object)
             f"dataset.bounds has no range of column {missing[0]}: give one for each number, or "
             f"leave the column out with dataset.drop=[{missing[0]}]."
         )
+
+
+def marks_of(settings: Mapping[str, Any]) -> tuple[str | float, ...]:
+    """What settings say stands for no value; UserError unless that is a list."""
+    marks = settings.get("missing_values") or []
+    typed("dataset.missing_values", marks, list[str | float])
+    return tuple(marks)
 
 
 def without(column: pd.Series, marks: Sequence[str | float]) -> pd.Series:

@@ -18,7 +18,7 @@ from pandas.errors import EmptyDataError, ParserError, ParserWarning
 
 from dpbench.learning.data.custom.checksums import source_path, verified
 from dpbench.learning.data.custom.column_types import FEW
-from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, NONE
+from dpbench.learning.data.custom.columns import LANGUAGE_MODEL, NONE, marks_of
 from dpbench.learning.data.custom.quotes import QUOTE, LineSpan, joined_lines, swallowed
 from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import OwnTable, TestRows
@@ -165,7 +165,7 @@ def _file(settings: Mapping[str, Any], key: str, path: Path) -> _File:
             f"dataset.encoding={quoted(encoding)} is unknown: write utf-8, utf-16, or that of an "
             "older system, such as cp1252 (Windows in Western Europe) or shift_jis."
         ) from error
-    missing = tuple(settings.get("missing_values") or ())
+    missing = marks_of(settings)
     skip = integer("dataset.skip", settings.get("skip", 0), least=0)
     decimal, thousands = settings.get("decimal", "."), settings.get("thousands")
     one_of("dataset.decimal", decimal, (".", ","))

@@ -109,7 +109,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         test_rows=table.test.number,
         known_test_rows=int(np.isin(numbers[len(train) :], train).sum()),
         copies=len(train) - len(np.unique(train)),
-        people=_sizes(frame, user),
+        people=_sizes(frame, columns),
         identifiers=() if user else tuple(identifiers.repeating(frame)),
         classes=_counts(frame, [columns.target] if columns.task == CLASSIFICATION else []),
         groups=_counts(frame, [*columns.group]),
@@ -119,10 +119,10 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
     )
 
 
-def _sizes(frame: pd.DataFrame, user: str | None) -> tuple[int, ...]:
-    if user is None or user not in frame:
+def _sizes(frame: pd.DataFrame, columns: Columns) -> tuple[int, ...]:
+    if columns.user is None or columns.user not in frame:
         return ()
-    people = people_of(frame, user)
+    people = people_of(frame, columns.user, columns.missing_values)
     return tuple(np.bincount(people[people >= 0]).tolist())
 
 

@@ -27,11 +27,20 @@ AROUND = " .'\"`´‘’“”„«»"
 LIKE_MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "None", "null", "NULL", "?", "-", ".")
 """Words and signs that may stand for a missing value, and are values in a column of text."""
 
+NOBODY = {*map(str.casefold, LIKE_MISSING), "unknown", "missing", "anonymous"}
+"""What an owner of rows is called who is not known, in lower case."""
+
 SHARE = 0.01
 """The share of copies from which on they are worth a warning."""
 
 BY_CHANCE = 10
 """So many times as many equal pairs of rows as if columns were independent are no coincidence."""
+
+MARKS_BELOW, MARKS_ABOVE = (-9, -88, -99, -888, -999, -9999), (99, 999, 9999, 99999, 999999)
+"""Numbers that stand for no value in many tables."""
+
+SEVERAL = 5
+"""So many other values tell a mark above them from the last of a few numbers."""
 
 
 def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
@@ -43,6 +52,11 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
             warn(
                 f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
                 f"out with dataset.drop=[{column}]."
+            )
+        if mark := _mark(values):
+            warn(
+                f"column {column} of {name} has {mark:g} in {(values == mark).sum():,} rows, apart "
+                f"from all other values: set {missing_mark(mark)} if it stands for no value."
             )
     for column in frame:
         if not is_string_dtype(frame[column]):
@@ -173,8 +187,38 @@ def warn_of_spellings(name: str, categories: Iterable[str], what: str = "categor
         )
 
 
+def warn_of_nobody(owners: pd.Series) -> None:
+    """Warn of rows whose owner seems to be unknown, which would be those of one user; plain."""
+    mark: float | str | None
+    if is_numeric_dtype(owners):
+        mark = _mark(owners.to_numpy("float64"), (-1, *MARKS_BELOW))
+    else:
+        mark = next((name for name in owners.unique() if name.strip().casefold() in NOBODY), None)
+    if mark is not None:
+        warn(
+            f"users.column={owners.name} has {mark:{'' if isinstance(mark, str) else 'g'}} in "
+            f"{(owners == mark).sum():,} rows, which are protected as those of one user: set "
+            f"{missing_mark(mark)} if it stands for no value, and complete or remove them."
+        )
+
+
+def _mark(values: np.ndarray, below: Sequence[float] = MARKS_BELOW) -> float | None:
+    """A number that seems to stand for no value: repeated, and the only one below 0, or farther
+    above all others than these are from each other."""
+    values = values[~np.isnan(values)]
+    low, high = values.min(initial=0), values.max(initial=0)
+    if low in below and (values == low).sum() > 1 and (values[values > low] >= 0).all():
+        return float(low)
+    others = values[values < high]
+    if high in MARKS_ABOVE and (values == high).sum() > 1 and len(np.unique(others)) >= SEVERAL:
+        return float(high) if high - others.max() > np.ptp(others) else None
+    return None
+
+
 def missing_mark(value: object) -> str:
     """The setting by which a value stands for none, as it is typed in a shell."""
+    if isinstance(value, float):
+        return f"dataset.missing_values=[{value:g}]"
     return f"'dataset.missing_values=[\"{value}\"]'"
 
 

@@ -1,14 +1,15 @@
 """The people that a column of the user's own data names, whose rows are protected together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_string_dtype
 
 from dpbench.learning.data.custom.column_types import plain
-from dpbench.learning.data.custom.columns import named
-from dpbench.learning.data.custom.oddities import warn_of_spellings
+from dpbench.learning.data.custom.columns import named, without
+from dpbench.learning.data.custom.oddities import warn_of_nobody, warn_of_spellings
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.system.errors import UserError, warn
 from dpbench.system.validate import integer
@@ -17,21 +18,24 @@ TARGET = "dpbench.data.derive.users.column"
 """What `users=column` builds."""
 
 
-def described(rows: OwnTable, users: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+def described(
+    rows: OwnTable, users: Mapping[str, Any], marks: Sequence[str | float]
+) -> tuple[dict[str, Any], int]:
     """What has to be public of people: their column and number, and the most rows of one that are
     trained on; UserError for a column that is unknown, or has rows without a value.
 
-    The number is that of all people where test rows are drawn, and else of those who train.
+    The number is that of all people where test rows are drawn, and else of those who train. marks:
+    what stands for no value.
     """
     frame = rows.frame
     name = named("users.column", users["column"], list(frame))
-    if unknown := int(frame[name].isna().sum()):
-        row = rows.test.row(int(np.flatnonzero(frame[name].isna())[0]), len(frame))
+    people = people_of(frame, name, marks)
+    if unknown := int((people < 0).sum()):
+        row = rows.test.row(int(np.flatnonzero(people < 0)[0]), len(frame))
         raise UserError(
             f"users.column={name} has no value in {row}, one of {unknown:,} such rows: whose they "
             "are must be known, so complete or remove them."
         )
-    people = people_of(frame, name)
     train = people[: len(people) - rows.test.number]
     sizes = np.bincount(train)
     sizes = sizes[sizes > 0]
@@ -39,6 +43,7 @@ def described(rows: OwnTable, users: Mapping[str, Any]) -> tuple[dict[str, Any],
         raise UserError(f"users.column={name} has one value in all rows: choose users=none.")
     if isinstance(frame[name].iloc[0], str):
         warn_of_spellings(f"users.column={name}", frame[name].unique(), "users")
+    warn_of_nobody(plain(frame[name]))
     if both := len(np.intersect1d(train, people[len(train) :])):
         warn(
             f"{both:,} of the people of users.column={name} have rows in {rows.test.name} and in "
@@ -56,6 +61,13 @@ def described(rows: OwnTable, users: Mapping[str, Any]) -> tuple[dict[str, Any],
     return {"user": name, "people": len(sizes)}, most
 
 
-def people_of(frame: pd.DataFrame, column: str) -> np.ndarray:
-    """The number of each row's person [n], in the order of their first rows."""
-    return pd.factorize(plain(frame[column]))[0]
+def people_of(frame: pd.DataFrame, column: str, marks: Sequence[str | float] = ()) -> np.ndarray:
+    """The number of each row's person [n], in the order of their first rows; -1 for no value, or a
+    blank text.
+
+    marks: what stands for none.
+    """
+    owners = plain(without(frame[column], marks))
+    if is_string_dtype(owners):
+        owners = owners.mask(owners.str.strip() == "")
+    return pd.factorize(owners)[0]

@@ -18,7 +18,7 @@ from dpbench.learning.data.custom import (
     texts,
 )
 from dpbench.learning.data.custom.column_types import plain
-from dpbench.learning.data.custom.columns import Columns, columns_of
+from dpbench.learning.data.custom.columns import Columns, columns_of, marks_of
 from dpbench.learning.data.custom.people import TARGET, described
 from dpbench.learning.data.custom.source import FOLDER, OwnTable
 from dpbench.system.errors import UserError
@@ -56,7 +56,7 @@ def with_public_settings(node: Any, users: Any = None) -> tuple[Any, Any]:
     rows = source.read(settings)
     people: dict[str, Any] = {}
     if isinstance(users, Mapping) and users.get("_target_") == TARGET:
-        people, most = described(rows, users)
+        people, most = described(rows, users, marks_of(settings))
         users = {**users, "column": people["user"], "most": most}
     elif node.get("user") is not None:
         raise UserError(f"dataset.user={node['user']} needs users=column, which sets it.")

@@ -173,6 +173,40 @@ def test_validation_is_of_people_who_do_not_train(patients):
     assert (len(train), len(test), train & test) == (12, 4, set())
 
 
+@pytest.mark.parametrize("mark", ["?", -9, "", "  "])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
+def test_rows_whose_owner_is_blank_or_marked_as_missing_are_not_one_person(
+    patients, no_cache, ending, mark
+):
+    frame, path = pd.read_csv(patients), patients.with_suffix(f".{ending}")
+    known = frame["patient_id"] if mark == -9 else "P" + frame["patient_id"].astype(str)
+    frame["patient_id"] = known.mask(frame.index % 3 == 0, mark)
+    if ending == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        getattr(frame, f"to_{ending}")(path, index=False)
+    given = [f"dataset.missing_values=[{mark}]"] if str(mark).strip() else []
+    words = settings(path, *USERS, *given)
+    if ending == "jsonl":
+        words = ["dataset=hub", *(w.replace("dataset.file", "dataset.path") for w in words[1:])]
+    with pytest.raises(UserError, match="has no value in row 1, one of 20 such rows: whose they"):
+        compose(words)
+
+
+@pytest.mark.parametrize(
+    ("owner", "mark"),
+    [("NA", '["NA"]'), ("Unknown", '["Unknown"]'), (-999, "[-999]"), (-1, "[-1]")],
+)
+def test_an_owner_like_a_missing_value_is_warned_of(patients, owner, mark):
+    frame = pd.read_csv(patients)
+    known = "P" + frame["patient_id"].astype(str) if isinstance(owner, str) else frame["patient_id"]
+    frame["patient_id"] = known.mask(frame.index % 3 == 0, owner)
+    frame.to_csv(patients, index=False)
+    with pytest.warns(UserWarning, match=f"{owner}.* in 20 rows, .* of one user") as told:
+        compose(settings(patients, *USERS))
+    assert f"dataset.missing_values={mark}" in " ".join(str(each.message) for each in told)
+
+
 def test_test_rows_of_people_who_train_are_counted(patients, tmp_path):
     frame = pd.read_csv(patients)
     frame[:40].to_csv(tmp_path / "first.csv", index=False)

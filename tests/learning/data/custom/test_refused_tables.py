@@ -32,6 +32,17 @@ def test_a_separator_is_one_character_and_other_formats_are_told_their_reader(pe
         compose(asked)
 
 
+@pytest.mark.parametrize("given", ["5", "'?'", "[[1]]"])
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+def test_missing_values_are_a_list(people, ending, given):
+    file = people.with_suffix(ending)
+    if ending == ".parquet":
+        pd.read_csv(people).to_parquet(file)
+    for more in ([], ["users=column", "users.column=town"]):
+        with pytest.raises(UserError, match="missing_values"):
+            compose(settings(file, *more, f"dataset.missing_values={given}"))
+
+
 @pytest.mark.parametrize("ending", [".xlsx", ".XLS", ".ods"])
 def test_a_spreadsheet_is_told_its_format(people, ending):
     path = people.with_suffix(ending)
