@@ -1,5 +1,6 @@
 """Any text as a value, in a list, and as a key: written, and read back as the same."""
 
+import re
 import shlex
 import warnings
 
@@ -9,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpbench.comparison.tables.sweep.command import table
+from dpbench.learning.data.custom.table import CONTROL
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.literals import literal
 from dpbench.runs.config.overrides import expand, parse
@@ -80,7 +82,8 @@ def test_columns_and_groups_of_any_name_are_found_in_a_file(names, tmp_path_fact
     names = [*dict.fromkeys(" ".join(name.split()) for name in names)]
     names = [n for n in names if n and not n.startswith(("Unnamed", "\ufeff"))]
     # Among numbers a word is missing or wrong: so no name is a number here.
-    groups = [f"{name}!" for name in names]
+    # A value with a control character is refused.
+    groups = [f"{re.sub(CONTROL, '?', name)}!" for name in names]
     target, number, *others = [*names, "other", "more", "last"]
     folder = tmp_path_factory.mktemp("odd names")
     rows = range(6 * len(names) + 12)
