@@ -334,6 +334,11 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["by=tpe"], "by is not for private=true"),
         (["rule=best_validation"], "rule is not for private=true"),
         (["seed=0,1"], "takes one seed"),
+        (
+            ["again=true"],
+            "again=true .* a second choice has an epsilon of its own: .* another name=",
+        ),
+        (["again=stale", "noise=secure"], "again=stale is not for private=true"),
         (["privacy.delta=1e-5,1e-6"], "must be the same for all trials"),
         (["privacy=eps8,noise1"], "takes one privacy.delta for all candidates"),
         (["score_noise_multiplier=1,2"], "must be the same for all trials"),
