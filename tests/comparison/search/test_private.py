@@ -242,6 +242,16 @@ def test_secure_noise_draws_trials_from_a_key_for_its_owner_alone(tmp_path):
     assert stream_of(request).bits(4).tolist() != first
 
 
+@pytest.mark.slow
+def test_a_choice_that_is_released_is_not_made_again_with_other_noise(tmp_path):
+    words = asked(tmp_path, "noise=secure")
+    text = search(words)
+    assert search(words) == text  # at no cost
+    next((tmp_path / "runs").iterdir()).unlink()
+    with pytest.raises(UserError, match=r"has released its choice, .* under another name="):
+        search(words)
+
+
 def test_candidates_are_drawn_uniformly_with_replacement():
     stream, law = CipherStream(bytes(32)), Repetitions("poisson", 8.0)
     searches = [draw_trials(stream, law, 3) for _ in range(500)]
