@@ -8,7 +8,8 @@ is released: neither the others nor their number.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,7 +77,9 @@ def select(request: SearchRequest) -> PrivateSelection:
     request, candidates = planned.request, planned.candidates
     assert request.repetitions
     trials = draw_trials(stream_of(request), request.repetitions, len(candidates))
-    records = _records(request, [request.trial_run(candidates[c], token) for c, token in trials])
+    runs = [request.trial_run(candidates[c], token) for c, token in trials]
+    with _released_once(request, runs):
+        records = _records(request, runs)
     if not records:
         return PrivateSelection(planned, None)
     best = best_of([record.metrics[NOISY_ACCURACY] for record in records])
@@ -112,6 +115,24 @@ def stream_of(request: SearchRequest) -> Stream:
         if not path.exists():
             _write_key(path, secure().state_dict()["key"])
         return CipherStream(bytes.fromhex(_read_key(path)))
+
+
+@contextmanager
+def _released_once(request: SearchRequest, runs: Sequence[RunConfig]) -> Iterator[None]:
+    """The context of trials that a choice is made from, which a file notes where noise cannot be
+    drawn again; UserError for a second choice, from other trials than the first."""
+    if request.config["noise"] != "secure":
+        yield
+        return
+    note = key_path(request).with_suffix(".released")
+    if note.exists() and any(run.is_missing() for run in runs):
+        raise UserError(
+            f"the search {request.name} has released its choice, and trials of it have no record "
+            "any more: another choice, from trials with other noise, has an epsilon of its own. "
+            "Restore their records, or search under another name=."
+        )
+    yield
+    write_atomically(note, b"", PRIVATE_MODE)
 
 
 def _write_key(path: Path, key: str) -> None:

@@ -31,7 +31,7 @@ from dpbench.runs.config.special_case import SpecialCase, special_case
 from dpbench.runs.config.table_rules import numbers
 from dpbench.runs.execution.attempt import configured
 from dpbench.runs.execution.launcher import Failure
-from dpbench.runs.execution.run_config import RunConfig, check_execution, run_config
+from dpbench.runs.execution.run_config import STALE, RunConfig, check_execution, run_config
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import SEARCH
 from dpbench.runs.records.publish import without_seed_and_checksum
@@ -167,7 +167,7 @@ def parse(arguments: list[str]) -> SearchRequest:
         raise UserError("search keeps no models: give save_model=true to the run that it chooses.")
     seeds = _seeds(ranges, config)
     if repetitions:
-        _check_private(arguments, space.ranges, seeds)
+        _check_private(arguments, space.ranges, seeds, config["again"])
     if epsilon is not None:
         _check_calibrated(overrides, epsilon)
     law = [] if repetitions is None else [str(settings.N), repr(repetitions)]
@@ -264,11 +264,19 @@ def _repetitions(settings: SearchCommand) -> Repetitions | None:
     return None
 
 
-def _check_private(arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...]) -> None:
+def _check_private(
+    arguments: list[str], ranges: tuple[Range, ...], seeds: tuple[str, ...], again: object
+) -> None:
     if unsupported := {key_of(argument) for argument in arguments} & OPEN:
         raise UserError(
             f"{min(unsupported)} is not for private=true, which draws candidates at random and "
             "chooses by the noisy accuracy."
+        )
+    if again:
+        raise UserError(
+            f"again={again if again == STALE else 'true'} is not for private=true, as a second "
+            "choice has an epsilon of its own: search under another name=, and with noise=seeded "
+            "with another seed=."
         )
     if len(seeds) > 1:
         raise UserError("private=true takes one seed: each trial is one run.")

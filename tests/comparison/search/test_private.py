@@ -242,6 +242,16 @@ def test_secure_noise_draws_trials_from_a_key_for_its_owner_alone(tmp_path):
     assert stream_of(request).bits(4).tolist() != first
 
 
+@pytest.mark.slow
+def test_a_choice_that_is_released_is_not_made_again_with_other_noise(tmp_path):
+    words = asked(tmp_path, "noise=secure")
+    text = search(words)
+    assert search(words) == text  # at no cost
+    next((tmp_path / "runs").iterdir()).unlink()
+    with pytest.raises(UserError, match=r"has released its choice, .* under another name="):
+        search(words)
+
+
 def test_candidates_are_drawn_uniformly_with_replacement():
     stream, law = CipherStream(bytes(32)), Repetitions("poisson", 8.0)
     searches = [draw_trials(stream, law, 3) for _ in range(500)]
@@ -334,6 +344,11 @@ def test_a_trial_that_cannot_be_run_releases_nothing(tmp_path, monkeypatch):
         (["by=tpe"], "by is not for private=true"),
         (["rule=best_validation"], "rule is not for private=true"),
         (["seed=0,1"], "takes one seed"),
+        (
+            ["again=true"],
+            "again=true .* a second choice has an epsilon of its own: .* another name=",
+        ),
+        (["again=stale", "noise=secure"], "again=stale is not for private=true"),
         (["privacy.delta=1e-5,1e-6"], "must be the same for all trials"),
         (["privacy=eps8,noise1"], "takes one privacy.delta for all candidates"),
         (["score_noise_multiplier=1,2"], "must be the same for all trials"),
