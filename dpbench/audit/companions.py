@@ -53,11 +53,10 @@ def play_cut(run: Run, trials: int) -> RunGame:
 def play_memory(run: Run, trials: int) -> RunGame:
     """Train `trials` runs, whose batches are all of the data: a companion and, by a coin, a canary.
 
-    The error of DiceSGD is all that clipping has ever removed, and is itself clipped to C2. The
-    companion, whose gradient is far above the bound, makes it point down; the canary with a much
-    larger one makes it point up in all steps after its first. So all later sums move by 2 C2, too:
-    as far as the ledger says an example may (Zhang et al. 2024 have no account of this). Raises
-    UserError for methods that feed no error back.
+    The error of DiceSGD is all that clipping has removed, clipped to C2. The companion, far above
+    the bound, makes it point down; the canary, much larger, up in all steps after its first, and so
+    all later sums move by 2 C2: as far as the ledger says (Zhang et al. 2024 have no account of
+    this). Raises UserError for methods that feed no error back.
     """
     memory = run.method.clip.memory
     if memory is None:

@@ -93,11 +93,8 @@ class Side:
         unit: Callable[[Any], Any] = lambda seed: seed,
     ) -> "Side":
         """The side of runs that differ by their seeds alone, compared by a metric; unit: what is
-        random in them, by seed.
-
-        Beside what is chosen for each method, all of their settings must be shared, but for the
-        budget of privacy, in place of which epsilons are compared.
-        """
+        random in them, by seed. Shared are all settings but those chosen for each method, and the
+        budget, in place of which epsilons are compared."""
         values = {record.seed: value_in(record, metric) for record in records}
         budgets = (Budget.of([record.statement for record in records]),)
         shared = shared_settings(records[0].config)

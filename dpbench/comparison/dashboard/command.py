@@ -39,11 +39,10 @@ SCRIPTS = (
 
 
 def page(data: dict, records: str, contained: str, drawings: Mapping[str, str]) -> str:
-    """The HTML. data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which
-    records these are, as a sentence. drawings: SVG by name.
+    """The HTML, whose Content-Security-Policy allows only these two scripts and no requests.
 
-    The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
-    a record can be executed.
+    data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which records these
+    are, as a sentence. drawings: SVG by name.
     """
     plotly, ours = library("plotly.offline", "dpbench report").get_plotlyjs(), script()
     parts = {

@@ -108,11 +108,8 @@ MAX_CHARACTERS = 40
 
 
 def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
-    """Settings with several values on one data set and method, by their number of values.
-
-    series: by data set and method, one configuration of each series. A setting is given by its
-    name and its values in order.
-    """
+    """Settings with several values on one data set and method, by their number of values, as names
+    with values in order. series: by data set and method, one configuration of each series."""
     flat = {
         key: {label: flatten(config) for label, config in configs.items()}
         for key, configs in series.items()
@@ -133,10 +130,8 @@ def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
 
 
 def all_settings(groups: Mapping[str, dict]) -> dict[str, dict[str, str | None]]:
-    """The settings of each group of runs by name, null for those that it lacks.
-
-    groups: one configuration of each.
-    """
+    """The settings of each group of runs by name, null for those that it lacks. groups: one
+    configuration of each."""
     flat = {group: flatten(config) | _budget(config) for group, config in groups.items()}
     names = sorted(_names(flat.values()))
     return {

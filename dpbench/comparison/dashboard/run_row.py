@@ -95,11 +95,8 @@ class ReportedRun:
 def reported_run(
     stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[TableRow]
 ) -> ReportedRun:
-    """The run of a record.
-
-    names: its group, series, protocol, setting and budget, and its shared settings. command: the
-    one that reruns it, or why there is none. places: the rows of tables that it is in.
-    """
+    """The run of a record. names: its group, series, protocol, setting and budget, and its shared
+    settings. command: the one that reruns it, or why there is none."""
     record, config = stored.record, stored.record.config
     tables = " ".join(dict.fromkeys(place.table for place in places))
     return ReportedRun(

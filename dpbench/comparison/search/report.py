@@ -59,10 +59,8 @@ NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
 def render(
     request: SearchRequest, trials: Sequence[Trial], finals: Sequence[Trial] = ()
 ) -> dict[str, bytes]:
-    """The files by suffix: the same records give the same bytes.
-
-    finals: the finalists with their final seeds, from which the choice is made if there are any.
-    """
+    """The files by suffix: the same records give the same bytes. finals: the finalists with their
+    final seeds, from which the choice is made if there are any."""
     rule = request.rule
     ordered, last = (_ordered(each, rule) for each in (trials, finals))
     chosen = next((trial for trial in last or ordered if not trial.failures), None)
@@ -188,11 +186,9 @@ def at_edge(
     ranges: Sequence[Range],
     special: Mapping[str, float] | None = None,
 ) -> list[str]:
-    """A sentence for each number of the chosen trial that is the smallest or largest of its setting
-    that was tried, or of a range in the outer tenth of those, which tables excuse by.
-
-    special: the numbers that make the method its special case, which was tried, too.
-    """
+    """A sentence for each number of the chosen trial that is at an end of what was tried, or in the
+    outer tenth of its range, which tables excuse by. special: the numbers that make the method its
+    special case, which was tried, too."""
     outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
     values = [trial.values for trial in (chosen, *trials)]
     notes = []

@@ -152,9 +152,7 @@ def expected_best(
     """The expected value of the best of `count` trials drawn without replacement from n: of the one
     with the largest of scores [n], or without scores the largest of values [n].
 
-    The unbiased estimate, from n independent trials, of the best of so many (Dodge et al. 2019,
-    Show Your Work, in the form of Tang et al. 2020, Showing Your Work Doesn't Always Work). Raises
-    ValueError for more than n.
+    Unbiased (Dodge et al. 2019, in the form of Tang et al. 2020). ValueError for more than n.
     """
     ranked = [value for _, value in sorted(zip(scores or values, values, strict=True))]
     return math.fsum(map(operator.mul, shares(len(values), count), ranked))

@@ -23,13 +23,8 @@ from dpbench.system.validate import known_keys, one_of, spelled_number
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column: a metric of the records, in the paper's unit and with the paper's digits.
-
-    factor: converts the metric to the column's unit (100 for percent). digits: decimals, or None
-    for three significant digits. printed: the column of the published numbers to compare with.
-    margin: the largest difference that does not matter, in the column's unit. judged: whether a
-    verdict is given on its cells, as one of several columns that stand for the same printed number.
-    """
+    """One column: a metric of the records, in the paper's unit and with the paper's digits; keys as
+    in a table's file, digits None for three significant ones."""
 
     name: str
     metric: str

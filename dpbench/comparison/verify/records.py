@@ -253,8 +253,7 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
     """What is different after retraining the run of a record, as predicates of a sentence.
 
     On the same processor with the same versions every bit must be the same; differences in these
-    are named. Metrics that later versions added are not in the record, and so not compared. Raises
-    UserError for a run that cannot be retrained here.
+    are named. UserError for a run that cannot be retrained here.
     """
     again = _retrained(record)
     known = {name: again.metrics.get(name) for name in record.metrics}

@@ -19,9 +19,8 @@ from dpbench.system.validate import Count
 class CurveDiagnostics:
     """Loss, and for classification accuracy, ECE and MCE, at regular intervals.
 
-    steps or epochs: the interval between two measurements; the other one is null. The first and the
-    last parameters are always measured. train: whether the loss on the training split is measured
-    too, at the cost of a pass over it.
+    steps or epochs: between two measurements, the other is null; the first and the last parameters
+    are always measured. train: whether the loss is measured on the training split too.
     """
 
     steps: Count | None
@@ -42,11 +41,9 @@ class CurveDiagnostics:
 class CurveObserver(Observer):
     """Measures between steps, in evaluation mode, without changing parameters or generators.
 
-    Columns of `series`, one entry per measurement: `step` and `epoch` (numbers completed),
-    `tested/loss`, for classification `tested/accuracy`, `tested/ece`, `tested/mce` and, of the
-    group with number k, `tested/accuracy/k`, and, if configured, `trained/loss`. Losses are the
-    training loss, unweighted, in the unit of the records. A moving average of the weights is not
-    used here.
+    Columns, one entry per measurement: `step` and `epoch` (numbers completed), `tested/NAME` of
+    `evaluate_split`, and, if configured, `trained/loss`. Losses are the training loss, unweighted.
+    A moving average of the weights is not used.
     """
 
     def __init__(

@@ -27,9 +27,8 @@ CHARACTERS = 40
 class Progress:
     """Shows steps, loss, epsilon so far and time left of a run on standard error.
 
-    plan: the run's Plan. loss: of the last whole epoch of this process, for the data holder alone.
-    Nothing is shown for runs that end within a few seconds. done: steps taken before the run was
-    resumed. folder: where a quiet run keeps its steps for the sweep that it is part of.
+    loss: of the last whole epoch of this process, for the data holder alone. done: steps taken
+    before the run was resumed. folder: where a quiet run keeps its steps for its sweep.
     """
 
     def __init__(self, plan, delta: float, quiet: bool, done: int = 0, folder: Path | None = None):

@@ -52,11 +52,10 @@ MOST_SHARES = 10
 class PrivateNormalization:
     """Standardises each channel by its mean and standard deviation, both measured with noise.
 
-    noise_multiplier: of the mean of each channel, and of its mean square. Either is a sum of one
-    vector per example, the channel's mean over positions, clipped to the median of their norms.
-    median_noise_multiplier: of the two medians, each found in a noisy histogram of norms. All four
-    queries are of all examples and made once, before the first step (Tramer and Boneh 2021,
-    appendix B, with exact medians).
+    noise_multiplier: of each channel's mean, and mean square: sums of one vector per example,
+    clipped to the median of their norms. median_noise_multiplier: of the two medians, each found in
+    a noisy histogram. All four queries are of all examples, once (Tramer and Boneh 2021, appendix
+    B).
     """
 
     noise_multiplier: Positive

@@ -33,12 +33,9 @@ CurvePoint = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Spending:
-    """What a run spends step by step.
-
-    ledger: begins with the steps; once: of what is released once, which every epsilon includes.
-    epsilon: by RDP, of all of it; None without a guarantee, and for a trial of a private search.
-    terms: what it is stated for, as a sentence; "" without an epsilon.
-    """
+    """What a run spends step by step. ledger: begins with the steps; once: of what is released
+    once, which every epsilon includes. epsilon: by RDP, of all; None without a guarantee, and for a
+    trial of a private search. terms: what it is stated for; "" without an epsilon."""
 
     ledger: Ledger
     once: Ledger

@@ -39,9 +39,7 @@ def panels_beside(
     number: int, top: float, height: float, labels: tuple[str, str], sharey: bool = False
 ) -> tuple["Figure", "Sequence[Axes]"]:
     """A figure with so many panels, and these; heights in inches: of the rest, and of a panel.
-
-    labels: of the x-axes, and of the y-axes on the left.
-    """
+    labels: of the x-axes, and of the y-axes on the left."""
     width = min(number, BESIDE)
     rows = math.ceil(number / width)
     figure = paper_figure(width, top + height * rows)
