@@ -35,7 +35,9 @@ def play_cut(run: Run, trials: int) -> RunGame:
         raise UserError(
             "game=cut attacks batches that are cut: set sampler=truncated, batch_limit."
         )
-    run = replace(_on_coordinates(run, limit + 1), batch_size=limit + 1, epochs=1)
+    run = replace(
+        on_canaries(run, limit + 1, OneHotPatterns(COORDINATES)), batch_size=limit + 1, epochs=1
+    )
     with warnings.catch_warnings(action="ignore"):  # that most batches are cut
         recorded = planned, step, _ = recorded_step(run)
     examples = _along_one_coordinate(run, torch.tensor([*[-1.0] * limit, 1.0]))
@@ -63,7 +65,7 @@ def play_memory(run: Run, trials: int) -> RunGame:
         raise UserError(
             f"game=memory attacks an error that is fed back; {run.method.name} has none."
         )
-    run = replace(_on_coordinates(run, 1), batch_size=1)
+    run = replace(on_canaries(run, 1, OneHotPatterns(COORDINATES)), batch_size=1)
     recorded = planned, step, _ = recorded_step(run)
     # How far the canary moves each sum, in units of the clip's sensitivity.
     moves = torch.full((planned.steps,), 1 + memory.sensitivity, dtype=torch.float64)
@@ -77,10 +79,6 @@ def play_memory(run: Run, trials: int) -> RunGame:
     attack = Scores(np.array(scores), included.numpy())
     ledger = Ledger().after(planned.step, planned.steps)
     return RunGame.of("memory", (attack,), ledger, run, *recorded)
-
-
-def _on_coordinates(run: Run, number: int) -> Run:
-    return on_canaries(run, number, OneHotPatterns(COORDINATES))
 
 
 def _along_one_coordinate(run: Run, signs: torch.Tensor) -> Split:

@@ -14,7 +14,6 @@ from dpbench.comparison.search.selection import (
     ECE,
     LOSS,
     WORST_GROUP,
-    SelectionRule,
     Trial,
     budgets,
     expected_best,
@@ -62,12 +61,22 @@ def render(
     """The files by suffix: the same records give the same bytes. finals: the finalists with their
     final seeds, from which the choice is made if there are any."""
     rule = request.rule
-    ordered, last = (_ordered(each, rule) for each in (trials, finals))
+    ordered, last = (
+        [*ranked(each, rule), *(trial for trial in each if trial.failures)]
+        for each in (trials, finals)
+    )
     chosen = next((trial for trial in last or ordered if not trial.failures), None)
     rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
     if start := request.start:
         rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
-    data = _data(request, ordered, chosen)
+    ranges = request.space.ranges
+    data = SearchData(
+        choices=request.choices,
+        ranges={range_.key: range_.text for range_ in ranges},
+        rule=request.options.rule,
+        chosen=chosen.number if chosen else None,
+        ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
+    )
     blocks: list[PageBlock] = [
         *_introduction(request, data, ordered),
         *(_finals(request, last) if last else ()),
@@ -84,21 +93,6 @@ def render(
         "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n").encode(),
         "json": json_file(data),
     }
-
-
-def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None) -> SearchData:
-    ranges = request.space.ranges
-    return SearchData(
-        choices=request.choices,
-        ranges={range_.key: range_.text for range_ in ranges},
-        rule=request.options.rule,
-        chosen=chosen.number if chosen else None,
-        ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
-    )
-
-
-def _ordered(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:
-    return [*ranked(trials, rule), *(trial for trial in trials if trial.failures)]
 
 
 def _introduction(

@@ -59,7 +59,7 @@ def table(arguments: Sequence[str]) -> str:
     values, selecting = split_settings("table", TableCommand, rest)
     filters, path = key_values(selecting), Path(folder)
     out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
-    rows, columns = _names(values.rows), _names(values.columns)
+    rows, columns = (_once(text, _parts(text)) for text in (values.rows, values.columns))
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
     digests = read_list(path, values.sweep) if values.sweep else None
     runs = [record for record in readable_records(path) if not record.is_audit]
@@ -218,10 +218,6 @@ def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) 
     varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
     rows = ",".join(varied) or TableCommand().rows
     return shlex.join(["dpbench", "table", str(folder), f"sweep={sweep}", f"rows={rows}"])
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return _once(text, _parts(text))
 
 
 def _parts(text: str) -> list[str]:
