@@ -33,10 +33,9 @@ ELSEWHERE = "was tuned under another condition"
 class Tuning:
     """How a setting was chosen.
 
-    trials: of its search, 0 for none; None where a paper or a table's file gives the setting. flaw:
-    why another setting may be better; "" if nothing says so. unsearched: the special case of the
-    method, such as `dpsgd`, whose setting the search did not try. equals: the special case that the
-    setting amounts to.
+    trials: of its search, 0 for none, None where a file gives the setting. flaw: why another may be
+    better; "" if nothing says so. unsearched: the special case of the method that the search did
+    not try, such as `dpsgd`. equals: the one that the setting amounts to.
     """
 
     trials: int | None = None

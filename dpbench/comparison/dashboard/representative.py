@@ -126,13 +126,12 @@ def offered() -> list[str]:
 
 @dataclass(frozen=True)
 class Candidate:
-    """The group of runs that represents a method, in words how it was chosen, and how its setting
-    was.
+    """The group of runs that represents a method, in words how it was chosen, and its setting's
+    tuning.
 
-    on_test: whether it was chosen for its results on the test set, which makes its method look too
-    good. place: the row of a table that says how its setting was chosen, None without one. alike:
-    all groups with the same setting, whose budgets may differ slightly. fair: whether the others
-    were not chosen by a stricter rule. second_searches: the method after other searches.
+    on_test: whether its results on the test set chose it, which flatters. place: the row of a table
+    that says how its setting was chosen. alike: all groups with the same setting. fair: whether the
+    others were not chosen by a stricter rule. second_searches: the method after others.
     """
 
     group: Group

@@ -148,9 +148,8 @@ SELECTING = ("table.methods", "table.seeds")
 class Edition:
     """A table at a scale, with the user's overrides: what its pages say of it.
 
-    conditions: that its methods run under; scale_name: "paper", or the name of a smaller scale;
-    changes: the overrides by which runs differ from those of the scale; other_data: the data set
-    that the user has put in place of the table's only one, "" if none.
+    scale_name: "paper", or that of a smaller scale; changes: the overrides by which runs differ
+    from the scale's; other_data: the user's data set in place of the table's only one, or "".
     """
 
     name: str

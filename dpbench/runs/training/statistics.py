@@ -115,17 +115,14 @@ class PrivateNormalization:
 
 @dataclass(frozen=True)
 class PrivateColumns:
-    """Standardises the numbers of a table, and selects categories, by sums measured with noise.
+    """Standardises the numbers of a table, and selects categories, by one sum measured with noise.
 
-    noise_multiplier: of the sum over examples of one vector: all numbers with public bounds,
-    between -1 and 1, and their squares; and for each column whose categories are selected a 1 at
-    that of the example. With k numbers and c such columns its norm is at most sqrt(2k + c), by
-    which the noise is scaled. With `users=column` the sum is over people, of the mean of their
-    rows' vectors, which has the same bound. Made once, before the first step.
-
-    A category is selected if its noisy count is above a threshold that one of a single example or
-    person exceeds with probability FAILURE_SHARE * delta in any column (Gaussian thresholding, as
-    in Gopi et al. 2020); of more than `dataset.categories` permits, the most frequent.
+    noise_multiplier: of the sum over examples of all numbers with public bounds, between -1 and 1,
+    their squares, and a 1 for the category of each of c selected columns: with k numbers its norm
+    is at most sqrt(2k + c), by which the noise is scaled. With `users=column` it is over people, of
+    the mean of their rows, which has the same bound. A category is selected if its noisy count
+    exceeds what one of a single example or person exceeds with probability FAILURE_SHARE * delta in
+    any column (Gopi et al. 2020); of more than `dataset.categories` permits, the most frequent.
     """
 
     noise_multiplier: Positive

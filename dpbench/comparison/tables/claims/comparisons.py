@@ -80,12 +80,9 @@ def judged_claim(claim: RowClaim, comparisons: Sequence[RowComparison]) -> Judge
 
 @dataclass(frozen=True)
 class ClaimEvidence:
-    """The data that claims are judged by: rows, and the printed numbers.
-
-    conditions: their labels; rows: of several variants of a method, the first counts; tuning: how
-    the settings of rows were chosen, by name; second_search: by the name of a method, that of the
-    same one with the settings of another search.
-    """
+    """The data that claims are judged by: rows, of whose variants the first counts, and printed
+    numbers. conditions: their labels; tuning: by the name of a row; second_search: by method, the
+    same one with the settings of another search."""
 
     conditions: Sequence[str]
     rows: Sequence[Row]
