@@ -75,8 +75,8 @@ def report_of(
     attacked: AuditResult | None = None
     try:
         if settings.canaries:
-            of = settings.canaries, settings.claim, settings.confidence, settings.seed
-            attacked = attack(code, *of)
+            asked = settings.canaries, settings.claim, settings.confidence, settings.seed
+            attacked = attack(code, *asked)
     except UserError as error:
         checks["attack"] = refuted(f"Under attack the code failed: {error}")
     return CodeReport(name, kind, claim, checks, attacked, command)
