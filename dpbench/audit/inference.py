@@ -59,11 +59,8 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True)
 class LowerBounds:
-    """Lower bounds of epsilon at one confidence, by inference.
-
-    family: among mechanisms like the account's, with more or less noise; gdp: by Gaussian
-    differential privacy; one_run: by Steinke et al. 2023, without independence of the canaries.
-    """
+    """Lower bounds of epsilon at one confidence. family: among mechanisms like the account's, with
+    more or less noise; gdp: by Gaussian differential privacy; one_run: by Steinke et al. 2023."""
 
     family: float
     gdp: float

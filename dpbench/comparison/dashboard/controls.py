@@ -20,10 +20,8 @@ DEFAULTS = {
 
 
 def flatten(config: dict) -> dict[str, object]:
-    """The scientific settings by dotted key, without those that are off or EXCLUDED.
-
-    Diagnostics are excluded because they do not change the metrics of a run. Of the budget, delta
-    is kept, at which epsilons are stated.
+    """The scientific settings by dotted key, without those that are off or EXCLUDED, such as
+    diagnostics, which change no metric; of the budget delta is kept, at which epsilons are stated.
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     parts["privacy"] = {"delta": (config.get("privacy") or {}).get("delta")}
@@ -51,11 +49,9 @@ def _left_out(config: dict) -> dict[str, object]:
 
 
 def differences(configs: Sequence[dict]) -> list[str]:
-    """For each configuration, the settings in which it differs from the others, or "".
-
-    If the options of a group differ, the option is named, and its settings only if they differ
-    between configurations with the same options.
-    """
+    """For each configuration, the settings in which it differs from the others, or "". Of a group
+    whose options differ, the option is named, and settings only if they differ with the same
+    options."""
     flat = [flatten(config) for config in configs]
     options = [with_current_options(config["choices"]) for config in configs]
     varying = varying_keys(flat)
@@ -182,10 +178,7 @@ def choices(
     metrics: Sequence[dict], swept: Sequence[dict], boards: Sequence[dict]
 ) -> dict[str, list[tuple[str, str]]]:
     """The values and texts of each choice, its default first; of a board, the page decides where
-    nothing is chosen.
-
-    metrics: from `metric_entry`. swept: from `swept_settings`.
-    """
+    nothing is chosen. metrics: from `metric_entry`. swept: from `swept_settings`."""
     names = ("board", "budget", "by")
     utility_first = sorted(metrics, key=lambda one: one["kind"] != "utility")
     return {

@@ -181,11 +181,8 @@ def choose(
     shared: Mapping[str, int],
     budgets: Mapping[str, int],
 ) -> Candidate:
-    """Choose among the groups of a method.
-
-    validated: those that evaluated a validation split. shared: how many methods each table has
-    among those that are compared. budgets: how many a curve has.
-    """
+    """Choose among the groups of a method. validated: those that evaluated a validation split.
+    shared: how many methods each table has among those compared. budgets: how many a curve has."""
     settings, all_tried = ({g.first.setting for g in groups} for groups in (tested, validated))
     tried = [group for group in validated if group.first.setting in settings]
     trials = Tuning(len(all_tried))

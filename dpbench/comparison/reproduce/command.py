@@ -137,11 +137,8 @@ def _total(plans: Sequence[SeedPlan], costs: Mapping[str, float]) -> str:
 
 @dataclass(frozen=True)
 class TargetRuns:
-    """The runs of a target.
-
-    rows: the names of their rows, by the path of the record; impossible: why other rows have no
-    runs, by their names.
-    """
+    """The runs of a target. rows: the names of their rows, by the path of the record; impossible:
+    why other rows have no runs, by their names."""
 
     sweep: Sweep
     rows: Mapping[Path, str]

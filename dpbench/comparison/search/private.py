@@ -66,11 +66,8 @@ class PrivateSelection(NamedTuple):
 
 
 def select(request: SearchRequest) -> PrivateSelection:
-    """Run the search.
-
-    Raises UserError before any trial for a search that cannot be private, and where a trial fails:
-    then nothing is released, and the same command resumes the search.
-    """
+    """Run the search; UserError before any trial for one that cannot be private, and where a trial
+    fails: then nothing is released, and the same command resumes the search."""
     planned = plan_trials(request)
     request, candidates = planned.request, planned.candidates
     assert request.repetitions

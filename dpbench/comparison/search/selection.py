@@ -20,11 +20,8 @@ WORST_GROUP = derived.WORST_GROUP.replace("test/", "validation/")
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration and the outcomes of its runs, one for each seed.
-
-    number: from 1, in the order of the trials; values: of the ranges, by key; outcomes: by seed,
-    the run's record, or the reason why the run failed.
-    """
+    """One configuration and the outcomes of its runs. number: from 1, in the order of the trials;
+    values: of the ranges, by key; outcomes: by seed, the run's record, or why it failed."""
 
     number: int
     values: Mapping[str, str]

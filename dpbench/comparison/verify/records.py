@@ -105,11 +105,8 @@ ENVIRONMENT = ("code", "device", "torch", "numpy", *PROVENANCE)
 
 
 def contradictions(record: Record) -> Iterator[str]:
-    """What in a record does not follow from its settings, as predicates of a sentence.
-
-    The privacy statement must be the planned one, except in audits, and the epsilons those of the
-    accountants.
-    """
+    """What in a record does not follow from its settings, as predicates of a sentence: the privacy
+    statement must be the planned one, except in audits, and the epsilons the accountants'."""
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
     try:

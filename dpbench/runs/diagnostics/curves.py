@@ -88,11 +88,8 @@ class CurveObserver(Observer):
 
 
 def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
-    """`loss`, and for classification `accuracy`, `ece` and `mce`, at the current parameters.
-
-    Where the split has several groups also `accuracy/k`, k being a group's number. NaN where
-    outputs are not finite.
-    """
+    """`loss`, and for classification `accuracy`, `ece` and `mce`, and of several groups
+    `accuracy/k` by number, at the current parameters; NaN where outputs are not finite."""
     with isolated_evaluation(step.engine.model):
         outputs, losses = (t.cpu() for t in predict(step.engine.model, step.engine.loss, split))
     measured, targets = {"loss": classification.mean(losses)}, split.targets.cpu()

@@ -188,11 +188,8 @@ def _differences(saved: dict, expected: dict) -> str:
 
 
 def check_state(state: object, like: object, where: str = "") -> None:
-    """ValueError if a state differs from one of the same run in its keys or the types of values.
-
-    Tensors must agree in shape and dtype. Values that are None in the other state, and entries of
-    lists, are not checked.
-    """
+    """ValueError if a state differs from one of the same run in its keys, the types of values, or
+    the shape and dtype of tensors. Where the other has None, and in lists, nothing is checked."""
     if where in UNCHECKED or like is None:
         return
     if isinstance(like, dict) and isinstance(state, dict) and state.keys() == like.keys():

@@ -100,11 +100,8 @@ class StepsFile:
 def running_steps(
     results: Path, names: Mapping[str, str], since: float | None = None
 ) -> Callable[[], list[StepCount]]:
-    """A function that reads the steps of the runs under way in a results folder.
-
-    names: of the runs to show, by digest. since: files written before this time, by default now,
-    are ignored, since their runs were killed.
-    """
+    """A function that reads the steps of the runs under way in a results folder. names: of the runs
+    to show, by digest. since: older files, by default than now, are those of killed runs."""
     begun = time.time() if since is None else since
 
     def steps() -> Iterator[StepCount]:

@@ -216,10 +216,7 @@ def _largest(counts: Tensor, most: int, least: float) -> Tensor:
 
 def counts_of(codes: Tensor, number: int, people: Tensor | None, least: float = 0.0) -> Tensor:
     """How many examples have each code [K]; with people, the sum of the shares of their examples.
-
-    codes: -1 for none [n]. people: the number of each example's person [n]. least: of the shares
-    that count.
-    """
+    codes [n]: -1 for none. people [n]: each example's person. least: of the shares that count."""
     codes = codes % (number + 1)
     if people is None:
         return torch.bincount(codes, minlength=number + 1)[:number].double()

@@ -104,10 +104,8 @@ class PrivateTemperature:
     def fitted(
         self, logits: Split, expected_size: int, stream: Callable[[str], Stream]
     ) -> LogitScaling:
-        """The scaling fitted on logits [n, K] and their classes.
-
-        expected_size: the public number of examples, which the gradient sums are divided by.
-        stream: the random stream for a purpose.
+        """The scaling fitted on logits [n, K] and their classes. expected_size: the public number
+        of examples, which the gradient sums are divided by. stream: the random one for a purpose.
         """
         scaling, noise = LogitScaling(self.parameters), stream("temperature noise")
         loss, classes = LOSSES["classification"], logits.inputs.shape[1]

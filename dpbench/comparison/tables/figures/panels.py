@@ -20,11 +20,8 @@ BESIDE = 2
 
 @dataclass(frozen=True)
 class FigureSpec(Generic[F]):
-    """A figure of the kind in its file.
-
-    arms: from each arm's name to its label; conditions: their labels; groups: from each group's
-    name to its number; baseline: the arm without privacy.
-    """
+    """A figure of the kind in its file. arms: their labels by name; conditions: their labels;
+    groups: their numbers by name; baseline: the arm without privacy."""
 
     name: str
     title: str
