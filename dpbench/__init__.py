@@ -7,6 +7,7 @@ the library peft, and `load_preparation` returns how rows of one's own table bec
 dpbench takes no time.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dpbench import audit
@@ -35,29 +36,22 @@ __all__ = [
 ]
 
 
+MODULES = {
+    "frame": "dpbench.runs.records.frames",
+    "load_model": "dpbench.runs.records.trained_model",
+    "load_preparation": "dpbench.learning.data.custom.preparation",
+    "model_file": "dpbench.runs.records.trained_model",
+    "run": "dpbench.runs.execution.python_api",
+    "save_adapter": "dpbench.runs.records.adapters",
+}
+"""Where the names are that are imported on demand."""
+
+
 def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "run":
-        from dpbench.runs.execution import python_api
-
-        return python_api.run
-    if name == "frame":
-        from dpbench.runs.records import frames
-
-        return frames.frame
-    if name in ("load_model", "model_file"):
-        from dpbench.runs.records import trained_model
-
-        return getattr(trained_model, name)
-    if name == "save_adapter":
-        from dpbench.runs.records import adapters
-
-        return adapters.save_adapter
-    if name == "load_preparation":
-        from dpbench.learning.data.custom import preparation
-
-        return preparation.load_preparation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(MODULES[name]), name)

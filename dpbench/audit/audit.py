@@ -55,9 +55,8 @@ class NominalEpsilon:
 class AuditResult:
     """The result of an attack on one run: lower bounds of epsilon at `confidence`.
 
-    refuted: what is, in words: all releases together, or parts of the game. Each is if its scores
-    have a probability of at most 1e-4 over their number under the nominal epsilon. At 95%
-    confidence one bound in twenty exceeds an epsilon that is true.
+    refuted: what is, in words: all releases together, or parts of the game, whose scores have a
+    probability of at most 1e-4 over their number under the nominal epsilon.
     """
 
     game: Game
@@ -146,11 +145,9 @@ def audit(
     game: str = "run",
     quiet: bool = False,
 ) -> AuditResult:
-    """Attack a run, whose data and model are replaced by canaries.
-
-    nominal: an epsilon to refute, instead of that of the ledger or the paper. game: of GAMES; "run"
-    for all canaries in one run, others for one canary in each of so many steps, runs or releases.
-    """
+    """Attack a run, whose data and model are replaced by canaries. nominal: an epsilon to refute,
+    instead of that of the ledger or the paper. game: of GAMES; "run" for all canaries in one run,
+    others for one canary in each of so many steps, runs or releases."""
     check_auditable(run)
     played = GAMES[game](run, canaries, quiet)
     epsilon = _nominal(played) if nominal is None else NominalEpsilon(nominal, GIVEN)

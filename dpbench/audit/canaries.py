@@ -146,8 +146,7 @@ class Canaries:
     """A data set of canaries; a fair coin decides whether each is a training example.
 
     The model stays at 0, so that a target of -length/2 and the squared error give a gradient of
-    norm `length` along the pattern; with two classes the target is the improbable one. copies:
-    examples per canary, for methods in which a canary is a user.
+    norm `length` along the pattern. copies: examples per canary, where a canary is a user.
     """
 
     patterns: Patterns

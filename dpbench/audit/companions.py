@@ -35,7 +35,9 @@ def play_cut(run: Run, trials: int) -> RunGame:
         raise UserError(
             "game=cut attacks batches that are cut: set sampler=truncated, batch_limit."
         )
-    run = replace(_on_coordinates(run, limit + 1), batch_size=limit + 1, epochs=1)
+    run = replace(
+        on_canaries(run, limit + 1, OneHotPatterns(COORDINATES)), batch_size=limit + 1, epochs=1
+    )
     with warnings.catch_warnings(action="ignore"):  # that most batches are cut
         recorded = planned, step, _ = recorded_step(run)
     examples = _along_one_coordinate(run, torch.tensor([*[-1.0] * limit, 1.0]))
@@ -53,18 +55,17 @@ def play_cut(run: Run, trials: int) -> RunGame:
 def play_memory(run: Run, trials: int) -> RunGame:
     """Train `trials` runs, whose batches are all of the data: a companion and, by a coin, a canary.
 
-    The error of DiceSGD is all that clipping has ever removed, and is itself clipped to C2. The
-    companion, whose gradient is far above the bound, makes it point down; the canary with a much
-    larger one makes it point up in all steps after its first. So all later sums move by 2 C2, too:
-    as far as the ledger says an example may (Zhang et al. 2024 have no account of this). Raises
-    UserError for methods that feed no error back.
+    The error of DiceSGD is all that clipping has removed, clipped to C2. The companion, far above
+    the bound, makes it point down; the canary, much larger, up in all steps after its first, and so
+    all later sums move by 2 C2: as far as the ledger says (Zhang et al. 2024 have no account of
+    this). Raises UserError for methods that feed no error back.
     """
     memory = run.method.clip.memory
     if memory is None:
         raise UserError(
             f"game=memory attacks an error that is fed back; {run.method.name} has none."
         )
-    run = replace(_on_coordinates(run, 1), batch_size=1)
+    run = replace(on_canaries(run, 1, OneHotPatterns(COORDINATES)), batch_size=1)
     recorded = planned, step, _ = recorded_step(run)
     # How far the canary moves each sum, in units of the clip's sensitivity.
     moves = torch.full((planned.steps,), 1 + memory.sensitivity, dtype=torch.float64)
@@ -78,10 +79,6 @@ def play_memory(run: Run, trials: int) -> RunGame:
     attack = Scores(np.array(scores), included.numpy())
     ledger = Ledger().after(planned.step, planned.steps)
     return RunGame.of("memory", (attack,), ledger, run, *recorded)
-
-
-def _on_coordinates(run: Run, number: int) -> Run:
-    return on_canaries(run, number, OneHotPatterns(COORDINATES))
 
 
 def _along_one_coordinate(run: Run, signs: torch.Tensor) -> Split:

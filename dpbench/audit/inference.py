@@ -50,11 +50,8 @@ class Scores:
 
 
 class Rates(NamedTuple):
-    """Upper confidence limits of an attack's errors.
-
-    fpr: the false positive rate, the share of canaries outside the data that are taken for members;
-    fnr: the false negative rate, the share of canaries in the data that are not.
-    """
+    """Upper confidence limits of an attack's errors. fpr: of the share of canaries outside the data
+    that are taken for members; fnr: of those in the data that are not."""
 
     fpr: float
     fnr: float
@@ -62,11 +59,8 @@ class Rates(NamedTuple):
 
 @dataclass(frozen=True)
 class LowerBounds:
-    """Lower bounds of epsilon at one confidence, by inference.
-
-    family: among mechanisms like the account's, with more or less noise; gdp: by Gaussian
-    differential privacy; one_run: by Steinke et al. 2023, without independence of the canaries.
-    """
+    """Lower bounds of epsilon at one confidence. family: among mechanisms like the account's, with
+    more or less noise; gdp: by Gaussian differential privacy; one_run: by Steinke et al. 2023."""
 
     family: float
     gdp: float
@@ -183,10 +177,8 @@ def _gaussian_mu(rates: Rates) -> float:
 
 
 def one_run_epsilon(selection: Scores, tested: Scores, delta: float, confidence: float) -> float:
-    """A lower bound of epsilon from a single run (Steinke, Nasr and Jagielski 2023, Theorem 5.2).
-
-    Membership is guessed for those tested canaries whose scores lie outside two thresholds, which
-    the other half selects.
+    """A lower bound of epsilon from a single run (Steinke, Nasr and Jagielski 2023, Theorem 5.2),
+    by guesses of those tested canaries whose scores lie outside two thresholds of the other half.
     """
     tried = np.unique(np.quantile(selection.values, np.linspace(0.01, 0.99, 41)))
     pairs = [(-math.inf, high) for high in tried] + [(low, math.inf) for low in tried]

@@ -28,11 +28,9 @@ DATA, NETWORK = Digits(test_share=0.2), Mlp(widths=(32,), activation="tanh")
 
 
 def play_network(run: Run, trials: int) -> RunGame:
-    """Train the network for `trials` steps, with the canary in a batch by a coin.
-
-    The ledger is that of one step, with sampling rate 1. Raises UserError for methods whose noisy
-    sum is not Gaussian, and for those that `play_steps` refuses.
-    """
+    """Train the network for `trials` steps, with the canary in a batch by a coin; the ledger is
+    that of one step at rate 1. UserError for methods whose noisy sum is not Gaussian, and as
+    `play_steps`."""
     check_single_steps(run, "network")
     run = replace(run, dataset=DATA, model=NETWORK)
     recorded = planned, step, _ = recorded_step(run)

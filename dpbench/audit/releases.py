@@ -60,11 +60,10 @@ def play_normalization(run: Run, trials: int) -> Game:
 
 
 def play_columns(run: Run, trials: int) -> Game:
-    """Measure a table's number and its categories `trials` times, with the noise multiplier of a
-    run.
+    """Measure a table's number and its categories `trials` times, with a run's noise multiplier.
 
-    The canary is at the end of the public range, where value and square are 1, and has a category
-    of its own: the norm by which the noise is scaled. The attacker knows that it is a candidate.
+    The canary is at the end of the public range, where value and square are 1, with a category of
+    its own: the norm by which the noise is scaled. The attacker knows that it is a candidate.
     """
     columns = PrivateColumns(_multiplier(run))
     table: Any = SimpleNamespace(bounded=1, selected=(1,))

@@ -44,11 +44,10 @@ CHOSEN = ("batch_size", "optimizer.lr")
 def prepare_audit(
     overrides: list[str], canaries: int | None = None, game: str = "run"
 ) -> tuple[Run, int]:
-    """The run of the overrides, and the number of canaries; UserError for settings that canaries
-    replace.
+    """The run of the overrides, and the number of canaries; UserError for settings they replace.
 
-    By default a run has noise multiplier 1 and 20 epochs at a sampling rate of 1/142, single steps
-    have a rate of 1, and the learning rate is 0, except that of a network.
+    By default noise multiplier 1, 20 epochs at a sampling rate of 1/142 (single steps: a rate of
+    1), and a learning rate of 0, except that of a network.
     """
     for override in overrides:
         if key_of(override).partition(".")[0] in REPLACED:

@@ -149,13 +149,12 @@ class MatchedFilter:
 def step_scores(
     mechanism: Mechanism, rate: float, noisy: Tensor, gradient: Tensor, patterns: Patterns
 ) -> Tensor:
-    """Log-likelihood ratios [m] float64 of one step, for each canary separately.
+    """Log-likelihood ratios [m] float64 of one step, for each canary separately: the others are
+    neglected.
 
-    The canary is in the batch with probability q = `rate`: log(1 - q + q exp(l)), where l is the
-    log-likelihood ratio if it is. noisy [D]: the noisy sum in units of its sensitivity; gradient
-    [D]: what the method passes to the optimiser, of which only the signs are used if only signs are
-    released. Other canaries are neglected: they are on other coordinates, or small compared with
-    the noise.
+    With probability q = `rate` the canary is in the batch: log(1 - q + q exp(l)), where l is the
+    ratio if it is. noisy [D]: the noisy sum in units of its sensitivity; gradient [D]: what the
+    method passes to the optimiser, of which only the signs are used if only signs are released.
     """
     if isinstance(mechanism, GaussianMechanism):
         # For a shift by one unit along the pattern: (2 <x, pattern> - 1)/(2 sigma^2).

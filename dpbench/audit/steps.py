@@ -1,9 +1,8 @@
 """The game of single steps: one canary, and an attacker who knows all other examples.
 
-Before each step a coin decides whether the canary is in the data, and another, which the attacker
-knows, whether a companion is in the batch. So the steps are independent trials of one step's
-guarantee. The attacker sees everything that the ledger lists as released: the noisy sum, the
-noisy counts of an adaptive clip, and the gradient that is passed to the update.
+Before each step coins decide whether the canary is in the data, and, known to the attacker, whether
+a companion is in the batch: independent trials of one step's guarantee. The attacker sees all that
+the ledger lists as released: noisy sum and counts, and the gradient that is passed to the update.
 """
 
 import math

@@ -14,7 +14,7 @@ from dpbench.audit.audit import AuditResult
 from dpbench.audit.code.attacks import attack
 from dpbench.audit.code.audited import AuditedStep, AuditedTraining
 from dpbench.audit.code.checks import checks_of, findings
-from dpbench.audit.code.examples import ExampleBatches, MadeUp, given
+from dpbench.audit.code.examples import MadeUp, given
 from dpbench.audit.code.report import CodeReport
 from dpbench.audit.code.task import NOTHING, ClaimedDpsgd, Finding, refuted, reporting_errors
 from dpbench.privacy.accountants import pld
@@ -45,27 +45,26 @@ def audit_code(arguments: list[str]) -> tuple[CodeReport, Path]:
     if len(named) > 1:
         raise UserError("step= and training= are two kinds of code: give one.")
     check_replaceable(path := settings.out)
-    ((kind, name),) = named.items()
     command = shlex.join(["dpbench", "audit", *arguments])
-    own = settings.examples and given(settings.examples, loaded(settings.examples))
-    report = report_of(kind, name, loaded(name), own or MadeUp(), settings, command)
+    report = report_of(*named.popitem(), settings.examples, settings, command)
     write_atomically(path, report.page.encode(), setting="out")
     return report, path
 
 
 def report_of(
     kind: str,
-    name: str,
-    factory: Callable,
-    examples: ExampleBatches,
+    of: Callable | str,
+    examples: Callable | str | None,
     settings: CodeAuditCommand,
     command: str,
 ) -> CodeReport:
     """The report on a factory; UserError for a claim that is none, and for code that fails."""
+    name, factory = named_function(kind, of)
+    made = given(*named_function("examples", examples)) if examples else MadeUp()
     claim = ClaimedDpsgd(
         **{field.name: getattr(settings, field.name) for field in fields(ClaimedDpsgd)}
     )
-    code = KINDS[kind](name, factory, claim, seed=settings.seed, examples=examples)
+    code = KINDS[kind](name, factory, claim, seed=settings.seed, examples=made)
     checks: dict[str, Finding] = {}
     if settings.claim is not None:
         checks["account"] = account(claim, settings.claim)
@@ -76,8 +75,8 @@ def report_of(
     attacked: AuditResult | None = None
     try:
         if settings.canaries:
-            of = settings.canaries, settings.claim, settings.confidence, settings.seed
-            attacked = attack(code, *of)
+            asked = settings.canaries, settings.claim, settings.confidence, settings.seed
+            attacked = attack(code, *asked)
     except UserError as error:
         checks["attack"] = refuted(f"Under attack the code failed: {error}")
     return CodeReport(name, kind, claim, checks, attacked, command)
@@ -93,12 +92,10 @@ def report_of_functions(
     if len(named) != 1:
         raise UserError("give one factory: audit(step=...) or audit(training=...).")
     ((kind, of),) = named
-    name, factory = named_function(kind, of)
+    name, _ = named_function(kind, of)
     spelled = [f"{key}={value}" for key, value in settings.items()]
     command = shlex.join(["dpbench", "audit", f"{kind}={name}", *spelled])
-    made = given(*named_function("examples", examples)) if examples else MadeUp()
-    chosen = read("audit", CodeAuditCommand, spelled)
-    return report_of(kind, name, factory, made, chosen, command)
+    return report_of(kind, of, examples, read("audit", CodeAuditCommand, spelled), command)
 
 
 def named_function(setting: str, function: Callable | str) -> tuple[str, Callable]:

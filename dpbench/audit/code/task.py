@@ -48,11 +48,9 @@ class AuditBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What a factory is called with.
-
-    features: numbers per input. inputs [n, ...], targets [n, ...]: the data of a training,
-    empty for a step. batch_size: the expected one, by which the noisy sum is divided. sample_rate,
-    noise_multiplier, bound: of DP-SGD. physical_batch_size: for code that accumulates gradients.
+    """What a factory is called with. features: numbers per input. inputs, targets [n, ...]: of a
+    training, empty for a step. batch_size: the expected one, by which the noisy sum is divided.
+    sample_rate, noise_multiplier, bound: of DP-SGD. physical_batch_size: to accumulate gradients.
     """
 
     features: int

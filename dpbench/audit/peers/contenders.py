@@ -116,11 +116,9 @@ def play_contender_run(make: Make, task: PeerTask, delta: float) -> tuple[Game, 
 def play_contender_steps(
     make: Make, task: PeerTask, delta: float, bits: bool = False
 ) -> tuple[Game, Peer]:
-    """Take `task.size` steps, each on a blank example and, by a fair coin, a canary.
-
-    Two attacks: by the noisy sum, and by how little the bound of an adaptive clip then moved. With
-    `bits`, one attack: by the bits of the noisy sum.
-    """
+    """Take `task.size` steps, each on a blank example and, by a fair coin, a canary, scored by the
+    noisy sum, and by how little the bound of an adaptive clip then moved; `bits`: by the bits of
+    the sum."""
     trials = task.size
     single = replace(task, size=1, rate=1.0, blanks=1, steps=1)
     without, with_canary = (
@@ -141,10 +139,8 @@ def play_contender_steps(
 
 def bit_scores(sums: np.ndarray, noise_multiplier: float) -> np.ndarray:
     """Log-likelihood ratios [n] of float32 sums: the rounded sum of 1 and noise, or only noise.
-
-    Large noise has coarser last bits than a sum near 0, so many numbers are impossible with the
-    canary, and the others more likely. Source: Mironov 2012.
-    """
+    Large noise has coarser last bits than a sum near 0, so that many numbers are impossible with
+    the canary (Mironov 2012)."""
     noise = (sums - 1).astype(np.float32)
     spacing = np.spacing(np.abs(sums).astype(np.float32))
     coarser = np.maximum(np.spacing(np.abs(noise)), spacing) / spacing

@@ -53,12 +53,9 @@ def difference(one: Side, other: Side, metric: str) -> PairedTest | None:
 def compare(
     pairs: Mapping[K, tuple[Side, Side]], metric: str, second_sides: Sequence[Side] = ()
 ) -> dict[K, Judged]:
-    """The verdicts on pairs of sides that are read together, by the same keys; none of those
-    without a common seed, or by a metric of which no direction is better.
-
-    second_sides: those of all pairs after another search, beside which a verdict must be
-    shown, too.
-    """
+    """The verdicts on pairs of sides that are read together, by the same keys; none without a
+    common seed, or by a metric of no direction. second_sides: those of all pairs after another
+    search, beside which a verdict must be shown, too."""
     known = metric_of(metric)
     if not known.better:
         return {}

@@ -33,10 +33,9 @@ ELSEWHERE = "was tuned under another condition"
 class Tuning:
     """How a setting was chosen.
 
-    trials: of its search, 0 for none; None where a paper or a table's file gives the setting. flaw:
-    why another setting may be better; "" if nothing says so. unsearched: the special case of the
-    method, such as `dpsgd`, whose setting the search did not try. equals: the special case that the
-    setting amounts to.
+    trials: of its search, 0 for none, None where a file gives the setting. flaw: why another may be
+    better; "" if nothing says so. unsearched: the special case of the method that the search did
+    not try, such as `dpsgd`. equals: the one that the setting amounts to.
     """
 
     trials: int | None = None
@@ -93,11 +92,8 @@ class Side:
         unit: Callable[[Any], Any] = lambda seed: seed,
     ) -> "Side":
         """The side of runs that differ by their seeds alone, compared by a metric; unit: what is
-        random in them, by seed.
-
-        Beside what is chosen for each method, all of their settings must be shared, but for the
-        budget of privacy, in place of which epsilons are compared.
-        """
+        random in them, by seed. Shared are all settings but those chosen for each method, and the
+        budget, in place of which epsilons are compared."""
         values = {record.seed: value_in(record, metric) for record in records}
         budgets = (Budget.of([record.statement for record in records]),)
         shared = shared_settings(records[0].config)

@@ -16,11 +16,8 @@ UNTUNED = "untuned"
 
 class Doubts(NamedTuple):
     """Why no verdict follows at all, and why the first side may not be called better, worse or
-    equivalent; "" where it may. untuned: whether no search chose the setting of the first side, and
-    of the second.
-
-    None depends on the gap: a reason holds before anybody looks at the results.
-    """
+    equivalent; "" where it may. None depends on the gap. untuned: whether no search chose the
+    setting of the first side, and of the second."""
 
     any: str = ""
     better: str = ""
@@ -62,12 +59,11 @@ class Judged(NamedTuple):
 
 
 def judge(tests: Sequence[PairedTest], doubts: Sequence[Doubts] = ()) -> list[Judged]:
-    """The verdicts on comparisons that are read together.
+    """The verdicts on comparisons that are read together, undecided where in doubt.
 
     Better or worse where the p of a difference, and equivalent where that of equivalence, is at
-    most LEVEL after Holm's correction for as many comparisons. A difference that is shown, and
-    shown to be smaller than the margin, is no reason to prefer one method: equivalent. A verdict
-    that is in doubt is undecided.
+    most LEVEL after Holm's correction. A difference that is shown, and shown to be smaller than the
+    margin, is no reason to prefer one method: equivalent.
     """
     different = holm([test.p_difference for test in tests])
     equivalent = holm([test.p_equivalence for test in tests])

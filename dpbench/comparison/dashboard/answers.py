@@ -44,10 +44,8 @@ NOT_RUN = "not run at this budget"
 
 @dataclass(frozen=True)
 class Answer:
-    """What the contests of a kind of data say at a budget.
-
-    tasks: those where methods can differ. left_out: the names of the others by the reason.
-    idle: the number of those where nothing was to be won.
+    """What the contests of a kind of data say at a budget: tasks where methods can differ, the
+    names of those left out by the reason, and the number of idle ones, where nothing was to be won.
     """
 
     kind: str

@@ -39,11 +39,10 @@ SCRIPTS = (
 
 
 def page(data: dict, records: str, contained: str, drawings: Mapping[str, str]) -> str:
-    """The HTML. data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which
-    records these are, as a sentence. drawings: SVG by name.
+    """The HTML, whose Content-Security-Policy allows only these two scripts and no requests.
 
-    The page's Content-Security-Policy allows only these two scripts and no requests, so nothing in
-    a record can be executed.
+    data: from `Summary.data`. records: from `RecordTexts.finish`. contained: which records these
+    are, as a sentence. drawings: SVG by name.
     """
     plotly, ours = library("plotly.offline", "dpbench report").get_plotlyjs(), script()
     parts = {
@@ -142,11 +141,8 @@ def strict(text: str) -> bytes:
 
 
 def report(arguments: list[str]) -> Path | None:
-    """Write the page and return its path; with watch=true, serve it until interrupted.
-
-    Raises UserError for an unknown argument, if there is no record, or if the page cannot be
-    written.
-    """
+    """Write the page and return its path; with watch=true, serve it until interrupted. UserError if
+    there is no record, or if the page cannot be written."""
     values = parse(arguments)
     if values.watch:
         check_results(values.results_dir)  # the page waits for runs
@@ -157,11 +153,9 @@ def report(arguments: list[str]) -> Path | None:
 
 
 def page_of(folder: Path, *, watch: bool = False) -> str:
-    """The page of a results folder; one warning for all files that could not be read.
-
-    watch: whether the page asks for itself again from time to time. Raises UserError if there is no
-    record.
-    """
+    """The page of a results folder, with one warning for all files that could not be read;
+    UserError if there is no record. watch: whether the page asks for itself again from time to
+    time."""
     found, damaged = pages(folder)
     texts = RecordTexts()
     summary, unreadable = summary_of(folder, CommandBuilder(), places(found), texts.add)

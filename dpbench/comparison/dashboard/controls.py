@@ -20,10 +20,8 @@ DEFAULTS = {
 
 
 def flatten(config: dict) -> dict[str, object]:
-    """The scientific settings by dotted key, without those that are off or EXCLUDED.
-
-    Diagnostics are excluded because they do not change the metrics of a run. Of the budget, delta
-    is kept, at which epsilons are stated.
+    """The scientific settings by dotted key, without those that are off or EXCLUDED, such as
+    diagnostics, which change no metric; of the budget delta is kept, at which epsilons are stated.
     """
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     parts["privacy"] = {"delta": (config.get("privacy") or {}).get("delta")}
@@ -51,11 +49,9 @@ def _left_out(config: dict) -> dict[str, object]:
 
 
 def differences(configs: Sequence[dict]) -> list[str]:
-    """For each configuration, the settings in which it differs from the others, or "".
-
-    If the options of a group differ, the option is named, and its settings only if they differ
-    between configurations with the same options.
-    """
+    """For each configuration, the settings in which it differs from the others, or "". Of a group
+    whose options differ, the option is named, and settings only if they differ with the same
+    options."""
     flat = [flatten(config) for config in configs]
     options = [with_current_options(config["choices"]) for config in configs]
     varying = varying_keys(flat)
@@ -108,11 +104,8 @@ MAX_CHARACTERS = 40
 
 
 def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
-    """Settings with several values on one data set and method, by their number of values.
-
-    series: by data set and method, one configuration of each series. A setting is given by its
-    name and its values in order.
-    """
+    """Settings with several values on one data set and method, by their number of values, as names
+    with values in order. series: by data set and method, one configuration of each series."""
     flat = {
         key: {label: flatten(config) for label, config in configs.items()}
         for key, configs in series.items()
@@ -133,10 +126,8 @@ def swept_settings(series: Mapping[tuple, Mapping[str, dict]]) -> list[dict]:
 
 
 def all_settings(groups: Mapping[str, dict]) -> dict[str, dict[str, str | None]]:
-    """The settings of each group of runs by name, null for those that it lacks.
-
-    groups: one configuration of each.
-    """
+    """The settings of each group of runs by name, null for those that it lacks. groups: one
+    configuration of each."""
     flat = {group: flatten(config) | _budget(config) for group, config in groups.items()}
     names = sorted(_names(flat.values()))
     return {
@@ -187,10 +178,7 @@ def choices(
     metrics: Sequence[dict], swept: Sequence[dict], boards: Sequence[dict]
 ) -> dict[str, list[tuple[str, str]]]:
     """The values and texts of each choice, its default first; of a board, the page decides where
-    nothing is chosen.
-
-    metrics: from `metric_entry`. swept: from `swept_settings`.
-    """
+    nothing is chosen. metrics: from `metric_entry`. swept: from `swept_settings`."""
     names = ("board", "budget", "by")
     utility_first = sorted(metrics, key=lambda one: one["kind"] != "utility")
     return {

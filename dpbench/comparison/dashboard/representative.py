@@ -126,13 +126,12 @@ def offered() -> list[str]:
 
 @dataclass(frozen=True)
 class Candidate:
-    """The group of runs that represents a method, in words how it was chosen, and how its setting
-    was.
+    """The group of runs that represents a method, in words how it was chosen, and its setting's
+    tuning.
 
-    on_test: whether it was chosen for its results on the test set, which makes its method look too
-    good. place: the row of a table that says how its setting was chosen, None without one. alike:
-    all groups with the same setting, whose budgets may differ slightly. fair: whether the others
-    were not chosen by a stricter rule. second_searches: the method after other searches.
+    on_test: whether its results on the test set chose it, which flatters. place: the row of a table
+    that says how its setting was chosen. alike: all groups with the same setting. fair: whether the
+    others were not chosen by a stricter rule. second_searches: the method after others.
     """
 
     group: Group
@@ -182,11 +181,8 @@ def choose(
     shared: Mapping[str, int],
     budgets: Mapping[str, int],
 ) -> Candidate:
-    """Choose among the groups of a method.
-
-    validated: those that evaluated a validation split. shared: how many methods each table has
-    among those that are compared. budgets: how many a curve has.
-    """
+    """Choose among the groups of a method. validated: those that evaluated a validation split.
+    shared: how many methods each table has among those compared. budgets: how many a curve has."""
     settings, all_tried = ({g.first.setting for g in groups} for groups in (tested, validated))
     tried = [group for group in validated if group.first.setting in settings]
     trials = Tuning(len(all_tried))

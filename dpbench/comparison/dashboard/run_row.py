@@ -54,13 +54,11 @@ def places_of(stored: StoredRecord) -> list[TableRow]:
 class ReportedRun:
     """A run and its row.
 
-    row: the page's JSON except the metrics; data set and model are None for an audit, which has
-    canaries instead. metrics: by name, NaN if not finite. setting: a common name of runs with these
-    settings, for any seed, split and budget. changes: the number of the method's settings that are
-    not those of its file. validated: whether a validation split was evaluated. delta: of its
-    epsilons. budget: the target epsilon or the noise multiplier. intervals: those of metrics
-    over the test examples. shared: the settings that compared runs must share; places: the rows of
-    tables that it is in.
+    row: the page's JSON except the metrics; data set and model are None for an audit. metrics: by
+    name, NaN if not finite. setting: a common name of runs with these settings, for any seed, split
+    and budget. changes: the number of the method's settings that are not its file's. validated:
+    whether a validation split was evaluated. budget: the target epsilon or the noise multiplier.
+    intervals: of metrics over the test examples. shared: what compared runs must share.
     """
 
     row: dict
@@ -95,11 +93,8 @@ class ReportedRun:
 def reported_run(
     stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[TableRow]
 ) -> ReportedRun:
-    """The run of a record.
-
-    names: its group, series, protocol, setting and budget, and its shared settings. command: the
-    one that reruns it, or why there is none. places: the rows of tables that it is in.
-    """
+    """The run of a record. names: its group, series, protocol, setting and budget, and its shared
+    settings. command: the one that reruns it, or why there is none."""
     record, config = stored.record, stored.record.config
     tables = " ".join(dict.fromkeys(place.table for place in places))
     return ReportedRun(

@@ -25,9 +25,8 @@ COMPARISON = "comparison"
 def track(arguments: list[str]) -> str:
     """Log the records of a results folder as their runs would have; returns a sentence on how many.
 
-    What compares them follows as one table: a row for each, and the page of `dpbench report`.
-    Scientific settings among the arguments select records, as in `dpbench table`. What a tracker
-    has of a run is not logged again, unless again=true. Raises UserError without a tracker, without
+    A table and the page of `dpbench report` follow. Scientific settings select records; what a
+    tracker has is not logged again, unless again=true. Raises UserError without a tracker, without
     a record, and for a setting or value of none.
     """
     config = run_config([a for a in arguments if not is_scientific(a)])

@@ -81,11 +81,8 @@ def delta_text(delta: float | None) -> str:
 
 
 def metric_entry(name: str) -> dict:
-    """A metric `split/name` or `split/name/group` as the page's JSON.
-
-    kind: "calibration", "fairness", "group" (of one group of examples) or "utility". title: the
-    label with the group.
-    """
+    """A metric `split/name` or `split/name/group` as the page's JSON. kind: "calibration",
+    "fairness", "group" (of one group of examples) or "utility". title: the label with the group."""
     parts = parse_name(name)
     metric = parts.metric
     split = "" if parts.split in ("", FIRST_SPLIT) else f" ({parts.split})"

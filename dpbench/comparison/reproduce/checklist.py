@@ -121,11 +121,10 @@ class SearchSize(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The runs to answer from, the searches by method, and the method that others are compared
-    with.
+    """The runs to answer from, the searches by method, and the method to compare with.
 
-    tuning: of a table, by row; second_search: by method, the row that is it after another search;
-    trials: of a folder, the number by task, None for a table.
+    tuning: of a table, by row; second_search: by method, the row after another search; trials: of a
+    folder, the number by task, None for a table.
     """
 
     entries: Sequence[PlacedRecord]

@@ -60,11 +60,10 @@ class SeedPlan(NamedTuple):
 
 
 def power_page(target: Target, power: float) -> str:
-    """The undecided comparisons of a table as Markdown, each with the number of seeds that decides
-    it with that probability, and what the missing runs cost.
+    """The undecided comparisons of a table as Markdown, each with the seeds that decide it with
+    that probability, by the measured gaps and spreads, and what the missing runs cost.
 
-    It takes the measured gaps and spreads for the true ones, and nothing is run. Raises UserError
-    for a table without claims, and where none of its runs has a record.
+    Raises UserError for a table without claims, and where none of its runs has a record.
     """
     if not target.claims:
         raise UserError(f"{target.name} makes no claims that seeds could decide.")
@@ -138,11 +137,8 @@ def _total(plans: Sequence[SeedPlan], costs: Mapping[str, float]) -> str:
 
 @dataclass(frozen=True)
 class TargetRuns:
-    """The runs of a target.
-
-    rows: the names of their rows, by the path of the record; impossible: why other rows have no
-    runs, by their names.
-    """
+    """The runs of a target. rows: the names of their rows, by the path of the record; impossible:
+    why other rows have no runs, by their names."""
 
     sweep: Sweep
     rows: Mapping[Path, str]
@@ -293,9 +289,8 @@ def _record_files(folder: Path, stem: str) -> tuple[Path, list[Path]]:
 def reproduce(name: str, overrides: list[str]) -> str:
     """Execute the missing runs, write `results/tables/NAME.*`, and return the table as Markdown.
 
-    At another scale, or with changed settings, NAME has a suffix. With `power=P` nothing is
-    executed or written: see `power_page`. With `layout=paper` also writes NAME.paper.*, and returns
-    that table.
+    At another scale, or with changed settings, NAME has a suffix. power=P only gives `power_page`;
+    layout=paper also writes NAME.paper.*, and returns that table.
     """
     own, others = split_settings("reproduce", ReproduceCommand, overrides)
     target = target_of(name, [*others, *([f"scale={own.scale}"] if own.scale else [])])

@@ -189,13 +189,11 @@ RULES_OVER = {
 def judge_figure(
     target: Target, runs: Iterable[FlatRun], records: Sequence[Record]
 ) -> list[JudgedClaim]:
-    """The claims of a figure, in their order.
+    """The claims of a figure, in their order; runs: one for each record, with its condition and
+    method.
 
-    runs: one for each record, with its condition and method. A quantity is a series of the
-    records' diagnostics, a metric, a mean by bin of the reliability diagram (`bins/confidence`,
-    `bins/accuracy`) or the shares of a histogram (`histogram/true_class`); or the difference of
-    two, point by point; within bars, its absolute value. `<k>` in it stands for each of the
-    figure's groups in turn. Raises UserError for a series that a record does not have.
+    Quantities are as `in` of a claim in a table's file; `<k>` in one stands for each of the
+    figure's groups in turn. UserError for a series that a record does not have.
     """
     claims = target.claims
     names = dict.fromkeys(c.metric for claim in claims for c in _columns(target, claim))

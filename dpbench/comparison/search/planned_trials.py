@@ -31,12 +31,11 @@ SMALLEST_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class PlannedTrials:
-    """The request, with the epsilon of a trial that was calibrated; its candidates, with a ledger
-    for each; and what holds for all of them.
+    """The request, with the epsilon of a calibrated trial; its candidates, with a ledger for each.
 
-    trial: the cost of one trial, its score included; search: that of the whole search. vouched:
-    sentences on the guarantees that both rely on and that only a plug-in's author vouches for.
-    notes: on the data, such as which of its statistics no epsilon covers.
+    trial, search: the cost of one trial, its score included, and of the search. vouched: sentences
+    on guarantees that only a plug-in's author vouches for. notes: on the data, such as which of its
+    statistics no epsilon covers.
     """
 
     request: SearchRequest

@@ -1,9 +1,8 @@
 """`dpbench search private=true`: a random number of trials, and one epsilon for the whole search.
 
-Algorithm 1 of Papernot and Steinke (ICLR 2022). The candidates are a list drawn without looking at
-data. A trial trains one of them, drawn uniformly with replacement, with its own noise. Its score is
-the noisy accuracy on the validation split, which is in the ledger of the trial. Only the best trial
-is released: neither the others nor their number.
+Algorithm 1 of Papernot and Steinke (ICLR 2022): a trial trains one of a list of candidates, drawn
+uniformly with replacement, with its own noise; its score is the noisy accuracy on the validation
+split. Only the best is released: neither the others nor their number.
 """
 
 import re
@@ -68,11 +67,8 @@ class PrivateSelection(NamedTuple):
 
 
 def select(request: SearchRequest) -> PrivateSelection:
-    """Run the search.
-
-    Raises UserError before any trial for a search that cannot be private, and where a trial fails:
-    then nothing is released, and the same command resumes the search.
-    """
+    """Run the search; UserError before any trial for one that cannot be private, and where a trial
+    fails: then nothing is released, and the same command resumes the search."""
     planned = plan_trials(request)
     request, candidates = planned.request, planned.candidates
     assert request.repetitions

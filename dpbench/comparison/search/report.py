@@ -14,7 +14,6 @@ from dpbench.comparison.search.selection import (
     ECE,
     LOSS,
     WORST_GROUP,
-    SelectionRule,
     Trial,
     budgets,
     expected_best,
@@ -59,17 +58,25 @@ NONE_CHOSEN = "No trial has numbers for every seed, so none is chosen."
 def render(
     request: SearchRequest, trials: Sequence[Trial], finals: Sequence[Trial] = ()
 ) -> dict[str, bytes]:
-    """The files by suffix: the same records give the same bytes.
-
-    finals: the finalists with their final seeds, from which the choice is made if there are any.
-    """
+    """The files by suffix: the same records give the same bytes. finals: the finalists with their
+    final seeds, from which the choice is made if there are any."""
     rule = request.rule
-    ordered, last = (_ordered(each, rule) for each in (trials, finals))
+    ordered, last = (
+        [*ranked(each, rule), *(trial for trial in each if trial.failures)]
+        for each in (trials, finals)
+    )
     chosen = next((trial for trial in last or ordered if not trial.failures), None)
     rows = [*(_row(trial) | FINAL for trial in last), *map(_row, ordered)]
     if start := request.start:
         rows = [row | {START: start.mark} if row["trial"] == NUMBER else row for row in rows]
-    data = _data(request, ordered, chosen)
+    ranges = request.space.ranges
+    data = SearchData(
+        choices=request.choices,
+        ranges={range_.key: range_.text for range_ in ranges},
+        rule=request.options.rule,
+        chosen=chosen.number if chosen else None,
+        ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
+    )
     blocks: list[PageBlock] = [
         *_introduction(request, data, ordered),
         *(_finals(request, last) if last else ()),
@@ -86,21 +93,6 @@ def render(
         "csv": pd.DataFrame(rows).to_csv(index=False, lineterminator="\n").encode(),
         "json": json_file(data),
     }
-
-
-def _data(request: SearchRequest, ordered: Sequence[Trial], chosen: Trial | None) -> SearchData:
-    ranges = request.space.ranges
-    return SearchData(
-        choices=request.choices,
-        ranges={range_.key: range_.text for range_ in ranges},
-        rule=request.options.rule,
-        chosen=chosen.number if chosen else None,
-        ends=at_edge(chosen, ordered, ranges, request.special) if chosen else [],
-    )
-
-
-def _ordered(trials: Sequence[Trial], rule: SelectionRule) -> list[Trial]:
-    return [*ranked(trials, rule), *(trial for trial in trials if trial.failures)]
 
 
 def _introduction(
@@ -188,11 +180,9 @@ def at_edge(
     ranges: Sequence[Range],
     special: Mapping[str, float] | None = None,
 ) -> list[str]:
-    """A sentence for each number of the chosen trial that is the smallest or largest of its setting
-    that was tried, or of a range in the outer tenth of those, which tables excuse by.
-
-    special: the numbers that make the method its special case, which was tried, too.
-    """
+    """A sentence for each number of the chosen trial that is at an end of what was tried, or in the
+    outer tenth of its range, which tables excuse by. special: the numbers that make the method its
+    special case, which was tried, too."""
     outer = {range_.key: range_ for range_ in ranges if isinstance(range_, Interval)}
     values = [trial.values for trial in (chosen, *trials)]
     notes = []

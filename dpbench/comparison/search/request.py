@@ -68,10 +68,9 @@ OF_THE_METHOD = "method"
 class SearchRequest:
     """A search: its options as given, its space, and the number of trials, which the space bounds.
 
-    fixed: the overrides of all runs, with a validation split; seeds: a trial has one run for each;
-    config: that of one of the runs; identity: a digest of all that determines the search.
-    repetitions: of a private search, whose trials are drawn from `count` candidates. start: the
-    trial before the others, if there is one. repeated: the name of the searches that it is one of.
+    fixed: the overrides of all runs; seeds: a trial has one run for each; config: that of one run;
+    identity: a digest of all that determines the search. repetitions: of a private one, which draws
+    from `count` candidates. repeated: the name of the searches that it is one of.
     """
 
     options: SearchCommand

@@ -19,12 +19,9 @@ def random(space: Space, count: int, draw: int, history: History) -> list[Config
 
 
 def tpe(space: Space, count: int, draw: int, history: History) -> list[Configuration]:
-    """Random configurations first, and then one at a time by Optuna's TPE sampler.
-
-    Bergstra et al., NeurIPS 2011. The sampler is rebuilt from the history, with the first of the
-    scores, so the same history leads to the same proposal. A repeated proposal is replaced by a
-    random one.
-    """
+    """Random configurations first, then one at a time by Optuna's TPE sampler (Bergstra et al.,
+    NeurIPS 2011), which is rebuilt from the history with the first of the scores: the same history
+    leads to the same proposal. A repeated proposal is replaced by a random one."""
     if len(history) < STARTUP:
         return random(space, min(count, STARTUP), draw, history)
     if len(history) >= min(count, space.size):

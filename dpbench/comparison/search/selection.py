@@ -20,11 +20,8 @@ WORST_GROUP = derived.WORST_GROUP.replace("test/", "validation/")
 
 @dataclass(frozen=True)
 class Trial:
-    """One configuration and the outcomes of its runs, one for each seed.
-
-    number: from 1, in the order of the trials; values: of the ranges, by key; outcomes: by seed,
-    the run's record, or the reason why the run failed.
-    """
+    """One configuration and the outcomes of its runs. number: from 1, in the order of the trials;
+    values: of the ranges, by key; outcomes: by seed, the run's record, or why it failed."""
 
     number: int
     values: Mapping[str, str]
@@ -152,9 +149,7 @@ def expected_best(
     """The expected value of the best of `count` trials drawn without replacement from n: of the one
     with the largest of scores [n], or without scores the largest of values [n].
 
-    The unbiased estimate, from n independent trials, of the best of so many (Dodge et al. 2019,
-    Show Your Work, in the form of Tang et al. 2020, Showing Your Work Doesn't Always Work). Raises
-    ValueError for more than n.
+    Unbiased (Dodge et al. 2019, in the form of Tang et al. 2020). ValueError for more than n.
     """
     ranked = [value for _, value in sorted(zip(scores or values, values, strict=True))]
     return math.fsum(map(operator.mul, shares(len(values), count), ranked))

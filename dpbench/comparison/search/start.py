@@ -22,11 +22,8 @@ NUMBER = 0
 
 @dataclass(frozen=True)
 class Start:
-    """The setting of trial 0.
-
-    values: of all ranges, by key; own: those among them that make the method its special case;
-    search: the one that chose the others, or "" if they are defaults.
-    """
+    """The setting of trial 0. values: of all ranges, by key; own: those that make the method its
+    special case; search: the one that chose the others, or "" if they are defaults."""
 
     special_case: str
     values: Mapping[str, str]

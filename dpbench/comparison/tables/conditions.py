@@ -51,11 +51,8 @@ def setting(config: Mapping[str, Any], key: str) -> Any:
 
 
 def conditions_of(blocks: Iterable[Mapping[str, Sequence[Value]]]) -> list[Condition]:
-    """Every combination within each block (key to values), block after block.
-
-    Without a block, the one condition that varies nothing. Raises UserError where blocks vary
-    different settings, and for duplicate conditions.
-    """
+    """Every combination within each block (key to values); without a block, the one that varies
+    nothing. UserError where blocks vary different settings, and for duplicate conditions."""
     conditions = [
         Condition(tuple(zip(block, values, strict=True)))
         for block in blocks

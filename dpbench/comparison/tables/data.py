@@ -26,10 +26,8 @@ class MeanInterval(Struct, frozen=True):
 
 
 class RowData(Struct, frozen=True):
-    """A row: its condition, its method or arm, the digests of its runs, and its tuning.
-
-    seconds: of a run, on average; again: the row that it is after another search, "" for none;
-    chosen_by: the metric by which its search chose.
+    """A row: its condition, its method or arm, the digests of its runs, and its tuning. seconds: of
+    a run, on average; again: the row that it is after another search; chosen_by: by which metric.
     """
 
     condition: str

@@ -23,13 +23,8 @@ from dpbench.system.validate import known_keys, one_of, spelled_number
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column: a metric of the records, in the paper's unit and with the paper's digits.
-
-    factor: converts the metric to the column's unit (100 for percent). digits: decimals, or None
-    for three significant digits. printed: the column of the published numbers to compare with.
-    margin: the largest difference that does not matter, in the column's unit. judged: whether a
-    verdict is given on its cells, as one of several columns that stand for the same printed number.
-    """
+    """One column: a metric of the records, in the paper's unit and with the paper's digits; keys as
+    in a table's file, digits None for three significant ones."""
 
     name: str
     metric: str
@@ -153,9 +148,8 @@ SELECTING = ("table.methods", "table.seeds")
 class Edition:
     """A table at a scale, with the user's overrides: what its pages say of it.
 
-    conditions: that its methods run under; scale_name: "paper", or the name of a smaller scale;
-    changes: the overrides by which runs differ from those of the scale; other_data: the data set
-    that the user has put in place of the table's only one, "" if none.
+    scale_name: "paper", or that of a smaller scale; changes: the overrides by which runs differ
+    from the scale's; other_data: the user's data set in place of the table's only one, or "".
     """
 
     name: str

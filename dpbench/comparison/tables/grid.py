@@ -108,11 +108,8 @@ def tally(
     words: Mapping[str, tuple[str, str]],
     remarks: Mapping[str, str] | None = None,
 ) -> str:
-    """The counts of verdicts: `5 hold, 1 fails (ece), 2 undecided`.
-
-    words: each verdict as it reads for one and for several, in the order to list them. remarks: by
-    verdict, what to add in brackets.
-    """
+    """The counts of verdicts: `5 hold, 1 fails (ece), 2 undecided`. words: each verdict as it reads
+    for one and for several, in order. remarks: by verdict, what to add in brackets."""
     counts, remark = Counter(verdicts), remarks or {}
     return ", ".join(
         f"{counts[verdict]} {forms[counts[verdict] > 1]}"

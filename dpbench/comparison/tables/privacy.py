@@ -64,12 +64,11 @@ def privacy_of(
     baseline: str,
     planned: Mapping[str, Statement] = EVERYTHING_WAS_RUN.statements,
 ) -> list[RowPrivacy]:
-    """The privacy of each row that was run or planned.
+    """The privacy of each row that was run or planned: of several runs the largest epsilon, the
+    weakest guarantee and all reasons. Where that is `none`, only the paper's shows a number.
 
-    printed: the paper's epsilon of private methods, by condition; planned: the statements of rows
-    that cannot be run on this machine, by name. Where the guarantee is `none`, RDP, PLD and GDP say
-    so, and only the paper's shows a number. For several runs the largest epsilon, the weakest
-    guarantee and all reasons are shown.
+    printed: the paper's epsilon of private methods, by condition; planned: statements of rows that
+    cannot be run here, by name.
     """
     completed = [row if row.runs else _as_planned(row, planned.get(row.name)) for row in rows]
     return [

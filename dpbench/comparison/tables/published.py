@@ -34,11 +34,9 @@ PublishedTable = Mapping[tuple[str, str], Published]
 
 
 def read_published(path: Path, varied: Sequence[str] = ()) -> dict[tuple[str, str], Published]:
-    """The printed numbers by (row name, column) from a tidy CSV, with comments after #.
-
-    varied: the keys that the table's conditions vary; the file has a column for each, named by the
-    last part of the key. Raises UserError for duplicate cells and cells that are not numbers.
-    """
+    """The printed numbers by (row name, column) from a tidy CSV, with comments after #; UserError
+    for duplicate cells and cells that are not numbers. varied: the keys that the table's conditions
+    vary, for each of which there is a column, named by the last part of the key."""
     table: dict[tuple[str, str], Published] = {}
     names = {key: key.rpartition(".")[2] for key in varied}
     for line in _lines(path, [*names.values(), "method", "column", "value", "spread"]):

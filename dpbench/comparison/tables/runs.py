@@ -98,10 +98,9 @@ class Row:
 def rows_of(edition: Edition, runs: Sequence[FlatRun]) -> list[Row]:
     """The rows of the table in the specification's order, corrected variants first.
 
-    runs: see `build_table`. Those of other methods, seeds or conditions are left out; a method
-    without runs has an empty row. All metrics of a diverged run are NaN. Raises UserError where
-    runs of several data sets or models are mixed under one condition, for duplicate runs, and where
-    a column of the table has no metric.
+    runs: see `build_table`; those of no row are left out, a method without runs has an empty row,
+    and all metrics of a diverged run are NaN. Raises UserError for runs of several data sets or
+    models under one condition, for duplicates, and for a column without a metric.
     """
     names = dict.fromkeys((name for run in runs for name in run), math.nan)
     complete = ({**names, "condition": "", **run} for run in runs)

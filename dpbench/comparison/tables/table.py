@@ -91,12 +91,11 @@ def build_table(
 ) -> ResultTable:
     """The table of an edition, from runs and the paper's printed numbers.
 
-    runs: by dataset, model, method, variant, seed, status (`complete` or `diverged`),
+    runs: by dataset, model, method, variant, seed, status,
     `privacy/rdp|pld|gdp|guarantee|why|claimed|delta`, metrics `test/...` in the units of the
-    records, `condition` where the table has conditions, and `nonfinite`, the number of non-finite
-    gradients, where they were counted. epsilon: as printed for the private methods, by condition;
-    notes: sentences to add to those of the specification; paper_accountant: the paper's accountant.
-    Raises UserError where runs, specification and published numbers do not match.
+    records, `condition` where the table has conditions, and `nonfinite`, the number of such
+    gradients. epsilon: as printed for private methods, by condition; notes: beside the
+    specification's. Raises UserError where these do not match.
     """
     edition.check()
     check_covered(edition, published)

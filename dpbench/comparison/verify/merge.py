@@ -28,9 +28,8 @@ Sources = dict[str, tuple[StoredRecord, list[Path]]]
 def merge(arguments: Sequence[str]) -> str:
     """Copy the runs that the first folder, or `out`, lacks, and say how many; equal ones once.
 
-    All records are read first. If one is invalid, or two of one run differ, a message names each
-    and UserError is raised before anything is written. An interrupted merge is completed by the
-    same command.
+    All are read first: UserError, with a message on each, where one is invalid or two of one run
+    differ. An interrupted merge is completed by the same command.
     """
     folders = [path_of("FOLDER", argument) for argument in arguments if "=" not in argument]
     own = read("merge", MergeCommand, [argument for argument in arguments if "=" in argument])

@@ -105,11 +105,8 @@ ENVIRONMENT = ("code", "device", "torch", "numpy", *PROVENANCE)
 
 
 def contradictions(record: Record) -> Iterator[str]:
-    """What in a record does not follow from its settings, as predicates of a sentence.
-
-    The privacy statement must be the planned one, except in audits, and the epsilons those of the
-    accountants.
-    """
+    """What in a record does not follow from its settings, as predicates of a sentence: the privacy
+    statement must be the planned one, except in audits, and the epsilons the accountants'."""
     if str(record.provenance.get("commit")).endswith("+"):
         yield "was made with uncommitted changes."
     try:
@@ -253,8 +250,7 @@ def differences_of_rerun(record: Record) -> Iterator[str]:
     """What is different after retraining the run of a record, as predicates of a sentence.
 
     On the same processor with the same versions every bit must be the same; differences in these
-    are named. Metrics that later versions added are not in the record, and so not compared. Raises
-    UserError for a run that cannot be retrained here.
+    are named. UserError for a run that cannot be retrained here.
     """
     again = _retrained(record)
     known = {name: again.metrics.get(name) for name in record.metrics}

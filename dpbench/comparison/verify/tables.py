@@ -28,11 +28,8 @@ class Mismatch(NamedTuple):
 
 
 def unsupported_lines(path: Path) -> Iterator[str]:
-    """How a table's or figure's texts differ from what follows from its records: its numbers, its
-    verdicts, its LaTeX, and the grids of its page.
-
-    Computed tables, such as attacks, are skipped: they have more input than their records.
-    """
+    """How a table's or figure's texts differ from what follows from its records. Computed tables,
+    such as attacks, are skipped: they have more input than their records."""
     stem = path.name.removesuffix(f".{RECORDS}")
     try:
         if not any(path.with_name(f"{stem}.{suffix}").exists() for suffix in TEXTS):
@@ -55,11 +52,8 @@ def unsupported_lines(path: Path) -> Iterator[str]:
 
 
 def published_target(path: Path) -> Target:
-    """The target of a table's JSON, by its command, with the results folder of the file, for the
-    searches beside it.
-
-    Raises UserError for a file without a command, and for a table which is no option here.
-    """
+    """The target of a table's JSON, by its command, with the results folder of the file; UserError
+    for a file without a command, and for a table which is no option here."""
     command = required(read_json(path, TableData), path).command
     try:
         program, verb, name, *words = shlex.split(command)

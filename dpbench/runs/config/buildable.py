@@ -1,11 +1,10 @@
 """Instantiates the parts of a configuration, from an allow-list of targets.
 
-A `_target_` names a class or function that is called with the settings beside it. Only declared
-names are allowed: for each group those in our YAML files of it and those of a plug-in in its own,
-for all groups PARTS, for methods METHOD_PARTS, and for `optimizer` the classes of torch.optim. All
-else is refused, even if it can be imported, and so are names that a module merely imports: a
-configuration may come from somebody else's record, and must not run arbitrary code. Settings must
-have the types that constructors annotate.
+A `_target_` names a class or function that is called with the settings beside it. Allowed are, for
+each group, those in our YAML files of it and those of a plug-in in its own, for all groups PARTS,
+for methods METHOD_PARTS, and for `optimizer` the classes of torch.optim. All else, and names that a
+module merely imports, are refused: a configuration may come from somebody else's record, and must
+not run arbitrary code. Settings must have the types that constructors annotate.
 """
 
 import functools

@@ -29,9 +29,8 @@ class Composition(NamedTuple):
 def composed(chosen: list[Override]) -> Composition:
     """The configuration of chosen options: a copy that may be modified.
 
-    An option of ours sets its own group alone and depends on no other, so it is put in place of
-    the default one, unless a table, which is added, has settings for the group. That, and options
-    of other folders, are left to Hydra.
+    An option of ours sets its own group alone and is put in place of the default one, unless a
+    table, which is added, has settings for the group: that, and other folders, are left to Hydra.
     """
     folders = search_path.folders()
     # Sorted, so that runs share compositions; the sort is stable: a group's last option counts.

@@ -20,10 +20,9 @@ S = TypeVar("S", bound=Struct)
 class Setting:
     """A top-level key of a configuration that is passed to a run.
 
-    scientific: whether it affects what the run computes, and so is in the record and the digest;
-    otherwise it only says how the run is executed. omitted: values at which the digest leaves the
-    setting out, because it was added after the first records were named. data: whether it describes
-    data or model, which the canaries of an audit replace.
+    scientific: whether it affects what the run computes, and so is in the record and the digest.
+    omitted: values at which the digest leaves it out, as it was added later. data: whether it
+    describes data or model, which the canaries of an audit replace.
     """
 
     scientific: bool = True

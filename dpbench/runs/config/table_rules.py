@@ -130,10 +130,7 @@ def chose_an_edge(name: str) -> bool:
 
 def outer_end(values: Sequence[float], special: float | None = None) -> str:
     """The end, `lower` or `upper`, in whose tenth of all values tried the first one lies; "" for
-    neither.
-
-    special: the value of the method's special case, which was tried: no end lies on its side.
-    """
+    neither. special: the value of the method's special case: no end lies on its side."""
     if values[0] == special:
         return ""
     share = _place([value for value in values if value != special])

@@ -1,10 +1,9 @@
 """Reads YAML files of the configuration; those that may come from somebody else by one rule.
 
-Such a file, of a plug-in or of an added folder, may have no more than a command line, which may
-come from somebody else, too: it is short and flat, has no aliases, and its defaults list does not
-multiply it without end. An interpolation may name another setting: no resolver is called, but for
-`oc.env` in a folder or a tracker's setting on a command line, where whoever gives the command names
-a variable of their own environment; and no interpolation multiplies a configuration without end.
+Such a file may have no more than a command line, which may come from somebody else, too: it is
+short and flat, has no aliases, and its defaults list does not multiply it without end. An
+interpolation may name another setting, and multiplies nothing without end; no resolver is called,
+but for `oc.env` in a folder or a tracker's setting on a command line.
 """
 
 import re

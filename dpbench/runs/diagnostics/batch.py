@@ -83,9 +83,8 @@ class CachedEngine:
 class BatchGradients(NamedTuple):
     """Plain and method gradients of a physical batch of B examples, and the clip's factors.
 
-    The clip is the step's current one. A clip that queries counts before clipping (DPSGD-F) stays
-    at its last released bounds, or at its base bound before the first step: a query here would be a
-    private release. Non-finite gradients count as zero, as in the step.
+    A clip that queries counts before clipping (DPSGD-F) stays at its last released bounds, first at
+    its base bound: a query would be a private release. Non-finite gradients count as zero.
     """
 
     plain: Gradients  # g_i, of the losses alone

@@ -25,14 +25,11 @@ EXAMPLES = ("batch", "probe", "all")
 class BiasDiagnostics:
     """Bias of the clipped batch gradient and alignment of the ascent step, every few steps.
 
-    every: steps between measurements, starting with the first step. examples: the examples that are
-    measured: "batch" for those of the step, augmented; or, not augmented, "probe" for a fixed
-    random subset of probe_size training examples (the same for every method and seed on the same
-    split), or "all". chunk: examples per pass, at most those of a physical batch, which bounds
-    memory; methods that need whole batches get the step's batch in one piece. groups: numbers of
-    the groups to measure separately, None for all if there are several. quantiles: of the gradient
-    norms, each from 0 to 1. sizes: those of random batches that are measured at the last
-    parameters, `repeats` of each.
+    every: steps between measurements. examples: those measured: "batch", of the step, augmented;
+    or, not augmented, "probe", a fixed random subset of probe_size training examples, or "all".
+    chunk: examples per pass, which bounds memory. groups: numbers of those to measure separately,
+    None for all if there are several. quantiles: of the gradient norms, each from 0 to 1. sizes: of
+    random batches that are measured at the last parameters, `repeats` of each.
     """
 
     every: Count

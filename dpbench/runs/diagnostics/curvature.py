@@ -76,12 +76,10 @@ BLOCK = 10
 
 
 def trace(products: Products, size: int, count: int, draw: torch.Generator) -> float:
-    """Hutchinson's estimate of the trace of a [size, size] matrix: the mean of z^T H z.
-
-    The `count` vectors z have independent entries of -1 or 1, which makes the estimate unbiased;
-    its variance is 2/count times the sum of the squared entries off the diagonal. Hutchinson 1990;
-    Esipova et al. 2023, appendix B.3.
-    """
+    """Hutchinson's unbiased estimate of the trace of a [size, size] matrix: the mean of z^T H z
+    over `count` vectors z with independent entries of -1 or 1. Its variance is 2/count times the
+    sum of the squared entries off the diagonal (Hutchinson 1990; Esipova et al. 2023, appendix
+    B.3)."""
     total = 0.0
     for start in range(0, count, BLOCK):
         rows = min(BLOCK, count - start)

@@ -19,9 +19,8 @@ from dpbench.system.validate import Count
 class CurveDiagnostics:
     """Loss, and for classification accuracy, ECE and MCE, at regular intervals.
 
-    steps or epochs: the interval between two measurements; the other one is null. The first and the
-    last parameters are always measured. train: whether the loss on the training split is measured
-    too, at the cost of a pass over it.
+    steps or epochs: between two measurements, the other is null; the first and the last parameters
+    are always measured. train: whether the loss is measured on the training split too.
     """
 
     steps: Count | None
@@ -42,11 +41,9 @@ class CurveDiagnostics:
 class CurveObserver(Observer):
     """Measures between steps, in evaluation mode, without changing parameters or generators.
 
-    Columns of `series`, one entry per measurement: `step` and `epoch` (numbers completed),
-    `tested/loss`, for classification `tested/accuracy`, `tested/ece`, `tested/mce` and, of the
-    group with number k, `tested/accuracy/k`, and, if configured, `trained/loss`. Losses are the
-    training loss, unweighted, in the unit of the records. A moving average of the weights is not
-    used here.
+    Columns, one entry per measurement: `step` and `epoch` (numbers completed), `tested/NAME` of
+    `evaluate_split`, and, if configured, `trained/loss`. Losses are the training loss, unweighted.
+    A moving average of the weights is not used.
     """
 
     def __init__(
@@ -91,11 +88,8 @@ class CurveObserver(Observer):
 
 
 def evaluate_split(step: PrivateStep, split: Split) -> dict[str, float]:
-    """`loss`, and for classification `accuracy`, `ece` and `mce`, at the current parameters.
-
-    Where the split has several groups also `accuracy/k`, k being a group's number. NaN where
-    outputs are not finite.
-    """
+    """`loss`, and for classification `accuracy`, `ece` and `mce`, and of several groups
+    `accuracy/k` by number, at the current parameters; NaN where outputs are not finite."""
     with isolated_evaluation(step.engine.model):
         outputs, losses = (t.cpu() for t in predict(step.engine.model, step.engine.loss, split))
     measured, targets = {"loss": classification.mean(losses)}, split.targets.cpu()

@@ -6,15 +6,13 @@ along c in two changes, each the difference of two losses L_k(theta - lr v) of g
     g --magnitude--> r g --direction--> c        (Esipova et al. 2023, eqs. 14, 15)
     g --direction--> c/r --magnitude--> c        (eqs. 16, 17: the starred terms)
 
-Each loss is L_k - lr <g_k, v> + lr^2/2 v^T H_k v, so six numbers per group determine every term.
-Where the paper has expectations over batches, the current batch is used; the full gradient g_D of
-Proposition 1 is then g, as in equation 5, and both decompositions have the same sum. The step is
-assumed to be gradient descent without momentum.
+Each loss is L_k - lr <g_k, v> + lr^2/2 v^T H_k v. Expectations over batches are the current batch,
+the full gradient g_D of Proposition 1 is g, as in equation 5; steps are without momentum.
 
-The lower bounds on the gap between two groups hold for losses that are twice continuously
-differentiable and convex in the parameters, and lr <= 1/lambda_k for the largest eigenvalue
-lambda_k of either group's Hessian: then every v has 0 <= lr v^T H_k v <= |v|^2. Neural networks are
-not convex, so there they are only indications. The first group of an expansion is a, the second b.
+The lower bounds on the gap between two groups, a first and b second, hold for losses that are twice
+continuously differentiable and convex in the parameters, and lr <= 1/lambda_k for the largest
+eigenvalue lambda_k of either Hessian: then every v has 0 <= lr v^T H_k v <= |v|^2. Neural networks
+are not convex, so there they are only indications.
 """
 
 from collections.abc import Sequence
@@ -87,11 +85,9 @@ def clipping_risk(x: Expansion) -> Tensor:
 
 
 def noise_risk(learning_rate: float, traces: Tensor, noise: float) -> Tensor:
-    """R_k^noise [K] = lr^2/2 Tr(H_k) noise^2, from the traces [K] (Proposition 1).
-
-    noise is sigma C0, as in the paper: the noise of the gradient *sum*. A step divides it by the
-    batch size B, so the true cost is smaller by a factor of B^2.
-    """
+    """R_k^noise [K] = lr^2/2 Tr(H_k) noise^2, from the traces [K] (Proposition 1). noise is sigma
+    C0, of the gradient *sum* as in the paper: the true cost of a step is smaller by a factor of
+    B^2."""
     return learning_rate**2 / 2 * noise**2 * traces
 
 
@@ -121,21 +117,16 @@ def clipping_gap_bound(x: Expansion, shares: Sequence[float], rest: Tensor | flo
     """A lower bound of R_a^clip - R_b^clip from gradient norms (after Tran et al. 2021): a scalar.
 
     shares are p_a = n_a/n and p_b = n_b/n; rest is |g_D - p_a g_a - p_b g_b|, 0 for exactly two
-    groups. In the linear term lr <g_a - g_b, g_D - c>, where the full gradient is
-    g_D = p_a g_a + p_b g_b + ..., the squares p_k |g_k|^2 remain, and every inner product of two
-    different vectors is bounded by x^T y >= -|x| |y|:
+    groups. Every inner product of two different vectors is at least -|x| |y|, so
 
         <g_a - g_b, g_D> >= p_a |g_a|^2 - p_b |g_b|^2 - (p_a + p_b) |g_a| |g_b|
                             - (|g_a| + |g_b|) rest
         -<g_a - g_b, c>  >= -(|g_a| + |g_b|) |c|
 
     Of the curvature, c^T H_a c >= 0 and g^T H_b g >= 0 are left out, and g^T H_a g and c^T H_b c
-    are at most |g|^2/lr and |c|^2/lr.
-
-    The linear term has g_D where R^clip of a batch has g, so the bound holds in expectation, and
-    for every batch after adding lr <g_a - g_b, g - g_D>, whose mean over batches is 0. It is our
-    derivation from the inequality that Esipova et al. (sections 4 and 6.3) state, and not a
-    transcript of their proof, which also uses C for |c|.
+    are at most |g|^2/lr and |c|^2/lr. As R^clip of a batch has g where this has g_D, it holds in
+    expectation. It is our derivation from the inequality that Esipova et al. (sections 4 and 6.3)
+    state, whose proof also uses C for |c|.
     """
     (p_a, p_b), (a, b) = shares, x.norm_group
     aligned = p_a * a**2 - p_b * b**2 - (p_a + p_b) * a * b

@@ -41,11 +41,10 @@ TERMS = {
 class MisalignmentDiagnostics:
     """Excess-risk terms every few steps, and losses and gradient norms of every epoch.
 
-    every: steps between measurements, starting with the first step; None for epochs only.
-    hutchinson: random vectors for each group's Hessian trace, 0 for no trace. eigenvalues: whether
-    to compute the largest one of each group. chunk: training examples per pass, which bounds
-    memory. groups: numbers of the groups to measure, None for all; gaps and their bounds need
-    exactly two.
+    every: steps between measurements; None for epochs only. hutchinson: random vectors for each
+    group's Hessian trace, 0 for none. eigenvalues: whether to compute the largest of each group.
+    chunk: training examples per pass. groups: numbers of those to measure, None for all; gaps need
+    two.
     """
 
     every: Count | None
@@ -64,15 +63,13 @@ class MisalignmentDiagnostics:
 class MisalignmentObserver(Observer):
     """Measures before a step.
 
-    Columns of `series`, k being a group's number. One entry per measured step: `step` (the number
-    of earlier steps), `step/R_mag/k`, `step/R_dir/k`, `step/R_clip/k`, `step/R_noise/k`, the
-    starred terms, `step/trace/k`, `step/eigenvalue/k`, `step/cos_plain/k`, `step/cos_clipped/k`,
-    `step/norm_group/k`, `step/norm_plain`, `step/norm_clipped`, `step/clipped_fraction`,
-    `step/inverse_learning_rate`, and of two groups `step/gap_dir`, `step/bound_prop3`, the two
-    starred, `step/gap_clip`, `step/bound_tran`. One entry per epoch: `epoch` (from 0),
+    Columns, k being a group's number. One entry per measured step: `step` (the number of earlier
+    steps), `step/TERM/k` of TERMS, `step/R_noise/k`, `step/trace/k`, `step/eigenvalue/k`,
+    `step/norm_plain`, `step/norm_clipped`, `step/clipped_fraction`, `step/inverse_learning_rate`,
+    and of two groups their gaps and lower bounds. One entry per epoch: `epoch` (from 0),
     `epoch/loss/k` (mean over the examples of its batches, each at the parameters of its step) and
     `epoch/gradient_norm/k` (mean over the batches that contain the group). Undefined values are
-    NaN: a group without examples, an angle with a zero gradient.
+    NaN.
     """
 
     def __init__(

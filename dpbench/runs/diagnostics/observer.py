@@ -10,11 +10,8 @@ from dpbench.system.validate import is_integer, quoted
 
 
 class Observer:
-    """Observes a run without changing its parameters, state or generators.
-
-    A subclass measures in `before` or `end_of_epoch`. columns: the measurements so far; those of
-    equal prefix (`step/`) have one entry each.
-    """
+    """Observes a run without changing its parameters, state or generators; a subclass measures in
+    `before` or `end_of_epoch`. columns: those of equal prefix (`step/`) have one entry each."""
 
     def __init__(self, step: PrivateStep):
         self._step = step

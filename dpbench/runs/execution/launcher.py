@@ -42,11 +42,9 @@ class Launcher(Protocol[R]):
     """Executes many runs somewhere."""
 
     def start(self, jobs: int, folder: Path) -> AbstractContextManager[Attempts[R]]:
-        """A function that executes runs; those that are still running on exit are stopped.
-
-        jobs: processes, if the launcher can choose. folder: for the launcher's own files. Raises
-        UserError if the launcher is not available.
-        """
+        """A function that executes runs; those that are still running on exit are stopped. jobs:
+        processes, if the launcher can choose. folder: for its own files. UserError if it is not
+        available."""
 
 
 class WorkerDied(Exception):

@@ -51,7 +51,11 @@ def build(config: dict) -> Run:
     dataset = parts["dataset"]
     if features := parts.pop("features"):
         dataset = with_features(dataset, features, parts["device"])
-        _check_after_features(parts)
+        if parts["augmentation"] or isinstance(parts["normalization"], Normalization):
+            raise UserError(
+                "features are computed once, before training: set augmentation=none, and "
+                "normalization=private or none."
+            )
     for purpose in PURPOSES:
         if fit := parts[purpose]:
             dataset = WithCalibration(dataset, fit.share, purpose)
@@ -86,14 +90,6 @@ def _authors(config: dict) -> str:
     return ", ".join(
         sorted({p["package"] for path, p in built if path.split(".")[0] not in WITHOUT_EFFECT})
     )
-
-
-def _check_after_features(parts: dict[str, Any]) -> None:
-    if parts["augmentation"] or isinstance(parts["normalization"], Normalization):
-        raise UserError(
-            "features are computed once, before training: set augmentation=none, and "
-            "normalization=private or none."
-        )
 
 
 @functools.cache

@@ -27,10 +27,9 @@ ENVIRONMENT = ("DPBENCH_", "HF_", "MLFLOW_", "PYTHONPATH", "WANDB_")
 class Ray:
     """Each run is a task; the sweep waits for it, and cancels it if interrupted.
 
-    address: of the cluster, as `auto` on one of its machines; None for the one that RAY_ADDRESS
-    names, else for processes on this machine. cpus, gpus, memory_gb: per task; gpus may be a share
-    of one. retries: how often a task starts again, from its last checkpoint, if its machine is
-    lost.
+    address: of the cluster, as `auto` on one of its machines; None for that of RAY_ADDRESS, else
+    for processes on this machine. cpus, gpus (or a share of one), memory_gb: per task. retries: how
+    often a task starts again, from its last checkpoint, if its machine is lost.
     """
 
     address: str | None

@@ -33,11 +33,8 @@ NO_OPTION = (
 
 
 class CommandBuilder:
-    """From a record's configuration to `dpbench run ...`.
-
-    The command is derived, and not stored with the record, so that it is safe and correct for every
-    record, including those of sweeps, searches, scripts and earlier versions.
-    """
+    """From a record's configuration to `dpbench run ...`: derived, and not stored with the record,
+    so that it is safe and correct for every record, also of scripts and earlier versions."""
 
     def __init__(self) -> None:
         self._defaults = compose([])
@@ -53,12 +50,9 @@ class CommandBuilder:
         return shlex.join(["dpbench", "run", *self.overrides(config)])
 
     def overrides(self, config: dict) -> list[str]:
-        """The overrides that rerun a record with this configuration.
-
-        Raises UserError, with the reason, for a record with targets that conf/ does not declare,
-        since a shared record must not make others run arbitrary code, and for one that the current
-        settings cannot express.
-        """
+        """The overrides that rerun a record with this configuration; UserError, with the reason,
+        for targets that conf/ does not declare, since a shared record must not make others run
+        arbitrary code, and for what the current settings cannot express."""
         seed = self._defaults["seed"]
         with_default_seed = {**config, "seed": seed}
         if (key := repr(with_default_seed)) not in self._found:

@@ -28,11 +28,9 @@ from dpbench.system.progress import counting
 
 @dataclass(frozen=True)
 class Sweep:
-    """The runs of a sweep by the path of the record, and impossible combinations.
-
-    name: that of the file that lists failures. config: that of one of the runs, for the settings of
-    execution. built: the runs that the configurations describe.
-    """
+    """The runs of a sweep by the path of the record, and impossible combinations. name: that of the
+    file that lists failures. config: that of one of the runs, for the settings of execution. built:
+    the runs that the configurations describe."""
 
     name: str
     config: RunConfig
@@ -176,11 +174,9 @@ def launching(config: RunConfig, what: str, total: int) -> Iterator[Outcomes]:
 
 
 def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
-    """The failures as lines to print, or "".
-
-    They are also written to `results/failures/NAME.txt`, which is removed if nothing failed. Raises
-    UserError if all runs failed for the same reason: then the request or the machine is at fault.
-    """
+    """The failures as lines to print, or ""; also written to `results/failures/NAME.txt`, which is
+    removed if nothing failed. UserError if all runs failed for the same reason: then the request or
+    the machine is at fault."""
     failures = [(sweep.runs[path], failure) for path, failure in failed.items()]
     reasons = {failure.reason for failure in failed.values()}
     if len(failed) == len(sweep.runs) and len(reasons) == 1:

@@ -22,11 +22,8 @@ BIN_COLUMNS = ("count", "confidence", "accuracy")
 
 
 def reliability_points(runs: ByColumn) -> pd.DataFrame:
-    """Every bin of every run: columns label, seed, low, high, count, confidence, accuracy.
-
-    confidence and accuracy are means over the bin's examples, NaN where it has none. Raises
-    UserError for a run whose record lacks them.
-    """
+    """Every bin of every run: columns label, seed, low, high, count, and the means confidence and
+    accuracy, NaN for an empty bin. UserError for a run whose record lacks them."""
     return _points(runs, "bins", {name: name for name in BIN_COLUMNS})
 
 
@@ -53,11 +50,8 @@ def _points(runs: ByColumn, part: str, names: Mapping[str, str]) -> pd.DataFrame
 
 
 def draw_reliability(data: pd.DataFrame, title: str) -> "Figure":
-    """Reliability diagrams, from `reliability_points`: one column per label.
-
-    Above: accuracy by bin of confidence, and its gap to the mean confidence. Below: the share of
-    the examples. The runs of a label are pooled.
-    """
+    """Reliability diagrams, from `reliability_points`, a column per label, whose runs are pooled:
+    above, accuracy by bin and its gap to the mean confidence; below, the share of the examples."""
     labels = list(dict.fromkeys(data["label"]))
     figure = paper_figure(len(labels), 3.1)
     axes = figure.subplots(

@@ -15,13 +15,9 @@ PREFIX = "base_model.model."
 
 
 def save_adapter(model: nn.Module, folder: str | Path) -> None:
-    """Write the adapters and the head of a model that was trained with `model.train=lora`.
-
-    The folder gets adapter_config.json and adapter_model.safetensors, which
-    `PeftModel.from_pretrained` adds to a network of timm or transformers with the same published
-    weights and number of classes.
-    Raises UserError for a model without adapters.
-    """
+    """Write the adapters and the head of a model that was trained with `model.train=lora` as
+    adapter_config.json and adapter_model.safetensors, which `PeftModel.from_pretrained` adds to a
+    network with the same published weights and classes; UserError for a model without adapters."""
     net: Any = getattr(model, "net", model)
     trained = {name: p for name, p in net.named_parameters() if p.requires_grad}
     place = Path(folder)

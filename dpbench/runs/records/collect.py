@@ -34,11 +34,9 @@ class StoredRecord:
 
 
 def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    """The records in `runs/*.json`, then those in `tables/*.records.jsonl`, each run once.
-
-    A record that was published without its seed is of a run that is known if that has the same
-    results on test examples. Raises UserError where there is no such folder.
-    """
+    """The records in `runs/*.json`, then those in `tables/*.records.jsonl`, each run once: one
+    without its seed is of a known run if that has the same results on test examples. UserError
+    where there is no such folder."""
     known: set[object] = set()
     for entry in collect_all(folder):
         if isinstance(entry, Unreadable):

@@ -23,10 +23,7 @@ def settings_but_seed(config: Mapping[str, Any]) -> str:
 
 def left_out(chosen: Sequence[Record], known: Iterable[Record], metric: str) -> Iterator[str]:
     """For each group of chosen runs of which others with other seeds are known, a sentence on how
-    it would stand with them.
-
-    metric: the full name of one that they are compared by; runs without it do not count.
-    """
+    it would stand with them. metric: the full name; runs without it do not count."""
     groups, everything = _by_settings(chosen, metric), _by_settings(known, metric)
     for settings, ours in groups.items():
         all_runs = everything.get(settings, {}) | ours

@@ -26,12 +26,9 @@ SHOWN = "test/accuracy"
 
 
 def publish(arguments: list[str]) -> Path:
-    """Write the records of a results folder as one file, a line each, and return its path.
-
-    With `record`, only the record of that digest. Otherwise all but the trials of private searches,
-    whose epsilon covers the chosen one alone. Raises UserError for an unknown argument, where there
-    is no such record, or where the file cannot be written.
-    """
+    """Write the records of a results folder as one file, a line each, and return its path: that of
+    `record`, else all but the trials of private searches, whose epsilon covers the chosen one
+    alone. UserError where there is no such record, or where the file cannot be written."""
     given = read("publish", PublishCommand, arguments)
     if sum(argument.startswith("record=") for argument in arguments) > 1:
         raise UserError("publish takes one record: publish each to an out= of its own.")
@@ -63,13 +60,10 @@ def _chosen(folder: Path, records: list[Record], digest: str) -> list[Record]:
 
 
 def without_uncovered(record: Record) -> Record:
-    """The record without its seed and without what was read from private data outside the account.
-
-    That includes the checksums of data files, which whoever has all of one but one example could
-    compare. Test metrics stay: they are about test examples, which no epsilon covers. Those of a
-    validation split are about training examples, and only the noisy one stays; so is the status
-    where outputs for them decide it.
-    """
+    """The record without its seed, and without what was read from private data outside the account,
+    such as the checksums of data files, which whoever has all of one but one example could compare.
+    Test metrics stay, as no epsilon covers test examples; of a validation split, which is training
+    examples, only the noisy one."""
     provenance = {k: v for k, v in record.provenance.items() if k not in UNCOVERED}
     return replace(
         record,

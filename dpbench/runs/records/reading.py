@@ -240,11 +240,8 @@ def _has_checksum(plain: dict, text: str, expected: object) -> bool:
 
 
 def set_aside_invalid(path: Path) -> None:
-    """Warn of an invalid file at a record's path, and rename one of another version of dpbench.
-
-    A damaged file is left to be overwritten. A record of another version may be the only result of
-    a long run, and is renamed to `DIGEST.json.kept`.
-    """
+    """Warn of an invalid file at a record's path: a damaged one is left to be overwritten; one of
+    another version, maybe the only result of a long run, is renamed to `DIGEST.json.kept`."""
     if not path.exists() or isinstance(entry := read(path), Record):
         return
     kept = ""

@@ -82,9 +82,8 @@ def serialised(
 ) -> bytes:
     """The content of a file that `load_model` reads.
 
-    settings: those of the group `model`. inputs: some synthetic ones [B, *shape], whose outputs are
-    kept to check the loaded model by. classes: the number of outputs. privacy: the model's epsilon
-    with its terms, for whoever gets the file alone. texts: how they become inputs, if they do.
+    settings: of the group `model`. inputs: synthetic ones [B, *shape], whose outputs are kept to
+    check the loaded model by. classes: the number of outputs. privacy: its epsilon with its terms.
     """
     import torch
 
@@ -122,11 +121,10 @@ def load_model(path: str | Path) -> "nn.Module":
     """The model that a run with `save_model=true` has trained, in evaluation mode on the CPU.
 
     Its inputs are [B, *shape], prepared as the run's data set prepares them; one that reads texts
-    has a function `classify` from a list of them, or of pairs, to the list of their classes, or, if
-    it is a language model, `perplexity` to the list of their perplexities. Only plain values and
-    tensors are read from the file, and nothing that it names: it may come from somebody else.
-    Raises UserError for a file that is not such a model, and for one whose settings build no model
-    here, or another one.
+    has a function `classify` from a list of them, or of pairs, to their classes, a language model
+    `perplexity`. Only plain values and tensors are read from the file, which may come from somebody
+    else. Raises UserError for a file that is no such model, or whose settings build none here, or
+    another one.
     """
     import torch
 

@@ -47,12 +47,11 @@ def statement(
 ) -> Statement:
     """The privacy statement of a ledger, whose fields docs/records.md has.
 
-    A bound is None if its accountant has none, and `refused` then says why. `claimed` is the
-    epsilon by the paper's reasoning, valid or not: each release on a separate batch, by the
-    accountant of the method's paper, if that has its own, and else by `paper_accountant`. zero_out:
-    whether a removed unit leaves its place empty. notes: what the run reads from the data without
-    accounting. covered: how the run comes by facts of the data, see `Fact`. Raises Unaccountable if
-    no accountant has a bound.
+    `claimed` is the epsilon by the paper's reasoning, valid or not, by the accountant of the
+    method's paper, if that has its own, and else by `paper_accountant`. zero_out: whether a removed
+    unit leaves its place empty. notes: what the run reads from the data without accounting.
+    covered: how it comes by facts of the data, see `Fact`. Raises Unaccountable if no accountant
+    has a bound.
     """
     law = ledger.entries[0][0].sampling if ledger.entries else None
     accountant = method.own_accountant or paper_accountant

@@ -54,12 +54,9 @@ class PlannedSteps:
 
 @dataclass(frozen=True)
 class Privacy:
-    """A noise multiplier, or a target epsilon to calibrate it to, at a delta.
-
-    Exactly one of noise_multiplier and epsilon is given; `accountant` ("rdp", "pld" or "best", the
-    smaller bound) is used for calibration. noise_multiplier "follows" leaves it to a method whose
-    other settings determine it.
-    """
+    """A noise multiplier, or a target epsilon to calibrate it to by `accountant` ("rdp", "pld" or
+    "best", the smaller bound), at a delta: exactly one of the two. noise_multiplier "follows"
+    leaves it to a method whose other settings determine it."""
 
     noise_multiplier: float | Literal["follows"] | None
     epsilon: float | None
@@ -106,10 +103,9 @@ class Privacy:
 
     def noise_of_share(self, what: str, noise: object) -> object:
         """The noise multiplier of a query of all examples that costs a share of the budget, such as
-        5%; other values are unchanged. what: the setting.
+        5%; other values are unchanged. what: the setting. UserError without privacy.epsilon.
 
-        Such queries compose as their multiplier^-2 add up (Dong et al. 2022), of which the one that
-        spends all of privacy.epsilon has 100%. UserError without that epsilon.
+        Multipliers^-2 add up (Dong et al. 2022): the query that spends all has 100%.
         """
         if not (isinstance(noise, str) and noise.endswith("%")):
             return noise

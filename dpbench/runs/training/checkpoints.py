@@ -1,9 +1,8 @@
 """Checkpoints of unfinished runs, from which they resume.
 
-A file is one line of JSON followed by the output of torch.save. The line has the format, the
-conditions under which a run may resume from it, and a checksum of everything. No code in a file is
-ever executed, and only its owner may read it: it contains the state of private random streams and
-the losses of single examples.
+A file is a line of JSON (format, conditions to resume, checksum of everything), then the output of
+torch.save. No code in it is executed, and only its owner may read it: it has the state of private
+random streams and the losses of single examples.
 """
 
 import hashlib
@@ -61,9 +60,8 @@ def locked_checkpoints(
 class Checkpoints:
     """The checkpoint files of one run, numbered; the largest number is the last.
 
-    conditions: plain values by name that must be equal for the resumed steps to be those of an
-    uninterrupted run. state: nested dictionaries and lists of tensors and plain values. abandoned:
-    whether an earlier process was killed while it held the lock.
+    conditions: plain values that must be equal for the resumed steps to be those of an
+    uninterrupted run. abandoned: whether an earlier process was killed while it held the lock.
     """
 
     def __init__(self, folder: Path, minutes: float | None, abandoned: bool = False):
@@ -103,11 +101,8 @@ class Checkpoints:
 
     def resume_from_last(self, conditions: dict, load: Callable[[dict], None]) -> bool:
         """Load the last checkpoint that is intact, has equal conditions and fits the run; returns
-        whether there is one.
-
-        load: raises for a state that does not belong to this run, possibly after loading parts of
-        it. A warning says why a checkpoint is ignored.
-        """
+        whether there is one. A warning says why one is ignored. load: raises for a state that does
+        not belong to this run, possibly after loading parts of it."""
         for path in reversed(self._paths()):
             try:
                 state = _deserialise(_content(path), conditions | self._run)
@@ -193,11 +188,8 @@ def _differences(saved: dict, expected: dict) -> str:
 
 
 def check_state(state: object, like: object, where: str = "") -> None:
-    """ValueError if a state differs from one of the same run in its keys or the types of values.
-
-    Tensors must agree in shape and dtype. Values that are None in the other state, and entries of
-    lists, are not checked.
-    """
+    """ValueError if a state differs from one of the same run in its keys, the types of values, or
+    the shape and dtype of tensors. Where the other has None, and in lists, nothing is checked."""
     if where in UNCHECKED or like is None:
         return
     if isinstance(like, dict) and isinstance(state, dict) and state.keys() == like.keys():

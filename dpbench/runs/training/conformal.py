@@ -1,10 +1,9 @@
 """Prediction sets for the trained model: all classes whose score is at most a private threshold.
 
 Split conformal prediction (Vovk et al. 2005) with the score 1 - softmax probability (Sadinle et al.
-2019). The threshold is found by a binary search with noisy counts, as in Romanus and Molinari 2025
-("Differentially Private Conformal Prediction via Quantile Binary Search"). Unlike theirs, each
-count must exceed its level by a margin for the noise, so that the coverage is not below the one
-asked for: docs/privacy/search_and_temperature.md has the proof.
+2019), by a binary search with noisy counts (Romanus and Molinari 2025). Unlike theirs, each count
+must exceed its level by a margin, so that the coverage is not below the one asked for: the proof is
+in docs/privacy/search_and_temperature.md.
 """
 
 import math
@@ -24,10 +23,9 @@ from dpbench.system.validate import Fraction, Positive, integer
 class PrivateConformal:
     """A threshold of scores in [0, 1], such that sets have the true class often enough.
 
-    coverage: the least probability of that, over the examples held out, the noise and a new
-    example. failure: the largest probability that noise lets the search accept too low a threshold.
-    share: of the training examples, each held out independently. steps: of the search, which halves
-    the interval in each. Its noise is never calibrated: privacy.epsilon is met by that of training.
+    coverage: the least probability of that, over held-out examples, noise and a new example.
+    failure: the largest probability that noise makes it too low. share: of the training examples,
+    each held out independently. steps: of the binary search. Its noise is never calibrated.
     """
 
     coverage: Fraction

@@ -1,10 +1,8 @@
 """The training loop of a run, whose state can be saved and restored after any step.
 
-Every part that changes during a run has its complete state in `state_dict` and continues from there
-after `load_state_dict`: nested dictionaries and lists of tensors and plain values. A restored run
-is bit-identical to an uninterrupted one (on a CPU; a GPU may add in another order). Steps since the
-last checkpoint are repeated with the same random draws: they are the same releases, and the ledger
-counts them once.
+Every part that changes has its state in `state_dict`: nested dictionaries and lists of tensors and
+plain values. A restored run is bit-identical to an uninterrupted one (on a CPU). Steps since the
+last checkpoint are repeated with the same draws: the same releases, which the ledger counts once.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,11 +31,10 @@ from dpbench.system.validate import fraction
 
 
 class MovingAverage:
-    """The exponential moving average of parameters theta [D], updated after each step.
+    """The exponential moving average of released parameters theta [D], which costs no privacy.
 
-    average <- d average + (1 - d) theta with d = min(decay, (1 + t) / (10 + t)) at step t = 0, 1,
-    ...: De et al. 2022, with the warm-up of TensorFlow's. It reads released parameters only, so it
-    costs no privacy.
+    average <- d average + (1 - d) theta with d = min(decay, (1 + t) / (10 + t)) after step t = 0,
+    1, ...: De et al. 2022, with the warm-up of TensorFlow's.
     """
 
     def __init__(self, decay: float, theta: nn.Parameter):

@@ -27,9 +27,8 @@ CHARACTERS = 40
 class Progress:
     """Shows steps, loss, epsilon so far and time left of a run on standard error.
 
-    plan: the run's Plan. loss: of the last whole epoch of this process, for the data holder alone.
-    Nothing is shown for runs that end within a few seconds. done: steps taken before the run was
-    resumed. folder: where a quiet run keeps its steps for the sweep that it is part of.
+    loss: of the last whole epoch of this process, for the data holder alone. done: steps taken
+    before the run was resumed. folder: where a quiet run keeps its steps for its sweep.
     """
 
     def __init__(self, plan, delta: float, quiet: bool, done: int = 0, folder: Path | None = None):
@@ -101,11 +100,8 @@ class StepsFile:
 def running_steps(
     results: Path, names: Mapping[str, str], since: float | None = None
 ) -> Callable[[], list[StepCount]]:
-    """A function that reads the steps of the runs under way in a results folder.
-
-    names: of the runs to show, by digest. since: files written before this time, by default now,
-    are ignored, since their runs were killed.
-    """
+    """A function that reads the steps of the runs under way in a results folder. names: of the runs
+    to show, by digest. since: older files, by default than now, are those of killed runs."""
     begun = time.time() if since is None else since
 
     def steps() -> Iterator[StepCount]:

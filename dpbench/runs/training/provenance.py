@@ -48,9 +48,8 @@ def provenance(
 ) -> dict:
     """Commit, versions, device, engine, precision, seconds, and peak memory in MiB, all plain.
 
-    engine_reason: why the engine is not the preferred one, if it is another. graph: how many steps
-    were graphs, if any were asked to be. resumed: how often the run was resumed. weights: the
-    checksum of the file with the model's initial weights, if there is one.
+    engine_reason: why the engine is not the preferred one. graph: how many steps were graphs, if
+    asked. resumed: how often. weights: the checksum of the file with the initial weights.
     """
     model = f"{platform.processor() or platform.machine()} ({device.type})"
     if device.type == "cuda":

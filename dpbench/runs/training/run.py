@@ -49,13 +49,12 @@ class Run:
     """The checked settings of a run; no data is read yet.
 
     optimizer maps a list of parameters to a torch optimiser. noise: "seeded" (reproducible) or
-    "secure". config: the plain configuration stored in the record; without it all runs of one seed
-    share their seeded noise, and at most one may be released; so does one that
-    `dataclasses.replace` makes of another, whose config it keeps. score_noise_multiplier: of the
-    accuracy on the validation split. trial: distinguishes runs of one configuration, which then
-    share no noise. temperature, conformal: fitted on the part that the data set holds out for one
-    of them. batch_limit, participations: settings of two samplers. head_lr_factor: of the last
-    layer's learning rate. paper_accountant: of the paper that the run reproduces, if any.
+    "secure". config: the plain configuration stored in the record; without it, or with that of
+    another run as after `dataclasses.replace`, runs of one seed share their seeded noise, and at
+    most one may be released. score_noise_multiplier: of the accuracy on the validation split.
+    trial: tells apart runs of one configuration, which then share no noise. temperature, conformal:
+    fitted on the part that the data set holds out for one of them. head_lr_factor: of the last
+    layer.
     """
 
     dataset: Dataset

@@ -117,9 +117,8 @@ def start_training(run: Run, planned: Plan, data: Data, usage: ResourceUsage) ->
 def scale_head(optimizer: optim.Optimizer, theta: nn.Parameter, head: slice, factor: float) -> None:
     """Multiply what each step of the optimiser adds to the entries `head` of theta [D].
 
-    A step of torch's optimisers is proportional to its learning rate, weight decay included, so
-    this is the parameter group that a head has elsewhere, with `factor` times the rate; all
-    parameters are one vector here, which has no groups.
+    Steps are proportional to the learning rate, weight decay included, so this is the parameter
+    group that a head has elsewhere; all parameters are one vector here, which has no groups.
     """
     before = theta.detach()[head].clone()
 

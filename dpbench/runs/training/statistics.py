@@ -52,11 +52,10 @@ MOST_SHARES = 10
 class PrivateNormalization:
     """Standardises each channel by its mean and standard deviation, both measured with noise.
 
-    noise_multiplier: of the mean of each channel, and of its mean square. Either is a sum of one
-    vector per example, the channel's mean over positions, clipped to the median of their norms.
-    median_noise_multiplier: of the two medians, each found in a noisy histogram of norms. All four
-    queries are of all examples and made once, before the first step (Tramer and Boneh 2021,
-    appendix B, with exact medians).
+    noise_multiplier: of each channel's mean, and mean square: sums of one vector per example,
+    clipped to the median of their norms. median_noise_multiplier: of the two medians, each found in
+    a noisy histogram. All four queries are of all examples, once (Tramer and Boneh 2021, appendix
+    B).
     """
 
     noise_multiplier: Positive
@@ -116,17 +115,14 @@ class PrivateNormalization:
 
 @dataclass(frozen=True)
 class PrivateColumns:
-    """Standardises the numbers of a table, and selects categories, by sums measured with noise.
+    """Standardises the numbers of a table, and selects categories, by one sum measured with noise.
 
-    noise_multiplier: of the sum over examples of one vector: all numbers with public bounds,
-    between -1 and 1, and their squares; and for each column whose categories are selected a 1 at
-    that of the example. With k numbers and c such columns its norm is at most sqrt(2k + c), by
-    which the noise is scaled. With `users=column` the sum is over people, of the mean of their
-    rows' vectors, which has the same bound. Made once, before the first step.
-
-    A category is selected if its noisy count is above a threshold that one of a single example or
-    person exceeds with probability FAILURE_SHARE * delta in any column (Gaussian thresholding, as
-    in Gopi et al. 2020); of more than `dataset.categories` permits, the most frequent.
+    noise_multiplier: of the sum over examples of all numbers with public bounds, between -1 and 1,
+    their squares, and a 1 for the category of each of c selected columns: with k numbers its norm
+    is at most sqrt(2k + c), by which the noise is scaled. With `users=column` it is over people, of
+    the mean of their rows, which has the same bound. A category is selected if its noisy count
+    exceeds what one of a single example or person exceeds with probability FAILURE_SHARE * delta in
+    any column (Gopi et al. 2020); of more than `dataset.categories` permits, the most frequent.
     """
 
     noise_multiplier: Positive
@@ -220,10 +216,7 @@ def _largest(counts: Tensor, most: int, least: float) -> Tensor:
 
 def counts_of(codes: Tensor, number: int, people: Tensor | None, least: float = 0.0) -> Tensor:
     """How many examples have each code [K]; with people, the sum of the shares of their examples.
-
-    codes: -1 for none [n]. people: the number of each example's person [n]. least: of the shares
-    that count.
-    """
+    codes [n]: -1 for none. people [n]: each example's person. least: of the shares that count."""
     codes = codes % (number + 1)
     if people is None:
         return torch.bincount(codes, minlength=number + 1)[:number].double()

@@ -55,12 +55,11 @@ class LogitScaling(nn.Module):
 
 @dataclass(frozen=True)
 class PrivateTemperature:
-    """The fit of a temperature, or for two classes of a temperature and a bias.
+    """The fit of a temperature, or for two classes of a temperature and a bias (parameters=2).
 
-    parameters: 1 or 2. share: of the training examples, each held out independently. sample_rate:
-    of the batches. steps, lr, bound: of DP-SGD on the logarithm of the temperature (which stays
-    positive), with a learning rate that falls to zero. Its noise is never calibrated:
-    privacy.epsilon is met by the noise of the training steps.
+    share: of the training examples, each held out independently. sample_rate, steps, lr, bound: of
+    DP-SGD on the logarithm of the temperature (which stays positive), lr falling to zero. Its noise
+    is never calibrated: privacy.epsilon is met by that of training.
     """
 
     parameters: int
@@ -105,10 +104,8 @@ class PrivateTemperature:
     def fitted(
         self, logits: Split, expected_size: int, stream: Callable[[str], Stream]
     ) -> LogitScaling:
-        """The scaling fitted on logits [n, K] and their classes.
-
-        expected_size: the public number of examples, which the gradient sums are divided by.
-        stream: the random stream for a purpose.
+        """The scaling fitted on logits [n, K] and their classes. expected_size: the public number
+        of examples, which the gradient sums are divided by. stream: the random one for a purpose.
         """
         scaling, noise = LogitScaling(self.parameters), stream("temperature noise")
         loss, classes = LOSSES["classification"], logits.inputs.shape[1]

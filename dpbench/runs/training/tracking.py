@@ -33,12 +33,9 @@ CurvePoint = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Spending:
-    """What a run spends step by step.
-
-    ledger: begins with the steps; once: of what is released once, which every epsilon includes.
-    epsilon: by RDP, of all of it; None without a guarantee, and for a trial of a private search.
-    terms: what it is stated for, as a sentence; "" without an epsilon.
-    """
+    """What a run spends step by step. ledger: begins with the steps; once: of what is released
+    once, which every epsilon includes. epsilon: by RDP, of all; None without a guarantee, and for a
+    trial of a private search. terms: what it is stated for; "" without an epsilon."""
 
     ledger: Ledger
     once: Ledger
@@ -98,11 +95,9 @@ class Tracking:
         measured: Mapping[str, list],
         steps: int,
     ) -> None:
-        """Log all epochs and all rows of diagnostics and curves that are not logged yet.
-
-        spending: called only if there is a new epoch. history: one entry per epoch. measured: the
-        columns of the diagnostics. steps: the number of those done.
-        """
+        """Log all epochs and rows of diagnostics and curves that are not logged yet. spending:
+        called only if there is a new epoch. measured: columns of the diagnostics. steps: the number
+        done."""
         if self._not_started or self._logs:
             guarded("all", lambda: self._log_new(spending, history, measured, steps))
 

@@ -54,14 +54,12 @@ def fit(
 ) -> Record:
     """Train and evaluate one run, and return its record.
 
-    A run whose parameters, or without privacy all gradients, are no longer finite ends early. Its
-    status, and that of a run with non-finite outputs or losses, is "diverged"; its metrics are NaN,
-    and its ledger has all planned steps, which covers when it ended. quiet: no progress bar.
-    checkpoints: where to resume from and to save to, if anywhere; the record does not depend on
-    interruptions. tracking: logs every epoch and, with curves, every tenth of the run. save: called
-    with the trained model, at the parameters it is evaluated at, the record, and the constants that
-    the run has measured, if any; if it fails or is interrupted, as the evaluation may be, there is
-    a checkpoint to go on from.
+    A run whose parameters, or without privacy all gradients, are no longer finite ends early: its
+    status, as with non-finite outputs or losses, is "diverged", its metrics are NaN, and its ledger
+    has all planned steps, which covers when it ended. checkpoints: where to resume from and to save
+    to; the record does not depend on interruptions. tracking: logs every epoch and, with curves,
+    every tenth of the run. save: called with the trained model, the record, and the constants that
+    the run has measured; if it fails or is interrupted, there is a checkpoint to go on from.
     """
     planned = plan(run)
     device = pick_device(run.device)

@@ -1,7 +1,7 @@
 """Judges claims by runs: gaps between rows, paired by seed, against the difference that matters."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -80,12 +80,9 @@ def judged_claim(claim: RowClaim, comparisons: Sequence[RowComparison]) -> Judge
 
 @dataclass(frozen=True)
 class ClaimEvidence:
-    """The data that claims are judged by: rows, and the printed numbers.
-
-    conditions: their labels; rows: of several variants of a method, the first counts; tuning: how
-    the settings of rows were chosen, by name; second_search: by the name of a method, that of the
-    same one with the settings of another search.
-    """
+    """The data that claims are judged by: rows, of whose variants the first counts, and printed
+    numbers. conditions: their labels; tuning: by the name of a row; second_search: by method, the
+    same one with the settings of another search."""
 
     conditions: Sequence[str]
     rows: Sequence[Row]
@@ -99,7 +96,9 @@ class ClaimEvidence:
 
     def judge(self, claim: RowClaim, quantities: Sequence[Quantity]) -> JudgedClaim:
         """The claim with the verdicts on its comparisons. quantities: those of the claim."""
-        return judged_claim(claim, [*self._comparisons(claim, quantities)])
+        under = [c for c in self.conditions if claim.labels is None or c in claim.labels]
+        cells = itertools.product(under, claim.rows, claim.than, quantities)
+        return judged_claim(claim, [self._compare(claim, *cell) for cell in cells])
 
     def gaps(
         self, condition: str, row: str, than: str | float, quantity: Quantity
@@ -116,14 +115,6 @@ class ClaimEvidence:
             return ours and ours - PrintedNumber(float(than), 0.0, 0.0)
         theirs = quantity.printed(self.published, self._full_name(condition, than))
         return ours - theirs if ours and theirs else None
-
-    def _comparisons(
-        self, claim: RowClaim, quantities: Sequence[Quantity]
-    ) -> Iterator[RowComparison]:
-        for condition in self.conditions:
-            if claim.labels is None or condition in claim.labels:
-                for pair in itertools.product(claim.rows, claim.than, quantities):
-                    yield self._compare(claim, condition, *pair)
 
     def _compare(
         self, claim: RowClaim, condition: str, row: str, than: str | float, quantity: Quantity

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 
 def heat_points(records: Iterable[Record], heat: Heat) -> pd.DataFrame:
-    """Every cell of every panel and run: columns panel, x, y, seed, value.
-
-    Raises UserError for a metric that a record does not have.
-    """
+    """Every cell of every panel and run: columns panel, x, y, seed, value; UserError for a metric
+    that a record does not have."""
     rows = []
     for record in records:
         at = (float(setting(record.config, heat.x)), float(setting(record.config, heat.y)))
@@ -36,11 +34,8 @@ def heat_points(records: Iterable[Record], heat: Heat) -> pd.DataFrame:
 
 
 def draw_heat(data: pd.DataFrame, title: str, heat: Heat) -> "Figure":
-    """Heat maps, from `heat_points`: panels side by side, cells in the metric's unit.
-
-    Cells are means over the seeds, from dark for the worst to bright for the best; NaN, as after a
-    diverged run, is an empty cell that says so.
-    """
+    """Heat maps, from `heat_points`: means over the seeds in the metric's unit, from dark for the
+    worst to bright for the best; NaN, as after a diverged run, is an empty cell that says so."""
     labels = symbol(heat.x), symbol(heat.y)
     figure, axes = panels_beside(len(heat.panels), 0.5, 2.5, labels, sharey=True)
     for axis, (panel, metric) in zip(axes, heat.panels.items(), strict=True):

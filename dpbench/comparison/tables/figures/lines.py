@@ -56,12 +56,11 @@ def _lines_of(spec: LineFigure, panel: Panel) -> Iterator[tuple[str, str]]:
 
 
 def line_points(spec: LineFigure, records: Iterable[PlacedRecord]) -> pd.DataFrame:
-    """Every point of every line: columns condition, panel, arm, seed, line, x, y.
+    """Every point of every line: columns condition, panel, arm, seed, line, x, y; with a column of
+    plots for each method: panel, method, seed, line, x, y.
 
-    With a column of plots for each method: panel, method, seed, line, x, y, since a line may pass
-    through several conditions. x is NaN for an arm without the setting on the x-axis. Raises
-    UserError for a series that a record does not have, and for a line over a setting that would
-    join runs of different protocols.
+    x is NaN for an arm without the setting on the x-axis. Raises UserError for a series that a
+    record does not have, and for a line that would join runs of different protocols.
     """
     names = ["condition", "panel", "arm", "seed", "line", "x", "y"]
     runs = list(records)

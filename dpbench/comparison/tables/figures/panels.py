@@ -20,11 +20,8 @@ BESIDE = 2
 
 @dataclass(frozen=True)
 class FigureSpec(Generic[F]):
-    """A figure of the kind in its file.
-
-    arms: from each arm's name to its label; conditions: their labels; groups: from each group's
-    name to its number; baseline: the arm without privacy.
-    """
+    """A figure of the kind in its file. arms: their labels by name; conditions: their labels;
+    groups: their numbers by name; baseline: the arm without privacy."""
 
     name: str
     title: str
@@ -39,9 +36,7 @@ def panels_beside(
     number: int, top: float, height: float, labels: tuple[str, str], sharey: bool = False
 ) -> tuple["Figure", "Sequence[Axes]"]:
     """A figure with so many panels, and these; heights in inches: of the rest, and of a panel.
-
-    labels: of the x-axes, and of the y-axes on the left.
-    """
+    labels: of the x-axes, and of the y-axes on the left."""
     width = min(number, BESIDE)
     rows = math.ceil(number / width)
     figure = paper_figure(width, top + height * rows)

@@ -33,11 +33,10 @@ ScatterFigure = FigureSpec[Scatter]
 def scatter_points(
     spec: ScatterFigure, records: Iterable[PlacedRecord], trials: pd.DataFrame
 ) -> pd.DataFrame:
-    """Every point, in the metrics' own units: columns NAMES.
+    """Every point, in the metrics' own units: columns NAMES; trials: columns condition, arm, x, y.
 
-    Means and standard deviations are over the runs of an arm; NaN if one of them diverged. front:
-    whether no other private arm is at least as good in both metrics and better in one. trials:
-    columns condition, arm, x, y, of one trial each.
+    Means and standard deviations are over the runs of an arm; NaN if one diverged. front: whether
+    no other private arm is at least as good in both metrics and better in one.
     """
     rows = [
         (condition, arm, *(_value(record, metric) for metric in (spec.file.x, spec.file.y)))

@@ -100,10 +100,8 @@ class Runs:
 
 
 def value_of(config: Mapping[str, Any], key: str) -> Any:
-    """The option chosen in a group, or the value at a dotted key; None where there is none.
-
-    Lists and mappings are as written on a command line, such as `[8,16]` and `{age:[40,15]}`.
-    """
+    """The option chosen in a group, or the value at a dotted key, as on a command line, such as
+    `[8,16]` and `{age:[40,15]}`; None where there is none."""
     try:
         value = setting(config, key)
     except (KeyError, TypeError):
@@ -116,11 +114,9 @@ def value_of(config: Mapping[str, Any], key: str) -> Any:
 def filter_records(
     records: Sequence[Record], filters: Mapping[str, str], own: Iterable[str] = ()
 ) -> list[Record]:
-    """The records with these values of settings; UserError for a setting or value of none.
-
-    A filter is one value, or several with commas between them. own: settings of the command, one of
-    which may be misspelt.
-    """
+    """The records with these values of settings, each one value or several with commas between
+    them; UserError for a setting or value of none. own: settings of the command, which may be
+    misspelt."""
     check_keys(records, [*filters], own)
     selected = list(records)
     for key, text in filters.items():

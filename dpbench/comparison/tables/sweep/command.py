@@ -59,7 +59,7 @@ def table(arguments: Sequence[str]) -> str:
     values, selecting = split_settings("table", TableCommand, rest)
     filters, path = key_values(selecting), Path(folder)
     out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
-    rows, columns = _names(values.rows), _names(values.columns)
+    rows, columns = (_once(text, _parts(text)) for text in (values.rows, values.columns))
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
     digests = read_list(path, values.sweep) if values.sweep else None
     runs = [record for record in readable_records(path) if not record.is_audit]
@@ -192,11 +192,8 @@ def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, By
 
 
 def _within(seconds: float, records: Sequence[Record]) -> list[Record]:
-    """The runs of settings that take at most so many seconds in the mean over their seeds.
-
-    A method that costs twice as much per step may spend its time on half as many, at the same
-    epsilon. Raises UserError where runs are of several machines, and where none is within.
-    """
+    """The runs of settings that take at most so many seconds in the mean over their seeds;
+    UserError where runs are of several machines, and where none is within."""
     machines = {str([record.provenance.get(name) for name in MACHINE]) for record in records}
     if len(machines) > 1:
         raise UserError(
@@ -216,17 +213,11 @@ def _within(seconds: float, records: Sequence[Record]) -> list[Record]:
 
 
 def command_for(folder: Path, sweep: str, configs: Sequence[Mapping[str, Any]]) -> str:
-    """The command that makes a table of a sweep, whose rows are all that differ but seeds.
-
-    configs: those of its runs, as records keep them.
-    """
+    """The command that makes a table of a sweep, whose rows are all that differ but seeds. configs:
+    those of its runs, as records keep them."""
     varied = sorted(varied_settings(configs), key=lambda key: (key != "method", key))
     rows = ",".join(varied) or TableCommand().rows
     return shlex.join(["dpbench", "table", str(folder), f"sweep={sweep}", f"rows={rows}"])
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return _once(text, _parts(text))
 
 
 def _parts(text: str) -> list[str]:

@@ -29,10 +29,9 @@ MAX_COMPONENT = 200
 class RunInfo:
     """A run as trackers identify it.
 
-    digest: of its settings. name: for people, with the settings that are not those of the chosen
-    options. group: its table or data set, its method and its budget, and a name of all settings but
-    the seed, by which runs of a group differ, and by nothing else. folder: for the files of all
-    trackers. terms: what the logged epsilon is stated for, and that no other number is covered.
+    digest: of its settings. name: for people. group: its table or data set, its method and its
+    budget, and a name of all settings but the seed. folder: for the files of all trackers. terms:
+    what the logged epsilon is stated for, and that no other number is covered.
     """
 
     digest: str

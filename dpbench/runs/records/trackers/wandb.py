@@ -38,11 +38,10 @@ ID_BYTES = 4
 class WandbTracker(Tracker):
     """A run in `project` of `entity` (null: the user's own), with `tags` besides those of the run.
 
-    mode: offline, online, or disabled, in which nothing is tracked. Where one of the three is null,
-    W&B's own variable of the environment (WANDB_PROJECT, WANDB_ENTITY, WANDB_MODE) says it, else it
-    is dpbench, the user's own, and offline. Nothing about the code, the terminal or installed
-    packages is recorded, and of the machine only what W&B says of itself: its version, that of
-    Python, and the platform.
+    mode: offline, online, or disabled. A null is what W&B's own variable (WANDB_PROJECT,
+    WANDB_ENTITY, WANDB_MODE) says, else dpbench, the user's own, and offline. Nothing about code,
+    terminal or installed packages is recorded, and of the machine only W&B's and Python's version
+    and the platform.
     """
 
     project: str | None = None
