@@ -25,12 +25,17 @@ def attack(
 ) -> AuditResult:
     """Attack all steps of a training whose model is linear; else single steps, as many as canaries.
     nominal: the epsilon that is claimed for the whole training, None for that of our PLD."""
-    if not (isinstance(code, AuditedTraining) and code.is_linear):
-        game = _steps(code, canaries, seed)
-        return result_of(game, nominal_of(game), confidence)
-    game = _run(code, canaries, seed)
-    epsilon = nominal_of(game) if nominal is None else NominalEpsilon(nominal, GIVEN)
-    return result_of(game, epsilon, confidence)
+    game = play(code, canaries, seed)
+    if nominal is not None and game.name == "run":
+        return result_of(game, NominalEpsilon(nominal, GIVEN), confidence)
+    return result_of(game, nominal_of(game), confidence)
+
+
+def play(code: Audited, canaries: int, seed: int) -> Game:
+    """The attack's game, by all steps of a training or by single ones, as `attack` has it."""
+    if isinstance(code, AuditedTraining) and code.is_linear:
+        return _run(code, canaries, seed)
+    return _steps(code, canaries, seed)
 
 
 def _run(code: AuditedTraining, canaries: int, seed: int) -> Game:

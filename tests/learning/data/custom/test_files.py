@@ -142,8 +142,11 @@ def test_a_mark_is_shown_with_its_setting(marked):
         UserError, match=r"numbers, but '\?' in row 1: replace it or remove the row, set"
     ):
         compose(settings(people))
-    with pytest.warns(
-        UserWarning, match=r"'NA' in 12 rows, .* 'dataset.missing_values=\[\"NA\"\]'"
+    with (
+        pytest.warns(
+            UserWarning, match="column wage of .* has -9 in 7 rows, apart from all other val"
+        ),
+        pytest.warns(UserWarning, match=r"'NA' in 12 rows, .* 'dataset.missing_values=\[\"NA\"\]'"),
     ):
         compose(settings(people, "dataset.drop=[age]"))
     listed = "dataset.categories={town: [Bonn, Rome, York]}"
