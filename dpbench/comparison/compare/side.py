@@ -1,6 +1,5 @@
 """A side of a comparison: the runs of one method in one setting, and how the setting was chosen."""
 
-import json
 import math
 import statistics
 from collections import Counter
@@ -11,11 +10,10 @@ from typing import Any
 from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.statement import Statement
-from dpbench.runs.config.settings import OFF_VALUES, leaves
+from dpbench.runs.config.settings import NAMED_GROUPS, OFF_VALUES, leaves
 from dpbench.runs.records.digest import setting_of
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.epsilon import NOT_PRIVATE, Terms, largest_epsilon
-from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
 from dpbench.system.grouping import grouped
 
@@ -137,11 +135,10 @@ def value_in(record: Record, metric: str) -> float:
 def shared_settings(config: Mapping[str, Any]) -> dict[str, object]:
     """What runs must share to be compared, by name: an option by its group; settings that are off
     are none."""
-    plain = json.loads(settings_but_seed(config))
-    options = plain.pop("choices")
-    of_groups = (*CHOSEN, "privacy")
+    options = {group: config["choices"][group] for group in NAMED_GROUPS}
+    of_groups = (*CHOSEN, "choices", "diagnostics", "privacy", "seed")
     settings = {
-        k: v for k, v in leaves(plain) if v not in OFF_VALUES and not k.endswith("_target_")
+        k: v for k, v in leaves(config) if v not in OFF_VALUES and not k.endswith("_target_")
     }
     return {
         key: value

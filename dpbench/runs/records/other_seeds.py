@@ -1,24 +1,13 @@
 """Runs that differ by their seed alone, so that nobody reports the best of them unnoticed."""
 
-import json
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dpbench.learning.metrics.registry import parse_name
 from dpbench.runs.config.search_path import method_name
-from dpbench.runs.config.settings import NAMED_GROUPS
+from dpbench.runs.records.digest import group_of
 from dpbench.runs.records.record import Record
-
-NOT_IN_NAMES = ("seed", "diagnostics")
-"""Settings in which runs may differ that are otherwise the same."""
-
-
-def settings_but_seed(config: Mapping[str, Any]) -> str:
-    """A text that is the same for runs that differ by their seed alone."""
-    others = {key: v for key, v in config.items() if key not in NOT_IN_NAMES}
-    choices = {k: v for k, v in others["choices"].items() if k in NAMED_GROUPS}
-    return json.dumps(others | {"choices": choices}, sort_keys=True)
 
 
 def left_out(chosen: Sequence[Record], known: Iterable[Record], metric: str) -> Iterator[str]:
@@ -40,7 +29,7 @@ def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, 
     found: dict[str, dict[Any, Record]] = {}
     for record in records:
         if metric in record.measured and not record.is_audit:
-            group = found.setdefault(settings_but_seed(record.config), {})
+            group = found.setdefault(group_of(record.config), {})
             group[record.seed] = record
     return found
 

@@ -226,9 +226,12 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
 
 
 def _is_deeper(node: dict | list, depth: int) -> bool:
-    parts = node.values() if isinstance(node, dict) else node
-    nested = (part for part in parts if isinstance(part, dict | list))
-    return any(depth == 1 or _is_deeper(part, depth - 1) for part in nested)
+    level = [node]
+    while level and depth:
+        contents = (node.values() if isinstance(node, dict) else node for node in level)
+        level = [part for parts in contents for part in parts if isinstance(part, dict | list)]
+        depth -= 1
+    return bool(level)
 
 
 def _has_checksum(plain: dict, text: str, expected: object) -> bool:

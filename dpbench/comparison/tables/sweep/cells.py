@@ -6,6 +6,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from dpbench.comparison.compare.side import TaskKey, value_in
@@ -13,9 +14,9 @@ from dpbench.comparison.tables.conditions import setting
 from dpbench.learning.metrics.students_t import standard_deviation
 from dpbench.privacy.guarantee import weakest
 from dpbench.runs.config.literals import literal
-from dpbench.runs.config.settings import leaves, varying_keys
+from dpbench.runs.config.settings import NAMED_GROUPS, leaves, varying_keys
+from dpbench.runs.records.digest import group_of
 from dpbench.runs.records.epsilon import OF_ITS_SEARCH, Terms, is_trial, largest_epsilon
-from dpbench.runs.records.other_seeds import settings_but_seed
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, nearest
 from dpbench.system.grouping import grouped
@@ -149,9 +150,9 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[CellKey, 
     check_keys(records, [*layout.rows, *layout.columns])
     cells: dict[CellKey, dict[Any, Record]] = {}
     for record in records:
-        identity = settings_but_seed(record.config), record.seed
+        identity = group_of(record.config), record.seed
         cells.setdefault(layout.cell_of(record.config), {})[identity] = record
-    if mixed := [cell for cell in cells.values() if len({settings for settings, _ in cell}) > 1]:
+    if mixed := [cell for cell in cells.values() if len({group for group, _ in cell}) > 1]:
         raise _mixed(mixed)
     return {key: Runs(tuple(cell.values())) for key, cell in cells.items()}
 
@@ -159,14 +160,13 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[CellKey, 
 def _mixed(cells: Sequence[Mapping[Any, Record]]) -> UserError:
     """Names all settings in which runs of one cell differ, of all cells at once.
 
-    cells: by settings and seed.
+    cells: by group and seed.
     """
-    different = [{settings: run.config for (settings, _), run in cell.items()} for cell in cells]
-    varied = sorted({key for found in different for key in varied_settings([*found.values()])})
+    configs = [[run.config for run in cell.values()] for cell in cells]
+    varied = sorted({key for of_cell in configs for key in varied_settings(of_cell)})
     if any(key.startswith("dataset") and key not in DESCRIPTION for key in varied):
         varied = [key for key in varied if key not in DESCRIPTION]
-    configs = [run.config for cell in cells for run in cell.values()]
-    texts = [{key: _text(value_of(config, key)) for key in varied} for config in configs]
+    texts = [{key: _text(value_of(c, key)) for key in varied} for c in chain(*configs)]
     counts = {key: Counter(text[key] for text in texts).most_common() for key in varied}
     ((common, _),) = Counter(tuple(text.items()) for text in texts).most_common(1)
     # An option need not have all settings of the others of its group.
@@ -194,10 +194,10 @@ def _values(key: str, counts: list[tuple[str, int]]) -> str:
 def varied_settings(configs: Sequence[Mapping[str, Any]]) -> set[str]:
     """The groups of which records' configurations have several options with several settings, and
     the settings that differ between those with the same options."""
-    if len({settings_but_seed(config) for config in configs}) == 1:
-        return set()
-    plain = [json.loads(settings_but_seed(config)) for config in configs]
-    flat = [dict(leaves(settings)) for settings in plain]
+    configs = [*{group_of(config): config for config in configs}.values()]  # of any version
+    named = [{group: config["choices"][group] for group in NAMED_GROUPS} for config in configs]
+    off = dict.fromkeys(("seed", "diagnostics"))
+    flat = [dict(leaves({**c, **off, "choices": n})) for c, n in zip(configs, named, strict=True)]
     keys = varying_keys(flat)
     groups = {key.removeprefix("choices.").split(".")[0] for key in keys}
     chosen = [{g: o for g, o in c["choices"].items() if g in groups} for c in configs]

@@ -1,6 +1,5 @@
 """`dpbench table RESULTS`: the table of a sweep as Markdown, CSV and LaTeX, without a YAML file."""
 
-import json
 import math
 import re
 import shlex
@@ -24,8 +23,8 @@ from dpbench.learning.metrics.registry import RANKED_BY, metric_of
 from dpbench.runs.config.commands import TableCommand
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.records.collect import readable_records
-from dpbench.runs.records.digest import setting_of
-from dpbench.runs.records.other_seeds import left_out, settings_but_seed
+from dpbench.runs.records.digest import group_of
+from dpbench.runs.records.other_seeds import left_out
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list
 from dpbench.system.arguments import key_values
@@ -35,6 +34,9 @@ from dpbench.system.grouping import grouped
 
 BySetting = dict[str, list[Record]]
 """Runs by the name of their settings, budget included, but for the seed and the split."""
+
+OF_SEARCHES = ("validation", "trial", "score_noise_multiplier")
+"""The settings by which trials differ from the run that is made of the best."""
 
 MACHINE = ("device", "threads")
 """What seconds are compared on, in the provenance of a record."""
@@ -186,7 +188,7 @@ def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, By
     cells: dict[CellKey, BySetting] = {}
     for record in records:
         config = record.config
-        name = setting_of(config) + json.dumps(config.get("privacy"), sort_keys=True)
+        name = group_of({**config, **dict.fromkeys(OF_SEARCHES)})
         cells.setdefault(layout.cell_of(config), {}).setdefault(name, []).append(record)
     return cells
 
@@ -200,11 +202,9 @@ def _within(seconds: float, records: Sequence[Record]) -> list[Record]:
             f"seconds={seconds:g} compares times on one machine, and these runs differ in "
             f"{' or '.join(MACHINE)}: select those of one."
         )
-    taken = grouped(
-        (settings_but_seed(r.config), r.measured.get("seconds", math.inf)) for r in records
-    )
+    taken = grouped((group_of(r.config), r.measured.get("seconds", math.inf)) for r in records)
     means = {settings: statistics.fmean(values) for settings, values in taken.items()}
-    kept = [r for r in records if means[settings_but_seed(r.config)] <= seconds]
+    kept = [r for r in records if means[group_of(r.config)] <= seconds]
     if not kept:
         raise UserError(
             f"no run takes at most seconds={seconds:g}: the fastest take {min(means.values()):.3g}."

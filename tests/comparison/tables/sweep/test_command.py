@@ -137,6 +137,19 @@ def test_runs_that_differ_by_more_than_their_seed_are_never_averaged(results, ma
     assert "DP-SGD" in made("columns=privacy", "optimizer.lr=0.1")["md"]
 
 
+@pytest.mark.parametrize("best", [[], ["best=validation"]])
+def test_runs_of_one_setting_are_averaged_whichever_version_wrote_them(results, made, best):
+    older, newer = (record(seed=seed, value=0.6 + seed / 10, lr=0.3) for seed in (0, 1))
+    older.config["privacy"]["_target_"] = "dpbench.privacy.Privacy"
+    newer.config["privacy"]["_target_"] = "dpbench.training.budget.Privacy"
+    newer.config["choices"]["features"], newer.config["features"] = "none", {}
+    trial = record(seed=9, lr=0.3)
+    trial.config["validation"] = 0.1
+    for run in (older, newer, trial):
+        run.save(results)
+    assert "| 65.0 ± 7.1 (2) |" in made("optimizer.lr=0.3", *best)["md"]
+
+
 @pytest.mark.parametrize(("split_seed", "shared"), [(0, True), (None, False)])
 def test_a_table_mentions_that_all_seeds_share_one_split(tmp_path, split_seed, shared):
     for seed in (0, 1):
