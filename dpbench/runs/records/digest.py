@@ -3,6 +3,7 @@ other names: those of one group, one curve, one setting, one protocol."""
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from dpbench.runs.config.history import (
@@ -117,7 +118,7 @@ def _renamed(target: Any, names: dict[str, str]) -> Any:
     return f"{names[module]}.{name}" if module in names else target
 
 
-def group_of(config: dict) -> str:
+def group_of(config: Mapping[str, Any]) -> str:
     """A common name of runs that differ only by their seed and diagnostics."""
     return digest({**config, "seed": None, "diagnostics": None})
 
