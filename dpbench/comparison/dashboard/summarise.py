@@ -32,7 +32,7 @@ from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import two_sided
 from dpbench.runs.records.collect import StoredRecord, collect, no_records
-from dpbench.runs.records.digest import group_of, protocol_of, series_of, setting_of
+from dpbench.runs.records.digest import budget_of, group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.errors import UserError
 from dpbench.system.grouping import grouped
@@ -88,7 +88,7 @@ class Summary:
                 "series": series_of(config),
                 "setting": setting_of(config),
                 "protocol": protocol_of(config),
-                "budget": json.dumps(config.get("privacy"), sort_keys=True),
+                "budget": budget_of(config),
                 "shared": shared_settings(config),
             }
         return self._names[key]

@@ -129,6 +129,12 @@ def series_of(config: dict) -> str:
     return digest({**config, "seed": None, "privacy": privacy, "diagnostics": None})
 
 
+def budget_of(config: dict) -> str:
+    """A common name of the runs with one setting of privacy."""
+    none = {"choices": dict.fromkeys(NAMED_GROUPS), "method": {}}
+    return digest({**none, "privacy": config.get("privacy")})
+
+
 def setting_of(config: dict) -> str:
     """A common name of the runs of a series at any delta, and of those on a validation split."""
     off = dict.fromkeys(("seed", "privacy", "diagnostics", "validation", "trial"))
