@@ -144,7 +144,8 @@ def noise_is_too_small(ledger: Ledger, delta: float) -> bool:
 def rdp_of_reals(entries: list[JointRelease], delta: float) -> float:
     """`rdp` for noise of real numbers."""
     pure = not by_coordinate(entries)[1]
-    return epsilon_of(_renyi(entries), delta, "set privacy.accountant=pld", pure)
+    steps = sum(entry.times for entry in entries)
+    return epsilon_of(_renyi(entries), delta, "set privacy.accountant=pld", pure, steps)
 
 
 def renyi_divergences(ledger: Ledger) -> np.ndarray:
@@ -164,14 +165,15 @@ def epsilon_of(
     delta: float,
     remedy: str = "choose more noise or a larger delta",
     pure: bool = False,
+    steps: int = 0,
 ) -> float:
     """The smallest epsilon that follows from Renyi divergences at ORDERS.
 
     Raises Unaccountable if the best order is the first or the last one. pure: whether each release
-    has a finite pure epsilon, which the highest orders bound best.
+    has a finite pure epsilon, which the highest orders bound best. steps: as in `smallest_epsilon`.
     """
     edges = ORDERS[:1] if pure else (ORDERS[0], ORDERS[-1])
-    epsilon, order = smallest_epsilon(ORDERS, divergences.tolist(), delta)
+    epsilon, order = smallest_epsilon(ORDERS, divergences.tolist(), delta, steps)
     if order in edges and epsilon > 0.01:
         raise Unaccountable(
             f"the best Renyi order, {order}, is at the edge of the orders tried, so "

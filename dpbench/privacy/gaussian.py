@@ -13,10 +13,15 @@ FAR_SHARE = 1e-3
 """The share of the failure probability that covers far places."""
 
 PLACES, LAMBDAS = 4001, 80
-"""Places over which M is maximised, and lambdas over which the bound is minimised."""
+"""Places over which M is maximised at first, and lambdas over which the bound is minimised."""
 
 MARGIN = 1e-6
 """The relative margin added to log M for the places in between."""
+
+COVERED = 0.9 * FAR_SHARE
+"""How much of d log M MARGIN may lack, else places are ten times as many. With m places far the
+failure is at most (1 - FAR_SHARE) exp(lacking - m log M) + FAR_SHARE m/d of what it may be: convex
+in m, and at most 1 for m = 0 and m = d."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,27 @@ def sign_mu(dimension: int, shift: float, failure: float) -> float:
 
     shift: Delta. Never above the mu of the sums, sqrt(dimension) * shift, which needs no failure.
     """
+    square, lacking = _least_square(dimension, shift, failure, PLACES)
+    if lacking > COVERED:
+        square, _ = _least_square(dimension, shift, failure, 10 * PLACES)
+    return min(math.sqrt(dimension) * shift, math.sqrt(square))
+
+
+def _least_square(dimension: int, shift: float, failure: float, number: int) -> tuple[float, float]:
+    """The smallest mu^2 over lambda, by that many places, and what log M over all coordinates may
+    lack there."""
     far = -float(ndtri(FAR_SHARE * failure / (2 * dimension)))
-    down, up = _losses(shift, np.linspace(-far - shift, far, PLACES))
+    down, up = _losses(shift, np.linspace(-far - shift, far, number))
     widest = (down + up).max()
     # The moments are infinite from 2 lambda - 1/4 = (pi/width)^2 on.
     most = ((math.pi / widest) ** 2 + 0.25) / 2
     needed = -math.log((1 - FAR_SHARE) * failure)
-    squares = [
-        (dimension * _log_moment(lambda_, down, up) + needed) / lambda_
-        for lambda_ in most * np.geomspace(1e-4, 0.999, LAMBDAS)
-        if lambda_ > 0.25
-    ]
-    return min([math.sqrt(dimension) * shift, *map(math.sqrt, squares)])
+    lambdas = [each for each in most * np.geomspace(1e-4, 0.999, LAMBDAS) if each > 0.25]
+    squares = [(dimension * _log_moment(each, down, up) + needed) / each for each in lambdas]
+    if not squares:
+        return math.inf, 0.0
+    square, best = min(zip(squares, lambdas, strict=True))
+    return square, dimension * _lacking(best, down, up)
 
 
 def _losses(shift: float, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -91,11 +105,23 @@ def _losses(shift: float, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_moment(lambda_: float, down: np.ndarray, up: np.ndarray) -> float:
-    """The largest log E[exp(lambda exit)] of Brownian motion with drift 1/2 leaving (-down, up).
+    """The largest log E[exp(lambda exit)] of Brownian motion with drift 1/2 leaving (-down, up)."""
+    return (1 + MARGIN) * math.log(_moments(lambda_, down, up).max())
 
-    For lambda above 1/8 and below where the moment is infinite (Borodin and Salminen 2002,
-    2.3.0.1).
-    """
+
+def _lacking(lambda_: float, down: np.ndarray, up: np.ndarray) -> float:
+    """How far `_log_moment` is below places in between: by the tops of parabolas through three."""
+    moments = _moments(lambda_, down, up)
+    slopes, bends = (moments[2:] - moments[:-2]) / 2, -np.diff(moments, 2)
+    peaks = (bends > 0) & (2 * np.abs(slopes) <= bends)
+    tops = moments[1:-1][peaks] + slopes[peaks] ** 2 / (2 * bends[peaks])
+    largest = moments.max()
+    return math.log(tops.max(initial=largest)) - (1 + MARGIN) * math.log(largest)
+
+
+def _moments(lambda_: float, down: np.ndarray, up: np.ndarray) -> np.ndarray:
+    """E[exp(lambda exit)] for lambda above 1/8 and below where it is infinite (Borodin and Salminen
+    2002, 2.3.0.1)."""
     theta = math.sqrt(2 * lambda_ - 0.25)
     above, below = np.exp(up / 2) * np.sin(theta * down), np.exp(-down / 2) * np.sin(theta * up)
-    return (1 + MARGIN) * math.log(((above + below) / np.sin(theta * (down + up))).max())
+    return (above + below) / np.sin(theta * (down + up))

@@ -214,6 +214,20 @@ def test_pld_is_never_above_rdp(book):
     assert pld(book, DELTA) <= rdp(book, DELTA)
 
 
+@pytest.mark.parametrize(
+    ("sigma", "rate", "steps", "delta"),
+    [(75_411.0, 1.74118e-05, 3_298_937, 2.7e-08), (37_944.0, 3.939e-06, 1_394_421, 2.04e-11)],
+)
+def test_a_divergence_below_its_round_off_does_not_pass_for_none(sigma, rate, steps, delta):
+    """Computed, it was negative or 0 at some order, and epsilon 0, as in dp_accounting."""
+    book = ledger(sigma, rate=rate, steps=steps)
+    assert 0 < pld(book, delta) < rdp(book, delta)
+
+
+def test_a_divergence_that_delta_covers_costs_nothing():
+    assert rdp(ledger(1e5, rate=0.01, steps=10), DELTA) == 0
+
+
 # Refusals and limits.
 
 

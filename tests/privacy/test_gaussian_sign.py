@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.linalg import solve_banded
 from scipy.special import ndtr
 
+from dpbench.privacy import gaussian
 from dpbench.privacy.accountants import gdp, pld, rdp
 from dpbench.privacy.calibrate import calibrate
 from dpbench.privacy.entries import SIGN_SHARE
@@ -67,6 +68,7 @@ def test_one_sign_reveals_as_much_as_the_sum():
         (of_sum,) = GaussianProfile(shift).at(np.array([epsilon]))
         assert worst == pytest.approx(of_sum, rel=1e-6)
     assert sign_mu(1, shift, 1e-7) == shift
+    assert sign_mu(10, 9.0, 1e-7) == 9 * 10**0.5  # where no moment is finite
 
 
 # Against exact profiles.
@@ -119,6 +121,30 @@ def test_the_symmetric_place_spends_nearly_as_much(dimension, close):
     ours = sign_mu(dimension, shift, 1e-7)
     (less,) = GaussianProfile(ours * (1 - close)).at(np.array([2.0]))
     assert hockey_stick(p, q, 2.0) > less
+
+
+@pytest.mark.parametrize(
+    ("dimension", "shift", "failure"), [(96_890, 0.13928, 3.5e-20), (418_479, 0.31588, 1.7e-20)]
+)
+def test_no_place_between_those_looked_at_costs_more(monkeypatch, dimension, shift, failure):
+    ours = sign_mu(dimension, shift, failure)
+    monkeypatch.setattr(gaussian, "MARGIN", 0.0)
+    (exact, _) = gaussian._least_square(dimension, shift, failure, 100_001)
+    assert exact**0.5 <= ours < exact**0.5 * (1 + 1e-6) < dimension**0.5 * shift
+
+
+@pytest.mark.parametrize("shift", [1e-4, 0.0077, 0.1944, 1.0, 10.0])
+def test_places_in_between_are_above_the_others_by_no_more_than_is_said(monkeypatch, shift):
+    monkeypatch.setattr(gaussian, "MARGIN", 0.0)
+    for far in (6.0, 12.2):
+        few, many = (
+            gaussian._losses(shift, np.linspace(-far - shift, far, n)) for n in (4001, 120_001)
+        )
+        most = ((math.pi / sum(many).max()) ** 2 + 0.25) / 2
+        for lambda_ in (share * most for share in (0.3, 0.7, 0.95) if share * most > 0.25):
+            lacking = gaussian._lacking(lambda_, *few)
+            more = _log_moment(lambda_, *many) - _log_moment(lambda_, *few)
+            assert -1e-15 <= more <= lacking * 1.01 + 1e-14
 
 
 # Against the sum.

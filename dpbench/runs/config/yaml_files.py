@@ -30,6 +30,9 @@ MAX_DEPTH, MAX_READ = 20, 100
 NAMED = re.compile(r"\$\{([^{}:$]*)\}")
 """An interpolation of another setting."""
 
+UNESCAPED = re.compile(rf"(?<!\\)(?:\\\\)*{NAMED.pattern}")
+"""One that OmegaConf replaces: no odd number of backslashes precedes it."""
+
 EXCEPT = ", except ${oc.env:NAME} in results_dir=, data_dir= and tracker.KEY= on a command line"
 
 ENVIRONMENT = re.compile(r"\$\{oc\.env:[^{}$]*\}")
@@ -142,25 +145,35 @@ def check_expansion(config: DictConfig) -> None:
 
 def _expanded(plain: Any, path: KeyPath, within: tuple[KeyPath, ...]) -> int:
     """The number of characters of the part at a path, with its interpolations replaced."""
-    text = repr(_part(plain, path))
-    # The last first, as it may name those before it; `${}` names nothing.
-    names = filter(None, reversed(NAMED.findall(text))) if len(within) < MAX_CHAIN else ()
-    paths = (tuple(re.findall(r"[^.\[\]]+", name)) for name in names)
-    sizes = (_expanded(plain, named, (*within, path)) for named in paths)
-    for total in accumulate(sizes, initial=len(text)):
+    path, part = _part(plain, path)
+    # The last first, as it may name those before it.
+    named = reversed([*_named(part, path)])
+    sizes = (_expanded(plain, other, (*within, path)) for other in named)
+    for total in accumulate(sizes, initial=len(repr(part))):
         if total > MAX_EXPANDED or len(within) == MAX_CHAIN:
             where = ".".join(path) or "the configuration"
             raise UserError(f"{where} is too large with its interpolations replaced.")
     return total
 
 
-def _part(node: Any, path: KeyPath) -> Any:
-    """The part at a path, or the last one on the way to it."""
-    for key in path:
-        if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
-            node = node[int(key)]
-        elif isinstance(node, dict) and key in node:
-            node = node[key]
-        else:
-            return node if isinstance(node, str) else None
-    return node
+def _part(node: Any, path: KeyPath) -> tuple[KeyPath, Any]:
+    """The part at a path, or the last one on the way to it if that is a text, and its path."""
+    for place, key in enumerate(path):
+        try:
+            node = node[int(key) if isinstance(node, list) else key]
+        except (LookupError, TypeError, ValueError):
+            return path[:place], node if isinstance(node, str) else None
+    return path, node
+
+
+def _named(node: Any, path: KeyPath) -> Iterator[KeyPath]:
+    """The paths that the interpolations in the part at a path name."""
+    if isinstance(node, str):
+        for name in UNESCAPED.findall(node):
+            name = re.sub(r"[ \t]", "", name)
+            dots = len(name) - len(name.lstrip("."))
+            if keys := re.findall(r"[^.\[\]]+", name):  # others name nothing
+                yield (*(path[:-dots] if dots else ()), *keys)
+    parts = dict(enumerate(node)) if isinstance(node, list) else node
+    for key, part in parts.items() if isinstance(parts, dict) else ():
+        yield from _named(part, (*path, str(key)))

@@ -59,6 +59,8 @@ def test_texts_lists_and_keys_of_mappings_are_read_back(names):
 @settings(PATIENT, max_examples=30)
 @given(names=st.lists(NAMES, min_size=2, max_size=3, unique=True))
 @example(names=ODD)
+@example(names=["fenêtre", "${[}"])
+@example(names=["${.}", "${dataset.groups}"])
 def test_the_command_of_a_record_with_any_names_gives_the_same_run(names, command):
     config = compose([*PUBLIC, "dataset.features=3", "dataset.groups=[a,b]"])
     config["dataset"] |= {

@@ -92,6 +92,17 @@ def bomb(line, last):
 BOMBS = {
     "aliases": bomb(lambda n: f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]", "a0: &a0 [x]"),
     "interpolations": bomb(lambda n: f"a{n}: '{f'${{method.a{n - 1}}}' * 10}'", "a0: xxxxxxxxxx"),
+    "relative interpolations": bomb(
+        lambda n: f"a{n}: '{f'${{.a{n - 1}}}' * 10}'", "a0: xxxxxxxxxx"
+    ),
+    "interpolations from an end": "\n".join(
+        [
+            SHARP,
+            "a:",
+            "- xxxxxxxxxx",
+            *(f"- '{f'${{method.a[{n - 12}]}}' * 10}'" for n in range(11)),
+        ]
+    ),
     "mappings": bomb(lambda n: f"a{n}: [{','.join([f'${{method.a{n - 1}}}'] * 10)}]", "a0: [x]"),
     "a circle of interpolations": f"{SHARP}\na: ${{method.b}}\nb: ${{method.a}}\n",
     "an alias of itself": f"{SHARP}\na: &a [*a]\n",

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dpbench.step.clipping import (
@@ -113,10 +113,12 @@ def test_the_factor_of_per_sample_adaptive_clipping_is_largest_where_it_says(reg
 
 
 @given(lengths, st.floats(1e-3, 1e3))
+@example([365.875], 1.25)  # far from the bound both are R/norm, by other operations
 @settings(derandomize=True, deadline=None, max_examples=50)
 def test_tanh_is_below_abadi_and_equal_to_it_far_from_the_bound(norms, bound):
     norms = torch.tensor(norms, dtype=torch.float64)
-    assert (factors(Tanh(bound), norms) <= factors(Abadi(bound), norms)).all()
+    # R/norm of a number R and of a tensor: two roundings each, of 1.1e-16
+    assert (factors(Tanh(bound), norms) <= factors(Abadi(bound), norms) * (1 + 1e-15)).all()
     far = torch.tensor([bound * 1e-5, bound * 1e5], dtype=torch.float64)
     assert torch.allclose(factors(Tanh(bound), far), factors(Abadi(bound), far))
 
