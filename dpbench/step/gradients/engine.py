@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.step.gradients.kept import forgotten
-from dpbench.step.gradients.norms import may_exceed, squared_norms
+from dpbench.step.gradients.norms import may_exceed, selected, squared_norms
 from dpbench.step.gradients.options import ForwardOptions
 from dpbench.step.gradients.parameters import Layer, Parameters
 
@@ -226,19 +226,18 @@ class Excluded:
     """The examples whose factors [B] or [B, L] are all 0, and zeros in the place of their rows."""
 
     def __init__(self, factors: Tensor):
-        zero = factors == 0
-        self._examples = zero if zero.dim() == 1 else zero.all(1)
-        self._zero = factors.new_zeros(())
+        used = factors != 0
+        self._used = used if used.dim() == 1 else used.any(1)
         self._masks: dict[tuple[int, int], Tensor] = {}
 
     def zeroed(self, rows: Tensor) -> Tensor:
         """Rows [B K, ...], K of each example, set to zero where it is excluded."""
-        return torch.where(self._mask(len(rows), rows.dim()), self._zero, rows)
+        return selected(rows, self._mask(len(rows), rows.dim()))
 
     def _mask(self, rows: int, axes: int) -> Tensor:
         """[rows, 1, ...], made once for all tensors of a shape."""
         if (rows, axes) not in self._masks:
-            by_row = each_repeated(self._examples, rows // len(self._examples))
+            by_row = each_repeated(self._used, rows // len(self._used))
             self._masks[rows, axes] = by_row.view(-1, *[1] * (axes - 1))
         return self._masks[rows, axes]
 

@@ -17,6 +17,7 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.step.clipping import Clip, CountQuery
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.engine import may_be_nonfinite
+from dpbench.step.gradients.norms import selected
 from dpbench.step.gradients.precision import in_full_precision
 from dpbench.step.mechanism.eager import eager_step
 from dpbench.step.mechanism.gradient import ReleasedState
@@ -65,9 +66,9 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
         return factors, norms.new_ones(norms.shape[:1], dtype=torch.bool)
     finite = norms < math.inf
     if norms.dim() == 1:
-        return factors.where(finite, 0), finite
+        return selected(factors, finite), finite
     finite = finite.all(1)
-    return factors.where(finite.unsqueeze(1), 0), finite
+    return selected(factors, finite.unsqueeze(1)), finite
 
 
 NO_COUNTS = torch.zeros(0)
