@@ -24,6 +24,8 @@ from dpbench.step.gradients.norms import Recomputed, Sum, Term, evaluated, of_ro
 from dpbench.step.gradients.position_norms import OuterNorms, gram
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
+convolution_backward = torch.ops.aten.convolution_backward.default
+
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
 
@@ -105,7 +107,7 @@ class Convolution(LayerGradient):
     @property
     def by_positions(self) -> bool:
         """Whether products of positions are cheaper than the gradient itself."""
-        o, i = self.module.weight.flatten(1).shape
+        o, i = len(self.module.weight), math.prod(self.module.weight.shape[1:])
         t = math.prod(self.b.shape[2:])
         products = self._products.operations(self.a.shape[2:], t) + (self.views * t) ** 2 * o
         # As measured on an AMD EPYC: products are slower, and the sum has to be computed too.
@@ -196,11 +198,12 @@ class Convolution(LayerGradient):
         else:
             m = self.module
             by_view = each_repeated(factors, self.views).view(-1, *[1] * (self.b.dim() - 1))
-            shape = tuple(m.weight.shape)
-            total = self._kernel_gradient(
-                self.a, shape, self.b * by_view, m.stride, self.padding, m.dilation, m.groups
-            )
-            out.view(shape).copy_(total)
+            weight = out.view(m.weight.shape)  # only its shape is read
+            sizes = m.stride, self.padding, m.dilation, False, [0], m.groups
+            total = convolution_backward(
+                self.b * by_view, self.a, weight, None, *sizes, [False, True, False]
+            )[1]
+            weight.copy_(total)
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
