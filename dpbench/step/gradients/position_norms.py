@@ -36,11 +36,20 @@ class Gram(NamedTuple):
 
 def gram(x: Tensor, by: Products = FLOAT32_PRODUCTS) -> Gram:
     """The inner products of positions x [B, T, n], which are operands of these products."""
+    return of_products(*inner_products(x, by))
+
+
+def inner_products(x: Tensor, by: Products) -> tuple[Tensor, int, float]:
+    """<x_t, x_s> [B, T, T] of x [B, T, n], the roundings of one, and n underflows, over u."""
     with by.taken(x):
         products = _products(x)
-    roundings = by.roundings * _rounding_count(x)
-    factor = 1 + 2 * roundings * roundoff(x)
-    return Gram(products, PositionNorms(products, factor, x.shape[2] * _underflow(x)), roundings)
+    return products, by.roundings * _rounding_count(x), x.shape[2] * _underflow(x)
+
+
+def of_products(products: Tensor, roundings: int, underflow: float) -> Gram:
+    """That of inner products as in `inner_products`."""
+    factor = 1 + 2 * roundings * roundoff(products)
+    return Gram(products, PositionNorms(products, factor, underflow), roundings)
 
 
 class PositionNorms(Term):
