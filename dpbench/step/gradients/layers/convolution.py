@@ -19,9 +19,10 @@ from dpbench.step.gradients.layers.patches import (
     output_sides,
     over_image,
     patches,
+    products_of_pixels,
 )
 from dpbench.step.gradients.norms import Recomputed, Sum, Term, evaluated, of_rows, rounding_of_sum
-from dpbench.step.gradients.position_norms import OuterNorms, gram
+from dpbench.step.gradients.position_norms import OuterNorms, of_products
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 convolution_backward = torch.ops.aten.convolution_backward.default
@@ -76,7 +77,7 @@ class Convolution(LayerGradient):
 
     def _weight_norm(self) -> Term:
         if self.by_positions:
-            outputs = gram(by_position(self.b, self.views), self.products)
+            outputs = of_products(*products_of_pixels(self.b, self.views, self.products))
             return OuterNorms(self._products.gram(self.a, self.products), outputs)
         if not self._large:
             return of_rows(self.weight_rows())
@@ -164,15 +165,17 @@ class Convolution(LayerGradient):
         groups = self.module.groups
         i = math.prod(self.module.weight.shape[1:])
         b = _columns(self.b.flatten(2), self.views, groups)
-        if any(forward_ad.unpack_dual(x).tangent is not None for x in (self.a, b)):
-            # `out` has no derivative.
-            return torch.bmm(b, self._input_columns(self.a).mT).view(self._examples, -1)
-        rows = b.new_empty(len(b), b.shape[1], i)
         size = per_block(b.shape[2] * i * groups, b.device)
-        parts = self.a.split(size * self.views), b.split(size * groups), rows.split(size * groups)
-        with self.products.taken(rows):
-            for a, b, out in zip(*parts, strict=True):
-                torch.bmm(b, self._input_columns(a).mT, out=out)  # the columns of one part alive
+        dual = any(forward_ad.unpack_dual(x).tangent is not None for x in (self.a, b))
+        with self.products.taken(b):
+            if dual or self._examples <= size:  # `out` has no derivative
+                rows = torch.bmm(b, self._input_columns(self.a).mT)
+            else:
+                rows = b.new_empty(len(b), b.shape[1], i)
+                parts = (self.a, self.views), (b, groups), (rows, groups)
+                by_part = zip(*(x.split(size * of_each) for x, of_each in parts), strict=True)
+                for a, b, out in by_part:  # the columns of one part alive
+                    torch.bmm(b, self._input_columns(a).mT, out=out)
         return rows.view(self._examples, -1)
 
     def _input_columns(self, a: Tensor) -> Tensor:

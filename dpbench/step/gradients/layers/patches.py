@@ -56,8 +56,8 @@ class PatchProducts:
         """The inner products of an example's own patches, by products of which x is an operand."""
         if self._strided:
             return gram(self._patches(x), by)
-        pixels, image, kernel = by_position(x, self.views), x.shape[2:], self.module.kernel_size
-        products, roundings, underflow = inner_products(pixels, by)
+        image, kernel = x.shape[2:], self.module.kernel_size
+        products, roundings, underflow = products_of_pixels(x, self.views, by)
         if not fast_groups(x):  # the squares of patches are sums, too: on the diagonal
             taps = math.prod(kernel)
             summed = self._over_patches(products, image)
@@ -157,6 +157,14 @@ def by_position(x: Tensor, views: int) -> Tensor:
     """[B, K T, c] from [B K, c, *image] with T pixels."""
     by_row = x.flatten(2).mT
     return by_row if views == 1 else by_row.reshape(len(x) // views, -1, x.shape[1])
+
+
+def products_of_pixels(x: Tensor, views: int, by: Products) -> tuple[Tensor, int, float]:
+    """The `inner_products` of x `by_position`."""
+    if views > 1:
+        return inner_products(by_position(x, views), by)
+    columns = x.flatten(2)
+    return inner_products(columns.mT, by, columns)
 
 
 def over_image(x: Tensor) -> Tensor:
