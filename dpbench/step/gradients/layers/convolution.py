@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.step.gradients.engine import column_blocks, each_repeated, per_block
+from dpbench.step.gradients.engine import Weights, column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.patches import (
     PatchProducts,
@@ -195,18 +195,14 @@ class Convolution(LayerGradient):
             return over_image(self.b)
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+    def write_sum(self, weights: Weights, out: Tensor) -> None:
         if self._weight is not None:
-            torch.mv(self._weight.T, factors, out=out)
+            torch.mv(weights.zeroed(self._weight).T, weights.factors, out=out)
         else:
-            m = self.module
-            by_view = each_repeated(factors, self.views).view(-1, *[1] * (self.b.dim() - 1))
+            m, a, b = self.module, weights.zeroed(self.a), weights.scaled(self.b)
             weight = out.view(m.weight.shape)  # only its shape is read
             sizes = m.stride, self.padding, m.dilation, False, [0], m.groups
-            total = convolution_backward(
-                self.b * by_view, self.a, weight, None, *sizes, [False, True, False]
-            )[1]
-            weight.copy_(total)
+            weight.copy_(convolution_backward(b, a, weight, None, *sizes, [False, True, False])[1])
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
