@@ -91,17 +91,16 @@ class Narrow(Term):
             return
         for dtype, ours in grouped((term._rows.dtype, term) for term in terms).items():
             by_width = grouped((term._rows.shape[1], term) for term in ours).values()
-            norms = [_norms([term._rows for term in equal]) for equal in by_width]
-            squared = (torch.cat(norms) if len(norms) > 1 else norms[0]).square_()
-            values = _within_range(squared, dtype).unbind()
+            norms = [x for equal in by_width for x in _norms([term._rows for term in equal])]
+            values = _within_range(torch.stack(norms).square_(), dtype).unbind()
             set_values([term for equal in by_width for term in equal], values)
 
 
-def _norms(rows: list[Tensor]) -> Tensor:
-    """The norms [n, B] in float64 of n tensors [B, d]."""
+def _norms(rows: list[Tensor]) -> Sequence[Tensor]:
+    """The norms [B] in float64 of each of some tensors [B, d]."""
     if len(rows) > 1:
-        return torch.linalg.vector_norm(torch.stack(rows), dim=2, dtype=torch.float64)
-    return torch.linalg.vector_norm(rows[0], dim=1, dtype=torch.float64).unsqueeze(0)
+        return torch.linalg.vector_norm(torch.stack(rows), dim=2, dtype=torch.float64).unbind()
+    return [torch.linalg.vector_norm(rows[0], dim=1, dtype=torch.float64)]
 
 
 def _within_range(squared: Tensor, dtype: torch.dtype) -> Tensor:
