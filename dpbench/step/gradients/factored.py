@@ -60,9 +60,13 @@ class FactoredGradients(Gradients):
         # A view takes as long as the sum of a small layer.
         alone = len(layers) == 1 and small[0] is None
         parts = (total,) if alone else total.split(self._sizes(small))
-        for layer, by, part in zip(layers, weights, parts[::2], strict=True):
-            if alone or len(part):
-                layer.write_sum(by, part)
+        written = (
+            layer.write_sum(by, part)
+            for layer, by, part in zip(layers, weights, parts[::2], strict=True)
+            if alone or len(part)
+        )
+        if late := [*filter(None, written)]:  # by one kernel
+            torch._foreach_copy_(*zip(*late, strict=True))
         if not alone:
             _write_small(small, weights, parts[1::2])
         return total

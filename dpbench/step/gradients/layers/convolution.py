@@ -195,14 +195,14 @@ class Convolution(LayerGradient):
             return over_image(self.b)
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
-    def write_sum(self, weights: Weights, out: Tensor) -> None:
+    def write_sum(self, weights: Weights, out: Tensor) -> tuple[Tensor, Tensor] | None:
         if self._weight is not None:
             torch.mv(weights.zeroed(self._weight).T, weights.factors, out=out)
-        else:
-            m, a, b = self.module, weights.zeroed(self.a), weights.scaled(self.b)
-            weight = out.view(m.weight.shape)  # only its shape is read
-            sizes = m.stride, self.padding, m.dilation, False, [0], m.groups
-            weight.copy_(convolution_backward(b, a, weight, None, *sizes, [False, True, False])[1])
+            return None
+        m, a, b = self.module, weights.zeroed(self.a), weights.scaled(self.b)
+        weight = out.view(m.weight.shape)  # only its shape is read
+        sizes = m.stride, self.padding, m.dilation, False, [0], m.groups
+        return weight, convolution_backward(b, a, weight, None, *sizes, [False, True, False])[1]
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module

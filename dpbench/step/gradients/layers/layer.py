@@ -55,8 +55,9 @@ class LayerGradient(Protocol):
         """Upper bounds on the squared norms of the terms of `write_sum` [B], in float64 (see
         `dpbench.gradients.norms`)."""
 
-    def write_sum(self, weights: Weights, out: Tensor) -> None:
-        """Write sum_i weights_i g_i to out [d - k], without `small`."""
+    def write_sum(self, weights: Weights, out: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Write sum_i weights_i g_i to out [d - k], without `small`; or return a view of out and
+        the sum that is to be copied to it."""
 
     def dot(self, vector: Tensor) -> Tensor:
         """<g_i, vector> [B] for a vector [d]."""

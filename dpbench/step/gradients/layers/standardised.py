@@ -106,7 +106,8 @@ class Standardised(LayerGradient):
 
     def write_sum(self, weights: Weights, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # kernel and bias, without the gain
-        self.kernel.write_sum(weights, kernel[: self._size])
+        if late := self.kernel.write_sum(weights, kernel[: self._size]):
+            late[0].copy_(late[1])
         if (bias := self.kernel.small) is not None:
             torch.mv(weights.zeroed(bias).T, weights.factors, out=kernel[self._size :])
         # In float64, as P may cancel nearly all of it.
