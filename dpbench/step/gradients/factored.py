@@ -1,6 +1,6 @@
 """Per-example gradients as the ghost engine has them: factored, module by module."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -65,10 +65,11 @@ class FactoredGradients(Gradients):
             for layer, by, part in zip(layers, weights, parts[::2], strict=True)
             if alone or len(part)
         )
-        if late := [*filter(None, written)]:  # by one kernel
-            torch._foreach_copy_(*zip(*late, strict=True))
+        late = [*filter(None, written)]
         if not alone:
-            _write_small(small, weights, parts[1::2])
+            late += _write_small(small, weights, parts[1::2])
+        if late:  # by one kernel
+            torch._foreach_copy_(*zip(*late, strict=True))
         return total
 
     def _sizes(self, small: list[Tensor | None]) -> list[int]:
@@ -104,9 +105,9 @@ class FactoredGradients(Gradients):
 
 def _write_small(
     small: Sequence[Tensor | None], weights: Sequence[Weights], parts: Sequence[Tensor]
-) -> None:
-    """Writes the sums of small gradients [B, k] to their parts of the total; weights: of each
-    layer."""
+) -> Iterable[tuple[Tensor, Tensor]]:
+    """Writes the sums of small gradients [B, k] to their parts of the total, or returns parts and
+    what is to be copied to them; weights: of each layer."""
     chosen = zip(small, weights, parts, strict=False)
     found = [(x, by, part) for x, by, part in chosen if x is not None]
     if len(found) > 1 and found[0][0].is_cuda and weights[0] is weights[-1]:
@@ -114,7 +115,7 @@ def _write_small(
         rows, _, written = zip(*found, strict=True)
         joined = weights[0].zeroed(torch.cat(rows, 1))
         sums = torch.mv(joined.T, weights[0].factors).split([x.shape[1] for x in rows])
-        torch._foreach_copy_(written, sums)
-        return
+        return zip(written, sums, strict=True)
     for x, by, part in found:
         torch.mv(by.zeroed(x).T, by.factors, out=part)
+    return ()

@@ -19,7 +19,7 @@ from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.engine import may_be_nonfinite
 from dpbench.step.gradients.norms import selected
 from dpbench.step.gradients.precision import in_full_precision
-from dpbench.step.mechanism.eager import eager_step
+from dpbench.step.mechanism.eager import descends, eager_step
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import Gaussian
@@ -195,7 +195,8 @@ class PrivateStep:
         self.update = self.update.advance(mean, scale / divisor, start, self.released)
         self.gradient = self.gradient.advance(start, counts)
         theta.grad = self.update(mean, start)
-        gradient = theta.grad.clone()  # some optimisers overwrite their input
+        # Other steps than an addition may overwrite their input.
+        gradient = theta.grad if descends(self.optimizer) else theta.grad.clone()
         eager_step(self.optimizer)
         self.released = self._state_after(self.released.steps_done + 1, gradient)
         self._apply_schedule()
