@@ -69,7 +69,8 @@ class FactoredGradients(Gradients):
         if not alone:
             late += _write_small(small, weights, parts[1::2])
         if late:  # by one kernel
-            torch._foreach_copy_(*zip(*late, strict=True))
+            places, sums = zip(*late, strict=True)
+            torch._foreach_copy_(places, sums)
         return total
 
     def _sizes(self, small: list[Tensor | None]) -> list[int]:
