@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpbench.step.clipping.problem import Part, Problem
 from dpbench.step.gradients import Gradients, Layer
-from dpbench.step.gradients.norms import unread
+from dpbench.step.gradients.norms import selected, unread
 from dpbench.system.errors import UserError
 from dpbench.system.validate import number, positive
 
@@ -37,7 +37,7 @@ def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
     quotients = bound / norms if isinstance(bound, Tensor) else norms.reciprocal().mul_(bound)
     factors = quotients.clamp_(max=most)
     if unread(factors) or not factors.numel() or not factors.min().item() >= MIN_FACTOR:
-        return factors.where(factors >= MIN_FACTOR, 0)
+        return selected(factors, factors >= MIN_FACTOR)
     return factors
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dpbench.learning.data.dataset import Batch
 from dpbench.step.gradients.kept import forgotten
-from dpbench.step.gradients.norms import may_exceed, squared_norms
+from dpbench.step.gradients.norms import may_exceed, selected, squared_norms
 from dpbench.step.gradients.options import ForwardOptions
 from dpbench.step.gradients.parameters import Layer, Parameters
 
@@ -134,7 +134,7 @@ class MaterialisedGradients(Gradients):
     def weighted_sum(self, factors: Tensor) -> Tensor:
         stack = self._stack
         if may_be_nonfinite(self.norms):
-            stack = Excluded(factors).zeroed(stack)
+            stack = Weights(factors, used(factors)).zeroed(stack)
         if factors.dim() == 1:
             return factors @ stack
         pairs = zip(self._layers, factors.unbind(1), strict=True)
@@ -222,25 +222,37 @@ def column_blocks(stack: Tensor) -> Iterator[Tensor]:
     yield from stack.split(per_block(len(stack), stack.device), 1)
 
 
-class Excluded:
-    """The examples whose factors [B] or [B, L] are all 0, and zeros in the place of their rows."""
+class Weights:
+    """Factors [B] of the examples in a sum, and zeros in the place of rows that are excluded.
 
-    def __init__(self, factors: Tensor):
-        zero = factors == 0
-        self._examples = zero if zero.dim() == 1 else zero.all(1)
-        self._zero = factors.new_zeros(())
-        self._masks: dict[tuple[int, int], Tensor] = {}
+    used [B]: False for examples that are, so that it does not matter whether they are finite; None
+    if none is.
+    """
+
+    def __init__(self, factors: Tensor, used: Tensor | None):
+        self.factors, self._used = factors, used
+        self._views: dict[tuple[bool, int, int], Tensor] = {}
 
     def zeroed(self, rows: Tensor) -> Tensor:
         """Rows [B K, ...], K of each example, set to zero where it is excluded."""
-        return torch.where(self._mask(len(rows), rows.dim()), self._zero, rows)
+        return rows if self._used is None else selected(rows, self._by_row(self._used, rows))
 
-    def _mask(self, rows: int, axes: int) -> Tensor:
-        """[rows, 1, ...], made once for all tensors of a shape."""
-        if (rows, axes) not in self._masks:
-            by_row = each_repeated(self._examples, rows // len(self._examples))
-            self._masks[rows, axes] = by_row.view(-1, *[1] * (axes - 1))
-        return self._masks[rows, axes]
+    def scaled(self, rows: Tensor) -> Tensor:
+        """The factors times `zeroed` rows."""
+        return self.zeroed(rows) * self._by_row(self.factors, rows)
+
+    def _by_row(self, x: Tensor, rows: Tensor) -> Tensor:
+        """x [B] as [B K, 1, ...], made once for all rows of a shape."""
+        key = x is self.factors, len(rows), rows.dim()
+        if key not in self._views:
+            by_row = each_repeated(x, len(rows) // len(x))
+            self._views[key] = by_row.view(-1, *[1] * (rows.dim() - 1))
+        return self._views[key]
+
+
+def used(factors: Tensor) -> Tensor:
+    """Whether any factor [B] or [B, L] of an example is not 0 [B]."""
+    return factors != 0 if factors.dim() == 1 else (factors != 0).any(1)
 
 
 def each_repeated(x: Tensor, times: int) -> Tensor:

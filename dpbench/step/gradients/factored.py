@@ -1,11 +1,11 @@
 """Per-example gradients as the ghost engine has them: factored, module by module."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from dpbench.step.gradients.engine import Excluded, Gradients, may_be_nonfinite
+from dpbench.step.gradients.engine import Gradients, Weights, may_be_nonfinite, used
 from dpbench.step.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.step.gradients.norms import evaluated
 from dpbench.step.gradients.parameters import Parameters
@@ -50,19 +50,27 @@ class FactoredGradients(Gradients):
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         layers = self._by_layer
-        without = Excluded(factors) if may_be_nonfinite(self.norms) else None
-        columns = factors.unbind(1) if factors.dim() == 2 else [factors] * len(layers)
+        kept = used(factors) if may_be_nonfinite(self.norms) else None
+        if factors.dim() == 2:
+            weights = [Weights(column, kept) for column in factors.unbind(1)]
+        else:
+            weights = [Weights(factors, kept)] * len(layers)
         small = [layer.small for layer in layers]
         total = factors.new_empty(self._layers[-1].at.stop)
         # A view takes as long as the sum of a small layer.
         alone = len(layers) == 1 and small[0] is None
         parts = (total,) if alone else total.split(self._sizes(small))
-        for layer, column, part in zip(layers, columns, parts[::2], strict=True):
-            if alone or len(part):
-                # One after the other, so that the copies of one layer alone are alive.
-                (layer.excluding(without) if without else layer).write_sum(column, part)
+        written = (
+            layer.write_sum(by, part)
+            for layer, by, part in zip(layers, weights, parts[::2], strict=True)
+            if alone or len(part)
+        )
+        late = [*filter(None, written)]
         if not alone:
-            _write_small(small, columns, parts[1::2], without)
+            late += _write_small(small, weights, parts[1::2])
+        if late:  # by one kernel
+            places, sums = zip(*late, strict=True)
+            torch._foreach_copy_(places, sums)
         return total
 
     def _sizes(self, small: list[Tensor | None]) -> list[int]:
@@ -97,22 +105,18 @@ class FactoredGradients(Gradients):
 
 
 def _write_small(
-    small: Sequence[Tensor | None],
-    columns: Sequence[Tensor],
-    parts: Sequence[Tensor],
-    without: Excluded | None,
-) -> None:
-    """Writes the sums of small gradients [B, k] to their parts of the total; columns: the factors
-    [B] of each layer."""
-    chosen = zip(small, columns, parts, strict=False)
-    found = [(x, column, part) for x, column, part in chosen if x is not None]
-    if len(found) > 1 and found[0][0].is_cuda and columns[0] is columns[-1]:
+    small: Sequence[Tensor | None], weights: Sequence[Weights], parts: Sequence[Tensor]
+) -> Iterable[tuple[Tensor, Tensor]]:
+    """Writes the sums of small gradients [B, k] to their parts of the total, or returns parts and
+    what is to be copied to them; weights: of each layer."""
+    chosen = zip(small, weights, parts, strict=False)
+    found = [(x, by, part) for x, by, part in chosen if x is not None]
+    if len(found) > 1 and found[0][0].is_cuda and weights[0] is weights[-1]:
         # Few numbers: a copy takes less time on a GPU than to start an operation for each layer.
         rows, _, written = zip(*found, strict=True)
-        joined = torch.cat(rows, 1)
-        joined = without.zeroed(joined) if without else joined
-        sums = torch.mv(joined.T, columns[0]).split([x.shape[1] for x in rows])
-        torch._foreach_copy_(written, sums)
-        return
-    for x, column, part in found:
-        torch.mv((without.zeroed(x) if without else x).T, column, out=part)
+        joined = weights[0].zeroed(torch.cat(rows, 1))
+        sums = torch.mv(joined.T, weights[0].factors).split([x.shape[1] for x in rows])
+        return zip(written, sums, strict=True)
+    for x, by, part in found:
+        torch.mv(by.zeroed(x).T, by.factors, out=part)
+    return ()

@@ -20,8 +20,9 @@ from dpbench.system.grouping import grouped
 CHUNK = 64
 """The number of squares that are summed in the precision of the rows."""
 
-NARROW = 256
-"""Width up to which rows are summed directly in float64, which is slower for wider ones."""
+NARROW, GPU_NARROW = 256, 2048
+"""Widths up to which rows are summed directly in float64: on a processor that is slower for wider
+ones, and on a GPU it takes fewer operations."""
 
 
 class Term:
@@ -71,7 +72,8 @@ def squared_norms(rows: Tensor) -> Tensor:
 def of_rows(rows: Tensor) -> Term:
     """`squared_norms`, as a term."""
     flat = rows if rows.dim() == 2 else rows.flatten(1)
-    return Narrow(flat) if flat.shape[1] <= NARROW else Wide(flat)
+    narrow = flat.shape[1] <= (GPU_NARROW if flat.is_cuda else NARROW)
+    return Narrow(flat) if narrow else Wide(flat)
 
 
 class Narrow(Term):
@@ -89,17 +91,16 @@ class Narrow(Term):
             return
         for dtype, ours in grouped((term._rows.dtype, term) for term in terms).items():
             by_width = grouped((term._rows.shape[1], term) for term in ours).values()
-            norms = [_norms([term._rows for term in equal]) for equal in by_width]
-            squared = (torch.cat(norms) if len(norms) > 1 else norms[0]).square_()
-            values = _within_range(squared, dtype).unbind()
+            norms = [x for equal in by_width for x in _norms([term._rows for term in equal])]
+            values = _within_range(torch.stack(norms).square_(), dtype).unbind()
             set_values([term for equal in by_width for term in equal], values)
 
 
-def _norms(rows: list[Tensor]) -> Tensor:
-    """The norms [n, B] in float64 of n tensors [B, d]."""
+def _norms(rows: list[Tensor]) -> Sequence[Tensor]:
+    """The norms [B] in float64 of each of some tensors [B, d]."""
     if len(rows) > 1:
-        return torch.linalg.vector_norm(torch.stack(rows), dim=2, dtype=torch.float64)
-    return torch.linalg.vector_norm(rows[0], dim=1, dtype=torch.float64).unsqueeze(0)
+        return torch.linalg.vector_norm(torch.stack(rows), dim=2, dtype=torch.float64).unbind()
+    return [torch.linalg.vector_norm(rows[0], dim=1, dtype=torch.float64)]
 
 
 def _within_range(squared: Tensor, dtype: torch.dtype) -> Tensor:
@@ -214,6 +215,12 @@ def unread(x: Tensor) -> bool:
     """Whether values are not looked at to save work: on a GPU that would force a synchronisation,
     and tensors of a pass that is captured have none."""
     return x.is_cuda or type(x) is not Tensor
+
+
+def selected(x: Tensor, chosen: Tensor) -> Tensor:
+    """x, and 0 where a boolean tensor says False, whatever x is there."""
+    # The gradient of a ReLU: one kernel, while `where` takes another one to make the 0.
+    return torch.ops.aten.threshold_backward(x, chosen, 0)
 
 
 def roundoff(x: Tensor) -> float:

@@ -21,6 +21,9 @@ from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 BLOCK = 384
 """Features per block of a Gram matrix."""
 
+NEGLIGIBLE = 2.0**24
+"""How often a number holds an error that is no more than the last rounding of its root."""
+
 
 class Gram(NamedTuple):
     """The inner products of each example's positions.
@@ -36,11 +39,25 @@ class Gram(NamedTuple):
 
 def gram(x: Tensor, by: Products = FLOAT32_PRODUCTS) -> Gram:
     """The inner products of positions x [B, T, n], which are operands of these products."""
+    return of_products(*inner_products(x, by))
+
+
+def inner_products(
+    x: Tensor, by: Products, columns: Tensor | None = None
+) -> tuple[Tensor, int, float]:
+    """<x_t, x_s> [B, T, T] of x [B, T, n], the roundings of one, and n underflows, over u.
+
+    columns: x.mT, where it is known.
+    """
     with by.taken(x):
-        products = _products(x)
-    roundings = by.roundings * _rounding_count(x)
-    factor = 1 + 2 * roundings * roundoff(x)
-    return Gram(products, PositionNorms(products, factor, x.shape[2] * _underflow(x)), roundings)
+        products = _products(x, x.mT if columns is None else columns)
+    return products, by.roundings * _rounding_count(x), x.shape[2] * _underflow(x)
+
+
+def of_products(products: Tensor, roundings: int, underflow: float) -> Gram:
+    """That of inner products as in `inner_products`."""
+    factor = 1 + 2 * roundings * roundoff(products)
+    return Gram(products, PositionNorms(products, factor, underflow), roundings)
 
 
 class PositionNorms(Term):
@@ -81,11 +98,15 @@ class OuterNorms(Term):
     def together(cls, terms: Sequence[Self]) -> None:
         sizes = [size.sum(1) for size in torch._foreach_mul(*values_of_parts(terms))]
         totals = [term._total for term in terms]
-        torch._foreach_add_(totals, [term._underflow for term in terms])
-        torch._foreach_clamp_min_(totals, 0)
-        errors = torch._foreach_mul(sizes, sizes)
-        torch._foreach_mul_(errors, [term._error for term in terms])
-        torch._foreach_add_(totals, errors)
+        if totals[0].is_cuda:  # in fewer operations
+            torch._foreach_clamp_min_(totals, [term._underflow * NEGLIGIBLE for term in terms])
+            torch._foreach_addcmul_(totals, sizes, sizes, [term._error for term in terms])
+        else:
+            torch._foreach_add_(totals, [term._underflow for term in terms])
+            torch._foreach_clamp_min_(totals, 0)
+            errors = torch._foreach_mul(sizes, sizes)
+            torch._foreach_mul_(errors, [term._error for term in terms])
+            torch._foreach_add_(totals, errors)
         set_values(terms, recomputation_bounds(totals, sizes, [term._rounding for term in terms]))
 
 
@@ -114,12 +135,14 @@ def _underflow(x: Tensor) -> float:
     return tiny(x) / roundoff(x)
 
 
-def _products(x: Tensor) -> Tensor:
-    """<x_t, x_s> [B, T, T] of x [B, T, n]."""
-    first, *others = x.split(BLOCK, 2) if x.shape[2] > BLOCK else (x,)
-    products = torch.bmm(first, first.mT)
+def _products(x: Tensor, columns: Tensor) -> Tensor:
+    """<x_t, x_s> [B, T, T] of x [B, T, n] and x.mT."""
+    if x.shape[2] <= BLOCK:
+        return torch.bmm(x, columns)
+    first, *others = zip(x.split(BLOCK, 2), columns.split(BLOCK, 1), strict=True)
+    products = torch.bmm(*first)
     for block in others:
-        products.baddbmm_(block, block.mT)
+        products.baddbmm_(*block)
     return products
 
 

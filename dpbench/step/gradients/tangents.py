@@ -24,7 +24,7 @@ def detached(x: Tensor) -> Tensor:
     """A tensor without its graph, but with its tangent if it has one."""
     value, tangent = forward_ad.unpack_dual(x)
     if tangent is None:
-        return value.detach()
+        return value.detach() if value.requires_grad else value
     return forward_ad.make_dual(value.detach(), tangent.detach())
 
 

@@ -100,7 +100,7 @@ def add_rounded(total: Tensor, scale: float | Tensor, quantile: Quantile, stream
     if isinstance(stream, GpuStream):
         if add_noise := noise_kernel():
             law, first = LAWS[quantile], stream.taken(len(total))
-            scalar = _scalar(scale, stream)
+            scalar = scale if isinstance(scale, Tensor) else stream.scalar(scale)
             add_noise(total, scalar, stream.key, stream.place, first, law, GRID)
             return total
         add, size = _add_on_gpu, CHUNK["cuda"]
@@ -131,13 +131,6 @@ def _add_on_gpu(part: Tensor, scale: float | Tensor, quantile: Quantile, stream:
     """`add_rounded` for one chunk [n], with a stream on its GPU."""
     noisy = draws(stream, len(part), quantile).mul_(scale).add_(part)
     part.copy_(_rounded(noisy, scale))
-
-
-def _scalar(scale: float | Tensor, stream: Stream) -> Tensor:
-    """The scale as a float64 scalar on the stream's GPU."""
-    if isinstance(scale, Tensor):
-        return scale
-    return torch.full((), scale, dtype=torch.float64, device=stream.device)
 
 
 def _float64_scale(scale: float | Tensor, stream: Stream) -> float | Tensor:

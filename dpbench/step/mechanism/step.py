@@ -17,8 +17,9 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.step.clipping import Clip, CountQuery
 from dpbench.step.gradients import Engine, Gradients
 from dpbench.step.gradients.engine import may_be_nonfinite
+from dpbench.step.gradients.norms import selected
 from dpbench.step.gradients.precision import in_full_precision
-from dpbench.step.mechanism.eager import eager_step
+from dpbench.step.mechanism.eager import descends, eager_step
 from dpbench.step.mechanism.gradient import ReleasedState
 from dpbench.step.mechanism.method import Method
 from dpbench.step.mechanism.noise import Gaussian
@@ -65,9 +66,9 @@ def finite_factors(clip: Clip, norms: Tensor, groups: Tensor) -> tuple[Tensor, T
         return factors, norms.new_ones(norms.shape[:1], dtype=torch.bool)
     finite = norms < math.inf
     if norms.dim() == 1:
-        return factors.where(finite, 0), finite
+        return selected(factors, finite), finite
     finite = finite.all(1)
-    return factors.where(finite.unsqueeze(1), 0), finite
+    return selected(factors, finite.unsqueeze(1)), finite
 
 
 NO_COUNTS = torch.zeros(0)
@@ -194,7 +195,8 @@ class PrivateStep:
         self.update = self.update.advance(mean, scale / divisor, start, self.released)
         self.gradient = self.gradient.advance(start, counts)
         theta.grad = self.update(mean, start)
-        gradient = theta.grad.clone()  # some optimisers overwrite their input
+        # Other steps than an addition may overwrite their input.
+        gradient = theta.grad if descends(self.optimizer) else theta.grad.clone()
         eager_step(self.optimizer)
         self.released = self._state_after(self.released.steps_done + 1, gradient)
         self._apply_schedule()

@@ -131,10 +131,19 @@ class GpuStream:
     place: 0 [] int64, from which places of draws are counted.
     """
 
+    _scalar: tuple[float, Tensor] | None = None
+
     def __init__(self, key: bytes, device: torch.device):
         self._key, self._drawn, self.device = key, 0, device
         self.key = chacha.key_words(key, device)
         self.place = torch.zeros((), dtype=torch.int64, device=device)
+
+    def scalar(self, number: float) -> Tensor:
+        """A number as a float64 scalar on the GPU, kept until another is asked for."""
+        if self._scalar is None or self._scalar[0] != number:
+            of = torch.full((), number, dtype=torch.float64, device=self.device)
+            self._scalar = number, of
+        return self._scalar[1]
 
     def taken(self, size: int) -> int:
         """The place of the first of the next draws [size], which are then over."""

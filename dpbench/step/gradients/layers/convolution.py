@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional as F
 from torch.nn.grad import conv1d_weight, conv2d_weight
 
-from dpbench.step.gradients.engine import column_blocks, each_repeated, per_block
+from dpbench.step.gradients.engine import Weights, column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.patches import (
     PatchProducts,
@@ -19,10 +19,13 @@ from dpbench.step.gradients.layers.patches import (
     output_sides,
     over_image,
     patches,
+    products_of_pixels,
 )
 from dpbench.step.gradients.norms import Recomputed, Sum, Term, evaluated, of_rows, rounding_of_sum
-from dpbench.step.gradients.position_norms import OuterNorms, gram
+from dpbench.step.gradients.position_norms import OuterNorms, of_products
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
+
+convolution_backward = torch.ops.aten.convolution_backward.default
 
 FAST = 64
 """Additional roundings allowed for fast convolution algorithms (Winograd, FFT)."""
@@ -74,7 +77,7 @@ class Convolution(LayerGradient):
 
     def _weight_norm(self) -> Term:
         if self.by_positions:
-            outputs = gram(by_position(self.b, self.views), self.products)
+            outputs = of_products(*products_of_pixels(self.b, self.views, self.products))
             return OuterNorms(self._products.gram(self.a, self.products), outputs)
         if not self._large:
             return of_rows(self.weight_rows())
@@ -105,7 +108,7 @@ class Convolution(LayerGradient):
     @property
     def by_positions(self) -> bool:
         """Whether products of positions are cheaper than the gradient itself."""
-        o, i = self.module.weight.flatten(1).shape
+        o, i = len(self.module.weight), math.prod(self.module.weight.shape[1:])
         t = math.prod(self.b.shape[2:])
         products = self._products.operations(self.a.shape[2:], t) + (self.views * t) ** 2 * o
         # As measured on an AMD EPYC: products are slower, and the sum has to be computed too.
@@ -162,15 +165,17 @@ class Convolution(LayerGradient):
         groups = self.module.groups
         i = math.prod(self.module.weight.shape[1:])
         b = _columns(self.b.flatten(2), self.views, groups)
-        if any(forward_ad.unpack_dual(x).tangent is not None for x in (self.a, b)):
-            # `out` has no derivative.
-            return torch.bmm(b, self._input_columns(self.a).mT).view(self._examples, -1)
-        rows = b.new_empty(len(b), b.shape[1], i)
         size = per_block(b.shape[2] * i * groups, b.device)
-        parts = self.a.split(size * self.views), b.split(size * groups), rows.split(size * groups)
-        with self.products.taken(rows):
-            for a, b, out in zip(*parts, strict=True):
-                torch.bmm(b, self._input_columns(a).mT, out=out)  # the columns of one part alive
+        dual = any(forward_ad.unpack_dual(x).tangent is not None for x in (self.a, b))
+        with self.products.taken(b):
+            if dual or self._examples <= size:  # `out` has no derivative
+                rows = torch.bmm(b, self._input_columns(self.a).mT)
+            else:
+                rows = b.new_empty(len(b), b.shape[1], i)
+                parts = (self.a, self.views), (b, groups), (rows, groups)
+                by_part = zip(*(x.split(size * of_each) for x, of_each in parts), strict=True)
+                for a, b, out in by_part:  # the columns of one part alive
+                    torch.bmm(b, self._input_columns(a).mT, out=out)
         return rows.view(self._examples, -1)
 
     def _input_columns(self, a: Tensor) -> Tensor:
@@ -190,17 +195,14 @@ class Convolution(LayerGradient):
             return over_image(self.b)
         return self.b.unflatten(0, (-1, self.views)).flatten(3).sum((1, 3))
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+    def write_sum(self, weights: Weights, out: Tensor) -> tuple[Tensor, Tensor] | None:
         if self._weight is not None:
-            torch.mv(self._weight.T, factors, out=out)
-        else:
-            m = self.module
-            by_view = each_repeated(factors, self.views).view(-1, *[1] * (self.b.dim() - 1))
-            shape = tuple(m.weight.shape)
-            total = self._kernel_gradient(
-                self.a, shape, self.b * by_view, m.stride, self.padding, m.dilation, m.groups
-            )
-            out.view(shape).copy_(total)
+            torch.mv(weights.zeroed(self._weight).T, weights.factors, out=out)
+            return None
+        m, a, b = self.module, weights.zeroed(self.a), weights.scaled(self.b)
+        weight = out.view(m.weight.shape)  # only its shape is read
+        sizes = m.stride, self.padding, m.dilation, False, [0], m.groups
+        return weight, convolution_backward(b, a, weight, None, *sizes, [False, True, False])[1]
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module

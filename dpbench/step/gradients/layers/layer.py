@@ -6,13 +6,12 @@ per-example parameter gradients that depend on a and b alone. Index letters: b e
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from dpbench.step.gradients.engine import Excluded, column_blocks
+from dpbench.step.gradients.engine import Weights, column_blocks
 from dpbench.step.gradients.norms import Term, evaluated
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
@@ -45,12 +44,7 @@ class ModuleCall(NamedTuple):
 
 
 class LayerGradient(Protocol):
-    """The per-example gradients of one module's parameters, d numbers each.
-
-    factors: the names of the tensors that `write_sum` reads, unless `_weight` has their products.
-    """
-
-    factors: ClassVar[tuple[str, ...]] = ("a", "b")
+    """The per-example gradients of one module's parameters, d numbers each."""
 
     @property
     def small(self) -> Tensor | None:
@@ -61,8 +55,9 @@ class LayerGradient(Protocol):
         """Upper bounds on the squared norms of the terms of `write_sum` [B], in float64 (see
         `dpbench.gradients.norms`)."""
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        """Write sum_i factors_i g_i to out [d - k], without `small`, for factors [B]."""
+    def write_sum(self, weights: Weights, out: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Write sum_i weights_i g_i to out [d - k], without `small`; or return a view of out and
+        the sum that is to be copied to it."""
 
     def dot(self, vector: Tensor) -> Tensor:
         """<g_i, vector> [B] for a vector [d]."""
@@ -81,14 +76,6 @@ class LayerGradient(Protocol):
     def blocks(self) -> Iterator[Tensor]:
         """The columns of `stack` from left to right, a few at a time."""
         return column_blocks(self.stack())
-
-    def excluding(self, without: Excluded) -> Self:
-        """The same gradients for `write_sum`, set to zero for excluded examples."""
-        kept = copy(self)
-        stored = getattr(self, "_weight", None) is not None
-        for name in ("_weight",) if stored else self.factors:
-            setattr(kept, name, without.zeroed(getattr(self, name)))
-        return kept
 
 
 class Perturbation(NamedTuple):

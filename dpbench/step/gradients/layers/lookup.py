@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from dpbench.step.gradients.engine import Weights
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.norms import Known, Term, rounding_of_sum
 from dpbench.step.gradients.position_norms import squared_norms_of_table
@@ -15,16 +16,14 @@ class Lookup(LayerGradient):
     Two positions interact in the norm if and only if they looked up the same row.
     """
 
-    factors = ("b",)
-
     def __init__(self, indices: Tensor, b: Tensor, rows: int):
         self.indices, self.b, self.rows = indices, b, rows
 
     def squared_norm(self) -> Term:
         return Known(squared_norms_of_table(self.indices, self.b))
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        scaled = (self.b * factors.view(-1, 1, 1)).flatten(0, 1)
+    def write_sum(self, weights: Weights, out: Tensor) -> None:
+        scaled = weights.scaled(self.b).flatten(0, 1)
         table = out.zero_().view(self.rows, -1)
         table.index_add_(0, self.indices.flatten(), scaled)
 

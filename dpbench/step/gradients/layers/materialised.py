@@ -9,6 +9,7 @@ from torch.autograd import forward_ad
 from torch.func import functional_call, vjp, vmap
 from torch.nn import functional as F
 
+from dpbench.step.gradients.engine import Weights
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.patches import over_image
 from dpbench.step.gradients.norms import Term, of_rows
@@ -34,8 +35,6 @@ SMALL = 2**13
 class Rows(LayerGradient):
     """Materialised gradients: rows [B, d]."""
 
-    factors = ("rows",)
-
     def __init__(self, rows: Tensor):
         self.rows = rows
 
@@ -46,8 +45,8 @@ class Rows(LayerGradient):
     def squared_norm(self) -> Term:
         return of_rows(self.rows)
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
-        torch.mv(self.rows.T, factors, out=out)
+    def write_sum(self, weights: Weights, out: Tensor) -> None:
+        torch.mv(weights.zeroed(self.rows).T, weights.factors, out=out)
 
     def dot(self, vector: Tensor) -> Tensor:
         return self.rows @ vector

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from dpbench.step.gradients.engine import column_blocks, per_block
+from dpbench.step.gradients.engine import Weights, column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.norms import Dyads, Sum, Term, evaluated, of_rows
 from dpbench.step.gradients.position_norms import OuterNorms, gram, size_of_outer
@@ -25,13 +25,13 @@ class Dyad(LayerGradient):
     def squared_norm(self) -> Term:
         return Dyads(self.a, self.b, self.bias)
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+    def write_sum(self, weights: Weights, out: Tensor) -> None:
         # Cut towards 0, it gets no longer.
-        scaled = self.products.operand(self.b * factors.unsqueeze(1))
+        scaled = self.products.operand(weights.scaled(self.b))
         o, i = self.b.shape[1], self.a.shape[1]
         weight, bias = out.split((o * i, o)) if self.bias else (out, None)
         with self.products.taken(self.a):
-            torch.mm(scaled.T, self.a, out=weight.view(o, i))
+            torch.mm(scaled.T, weights.zeroed(self.a), out=weight.view(o, i))
         if self.bias:
             torch.sum(scaled, 0, out=bias)
 
@@ -103,14 +103,14 @@ class Outer(LayerGradient):
                 self._weight = torch.bmm(self.b.mT, self.a)  # [B, O, I]
         return self._weight
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+    def write_sum(self, weights: Weights, out: Tensor) -> None:
         if self._weight is not None:
-            torch.mv(self._weight.flatten(1).T, factors, out=out)
+            torch.mv(weights.zeroed(self._weight).flatten(1).T, weights.factors, out=out)
         else:
-            scaled = self.products.operand(self.b * factors.view(-1, 1, 1)).flatten(0, 1)
+            scaled = self.products.operand(weights.scaled(self.b)).flatten(0, 1)
             weight = out.view(self.b.shape[2], self.a.shape[2])
             with self.products.taken(self.a):
-                torch.mm(scaled.T, self.a.flatten(0, 1), out=weight)
+                torch.mm(scaled.T, weights.zeroed(self.a).flatten(0, 1), out=weight)
 
     def dot(self, vector: Tensor) -> Tensor:
         o, i = self.b.shape[2], self.a.shape[2]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbench.step.gradients.norms import Term, set_values
-from dpbench.step.gradients.position_norms import Gram, gram
+from dpbench.step.gradients.position_norms import Gram, gram, inner_products, of_products
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS, Products
 
 GROUPED = ("cpu",)
@@ -56,25 +56,18 @@ class PatchProducts:
         """The inner products of an example's own patches, by products of which x is an operand."""
         if self._strided:
             return gram(self._patches(x), by)
-        pixels = gram(by_position(x, self.views), by)
-        return Gram(
-            self._over_patches(pixels.products, x.shape[2:]),
-            PatchNorms(pixels.norms, self, x.shape[2:]),
-            pixels.roundings + self._roundings(x),
-        )
-
-    def _roundings(self, x: Tensor) -> int:
-        """Those of `_over_patches`."""
-        kernel = self.module.kernel_size
-        return sum(kernel) if fast_groups(x) else math.prod(kernel)
+        image, kernel = x.shape[2:], self.module.kernel_size
+        products, roundings, underflow = products_of_pixels(x, self.views, by)
+        if not fast_groups(x):  # the squares of patches are sums, too: on the diagonal
+            taps = math.prod(kernel)
+            summed = self._over_patches(products, image)
+            return of_products(summed, roundings + taps, underflow * taps)
+        norms = PatchNorms(of_products(products, roundings, underflow).norms, self, image)
+        return Gram(self._over_patches(products, image), norms, roundings + sum(kernel))
 
     def squared_norms(self, squares: Tensor, image: torch.Size) -> Tensor:
         """Those of patches [B, K T], from those of pixels [B, K P]."""
-        x = squares.view(-1, 1, *image)
-        if fast_groups(x):
-            by_view = patches(self.module, x, self.padding).sum(1)
-        else:
-            by_view = _strided(self.module, x, self.padding).sum([*range(1, 2 + len(image))])
+        by_view = patches(self.module, squares.view(-1, 1, *image), self.padding).sum(1)
         return by_view.view(len(squares), -1)
 
     def _patches(self, x: Tensor) -> Tensor:
@@ -164,6 +157,14 @@ def by_position(x: Tensor, views: int) -> Tensor:
     """[B, K T, c] from [B K, c, *image] with T pixels."""
     by_row = x.flatten(2).mT
     return by_row if views == 1 else by_row.reshape(len(x) // views, -1, x.shape[1])
+
+
+def products_of_pixels(x: Tensor, views: int, by: Products) -> tuple[Tensor, int, float]:
+    """The `inner_products` of x `by_position`."""
+    if views > 1:
+        return inner_products(by_position(x, views), by)
+    columns = x.flatten(2)
+    return inner_products(columns.mT, by, columns)
 
 
 def over_image(x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from dpbench.step.gradients.engine import Excluded
+from dpbench.step.gradients.engine import Weights
 from dpbench.step.gradients.layers.convolution import Convolution, convolution, convolve_per_example
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
 from dpbench.step.gradients.layers.materialised import Rows
@@ -104,11 +104,12 @@ class Standardised(LayerGradient):
         """The standardisation of weight and gain plus scales_i g_i."""
         return self._derivative.perturbed(self._kernels(), scales)
 
-    def write_sum(self, factors: Tensor, out: Tensor) -> None:
+    def write_sum(self, weights: Weights, out: Tensor) -> None:
         kernel = out.new_empty(len(out) - self._shape[0])  # kernel and bias, without the gain
-        self.kernel.write_sum(factors, kernel[: self._size])
+        if late := self.kernel.write_sum(weights, kernel[: self._size]):
+            late[0].copy_(late[1])
         if (bias := self.kernel.small) is not None:
-            torch.mv(bias.T, factors, out=kernel[self._size :])
+            torch.mv(weights.zeroed(bias).T, weights.factors, out=kernel[self._size :])
         # In float64, as P may cancel nearly all of it.
         out.copy_(self._joined(kernel.double()))
 
@@ -132,12 +133,6 @@ class Standardised(LayerGradient):
         weight = vector[: self._size].view(self._shape)
         kernel = self._derivative.weight(weight) + vector[-o:].view(-1, 1) * self._derivative.unit
         return self.kernel.dot(torch.cat([kernel.flatten(), vector[self._size : -o]]))
-
-    def excluding(self, without: Excluded) -> "Standardised":
-        kernel = self.kernel.excluding(without)
-        if (bias := self.kernel.small) is not None:
-            kernel.bias_rows = without.zeroed(bias)
-        return Standardised(kernel, self._derivative)
 
 
 def standardised(call: ModuleCall) -> list[LayerGradient]:
