@@ -6,7 +6,6 @@ from typing import Any
 
 from dpbench.learning.metrics.registry import parse_name
 from dpbench.runs.config.search_path import method_name
-from dpbench.runs.records.digest import group_of
 from dpbench.runs.records.record import Record
 
 
@@ -29,7 +28,7 @@ def _by_settings(records: Iterable[Record], metric: str) -> dict[str, dict[Any, 
     found: dict[str, dict[Any, Record]] = {}
     for record in records:
         if metric in record.measured and not record.is_audit:
-            group = found.setdefault(group_of(record.config), {})
+            group = found.setdefault(record.group, {})
             group[record.seed] = record
     return found
 

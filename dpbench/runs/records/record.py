@@ -79,6 +79,11 @@ class Record:
         return digest_of_scientific(self.config)
 
     @cached_property
+    def group(self) -> str:
+        """`group_of` the configuration, computed once."""
+        return digest_of_scientific({**self.config, "seed": None, "diagnostics": None})
+
+    @cached_property
     def seed(self) -> int | str:
         """The seed, by which runs are told apart and paired; of a record that was published without
         it, a word of its own."""

@@ -150,7 +150,7 @@ def group_runs(records: Sequence[Record], layout: SweepLayout) -> dict[CellKey, 
     check_keys(records, [*layout.rows, *layout.columns])
     cells: dict[CellKey, dict[Any, Record]] = {}
     for record in records:
-        identity = group_of(record.config), record.seed
+        identity = record.group, record.seed
         cells.setdefault(layout.cell_of(record.config), {})[identity] = record
     if mixed := [cell for cell in cells.values() if len({group for group, _ in cell}) > 1]:
         raise _mixed(mixed)

@@ -87,8 +87,8 @@ def table(arguments: Sequence[str]) -> str:
     if values.best:
         of_cells = filter_records(trials, filters)
         records, tried, not_best = _best_on_validation(records, of_cells, layout)
-    others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     cells = group_runs(records, layout)
+    others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     title = f"{_title(records, layout)}{limit}"
     made = SweepTable(layout, cells, title, others, tried, not_best)
     _check_own(out)
@@ -202,9 +202,9 @@ def _within(seconds: float, records: Sequence[Record]) -> list[Record]:
             f"seconds={seconds:g} compares times on one machine, and these runs differ in "
             f"{' or '.join(MACHINE)}: select those of one."
         )
-    taken = grouped((group_of(r.config), r.measured.get("seconds", math.inf)) for r in records)
+    taken = grouped((r.group, r.measured.get("seconds", math.inf)) for r in records)
     means = {settings: statistics.fmean(values) for settings, values in taken.items()}
-    kept = [r for r in records if means[group_of(r.config)] <= seconds]
+    kept = [r for r in records if means[r.group] <= seconds]
     if not kept:
         raise UserError(
             f"no run takes at most seconds={seconds:g}: the fastest take {min(means.values()):.3g}."
