@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import NamedTuple, get_args
 
 from dpbench.comparison.compare.pairs import against, gaps_of
 from dpbench.comparison.compare.side import (
@@ -38,7 +38,7 @@ from dpbench.runs.config.table_file import USUAL_BASELINE
 from dpbench.runs.config.table_rules import trials_of
 from dpbench.runs.records.collect import RECORDS, readable_records, readable_records_in
 from dpbench.runs.records.data_name import data_name
-from dpbench.runs.records.digest import digest_of_scientific
+from dpbench.runs.records.digest import group_of
 from dpbench.runs.records.epsilon import Terms, is_trial
 from dpbench.runs.records.folder import SEARCH, TABLES
 from dpbench.runs.records.reading import required, text_of
@@ -214,7 +214,7 @@ def _compared(found: Evidence, metric: str) -> dict[str, dict[str, Compared]]:
         sides = {
             method: _side(found, condition, method, records, metric)
             for method, records in grouped((e.method, e.record) for e in entries).items()
-            if len({_settings(record.config) for record in records}) == 1
+            if len({record.group for record in records}) == 1
             and any(_has_metric(record, metric) for record in records)
         }
         base = sides.get(found.baseline)
@@ -318,12 +318,7 @@ def _ablation(found: MethodEvidence) -> str:
 
 def _without_method(record: Record) -> str:
     choices = {**record.config["choices"], "method": ""}
-    return _settings({**record.config, "choices": choices, "method": {}})
-
-
-def _settings(config: Mapping[str, Any]) -> str:
-    """A name of the settings but for the seed and what is measured, the same in all versions."""
-    return digest_of_scientific({**config, "seed": 0, "diagnostics": None})
+    return group_of({**record.config, "choices": choices, "method": {}})
 
 
 def _combined(found: MethodEvidence) -> str:

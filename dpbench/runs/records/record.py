@@ -11,7 +11,7 @@ from dpbench.learning.metrics.derived import last_epochs_metrics
 from dpbench.privacy.guarantee import DEFAULT_PAPER_ACCOUNTANT
 from dpbench.privacy.statement import Statement
 from dpbench.runs.config.settings import NAMED_GROUPS
-from dpbench.runs.records.digest import digest_of_scientific, scientific
+from dpbench.runs.records.digest import digest_of_scientific, group_of, scientific
 from dpbench.runs.records.folder import RUNS
 from dpbench.system.files import write_atomically
 
@@ -81,7 +81,7 @@ class Record:
     @cached_property
     def group(self) -> str:
         """`group_of` the configuration, computed once."""
-        return digest_of_scientific({**self.config, "seed": None, "diagnostics": None})
+        return group_of(self.config)
 
     @cached_property
     def seed(self) -> int | str:

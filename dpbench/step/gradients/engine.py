@@ -245,7 +245,8 @@ class Weights:
         """x [B] as [B K, 1, ...], made once for all rows of a shape."""
         key = x is self.factors, len(rows), rows.dim()
         if key not in self._views:
-            by_row = each_repeated(x, len(rows) // len(x))
+            times = len(rows) // len(x)
+            by_row = x if times == 1 else x.repeat_interleave(times)
             self._views[key] = by_row.view(-1, *[1] * (rows.dim() - 1))
         return self._views[key]
 
@@ -253,8 +254,3 @@ class Weights:
 def used(factors: Tensor) -> Tensor:
     """Whether any factor [B] or [B, L] of an example is not 0 [B]."""
     return factors != 0 if factors.dim() == 1 else (factors != 0).any(1)
-
-
-def each_repeated(x: Tensor, times: int) -> Tensor:
-    """[B K] from [B], each number K times."""
-    return x if times == 1 else x.repeat_interleave(times)

@@ -22,7 +22,8 @@ BLOCK = 384
 """Features per block of a Gram matrix."""
 
 NEGLIGIBLE = 2.0**24
-"""How often a number holds an error that is no more than the last rounding of its root."""
+"""A squared norm so many times an error needs no room for it: its root would change by less than
+half a rounding of float32, of which `rounding_of_sum` counts some more than there are."""
 
 
 class Gram(NamedTuple):

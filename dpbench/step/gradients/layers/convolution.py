@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional as F
-from torch.nn.grad import conv1d_weight, conv2d_weight
 
 from dpbench.step.gradients.engine import Weights, column_blocks, per_block
 from dpbench.step.gradients.layers.layer import LayerGradient, ModuleCall, Perturbation
@@ -51,7 +50,6 @@ class Convolution(LayerGradient):
     ):
         self.module, self.a, self.b, self.views, self.padding = module, a, b, views, padding
         self.products = products
-        self._kernel_gradient = conv1d_weight if a.dim() == 3 else conv2d_weight
         self._weight: Tensor | None = None
 
     @property
@@ -144,12 +142,16 @@ class Convolution(LayerGradient):
         m, examples = self.module, self._examples
         if self._by_products:
             return self._weight_rows_by_products()
-        shape = (examples * len(m.weight), *m.weight.shape[1:])
         a, b = as_groups(self.a, examples), as_groups(self.b, examples)
-        rows = self._kernel_gradient(
-            a, shape, b, m.stride, self.padding, m.dilation, examples * m.groups
-        )
+        like = b.new_empty(1).expand(examples * len(m.weight), *m.weight.shape[1:])
+        rows = self._kernel_gradient(a, b, like, examples * m.groups)
         return rows.reshape(examples, -1)
+
+    def _kernel_gradient(self, a: Tensor, b: Tensor, like: Tensor, groups: int) -> Tensor:
+        """The gradient of a kernel of the shape of a tensor, whose numbers are not read."""
+        m = self.module
+        sizes = m.stride, self.padding, m.dilation, False, [0], groups
+        return convolution_backward(b, a, like, None, *sizes, [False, True, False])[1]
 
     @property
     def _by_products(self) -> bool:
@@ -199,10 +201,12 @@ class Convolution(LayerGradient):
         if self._weight is not None:
             torch.mv(weights.zeroed(self._weight).T, weights.factors, out=out)
             return None
-        m, a, b = self.module, weights.zeroed(self.a), weights.scaled(self.b)
-        weight = out.view(m.weight.shape)  # only its shape is read
-        sizes = m.stride, self.padding, m.dilation, False, [0], m.groups
-        return weight, convolution_backward(b, a, weight, None, *sizes, [False, True, False])[1]
+        a, b, weight = (
+            weights.zeroed(self.a),
+            weights.scaled(self.b),
+            out.view(self.module.weight.shape),
+        )
+        return weight, self._kernel_gradient(a, b, weight, self.module.groups)
 
     def dot(self, vector: Tensor) -> Tensor:
         m = self.module
