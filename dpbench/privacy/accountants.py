@@ -108,8 +108,9 @@ def _divergences(entry: JointRelease) -> np.ndarray:
     if not entry.cut:
         return whole
     past_one = np.array(ORDERS) - 1
+    uncut = math.log1p(-entry.cut) if entry.cut < 1 else -math.inf
     replaced = math.log(entry.cut) + past_one * sampled_gaussian(rate, sigma / 2, ORDERS)
-    return np.logaddexp(math.log1p(-entry.cut) + past_one * whole, replaced) / past_one
+    return np.logaddexp(uncut + past_one * whole, replaced) / past_one
 
 
 def rdp(ledger: Ledger, delta: float) -> float:

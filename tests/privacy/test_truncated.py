@@ -101,6 +101,12 @@ def test_truncation_never_costs_less_than_poisson():
         assert cuts[0] > 2 * cuts[-1]
 
 
+@pytest.mark.parametrize("accountant", [rdp, pld])
+def test_a_batch_that_is_always_cut_costs_as_much_as_half_the_noise_on_all_of_it(accountant):
+    cut = accountant(ledger(TruncatedPoisson(1.0, 100, 1_000), 4.0, 10), 1e-5)
+    assert cut == pytest.approx(accountant(ledger(Poisson(1.0), 2.0, 10), 1e-5), rel=1e-3)
+
+
 def test_noise_that_meets_an_epsilon():
     law = TruncatedPoisson(0.01, 140, 10_000)
     sigma = calibrate(lambda sigma: ledger(law, sigma, 200), 2.0, 1e-5, "rdp")
