@@ -1,5 +1,6 @@
 """Networks of timm with layers for which the fast engine has rules, by exact type."""
 
+from collections import OrderedDict
 from typing import Any
 
 import torch
@@ -19,7 +20,9 @@ def with_supported_layers(net: Any, fix: bool = False) -> Any:
         elif type(module) is layers.BatchNormAct2d:
             net.set_submodule(name, _apart(module))
         elif type(module) is layers.Conv2dSame:
-            net.set_submodule(name, nn.Sequential(SamePadding(module), _plain(module)))
+            own = name.rpartition(".")[2]  # by which adapters find it
+            parts = OrderedDict[str, nn.Module](padding=SamePadding(module))
+            net.set_submodule(name, nn.Sequential(parts | {own: _plain(module)}))
         elif getattr(module, "inplace", False):
             module.inplace = False
     if _has_plain_tokens(net):

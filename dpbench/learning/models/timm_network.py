@@ -79,8 +79,9 @@ class TimmNetwork:
             # heads their first loss may be in the tens, which few private steps do not mend.
             for part in head.parameters():
                 nn.init.zeros_(part)
+        net = with_supported_layers(net, self.fix)
         adapt(net, self.train, head, self.lora, self.share)
-        train_part(with_supported_layers(net, self.fix), self.train, head, *_outer_blocks(net))
+        train_part(net, self.train, head, *_outer_blocks(net))
         config = net.pretrained_cfg
         constants = self.normalization or Normalization(config["mean"], config["std"])
         prepared = ImagePreparation(self.image_size, constants.mean, constants.std)

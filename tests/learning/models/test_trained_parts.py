@@ -125,6 +125,18 @@ def test_the_fast_engine_is_exact_at_published_sizes(network, train):
     ghost_is_exact(*LARGE[network], train)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("train", ["lora", "largest_and_head"])
+def test_layers_that_pad_as_tensorflow_does_begin_as_they_were(train):
+    padded, draw = timm_network("tf_efficientnet_lite0"), torch.Generator().manual_seed(1)
+    images, outputs = torch.rand(2, *IMAGE, generator=draw), []
+    for part in ("all", train):
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            outputs.append(replace(padded, train=part).build(IMAGE, CLASSES).eval()(images))
+    assert torch.allclose(*outputs, atol=1e-6)
+
+
 def trained(network, train):
     model = built(*NETWORKS[network], train)
     return {name for name, p in model.net.named_parameters() if p.requires_grad}
