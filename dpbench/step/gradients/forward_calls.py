@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from dpbench.step.gradients.backward import Output, product_behind
 from dpbench.step.gradients.modules import RowsMoved, TrackedModule, Unsupported
-from dpbench.step.gradients.row_check import RowCheck
+from dpbench.step.gradients.rows import RowCheck
 from dpbench.step.gradients.tangents import detached
 
 

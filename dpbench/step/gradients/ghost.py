@@ -53,7 +53,7 @@ from dpbench.step.gradients.parameters import Parameters
 from dpbench.step.gradients.perturbed import PassParameters, PerExampleParameters, SharedParameters
 from dpbench.step.gradients.precision import at_least_float32
 from dpbench.step.gradients.products import FLOAT32_PRODUCTS
-from dpbench.step.gradients.row_check import RowCheck, same_draws
+from dpbench.step.gradients.rows import RowCheck, same_draws
 from dpbench.system.seeds import torch_state_kept
 
 FULL_PRECISION = ForwardOptions()
@@ -73,8 +73,8 @@ class Ghost:
     """Per-example gradients by book-keeping, module by module.
 
     Modules with a rule in `layers.rules` have gradients in closed form, all others by their
-    vectorised adjoint. Where the rows of a batch move inside the model (see `row_tracer`), examples
-    are computed one by one. Raises Unsupported: at construction for tied weights, and at the first
+    vectorised adjoint. Where the rows of a batch move inside the model (see `rows`), examples are
+    computed one by one. Raises Unsupported: at construction for tied weights, and at the first
     batch for restrictions that only a pass reveals.
     """
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from dpbench.learning.data.dataset import Batch
-from dpbench.step.gradients.torch_layers import FOR_ALL, HOOKS
+from dpbench.step.gradients.rows.torch_layers import FOR_ALL, HOOKS
 
 aten = torch.ops.aten
 forward, backward = aten.nll_loss_forward.default, aten.nll_loss_backward.default

@@ -15,7 +15,7 @@ from torch import Tensor
 from dpbench.step.gradients.layers import LayerRule, Perturbation
 from dpbench.step.gradients.modules import ModuleGradients, TrackedModule
 from dpbench.step.gradients.precision import at_least_float32
-from dpbench.step.gradients.row_check import graph_of
+from dpbench.step.gradients.rows import graph_of
 
 
 class SharedParameters:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.step.gradients.dispatch import DispatchMode
+from dpbench.step.gradients.rows.dispatch import DispatchMode
 
 aten = torch.ops.aten
 

@@ -17,7 +17,7 @@ from dpbench.step.gradients.options import ForwardOptions
 from dpbench.step.gradients.parameters import Parameters
 from dpbench.step.gradients.precision import at_least_float32
 from dpbench.step.gradients.recurrent import unrolled
-from dpbench.step.gradients.row_tracer import Calls
+from dpbench.step.gradients.rows.tracer import Calls
 from dpbench.system.errors import UserError
 
 NOT_APART = (

@@ -112,7 +112,7 @@ DECIDED = {  # by counted.gpu_decisions, or the same on both
     *("gradients/backward.py", "gradients/engine.py", "gradients/factored.py"),
     *("gradients/layers/patches.py", "gradients/logistic.py", "gradients/norms.py"),
     *("gradients/perturbed.py", "gradients/position_norms.py", "gradients/precision.py"),
-    *("gradients/products.py", "gradients/row_check.py"),
+    *("gradients/products.py", "gradients/rows/check.py"),
     "mechanism/draws.py",
     *("mechanism/graph_step.py", "mechanism/noise.py", "mechanism/streams.py"),
 }

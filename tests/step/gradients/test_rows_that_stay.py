@@ -12,7 +12,7 @@ from dpbench.step.gradients import EngineFallback, PerExampleShift, make_engine
 from dpbench.step.gradients.engine import MaterialisedGradients
 from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.penalised import penalised
-from dpbench.step.gradients.row_check import RowCheck
+from dpbench.step.gradients.rows.check import RowCheck
 from dpbench.system.errors import UserError
 from tests.step.gradients.moved_rows import (
     WIDTH,

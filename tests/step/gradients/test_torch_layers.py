@@ -14,13 +14,13 @@ from dpbench.learning.models.architecture import ClassWeighted, cross_entropy
 from dpbench.learning.models.resnet9 import ResNet9
 from dpbench.learning.models.wide_resnet import Block, WideResNet
 from dpbench.step.gradients import EngineFallback, Parameters, make_engine
-from dpbench.step.gradients.dispatch import DispatchMode
 from dpbench.step.gradients.ghost import Ghost
 from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.modules import RowsMoved
-from dpbench.step.gradients.row_check import RowCheck
-from dpbench.step.gradients.same_operations import FEW
-from dpbench.step.gradients.torch_layers import TYPES, operations_of
+from dpbench.step.gradients.rows.check import RowCheck
+from dpbench.step.gradients.rows.dispatch import DispatchMode
+from dpbench.step.gradients.rows.same_operations import FEW
+from dpbench.step.gradients.rows.torch_layers import TYPES, operations_of
 from dpbench.system.errors import UserError
 from tests.step.gradients.moved_rows import labelled, seeded
 

@@ -3,7 +3,7 @@
 The book-keeping engine takes row i of each module's input and output for row i of the batch. A
 model may sort, select or mix rows inside, and need not do so on the examples of a check. So the
 operations of a pass are followed: each either keeps every row in its place, by a rule of
-`row_rules`, or mixes rows, as any without a rule is taken to do.
+`rules`, or mixes rows, as any without a rule is taken to do.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from dpbench.step.gradients.dispatch import DispatchMode
-from dpbench.step.gradients.row_rules import (
+from dpbench.step.gradients.rows.dispatch import DispatchMode
+from dpbench.step.gradients.rows.rules import (
     Call,
     Mixed,
     RowAxis,
@@ -25,7 +25,7 @@ from dpbench.step.gradients.row_rules import (
     rule_of,
     storage_of,
 )
-from dpbench.step.gradients.same_operations import (
+from dpbench.step.gradients.rows.same_operations import (
     ComparedPass,
     Grown,
     SameOperations,

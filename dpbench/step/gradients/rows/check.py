@@ -22,15 +22,15 @@ from dpbench.step.gradients.kept import (
     own_attributes,
 )
 from dpbench.step.gradients.modules import RowsMoved, Unsupported
-from dpbench.step.gradients.row_rules import Mixed, RowAxis, storage_of
-from dpbench.step.gradients.row_tracer import Calls, RowTracer, TracedCalls
-from dpbench.step.gradients.same_operations import (
+from dpbench.step.gradients.rows.rules import Mixed, RowAxis, storage_of
+from dpbench.step.gradients.rows.same_operations import (
     FEW,
     ComparedPass,
     Operation,
     SameOperations,
 )
-from dpbench.step.gradients.torch_layers import operations_of, settings_of
+from dpbench.step.gradients.rows.torch_layers import operations_of, settings_of
+from dpbench.step.gradients.rows.tracer import Calls, RowTracer, TracedCalls
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import torch_state_kept
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
-from dpbench.step.gradients.dispatch import DispatchMode
-from dpbench.step.gradients.row_rules import Call, RowAxis, storage_of
+from dpbench.step.gradients.rows.dispatch import DispatchMode
+from dpbench.step.gradients.rows.rules import Call, RowAxis, storage_of
 
 aten = torch.ops.aten
 
