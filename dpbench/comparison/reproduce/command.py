@@ -26,7 +26,7 @@ from dpbench.runs.config.settings import split_settings
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.runs.records.code import is_stale
-from dpbench.runs.records.collect import RECORDS, StoredRecord, TableRecords, records_in
+from dpbench.runs.records.collect import RECORDS, TableRecords, records_in
 from dpbench.runs.records.folder import RUNS, TABLES
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
@@ -271,7 +271,7 @@ def _check_kept(sweep: Sweep, unfinished: Collection[Path]) -> None:
     lost = [
         entry
         for entry in stored
-        if not isinstance(entry, StoredRecord)
+        if not isinstance(entry, Record)
         or (entry.digest not in kept and elsewhere.get(entry.digest) is None)
     ]
     if lost:

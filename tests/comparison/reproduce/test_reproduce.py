@@ -20,7 +20,7 @@ from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.privacy import NotRun
 from dpbench.runs.records.collect import TableRecords
-from dpbench.runs.records.reading import load, parse, parse_named
+from dpbench.runs.records.reading import load, parse, read
 from dpbench.system import paths as resources
 from dpbench.system.errors import UserError
 
@@ -184,7 +184,7 @@ def test_records_that_are_nowhere_else_are_not_replaced(results, no_training):
     reproduce(*part)
     before = tables(results, "tiny-part")
     for path in (results / "runs").glob("*.json"):
-        if parse_named(path.read_text(), path).config["seed"] == 0:
+        if read(path).config["seed"] == 0:
             path.unlink()
     with pytest.raises(UserError, match=r"tiny-part.records.jsonl has 5 records in no other file"):
         reproduce("tiny", [f"results_dir={results}", "table.seeds=[1]"])
