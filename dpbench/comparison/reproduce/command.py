@@ -219,13 +219,10 @@ def mean_seconds(records: Iterable[tuple[str, Record]]) -> dict[str, float]:
 def _execute(sweep: Sweep) -> dict[Path, str]:
     unavailable = _without_weights(sweep)
     ready = {path: run for path, run in sweep.runs.items() if path not in unavailable}
-    sweep, broken = replace(sweep, runs=ready), {}
-    for path, failure in run_missing(sweep).items():
-        if failure.unavailable:
-            unavailable[path] = failure.reason
-        else:
-            broken[path] = failure
-    if failures := report(sweep, broken):
+    sweep = replace(sweep, runs=ready)
+    failed = run_missing(sweep)
+    unavailable |= {path: each.reason for path, each in failed.items() if each.unavailable}
+    if failures := report(sweep, {p: each for p, each in failed.items() if not each.unavailable}):
         raise UserError(f"{sweep.name} lacks runs: {failures}")
     return unavailable
 

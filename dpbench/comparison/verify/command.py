@@ -46,7 +46,10 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
         problems = [problem for problem in problems if Path(problem.source).stem in names]
         broken = {Path(problem.source).stem for problem in problems}
         records, tables = _named(folder, names, records, tables, broken)
-    records += _others(tables, records)
+    # Those of runs that were read already count again where they are not as the first ones.
+    texts = {record.text.strip() for record in records}
+    in_tables = (record for path in tables for record in readable_records_in(path))
+    records += [record for record in in_tables if record.text.strip() not in texts]
     unread = {Path(problem.source).name for problem in problems}
     tables = [path for path in tables if path.name not in unread]
     with counting("verified", len(records) + len(tables)) as count:
@@ -82,13 +85,6 @@ def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[
     sentences = [f"{done[0].upper()}{done[1:]}", *found]
     command = shlex.join(["dpbench", "verify", *arguments])
     Page("What dpbench verify found", [sentences], command).write(folder / SAVED)
-
-
-def _others(tables: Sequence[Path], records: Sequence[Record]) -> list[Record]:
-    """The records in tables that are not as those of the same runs which were read first."""
-    texts = {record.text.strip() for record in records}
-    found = (record for path in tables for record in readable_records_in(path))
-    return [record for record in found if record.text.strip() not in texts]
 
 
 def _named(

@@ -53,10 +53,8 @@ class SweepLayout:
 
     def cell_of(self, config: Mapping[str, Any]) -> CellKey:
         """The row and the column of a run."""
-        row, column = (
-            tuple(value_of(config, key) for key in keys) for keys in (self.rows, self.columns)
-        )
-        return row, column
+        row = tuple(value_of(config, key) for key in self.rows)
+        return row, tuple(value_of(config, key) for key in self.columns)
 
 
 class Mean(NamedTuple):
