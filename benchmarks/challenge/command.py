@@ -16,7 +16,7 @@ from dpbench.runs.config.literals import literal
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.execution.sweep import plan_sweep, run_and_report
-from dpbench.runs.records.collect import RECORDS, StoredRecord
+from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.folder import CHALLENGES, RUNS
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
@@ -42,15 +42,15 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if settings.recount:
         if settings.plan:
             raise UserError("a recount has no plan=true: without it, it trains what is missing.")
-        stored = read_submission(Path(settings.recount))
+        given = read_submission(Path(settings.recount))
         with tempfile.TemporaryDirectory() as folder:
-            for one in stored:
+            for one in given:
                 write_atomically(Path(folder) / RUNS / f"{one.digest}.json", one.text.encode())
             kept = [o for o in overrides if key_of(o) != "results_dir"]
             entry = entry_of(protocol, settings.name, [*kept, f"results_dir={literal(folder)}"])
-            _check_trials(entry, {one.digest for one in stored}, settings.recount)
+            _check_trials(entry, {one.digest for one in given}, settings.recount)
             page, records = _compared(entry)
-        return page, list(_problems(stored, {record.digest for record in records}))
+        return page, list(_problems(given, {record.digest for record in records}))
     entry = entry_of(protocol, settings.name, overrides)
     print_message(cost(entry))
     if settings.plan:
@@ -120,14 +120,14 @@ def _outcome(entry: Entry, requests: Sequence[SearchRequest]) -> Outcome:
     return Outcome(searches, tuple(tested))
 
 
-def _problems(stored: Sequence[StoredRecord], used: Collection[str]) -> Iterator[str]:
+def _problems(given: Sequence[Record], used: Collection[str]) -> Iterator[str]:
     """What is wrong with submitted records, as sentences."""
-    digests = [one.digest for one in stored]
+    digests = [one.digest for one in given]
     if missing := len({*used} - {*digests}):
         yield f"The file lacks {counted(missing, 'run')} of the protocol: made here again."
     if others := len({*digests} - {*used}):
         yield f"The file has {counted(others, 'record')} of other runs, which count for nothing."
     if again := len(digests) - len({*digests}):
         yield f"The file has {counted(again, 'record')} of runs it has already; the last counts."
-    for one in stored:
-        yield from (f"{one.source} {said}" for said in contradictions(one.record))
+    for one in given:
+        yield from (f"{one.source} {said}" for said in contradictions(one))

@@ -8,8 +8,9 @@ from pathlib import Path
 from dpbench.comparison.search.report import Searched
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.runs.config.settings import is_scientific, key_of
-from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
+from dpbench.runs.records.collect import RECORDS, records_in
 from dpbench.runs.records.folder import TABLES
+from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 
@@ -90,14 +91,14 @@ def check_entry(overrides: Sequence[str]) -> None:
         raise UserError("challenge needs a method: dpbench challenge method=NAME.")
 
 
-def read_submission(path: Path) -> list[StoredRecord]:
+def read_submission(path: Path) -> list[Record]:
     """The records of a submitted file; UserError where one cannot be read."""
     if not path.is_file():
         raise UserError(f"recount={path} is not a file: a challenge writes NAME.{RECORDS}.")
-    stored = []
+    records = []
     for entry in records_in(path):
         source = entry.source.replace(f"{TABLES}/{path.name}", str(path), 1)
-        if not isinstance(entry, StoredRecord):
+        if isinstance(entry, Unreadable):
             raise UserError(f"{source} {entry.reason}{entry.way_out}")
-        stored.append(replace(entry, source=source))
-    return stored
+        records.append(replace(entry, source=source))
+    return records

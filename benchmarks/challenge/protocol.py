@@ -12,7 +12,7 @@ from dpbench.runs.config.settings import key_of
 from dpbench.runs.config.space import override_texts
 from dpbench.runs.config.special_case import special_case
 from dpbench.runs.config.table_file import ChallengeRules
-from dpbench.runs.records.collect import RECORDS, StoredRecord, records_in
+from dpbench.runs.records.collect import RECORDS, readable_records_in
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
@@ -89,11 +89,9 @@ class Protocol:
             label: {method: [] for method in self.target.table.methods}
             for label in self.target.labels
         }
-        for entry in records_in(path):
-            if isinstance(entry, StoredRecord):
-                config = entry.record.config
-                under = found[self.target.condition_of(config)]
-                under[self.target.method_of(config)].append(entry.record)
+        for record in readable_records_in(path):
+            under = found[self.target.condition_of(record.config)]
+            under[self.target.method_of(record.config)].append(record)
         if any(len(r) < len(self.seeds) for rows in found.values() for r in rows.values()):
             raise UserError(
                 f"{path} lacks runs of the baselines: install dpbench-suite again, or use a full "

@@ -26,8 +26,9 @@ from dpbench.learning.data.fetch.library import library
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.runs.config.commands import ReportCommand
 from dpbench.runs.execution.rerun import CommandBuilder
-from dpbench.runs.records.collect import StoredRecord, check_results
+from dpbench.runs.records.collect import check_results
 from dpbench.runs.records.reading import Unreadable
+from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError
 from dpbench.system.files import check_replaceable, write_atomically
@@ -106,13 +107,13 @@ class RecordTexts:
         self._separator = b""
         self._kept = self._left_out = 0
 
-    def add(self, stored: StoredRecord) -> None:
+    def add(self, record: Record) -> None:
         """Compress a record, unless the limit is reached."""
         if len(self._bytes) >= MAX_BYTES:
             self._left_out += 1
         else:
             self._kept += 1
-            entry = b'%s"%s":%s' % (self._separator, stored.digest.encode(), strict(stored.text))
+            entry = b'%s"%s":%s' % (self._separator, record.digest.encode(), strict(record.text))
             self._bytes += self._compressor.compress(entry)
             self._separator = b","
 
@@ -169,7 +170,7 @@ def page_of(folder: Path, *, watch: bool = False) -> str:
     return page(data, texts.finish(), contained, others.drawings)
 
 
-def report_of(records: Iterable[StoredRecord]) -> str:
+def report_of(records: Iterable[Record]) -> str:
     """The page that compares these records, without tables of papers."""
     summary, texts = Summary(CommandBuilder()), RecordTexts()
     for record in records:

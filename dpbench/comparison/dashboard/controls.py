@@ -4,7 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from dpbench.comparison.dashboard.values import SHOWN, arrowed, finite_number
 from dpbench.runs.config.history import ADDED_TO_METHOD, ADDED_TO_METHODS, ADDED_TO_PARTS
-from dpbench.runs.config.settings import OFF_VALUES, SCIENTIFIC, SETTINGS, leaves, varying_keys
+from dpbench.runs.config.settings import (
+    OFF_VALUES,
+    SCIENTIFIC,
+    SETTINGS,
+    canonical,
+    leaves,
+    varying_keys,
+)
 from dpbench.runs.records import epsilon
 from dpbench.runs.records.digest import with_current_options
 from dpbench.system.grouping import grouped
@@ -26,7 +33,7 @@ def flatten(config: dict) -> dict[str, object]:
     parts = {key: config.get(key) for key in SCIENTIFIC if key not in EXCLUDED}
     parts["privacy"] = {"delta": (config.get("privacy") or {}).get("delta")}
     every = _left_out(config) | dict(leaves(parts))
-    settings = {key: value for key, value in every.items() if value not in OFF_VALUES}
+    settings = {k: canonical(value) for k, value in every.items() if value not in OFF_VALUES}
     return {
         key: value
         for key, value in settings.items()

@@ -20,7 +20,6 @@ from dpbench.comparison.tables.grid import epsilon_text, number
 from dpbench.runs.config.chosen_options import option_node
 from dpbench.runs.config.search_path import method_name, with_variant
 from dpbench.runs.config.settings import variant_of
-from dpbench.runs.records.collect import StoredRecord
 from dpbench.runs.records.data_name import data_name
 from dpbench.runs.records.divergence import NOT_FINITE, nonfinite_gradients
 from dpbench.runs.records.epsilon import NOT_PRIVATE
@@ -41,13 +40,11 @@ TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")
 """The records of a table, whose name has a mark if it is not at the paper's scale."""
 
 
-def places_of(stored: StoredRecord) -> list[TableRow]:
+def places_of(record: Record) -> list[TableRow]:
     """The place of a run in a table that says nothing of its rows, such as published runs."""
-    if not (match := TABLE.match(stored.source)):
+    if not (match := TABLE.match(record.source)):
         return []
-    return [
-        TableRow(match[1], RowData("", stored.record.config["choices"]["method"], "", [], GIVEN))
-    ]
+    return [TableRow(match[1], RowData("", record.config["choices"]["method"], "", [], GIVEN))]
 
 
 @dataclass(frozen=True)
@@ -91,17 +88,16 @@ class ReportedRun:
 
 
 def reported_run(
-    stored: StoredRecord, names: Mapping[str, Any], command: dict, places: Sequence[TableRow]
+    record: Record, names: Mapping[str, Any], command: dict, places: Sequence[TableRow]
 ) -> ReportedRun:
     """The run of a record. names: its group, series, protocol, setting and budget, and its shared
     settings. command: the one that reruns it, or why there is none."""
-    record, config = stored.record, stored.record.config
     tables = " ".join(dict.fromkeys(place.table for place in places))
     return ReportedRun(
-        row=_row(stored) | {key: names[key] for key in SHOWN_NAMES} | command | {"tables": tables},
+        row=_row(record) | {key: names[key] for key in SHOWN_NAMES} | command | {"tables": tables},
         metrics=record.measured,
         setting=names["setting"],
-        changes=_changes(config),
+        changes=_changes(record.config),
         validated=not record.is_tested,
         delta=record.statement["delta"],
         budget=names["budget"],
@@ -116,14 +112,14 @@ def _changes(config: dict) -> int:
     return sum(value != default.get(name, value) for name, value in own.items())
 
 
-def _row(stored: StoredRecord) -> dict:
-    record, config = stored.record, stored.record.config
-    choices, statement = config["choices"], record.statement
+def _row(record: Record) -> dict:
+    config, statement = record.config, record.statement
+    choices = config["choices"]
     axis, cost = epsilons(record), _cost(record)
     texts = {name: epsilon_text(value, statement["guarantee"]) for name, value in axis.items()}
     on_canaries = choices["dataset"] == CANARIES
     return {
-        "id": stored.digest,
+        "id": record.digest,
         **{name: None if on_canaries else choices[name] for name in ("dataset", "model")},
         "method": with_variant(choices["method"], variant_of(config)),
         "seed": str(record.seed),
@@ -137,12 +133,12 @@ def _row(stored: StoredRecord) -> dict:
         **{name: cost[name] for name in ("ms", "device", "machine")},
         "bins": _bins(record.calibration),
         "losses": _losses(record.history.get("train/loss", [])),
-        "facts": _facts(stored, texts, cost),
+        "facts": _facts(record, texts, cost),
     }
 
 
-def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dict[str, str]:
-    record, statement = stored.record, stored.record.statement
+def _facts(record: Record, epsilons: Mapping[str, str], cost: dict) -> dict[str, str]:
+    statement = record.statement
     audit, count = audit_bound(statement), nonfinite_gradients(record)
     return {
         "epsilon": "; ".join(f"{SHOWN[name]}: {text}" for name, text in epsilons.items()),
@@ -154,7 +150,7 @@ def _facts(stored: StoredRecord, epsilons: Mapping[str, str], cost: dict) -> dic
         "status": f"{record.status}; {count} {NOT_FINITE}" if count else record.status,
         "time": _time(cost, statement["steps"]),
         "audit": f"at least {bound_text(audit)}" if audit else "none",
-        "file": stored.source,
+        "file": record.source,
     }
 
 

@@ -31,9 +31,10 @@ from dpbench.comparison.tables.figures.looks import looks
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import two_sided
-from dpbench.runs.records.collect import StoredRecord, collect, no_records
+from dpbench.runs.records.collect import collect, no_records
 from dpbench.runs.records.digest import budget_of, group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
+from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.system.grouping import grouped
 
@@ -63,12 +64,12 @@ class Summary:
     def __len__(self) -> int:
         return len(self._runs)
 
-    def add(self, stored: StoredRecord) -> bool:
+    def add(self, record: Record) -> bool:
         """Add the run of a record; false for one that is not shown."""
-        config = stored.record.config
-        places = self._places.get(stored.digest) or places_of(stored)
+        config = record.config
+        places = self._places.get(record.digest) or places_of(record)
         command = _command(config, self._command)
-        run = reported_run(stored, self._names_of(config), command, places)
+        run = reported_run(record, self._names_of(config), command, places)
         if run.is_of_another_condition:
             self._hidden += 1
             return False
@@ -216,7 +217,7 @@ def summary_of(
     folder: Path,
     command: Callable[[dict], str],
     places: Mapping[str, Sequence[TableRow]],
-    keep: Callable[[StoredRecord], None] = lambda stored: None,
+    keep: Callable[[Record], None] = lambda record: None,
 ) -> tuple[Summary, list[Unreadable]]:
     """The summary of a results folder, each of whose records is given to `keep`, and what could not
     be read; UserError where there is no record."""

@@ -1,7 +1,6 @@
 """`dpbench track tracker=NAME [KEY=VALUE ...]`: finished records, sent to trackers afterwards."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from dpbench.comparison.dashboard.command import report_of
 from dpbench.comparison.tables.grid import Grid, counted
@@ -9,7 +8,7 @@ from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.sweep.cells import filter_records
 from dpbench.runs.config.settings import is_scientific, key_of
 from dpbench.runs.execution.run_config import run_config
-from dpbench.runs.records.collect import StoredRecord, collect, readable_records
+from dpbench.runs.records.collect import readable_records
 from dpbench.runs.records.frames import frame
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import sweeps_of
@@ -52,7 +51,7 @@ def track(arguments: list[str]) -> str:
                 logged, failed = logged + succeeded, failed + (not succeeded)
             count()
     if logged:
-        log_table(trackers, COMPARISON, _comparison(config.results, records), config.tracking)
+        log_table(trackers, COMPARISON, _comparison(records), config.tracking)
     before = len(records) - logged - failed
     done = f"{counted(logged, 'run')} logged"
     if failed:
@@ -60,13 +59,11 @@ def track(arguments: list[str]) -> str:
     return f"{done}, and {before} before, which again=true repeats." if before else f"{done}."
 
 
-def _comparison(folder: Path, records: Sequence[Record]) -> Mapping[str, bytes]:
+def _comparison(records: Sequence[Record]) -> Mapping[str, bytes]:
     rows = frame(records)
-    wanted = {record.digest for record in records}
-    stored = [e for e in collect(folder) if isinstance(e, StoredRecord) and e.digest in wanted]
     cells = tuple(tuple(map(str, row)) for row in rows.itertuples(index=False))
     return {
         "csv": rows.to_csv(index=False).encode(),
         "md": Page("", [Grid("", (*rows.columns,), cells)]).markdown.encode(),
-        "html": report_of(stored).encode(),
+        "html": report_of(records).encode(),
     }

@@ -26,7 +26,7 @@ from dpbench.runs.config.settings import split_settings
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.execution.sweep import Sweep, plan_sweep, report, run_missing
 from dpbench.runs.records.code import is_stale
-from dpbench.runs.records.collect import RECORDS, StoredRecord, TableRecords, records_in
+from dpbench.runs.records.collect import RECORDS, TableRecords, records_in
 from dpbench.runs.records.folder import RUNS, TABLES
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
@@ -219,13 +219,10 @@ def mean_seconds(records: Iterable[tuple[str, Record]]) -> dict[str, float]:
 def _execute(sweep: Sweep) -> dict[Path, str]:
     unavailable = _without_weights(sweep)
     ready = {path: run for path, run in sweep.runs.items() if path not in unavailable}
-    sweep, broken = replace(sweep, runs=ready), {}
-    for path, failure in run_missing(sweep).items():
-        if failure.unavailable:
-            unavailable[path] = failure.reason
-        else:
-            broken[path] = failure
-    if failures := report(sweep, broken):
+    sweep = replace(sweep, runs=ready)
+    failed = run_missing(sweep)
+    unavailable |= {path: each.reason for path, each in failed.items() if each.unavailable}
+    if failures := report(sweep, {p: each for p, each in failed.items() if not each.unavailable}):
         raise UserError(f"{sweep.name} lacks runs: {failures}")
     return unavailable
 
@@ -271,7 +268,7 @@ def _check_kept(sweep: Sweep, unfinished: Collection[Path]) -> None:
     lost = [
         entry
         for entry in stored
-        if not isinstance(entry, StoredRecord)
+        if not isinstance(entry, Record)
         or (entry.digest not in kept and elsewhere.get(entry.digest) is None)
     ]
     if lost:

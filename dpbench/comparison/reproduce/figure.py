@@ -1,5 +1,6 @@
 """The figure of a target by its kind, the numbers in it, and the claims about its curves."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -186,25 +187,28 @@ RULES_OVER = {
 }
 
 
-def judge_figure(
-    target: Target, runs: Iterable[FlatRun], records: Sequence[Record]
-) -> list[JudgedClaim]:
-    """The claims of a figure, in their order; runs: one for each record, with its condition and
-    method.
-
-    Quantities are as `in` of a claim in a table's file; `<k>` in one stands for each of the
-    figure's groups in turn. UserError for a series that a record does not have.
-    """
-    claims = target.claims
-    names = dict.fromkeys(c.metric for claim in claims for c in _columns(target, claim))
+def figure_rows(target: Target, runs: Iterable[FlatRun], records: Sequence[Record]) -> list[Row]:
+    """The rows of a figure, with what its claims are about; UserError for a series that a record
+    does not have. runs: one for each record, with its condition and method."""
+    names = dict.fromkeys(c.metric for claim in target.claims for c in _columns(target, claim))
     of_rows = grouped(
         ((run["condition"], run["method"]), {**run, **{n: _value(record, n) for n in names}})
         for run, record in zip(runs, records, strict=True)
     )
-    rows = [Row(*cell, CORRECTED, part) for cell, part in of_rows.items()]
+    cells = itertools.product(target.labels, target.table.methods)
+    return [Row(*cell, CORRECTED, of_rows.get(cell, [])) for cell in cells]
+
+
+def judge_figure(target: Target, rows: Sequence[Row]) -> list[JudgedClaim]:
+    """The claims of a figure, in their order. rows: see `figure_rows`.
+
+    Quantities are as `in` of a claim in a table's file; `<k>` in one stands for each of the
+    figure's groups in turn.
+    """
     judge = ClaimEvidence(target.labels, rows, {}).judge
     return [
-        judge(claim, [Quantity(c.name, (c,)) for c in _columns(target, claim)]) for claim in claims
+        judge(claim, [Quantity(c.name, (c,)) for c in _columns(target, claim)])
+        for claim in target.claims
     ]
 
 

@@ -1,6 +1,5 @@
 """Renders the files of a target from its records: table or figure, numbers, records."""
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from dpbench.comparison.reproduce.figure import (
     NOT_PRIVATE,
     Picture,
     claims_blocks,
+    figure_rows,
     judge_figure,
     picture,
     remarks,
@@ -30,7 +30,6 @@ from dpbench.comparison.tables.runs import FlatRun, Row
 from dpbench.comparison.tables.table import ResultTable, build_table
 from dpbench.learning.metrics.calibration import CAVEAT
 from dpbench.privacy.accountants import claimed
-from dpbench.privacy.guarantee import CORRECTED
 from dpbench.privacy.ledger import from_plain
 from dpbench.privacy.statement import Statement
 from dpbench.runs.config.buildable import TARGET, function
@@ -92,7 +91,7 @@ def _files(
 def judged_claims(target: Target, records: list[Record]) -> Sequence[JudgedClaim]:
     """The claims of a table or figure, judged by some of its runs."""
     if target.table.figure:
-        return judge_figure(target, _runs(target, records), records)
+        return judge_figure(target, figure_rows(target, _runs(target, records), records))
     return _built(target, records, EVERYTHING_WAS_RUN).claims
 
 
@@ -147,8 +146,8 @@ def _claimed(privacy: Statement, accountant: str) -> float | None:
 def _figure(
     target: Target, drawn: Picture, records: list[Record], not_run: NotRun
 ) -> dict[str, bytes]:
-    table, runs = target.table, _runs(target, records)
-    rows, judged = _figure_rows(target, runs), judge_figure(target, runs, records)
+    table, rows = target.table, figure_rows(target, _runs(target, records), records)
+    judged = judge_figure(target, rows)
     before, after = claims_blocks(judged)
     text = target.page(
         f"{table.paper}. Scale: {target.scale_label}. Seeds: {table.seeds}.",
@@ -167,12 +166,6 @@ def _figure(
     numbers = drawn.numbers.to_csv(index=False, lineterminator="\n")
     data = table_json(target, text, records, rows, judged, not_run.reasons)
     return {**text.files, "csv": numbers.encode(), **claims_file(judged), "json": data}
-
-
-def _figure_rows(target: Target, runs: Iterable[FlatRun]) -> list[Row]:
-    of_rows = grouped(((run["condition"], run["method"]), run) for run in runs)
-    cells = itertools.product(target.labels, target.table.methods)
-    return [Row(*cell, CORRECTED, of_rows.get(cell, [])) for cell in cells]
 
 
 def _terms(records: Iterable[Record], planned: Mapping[str, Statement]) -> list[str]:

@@ -48,22 +48,17 @@ KEY_NEEDED = (
 MASK = 2**64 - 1
 
 
-class ChosenTrial(NamedTuple):
-    """The values of the chosen candidate, by key, and the record of its trial."""
-
-    values: Mapping[str, str]
-    record: Record
-
-    @property
-    def score(self) -> float:
-        return self.record.metrics[NOISY_ACCURACY]
-
-
 class PrivateSelection(NamedTuple):
-    """What a private search releases; no trial where none was drawn, which a Poisson law allows."""
+    """What a private search releases: the values of the chosen candidate, by key, and the record of
+    its trial; neither where no trial was drawn, which a Poisson law allows."""
 
     planned: PlannedTrials
-    chosen: ChosenTrial | None
+    values: Mapping[str, str] = {}
+    record: Record | None = None
+
+    @property
+    def score(self) -> float | None:
+        return self.record.metrics[NOISY_ACCURACY] if self.record else None
 
 
 def select(request: SearchRequest) -> PrivateSelection:
@@ -77,10 +72,10 @@ def select(request: SearchRequest) -> PrivateSelection:
     with _released_once(request, runs):
         records = _records(request, runs)
     if not records:
-        return PrivateSelection(planned, None)
+        return PrivateSelection(planned)
     best = best_of([record.metrics[NOISY_ACCURACY] for record in records])
     values = request.space.values(candidates[trials[best][0]])
-    return PrivateSelection(planned, ChosenTrial(values, records[best]))
+    return PrivateSelection(planned, values, records[best])
 
 
 def draw_trials(stream: Stream, repetitions: Repetitions, candidates: int) -> list[tuple[int, str]]:
@@ -204,15 +199,15 @@ def released_files(selected: PrivateSelection) -> dict[str, bytes]:
 def how_to_publish(selected: PrivateSelection) -> str:
     """The commands that publish the chosen record, whose name is on no page, and train on all
     examples; and where the chosen model is. None names the seed, from which the noise follows."""
-    if (chosen := selected.chosen) is None:
+    if selected.record is None:
         return ""
-    request, digest = selected.planned.request, chosen.record.digest
+    request, digest = selected.planned.request, selected.record.digest
     results = request.config.results
     folder = shlex.quote(f"results_dir={results}")
     lines = [
         f"To publish it: dpbench publish {folder} record={digest}",
         "To train on all examples, whose epsilon adds up: "
-        + request.command(chosen.values, with_seeds=False),
+        + request.command(selected.values, with_seeds=False),
     ]
     if request.config["save_model"]:
         model = model_path(results, digest, request.config["noise"])
@@ -266,21 +261,21 @@ def _grid(planned: PlannedTrials) -> Grid:
 
 
 def _chosen(selected: PrivateSelection) -> str:
-    if (chosen := selected.chosen) is None:
+    if selected.score is None:
         return "The law gave no trial at all, so none is chosen."
-    settings = " ".join(f"`{override}`" for override in override_texts(chosen.values))
+    settings = " ".join(f"`{override}`" for override in override_texts(selected.values))
     return (
         f"Chosen, by the highest noisy accuracy on the validation split: {settings}, "
-        f"{100 * chosen.score:.2f}%."
+        f"{100 * selected.score:.2f}%."
     )
 
 
 def _row(selected: PrivateSelection) -> dict:
-    (planned, chosen), request = selected, selected.planned.request
-    values = chosen.values if chosen else {}
+    planned, request = selected.planned, selected.planned.request
+    ranges = request.space.ranges
     return {
-        **{range_.key: values.get(range_.key, NO_VALUE) for range_ in request.space.ranges},
-        "noisy_accuracy": chosen and chosen.score,
+        **{range_.key: selected.values.get(range_.key, NO_VALUE) for range_ in ranges},
+        "noisy_accuracy": selected.score,
         "epsilon/trial": planned.trial.epsilon,
         "epsilon/search": planned.search.epsilon,
         "rdp/trial": planned.trial.rdp,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpbench.learning.metrics import derived
+from dpbench.learning.metrics.students_t import standard_deviation
 from dpbench.privacy.statement import AccountantName
 from dpbench.runs.records.epsilon import Terms
 from dpbench.runs.records.record import Record
@@ -44,9 +45,7 @@ class Trial:
 
     def spread(self, metric: str) -> float:
         """The standard deviation over the seeds; NaN where one failed or there is only one."""
-        if self.failures or len(self.outcomes) == 1:
-            return math.nan
-        return statistics.stdev(self._values(metric))
+        return math.nan if self.failures else standard_deviation(self._values(metric))
 
     def _values(self, metric: str) -> list[float]:
         return [derived.value_of(record.metrics, metric) for record in self.records]

@@ -13,16 +13,10 @@ from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines
 from dpbench.runs.config.commands import VerifyCommand
-from dpbench.runs.records.collect import (
-    RECORDS,
-    StoredRecord,
-    collect,
-    no_records,
-    readable_records_in,
-    records_in,
-)
+from dpbench.runs.records.collect import RECORDS, collect, no_records, readable_records_in
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import Unreadable
+from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, nearest, print_message
 from dpbench.system.files import files_in
@@ -44,40 +38,42 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
     folder = settings.results_dir
     entries = list(collect(folder))
     problems = [Mismatch(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
-    stored = [entry for entry in entries if isinstance(entry, StoredRecord)]
+    records = [entry for entry in entries if isinstance(entry, Record)]
     tables = files_in(folder / TABLES, f"*.{RECORDS}")
     if not (names or entries or tables):
         raise no_records(folder, [])
     if names:
         problems = [problem for problem in problems if Path(problem.source).stem in names]
-        stored, tables = _named(
-            folder, names, stored, tables, {Path(p.source).stem for p in problems}
-        )
-    stored += _others(tables, stored)
+        broken = {Path(problem.source).stem for problem in problems}
+        records, tables = _named(folder, names, records, tables, broken)
+    # Those of runs that were read already count again where they are not as the first ones.
+    texts = {record.text.strip() for record in records}
+    in_tables = (record for path in tables for record in readable_records_in(path))
+    records += [record for record in in_tables if record.text.strip() not in texts]
     unread = {Path(problem.source).name for problem in problems}
     tables = [path for path in tables if path.name not in unread]
-    with counting("verified", len(stored) + len(tables)) as count:
-        for entry in stored:
-            problems += [Mismatch(entry.source, text) for text in contradictions(entry.record)]
+    with counting("verified", len(records) + len(tables)) as count:
+        for record in records:
+            problems += [Mismatch(record.source, text) for text in contradictions(record)]
             count()
         for path in tables:
             problems += [Mismatch(path.name, text) for text in unsupported_lines(path)]
             count()
     problems += conflicting_records(tables)
-    with_data = (entry for entry in stored if has_data(entry.record))
-    quickest = sorted(with_data, key=lambda s: s.record.provenance.get("seconds", 0.0))
+    with_data = filter(has_data, records)
+    quickest = sorted(with_data, key=lambda record: record.provenance.get("seconds", 0.0))
     retrained = quickest[: settings.rerun]
-    if len(retrained) < min(settings.rerun, len(stored)):
+    if len(retrained) < min(settings.rerun, len(records)):
         print_message(WITHOUT_DATA)
     trained = 0
-    for entry in retrained:
+    for record in retrained:
         try:
-            different = [*differences_of_rerun(entry.record)]
+            different = [*differences_of_rerun(record)]
             trained += 1
         except UserError as error:
             different = [f"cannot be retrained: {error}"]
-        problems += [Mismatch(entry.source, text) for text in different]
-    done = f"verified {counted(len(stored), 'record')} and {counted(len(tables), 'table')}"
+        problems += [Mismatch(record.source, text) for text in different]
+    done = f"verified {counted(len(records), 'record')} and {counted(len(tables), 'table')}"
     done += f", and trained {trained} again: {counted(len(problems), 'problem')}."
     if settings.save:
         _save(folder, arguments, done, problems)
@@ -91,20 +87,13 @@ def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[
     Page("What dpbench verify found", [sentences], command).write(folder / SAVED)
 
 
-def _others(tables: Sequence[Path], stored: Sequence[StoredRecord]) -> list[StoredRecord]:
-    """The records in tables that are not as those of the same runs which were read first."""
-    texts = {entry.text.strip() for entry in stored}
-    found = (entry for path in tables for entry in records_in(path))
-    return [e for e in found if isinstance(e, StoredRecord) and e.text.strip() not in texts]
-
-
 def _named(
     folder: Path,
     names: Sequence[str],
-    stored: Sequence[StoredRecord],
+    records: Sequence[Record],
     tables: Sequence[Path],
     unreadable: Set[str],
-) -> tuple[list[StoredRecord], list[Path]]:
+) -> tuple[list[Record], list[Path]]:
     """The records and tables (at every scale) that are named: tables, digests or paths of records.
 
     Raises UserError for any other name, except for that of an unreadable record.
@@ -113,12 +102,12 @@ def _named(
     chosen = [path for path, stem in stems.items() if {stem, stem.partition("-")[0]} & {*names}]
     digests = {Path(name).stem for name in names}
     known = {*stems.values(), *(s.partition("-")[0] for s in stems.values())}
-    records = {entry.digest for entry in stored} | unreadable
+    found = {record.digest for record in records} | unreadable
     for name in names:
-        if name not in known and Path(name).stem not in records:
+        if name not in known and Path(name).stem not in found:
             raise UserError(
                 f"{name} is neither a record in {folder} nor a table with records there, which "
                 f"`dpbench reproduce` writes: {nearest(name, known)}"
             )
     digests |= {record.digest for path in chosen for record in readable_records_in(path)}
-    return [entry for entry in stored if entry.digest in digests], chosen
+    return [record for record in records if record.digest in digests], chosen

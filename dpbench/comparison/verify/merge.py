@@ -6,7 +6,7 @@ from pathlib import Path
 from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import equal
 from dpbench.runs.config.commands import MergeCommand
-from dpbench.runs.records.collect import StoredRecord, collect_all, no_records
+from dpbench.runs.records.collect import collect_all, no_records
 from dpbench.runs.records.folder import MODELS, RUNS, SWEEPS
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
@@ -21,7 +21,7 @@ RESULTS = ("status", "metrics", "privacy", "history", "diagnostics", "calibratio
 """What two records of one run have in common, besides the settings that name it; others were added
 by later versions, and provenance differs, as machines do."""
 
-Sources = dict[str, tuple[StoredRecord, list[Path]]]
+Sources = dict[str, tuple[Record, list[Path]]]
 """The first record of each run, and the folders that have one, by digest."""
 
 
@@ -47,10 +47,10 @@ def merge(arguments: Sequence[str]) -> str:
         raise UserError(f"nothing was merged, because of {counted(len(problems), 'problem')}.")
     check_writable(target / RUNS)
     lists = _joined_lists(folders, target)
-    for digest, (stored, places) in known.items():
-        _copy_model(stored.record, places, target)
+    for digest, (record, places) in known.items():
+        _copy_model(record, places, target)
         if digest not in there:
-            write_atomically(target / RUNS / f"{digest}.json", stored.text.encode())
+            write_atomically(target / RUNS / f"{digest}.json", record.text.encode())
     for name, digests in lists.items():
         write_list(target, name, sorted(digests))
     return f"{target}: {counted(len(known), 'run')}, {len(known) - len(there)} of them new."
@@ -63,11 +63,11 @@ def _read(folder: Path, known: Sources) -> Iterator[str]:
         if isinstance(entry, Unreadable):
             yield f"{folder}/{entry.source} {entry.reason}{entry.way_out}"
             continue
-        if entry.record.config.get("seed") is None:  # whose runs share a digest
+        if entry.config.get("seed") is None:  # whose runs share a digest
             continue
         first, places = known.setdefault(entry.digest, (entry, []))
         places.append(folder)
-        pairs = {n: (getattr(first.record, n), getattr(entry.record, n)) for n in RESULTS}
+        pairs = {name: (getattr(first, name), getattr(entry, name)) for name in RESULTS}
         if differing := [name for name, values in pairs.items() if not equal(*values)]:
             yield (
                 f"{entry.digest} has different {' and '.join(differing)} in "

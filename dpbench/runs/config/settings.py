@@ -181,10 +181,19 @@ def leaves(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
+def canonical(value: Any) -> Any:
+    """The value with 1.0 as 1, since both mean the same."""
+    if isinstance(value, dict):
+        return {key: canonical(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [canonical(part) for part in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def varying_keys(mappings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys whose values differ, without constructors, which follow from the options."""
     keys = sorted({key for m in mappings for key in m if not key.endswith("_target_")})
-    return [key for key in keys if len({repr(m.get(key)) for m in mappings}) > 1]
+    return [key for key in keys if len({repr(canonical(m.get(key))) for m in mappings}) > 1]
 
 
 def split_settings(command: str, kind: type[S], arguments: Sequence[str]) -> tuple[S, list[str]]:

@@ -336,10 +336,6 @@ class TableFile(FilePart, frozen=True, kw_only=True):
         several, else the seed."""
         return self.search_number(seed) if self.searches > 1 else seed
 
-    def label(self, arm: str) -> str:
-        """An arm's label in the figure, by default its name."""
-        return self.figure.labels.get(arm, arm) if self.figure else arm
-
 
 def table_file(plain: Mapping[str, Any]) -> TableFile:
     """The table in a plain mapping; UserError for unknown, missing and mistyped keys."""

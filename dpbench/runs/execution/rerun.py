@@ -14,7 +14,7 @@ from dpbench.runs.config.history import ADDED_TO_METHODS
 from dpbench.runs.config.literals import is_plain_key, literal
 from dpbench.runs.config.search_path import groups
 from dpbench.runs.config.settings import NAMED_GROUPS, OFF_VALUES, SCIENTIFIC
-from dpbench.runs.records.collect import StoredRecord, collect
+from dpbench.runs.records.collect import collect
 from dpbench.runs.records.digest import digest, with_current_names, with_current_options
 from dpbench.runs.records.reading import Unreadable, read
 from dpbench.runs.records.record import Record
@@ -98,8 +98,8 @@ def record_named(name: str, folder: Path) -> Record:
         if isinstance(found, Unreadable):
             raise UserError(f"record={name}: {found.source} {found.reason}{found.way_out}")
         return found
-    stored = (entry for entry in collect(folder) if isinstance(entry, StoredRecord))
-    if record := next((entry.record for entry in stored if entry.digest == name), None):
+    records = (entry for entry in collect(folder) if isinstance(entry, Record))
+    if record := next((record for record in records if record.digest == name), None):
         return record
     raise UserError(
         f"record={name}: there is no record of that digest in {folder}: give the path of its JSON "

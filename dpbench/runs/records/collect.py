@@ -3,12 +3,11 @@
 import gc
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import RUNS, TABLES
-from dpbench.runs.records.reading import Unreadable, parse, parse_named, text_of
+from dpbench.runs.records.reading import Unreadable, parse, read, text_of
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import files_in
@@ -20,21 +19,7 @@ CONFIG = '"config": '
 """What is before the configuration in the text of a record."""
 
 
-@dataclass(frozen=True)
-class StoredRecord:
-    """A record, its source, and its JSON. source: a file in the results folder, with the line if it
-    has several."""
-
-    record: Record
-    source: str
-    text: str
-
-    @property
-    def digest(self) -> str:
-        return self.record.digest
-
-
-def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
+def collect(folder: Path) -> Iterator[Record | Unreadable]:
     """The records in `runs/*.json`, then those in `tables/*.records.jsonl`, each run once: one
     without its seed is of a known run if that has the same results on test examples. UserError
     where there is no such folder."""
@@ -42,8 +27,8 @@ def collect(folder: Path) -> Iterator[StoredRecord | Unreadable]:
     for entry in collect_all(folder):
         if isinstance(entry, Unreadable):
             yield entry
-        elif (name := _name(entry.record)) not in known:
-            known |= {name, _results(entry.record)}
+        elif (name := _name(entry)) not in known:
+            known |= {name, _results(entry)}
             yield entry
 
 
@@ -53,10 +38,10 @@ def check_results(folder: Path) -> None:
         raise UserError(f"{folder} is not a folder: name the results_dir of the runs.")
 
 
-def collect_all(folder: Path) -> Iterator[StoredRecord | Unreadable]:
+def collect_all(folder: Path) -> Iterator[Record | Unreadable]:
     """The same, each run as often as it is there."""
     check_results(folder)
-    yield from _runs(folder)
+    yield from (read(path, f"{RUNS}/{path.name}") for path in files_in(folder / RUNS, "*.json"))
     for path in files_in(folder / TABLES, f"*.{RECORDS}"):
         yield from records_in(path)
 
@@ -93,7 +78,7 @@ def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
         entries = list(collect(folder))
     finally:
         gc.enable()
-    records = [entry.record for entry in entries if isinstance(entry, StoredRecord)]
+    records = [entry for entry in entries if isinstance(entry, Record)]
     unreadable = [entry for entry in entries if isinstance(entry, Unreadable)]
     if not records:
         raise no_records(folder, unreadable)
@@ -133,30 +118,17 @@ def _results(record: Record) -> object:
     return hash((record.config["choices"].get("method"), on_test)) if on_test else record.seed
 
 
-def _runs(folder: Path) -> Iterator[StoredRecord | Unreadable]:
-    for path in files_in(folder / RUNS, "*.json"):
-        text = text_of(path)
-        entry = parse_named(text, path) if isinstance(text, str) else text
-        yield _stored(entry, f"runs/{path.name}", str(text))
-
-
-def records_in(path: Path) -> Iterator[StoredRecord | Unreadable]:
+def records_in(path: Path) -> Iterator[Record | Unreadable]:
     """The records of a table's file, `tables/NAME.records.jsonl`, one on each line."""
-    source, text = f"tables/{path.name}", text_of(path)
+    source, text = f"{TABLES}/{path.name}", text_of(path)
     if isinstance(text, Unreadable):
-        yield Unreadable(source, text.reason)
+        yield text._replace(source=source)
         return
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            yield _stored(parse(line, source), f"{source}, line {number}", line)
+            yield parse(line, f"{source}, line {number}")
 
 
 def readable_records_in(path: Path) -> list[Record]:
     """The readable records of a table's file; none of a file that cannot be read."""
-    return [entry.record for entry in records_in(path) if isinstance(entry, StoredRecord)]
-
-
-def _stored(entry: Record | Unreadable, source: str, text: str) -> StoredRecord | Unreadable:
-    if isinstance(entry, Record):
-        return StoredRecord(entry, source, text)
-    return entry._replace(source=source)
+    return [entry for entry in records_in(path) if isinstance(entry, Record)]

@@ -18,6 +18,7 @@ from dpbench.runs.config.settings import (
     PATHS,
     SCIENTIFIC,
     SETTINGS,
+    canonical,
     settings_left_out,
 )
 
@@ -56,7 +57,8 @@ def digest_of_scientific(config: dict) -> str:
 def _text(key: str, part: Any, method: str) -> str:
     place = key, method, repr(part)
     if place not in _texts:
-        _texts[place] = json.dumps(_canonical(_named_part(key, part, method)), sort_keys=True)
+        named = _with_names(_named_part(key, part, method), FIRST_NAMES)
+        _texts[place] = json.dumps(canonical(named), sort_keys=True)
     return _texts[place]
 
 
@@ -86,12 +88,17 @@ def scientific(config: dict) -> dict:
 
 def with_current_names(node: Any) -> Any:
     """A part of a record's configuration with the current names of its targets."""
+    return _with_names(node, CURRENT_NAMES)
+
+
+def _with_names(node: Any, names: dict[str, str]) -> Any:
+    """names: those of modules in targets, by the names that they replace."""
     if isinstance(node, dict):
         return {
-            key: _renamed(part, CURRENT_NAMES) if key == "_target_" else with_current_names(part)
+            key: _renamed(part, names) if key == "_target_" else _with_names(part, names)
             for key, part in node.items()
         }
-    return [with_current_names(part) for part in node] if isinstance(node, list) else node
+    return [_with_names(part, names) for part in node] if isinstance(node, list) else node
 
 
 def with_current_options(choices: dict[str, str]) -> dict[str, str]:
@@ -99,18 +106,6 @@ def with_current_options(choices: dict[str, str]) -> dict[str, str]:
     return {
         group: CURRENT_OPTIONS.get((group, option), option) for group, option in choices.items()
     }
-
-
-def _canonical(value):
-    """The value with 1.0 as 1, since both mean the same run, and the original names of targets."""
-    if isinstance(value, dict):
-        return {
-            key: _renamed(part, FIRST_NAMES) if key == "_target_" else _canonical(part)
-            for key, part in value.items()
-        }
-    if isinstance(value, list):
-        return [_canonical(part) for part in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _renamed(target: Any, names: dict[str, str]) -> Any:

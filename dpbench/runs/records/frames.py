@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpbench.runs.config.settings import NAMED_GROUPS, leaves, variant_of, varying_keys
-from dpbench.runs.records.collect import StoredRecord, readable
+from dpbench.runs.records.collect import readable
 from dpbench.runs.records.epsilon import released
 from dpbench.runs.records.reading import Unreadable, read
 from dpbench.runs.records.record import Record
@@ -28,7 +28,7 @@ OF_EXECUTION = ("choices.tracker", "choices.launcher")
 NESTED = ("ledger", "notes", "audit", "refused", "attacks", "covered")
 """Parts of a privacy statement that are no single value."""
 
-RecordSource = Record | StoredRecord | Unreadable | Path | str
+RecordSource = Record | Unreadable | Path | str
 
 
 def frame(
@@ -67,9 +67,7 @@ def _plain(value: Any) -> Any:
 def _readable(entries: Iterable[RecordSource]) -> Iterator[Record]:
     for entry in entries:
         found = read(Path(entry)) if isinstance(entry, str | Path) else entry
-        if isinstance(found, StoredRecord):
-            yield found.record
-        elif isinstance(found, Record):
+        if isinstance(found, Record):
             yield found
         elif isinstance(found, Unreadable):
             warnings.warn(f"{found.source} {found.reason}: it is left out.", stacklevel=3)

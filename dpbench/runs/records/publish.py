@@ -80,6 +80,7 @@ def without_uncovered(record: Record) -> Record:
         diagnostics={},
         calibration={},
         signed=True,
+        text="",  # which has all of this
     )
 
 

@@ -151,17 +151,15 @@ def load(path: Path) -> Record | None:
     return entry if isinstance(entry, Record) else None
 
 
-def read(path: Path) -> Record | Unreadable:
-    """The record `<digest>.json`, or why it is not valid."""
-    text = text_of(path)
-    return parse_named(text, path) if isinstance(text, str) else text
-
-
-def parse_named(text: str, path: Path) -> Record | Unreadable:
-    """The record in the text of a file `<digest>.json`, or why it is not valid."""
-    record = parse(text, path.name)
+def read(path: Path, source: str = "") -> Record | Unreadable:
+    """The record `<digest>.json`, or why it is not valid. source: what the file is called, by
+    default its name."""
+    source, text = source or path.name, text_of(path)
+    if isinstance(text, Unreadable):
+        return text._replace(source=source)
+    record = parse(text, source)
     if isinstance(record, Record) and record.digest != path.stem:
-        return Unreadable(path.name, f"is the record of another run, {record.digest}")
+        return Unreadable(source, f"is the record of another run, {record.digest}")
     return record
 
 
@@ -220,7 +218,7 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
         return Unreadable(source, f"{reason}; if a later one wrote it, update dpbench", True)
     msgspec.convert(plain, RecordSchema)
     msgspec.convert(plain["config"]["choices"], dict[str, Name])
-    record = Record(**plain, signed=signed)
+    record = Record(**plain, signed=signed, source=source, text=text)
     _ = record.digest  # raises for a configuration without a digest
     return record
 

@@ -50,7 +50,8 @@ class Record:
     nats. history: one entry per epoch; diagnostics: one per measured step; both read private data
     outside the account. calibration: empty for older and for diverged runs. status: "complete" or
     "diverged". covered: by part, whether the epsilon covers it. signed: whether the record has a
-    checksum; the first ones have none.
+    checksum; the first ones have none. source, text: the file that it was read from, with the line
+    if that has several, and its JSON there; "" for a record that is made.
     """
 
     config: dict
@@ -64,6 +65,8 @@ class Record:
     covered: dict[str, bool] = field(default_factory=dict)
     schema: int = SCHEMA
     signed: bool = True
+    source: str = field(default="", compare=False)
+    text: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", scientific(self.config))
@@ -125,10 +128,9 @@ class Record:
         """The record as one JSON object; NaN and Infinity as Python's json writes them. Fields that
         older records lack are omitted if empty, so that those are written unchanged."""
         fields = asdict(self)
-        del fields["signed"]
-        for name in ("calibration", "covered"):
-            if not fields[name]:
-                del fields[name]
+        empty = [name for name in ("calibration", "covered") if not fields[name]]
+        for name in ("signed", "source", "text", *empty):
+            del fields[name]
         if self.signed:
             fields["checksum"] = checksum(fields)
         return json.dumps(fields, sort_keys=True)

@@ -1,6 +1,7 @@
 """The first view: who is on a board, by what setting, and in which order."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,6 @@ from dpbench.comparison.dashboard.board_view import answer
 from dpbench.comparison.dashboard.contests import contests
 from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.learning.metrics.students_t import estimate, paired
-from dpbench.runs.records.collect import StoredRecord
 
 NAMES = dict.fromkeys(("dpsgd_f", "bam"), "") | {"dpsgd": "DP-SGD"}
 """For display."""
@@ -21,7 +21,7 @@ NAMES = dict.fromkeys(("dpsgd_f", "bam"), "") | {"dpsgd": "DP-SGD"}
 def summary_of(records, source="runs/x.json"):
     summary = Summary(lambda config: "")
     for record in records:
-        summary.add(StoredRecord(record, source, record.json()))
+        summary.add(replace(record, source=source))
     return summary
 
 
@@ -301,7 +301,7 @@ def test_of_two_tables_that_of_more_methods_stands_for_a_method(record_of):
     ]
     for record, table in made:
         source = f"tables/{table}.records.jsonl, line 1"
-        summary.add(StoredRecord(record, source, record.json()))
+        summary.add(replace(record, source=source))
     (found,) = summary.contests
     assert chosen_of(found) == {
         "dpsgd": ("bam_table1, dpsgd", (1, 2)),
@@ -316,7 +316,7 @@ def test_of_several_rows_of_a_table_the_plainest_stands_for_a_method(record_of):
     made[1].config["method"] = made[1].config["method"] | {"clip": "psac"}
     for record in (*made, record_of("dpsgd_f", accuracy=0.8)):
         source = "tables/bam_table1.records.jsonl, line 1"
-        summary.add(StoredRecord(record, source, record.json()))
+        summary.add(replace(record, source=source))
     (found,) = summary.contests
     assert chosen_of(found) == {
         "dpsgd_f": ("bam_table1, dpsgd_f", (1, 2)),
@@ -331,7 +331,7 @@ def test_the_setting_of_a_paper_s_table_stands_for_its_method(record_of):
         ("runs/x.json", "tables/misalignment_table4.records.jsonl, line 2"),
         strict=True,
     ):
-        summary.add(StoredRecord(record, source, record.json()))
+        summary.add(replace(record, source=source))
     (found,) = summary.contests
     assert found.ranked[0].how == "misalignment_table4, dpsgd"
 

@@ -1,15 +1,16 @@
 import pytest
 
 from dpbench.comparison.dashboard.command import report
-from dpbench.runs.records.collect import StoredRecord, collect
+from dpbench.runs.records.collect import collect
 from dpbench.runs.records.reading import Unreadable
+from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 
 
 def sorted_out(folder):
     """What was found, and what could not be read."""
     read = list(collect(folder))
-    return [one for one in read if isinstance(one, StoredRecord)], [
+    return [one for one in read if isinstance(one, Record)], [
         one for one in read if isinstance(one, Unreadable)
     ]
 
@@ -29,7 +30,7 @@ def test_tables_count_where_runs_lack_records_and_folders_are_named(folder_of, r
     (folder / "tables").mkdir()
     lines = "".join(record_of(seed=s).json() + "\n" for s in (0, 1))
     (folder / "tables/x.records.jsonl").write_text(lines)
-    sources = {f.record.config["seed"]: f.source for f in sorted_out(folder)[0]}
+    sources = {f.config["seed"]: f.source for f in sorted_out(folder)[0]}
     assert sources[0].startswith("runs/")
     assert sources[1] == "tables/x.records.jsonl, line 2"
     folder = folder_of([record_of()])

@@ -2,7 +2,7 @@ import copy
 
 import pytest
 
-from dpbench.comparison.dashboard.controls import differences
+from dpbench.comparison.dashboard.controls import differences, swept_settings
 from dpbench.runs.records.digest import scientific
 
 
@@ -82,3 +82,12 @@ def test_a_setting_that_older_records_lack_has_the_value_that_those_had(composed
     older["method"] = {k: v for k, v in older["method"].items() if k != "clip"}
     assert differences([older, config]) == ["", ""]
     assert differences([older, with_changes(config, **{place: value})])[0] == said
+
+
+def test_a_whole_number_is_one_value_with_and_without_a_point(composed):
+    whole, point = ({**composed(), "epochs": epochs, "head_lr_factor": 2} for epochs in (3, 3.0))
+    other = {**point, "head_lr_factor": 4.0}
+    assert differences([whole, point]) == ["", ""]
+    assert differences([whole, point, other]) == [*["head_lr_factor=2"] * 2, "head_lr_factor=4"]
+    million = [{**whole, "batch_size": size} for size in (2_000_000, 2e6)]
+    assert swept_settings({("digits", "dpsgd"): dict(zip("ab", million, strict=True))}) == []

@@ -34,3 +34,16 @@ def shown_record(window):
         "record": json.loads(text.replace("NaN", "null")),
         "command": "".join(window.locator("#detail .command code").all_inner_texts()),
     }
+
+
+def board(window):
+    """The lines of the first view: method, significance and accuracy."""
+    rows = window.locator("#part-board tbody tr").all()
+    return {
+        row.locator(".method .link").inner_text(): (
+            row.locator("td").first.inner_text(),
+            row.locator(".standing").inner_text(),
+            row.locator(".estimate b").first.inner_text(),
+        )
+        for row in rows
+    }

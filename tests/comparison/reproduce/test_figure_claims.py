@@ -9,7 +9,12 @@ import pytest
 from msgspec import convert
 
 from dpbench.comparison.compare.pairs import NOT_MEASURED, NOTHING_TO_WIN
-from dpbench.comparison.reproduce.figure import STATISTICS, claims_blocks, judge_figure
+from dpbench.comparison.reproduce.figure import (
+    STATISTICS,
+    claims_blocks,
+    figure_rows,
+    judge_figure,
+)
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.conditions import Condition, row_name
 from dpbench.comparison.tables.edition import claims_of
@@ -42,7 +47,7 @@ def judged(wanted, records):
         }
         for r in records
     ]
-    return judge_figure(wanted, runs, records)
+    return judge_figure(wanted, figure_rows(wanted, runs, records))
 
 
 def toy(*claims, groups=(), labels=("",)):
@@ -56,8 +61,8 @@ def toy(*claims, groups=(), labels=("",)):
     return of_claims(*wanted, groups=dict(zip(groups, (3, 8), strict=False)), labels=labels)
 
 
-def of_claims(*claims, groups, labels):
-    table = SimpleNamespace(numbers_of_groups=groups)
+def of_claims(*claims, groups, labels, methods=("a", "b")):
+    table = SimpleNamespace(numbers_of_groups=groups, methods=methods)
     return SimpleNamespace(claims=claims, labels=[*labels], table=table, scale_label="paper")
 
 
@@ -197,7 +202,7 @@ def test_every_claim_of_a_figure_is_of_its_rows_and_can_hold_and_can_fail(name):
         assert claim.labels != (), f"{claim.name} is about no condition"
         assert claim.statement.endswith(".")
         groups = wanted.table.numbers_of_groups
-        alone = of_claims(claim, groups=groups, labels=wanted.labels)
+        alone = of_claims(claim, groups=groups, labels=wanted.labels, methods=methods)
         for sign in (1, -1):
             (one,) = judged(alone, made_up(wanted, claim, sign))
             expected = (sign > 0) == (claim.relation == "larger")

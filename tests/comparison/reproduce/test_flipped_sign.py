@@ -7,7 +7,7 @@ import pytest
 from dpbench.comparison.reproduce.render import texts
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.tables.sweep.command import table
-from dpbench.runs.records.collect import records_in
+from dpbench.runs.records.collect import readable_records_in
 from dpbench.system.paths import PACKAGE
 from tests.comparison.tables.sweep.made_up import record
 
@@ -34,7 +34,7 @@ def verdicts(page: str, *cells: str) -> list[str]:
 def test_a_claim_of_a_committed_page_fails_if_its_gap_has_the_other_sign():
     target = target_of("misalignment_table5", [])
     path = COMMITTED / f"{target.name}.records.jsonl"
-    records = [stored.record for stored in records_in(path)]
+    records = readable_records_in(path)
     committed = (COMMITTED / f"{target.name}.md").read_text(encoding="utf-8")
     accuracies = [f"test/accuracy/{name}" for name in target.table.groups]
     turned = flipped(records, target, "dpsgd_global_adapt", "dpsgd", accuracies)

@@ -1,14 +1,9 @@
 """A table from start to end: a small one on digits, made in a copy of the checkout."""
 
-import csv
 import dataclasses
-import io
-import json
 import random
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,60 +15,25 @@ from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.privacy import NotRun
 from dpbench.runs.records.collect import TableRecords
-from dpbench.runs.records.reading import load, parse, parse_named
+from dpbench.runs.records.reading import load, parse, read
 from dpbench.system import paths as resources
 from dpbench.system.errors import UserError
+from tests.comparison.reproduce.toy_table import (
+    COLUMNS,
+    NOTE,
+    PUBLISHED,
+    RUNS,
+    TINY,
+    files_of,
+    measured,
+    records,
+    rewrite,
+    start,
+    tables,
+    verdicts,
+)
 
 ROOT = Path(__file__).resolve().parents[3]
-
-TINY = """\
-# @package _global_
-# Source: nobody. Cost: seconds. Expect: nothing.
-defaults:
-  - columns@table.columns: tiny
-  - override /dataset: digits
-  - override /model: logistic
-  - override /privacy: noise1
-
-table:
-  title: "Digits: a toy (Table 1)"
-  paper: "Nobody 2020"
-  published: tiny/table1.csv
-  published_runs: 2
-  epsilon: tiny/epsilon.csv
-  baseline: sgd
-  methods: [sgd, dpsgd, fairlens, dpsgd_f]
-  variants: {dpsgd_f: [corrected, paper], dpsgd: [corrected, {optimizer.lr: 0.1}]}
-  claims:
-    cost:
-      statement: "Privacy costs accuracy."
-      source: page 1
-      better: [sgd]
-      than: [dpsgd]
-      in: [acc]
-  seeds: [0, 1]
-  groups: ["3", "8"]
-  spread: standard error
-  notes: ["A note."]
-  settings:
-    - set: {epochs: 1, batch_size: 256, optimizer: {lr: 0.5}}
-    - when: {method: dpsgd}
-      set: {method: {bound: 0.5}}
-"""
-COLUMNS = """\
-# Two columns.
-acc: {metric: test/accuracy, factor: 100, digits: 1, better: higher}
-pi_ab: {metric: privacy_cost_gap, factor: 100, digits: 1, better: lower}
-"""
-PUBLISHED = """\
-method,column,value,spread
-sgd,acc,80.0,0.5
-dpsgd,acc,50.0,0.5
-fairlens,acc,60.0,0.5
-dpsgd_f,pi_ab,1.0,0.5
-"""
-NOTE = "digits: The publishers' split is not used: the test images are drawn by seed."
-RUNS = 2 + 2 * 2 + 2 * 2  # sgd; dpsgd and dpsgd_f in both variants; fairlens cannot be
 
 
 @pytest.fixture(scope="module")
@@ -118,42 +78,6 @@ def no_training(monkeypatch):
     monkeypatch.setattr("dpbench.execution.load_or_run.fit", lambda *_: pytest.fail("trained"))
 
 
-def start(checkout, *arguments):
-    return subprocess.Popen(
-        [sys.executable, "-m", "dpbench", "reproduce", *map(str, arguments)],
-        cwd=checkout,  # which comes before everything else with `python -m`
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def tables(folder, name="tiny"):
-    """The table's files for readers, byte for byte."""
-    suffixes = ("md", "csv", "claims.csv", "tex")
-    return {s: (folder / "tables" / f"{name}.{s}").read_bytes() for s in suffixes}
-
-
-def measured(folder):
-    """What the records say, apart from when and where."""
-    found = {}
-    for path in sorted((folder / "runs").glob("*.json")):
-        fields = json.loads(path.read_text())
-        del fields["provenance"], fields["checksum"]
-        found[path.name] = json.dumps(fields, sort_keys=True)
-    return found
-
-
-def records(folder, name):
-    lines = (folder / "tables" / f"{name}.records.jsonl").read_text().splitlines()
-    return [parse(line, name) for line in lines]
-
-
-def verdicts(folder, name):
-    rows = csv.DictReader(io.StringIO((folder / "tables" / f"{name}.csv").read_text()))
-    return {row["verdict"] for row in rows}
-
-
 @pytest.mark.slow
 def test_a_table_is_printed_and_written_with_its_records(finished):
     tables = finished.folder / "tables"
@@ -184,7 +108,7 @@ def test_records_that_are_nowhere_else_are_not_replaced(results, no_training):
     reproduce(*part)
     before = tables(results, "tiny-part")
     for path in (results / "runs").glob("*.json"):
-        if parse_named(path.read_text(), path).config["seed"] == 0:
+        if read(path).config["seed"] == 0:
             path.unlink()
     with pytest.raises(UserError, match=r"tiny-part.records.jsonl has 5 records in no other file"):
         reproduce("tiny", [f"results_dir={results}", "table.seeds=[1]"])
@@ -211,12 +135,6 @@ def clone(finished, tmp_path):
     return tmp_path
 
 
-def rewrite(file, change):
-    """Change the records of a table's file: a function from a record to its text."""
-    lines = [parse(line, "x") for line in file.read_text().splitlines()]
-    file.write_text("".join(f"{change(record)}\n" for record in lines))
-
-
 def test_the_records_of_a_table_are_those_of_its_runs(finished, clone, no_training, capsys):
     assert reproduce("tiny", [f"results_dir={clone}"]) == finished.text
     assert files_of(clone / "tables") == files_of(finished.folder / "tables")
@@ -225,10 +143,6 @@ def test_the_records_of_a_table_are_those_of_its_runs(finished, clone, no_traini
     assert outlook in capsys.readouterr().err
     paper = reproduce("tiny", [f"results_dir={clone}", "layout=paper", "columns=acc"])
     assert "accuracy" in paper
-
-
-def files_of(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_records_are_taken_from_the_file_of_another_table(clone, no_training, capsys):

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from tests.step.gradients.moved_rows import WIDTH
+from tests.step.gradients.forwards import WIDTH
 
 
 def scaled_above_a_size(module, h, x):

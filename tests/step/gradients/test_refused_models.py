@@ -7,7 +7,8 @@ from torch import nn
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import make_engine
 from dpbench.system.errors import UserError
-from tests.step.gradients.moved_rows import WIDTH, Composed, examples, seeded
+from tests.step.gradients.forwards import WIDTH
+from tests.step.gradients.moved_rows import Composed, examples, seeded
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch's compiler, which a branch needs

@@ -11,25 +11,21 @@ from dpbench.step.gradients import ENGINES, EngineFallback, make_engine
 from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.penalised import penalised
 from dpbench.system.errors import UserError
-from tests.step.gradients.moved_rows import (
+from tests.step.gradients.forwards import (
     ERRORS,
     IN_LARGE_BATCHES,
     KEEPS_ROWS,
     MOVES,
-    Composed,
     as_it_is,
     clipped_by_a_hook,
     clipped_by_a_module,
     clipped_by_a_node,
     clipped_by_an_old_hook,
-    examples,
-    holds,
     scaled_by_a_draw,
     scaled_by_a_text,
     scaled_by_an_index,
-    seeded,
-    sensitivity,
 )
+from tests.step.gradients.moved_rows import Composed, examples, holds, seeded, sensitivity
 from tests.step.gradients.rows_by_size import BY_SIZE
 
 

@@ -14,18 +14,15 @@ from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.penalised import penalised
 from dpbench.step.gradients.rows.check import RowCheck
 from dpbench.system.errors import UserError
-from tests.step.gradients.moved_rows import (
+from tests.step.gradients.forwards import (
     WIDTH,
-    Composed,
     as_it_is,
     clipped_by_a_function,
-    examples,
     for_large_batches,
-    labelled,
     rarely_by_weight,
     rarely_sorted,
-    seeded,
 )
+from tests.step.gradients.moved_rows import Composed, examples, labelled, seeded
 
 
 class Sequence(nn.Module):

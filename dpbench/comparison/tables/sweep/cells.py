@@ -14,7 +14,7 @@ from dpbench.comparison.tables.conditions import setting
 from dpbench.learning.metrics.students_t import standard_deviation
 from dpbench.privacy.guarantee import weakest
 from dpbench.runs.config.literals import literal
-from dpbench.runs.config.settings import NAMED_GROUPS, leaves, varying_keys
+from dpbench.runs.config.settings import NAMED_GROUPS, canonical, leaves, varying_keys
 from dpbench.runs.records.digest import group_of
 from dpbench.runs.records.epsilon import OF_ITS_SEARCH, Terms, is_trial, largest_epsilon
 from dpbench.runs.records.record import Record
@@ -53,10 +53,8 @@ class SweepLayout:
 
     def cell_of(self, config: Mapping[str, Any]) -> CellKey:
         """The row and the column of a run."""
-        row, column = (
-            tuple(value_of(config, key) for key in keys) for keys in (self.rows, self.columns)
-        )
-        return row, column
+        row = tuple(value_of(config, key) for key in self.rows)
+        return row, tuple(value_of(config, key) for key in self.columns)
 
 
 class Mean(NamedTuple):
@@ -182,7 +180,7 @@ def _mixed(cells: Sequence[Mapping[Any, Record]]) -> UserError:
 
 
 def _text(value: object) -> str:
-    return "null" if value is None else str(value)
+    return "null" if value is None else str(canonical(value))
 
 
 def _values(key: str, counts: list[tuple[str, int]]) -> str:

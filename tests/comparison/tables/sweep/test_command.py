@@ -183,6 +183,16 @@ def test_all_settings_in_which_runs_differ_are_named_at_once(results, made):
     assert title == "# Accuracy (%) by epochs, lr, privacy and method: digits, mlp"
 
 
+def test_runs_do_not_differ_in_whole_numbers_with_and_without_a_point(results, made):
+    for seed, factor, rate in ((7, 3, 0.5), (8, 3.0, 0.5), (9, 3.0, 0.6)):
+        run = record(seed=seed, lr=rate)
+        run.config["head_lr_factor"] = factor
+        run.save(results)
+    for selected, differing in (("3", r"optimizer.lr \("), ("3,null", r"head_lr_factor \(3: 3, ")):
+        with pytest.raises(UserError, match=f"^runs in one cell differ in {differing}"):
+            made("method=dpsgd", "privacy=eps3", f"head_lr_factor={selected}")
+
+
 def test_trials_of_a_search_are_left_out_of_a_table_unless_asked_for(results, made, capsys):
     trial = record(value=0.1, seed=9)
     trial.config["validation"] = 0.2
