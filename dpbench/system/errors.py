@@ -95,6 +95,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"choose from {', '.join(map(spaced, names[:count])):.{MAX_CHARACTERS}}{more}."
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 claim`, `2,000 claims`. plural: the noun's, unless that has an s more."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def spaced(name: str) -> str:
     """The name, in quotes if it begins or ends with spaces, which nobody would see."""
     return name if name == name.strip() else repr(name)

@@ -29,7 +29,7 @@ from dpbench.runs.execution.rerun import CommandBuilder
 from dpbench.runs.records.collect import StoredRecord, check_results
 from dpbench.runs.records.reading import Unreadable
 from dpbench.system.arguments import read
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.files import check_replaceable, write_atomically
 
 SCRIPTS = (
@@ -121,7 +121,7 @@ class RecordTexts:
         if not self._left_out:
             return "This file contains full details of every run."
         return (
-            f"This file contains full details of {self._kept:,} runs; of the other "
+            f"This file contains full details of {counted(self._kept, 'run')}; of the other "
             f"{self._left_out:,} only metrics."
         )
 

@@ -29,7 +29,7 @@ from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import check_values, image_columns
 from dpbench.learning.data.custom.texts import has_texts, text_columns
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.validate import quoted
 
 
@@ -209,14 +209,15 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
     name = str(column.name)
     if most := columns.selected.get(name):
         cost = f"frequent values, with noise{BY_NOISE}"
-        return f"{most + 1} features: {most} values at most, and others", cost
+        return f"{most + 1} features: {counted(most, 'value')} at most, and others", cost
     if listed := columns.listed.get(name):
-        return f"{len(listed)} features, one for each listed value", "public categories"
+        features = counted(len(listed), "feature")
+        return f"{features}, one for each listed value", "public categories"
     if columns.is_categorical(column):
         rarest = int(column.value_counts().min()) if column.notna().any() else 0
         private = f"with noise: dataset.categories={{{name}: {FEW}}}"
         cost = f"values from all rows (the rarest is in {rarest:,}); {private}"
-        return f"{column.nunique()} features, one for each value", cost
+        return f"{counted(column.nunique(), 'feature')}, one for each value", cost
     if name in columns.bounds:
         low, high = columns.bounds[name]
         private = f"with noise{BY_NOISE}"

@@ -15,7 +15,7 @@ from dpbench.learning.data.custom.people import people_of
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.dataset import Data, Fact, Split
 from dpbench.learning.data.splits import drawn, held_out
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import Fraction, Whole, integer, quoted
 
@@ -82,8 +82,8 @@ class RowSplit:
         table = self.read()
         if len(table.frame) != self.rows:
             raise UserError(
-                f"{self.name} has {len(table.frame)} rows and dataset.rows is {self.rows}: it is "
-                "truncated, or the number is wrong."
+                f"{self.name} has {counted(len(table.frame), 'row')} and dataset.rows is "
+                f"{self.rows}: it is truncated, or the number is wrong."
             )
         return self._data(table, seed)
 

@@ -32,9 +32,10 @@ def described(
     people = people_of(frame, name, marks)
     if unknown := int((people < 0).sum()):
         row = rows.test.row(int(np.flatnonzero(people < 0)[0]), len(frame))
+        others = f", one of {unknown:,} such rows" if unknown > 1 else ""
         raise UserError(
-            f"users.column={name} has no value in {row}, one of {unknown:,} such rows: whose they "
-            "are must be known, so complete or remove them."
+            f"users.column={name} has no value in {row}{others}: whose they are must be known, so "
+            "complete or remove them."
         )
     train = people[: len(people) - rows.test.number]
     sizes = np.bincount(train)

@@ -26,7 +26,7 @@ from dpbench.learning.data.custom.oddities import (
 )
 from dpbench.learning.data.custom.source import FOLDER, OwnTable, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.validate import LARGEST, quoted
 
 SENTENCE = 3
@@ -171,7 +171,8 @@ def _is_recoded(trained: Sequence, tested: Sequence) -> bool:
 def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
-        raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
+        rows = counted(len(frame), "row")
+        raise UserError(f"{name} has {rows}, but a run needs training and test rows.")
     if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
         raise UserError(
             f"{name} has a column without a name, such as an index that was written with it: name "
