@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -166,6 +166,16 @@ class Split:
         changed = change(self.inputs), change(self.targets), change(self.groups)
         people = None if self.people is None else change(self.people)
         return Split(*changed, self.normalize, people, self.lengths)
+
+
+Examples = TypeVar("Examples", Batch, Split)
+
+
+def joined(first: Examples, second: Examples) -> Examples:
+    """Examples and then others, without users or people."""
+    names = ("inputs", "targets", "groups")
+    parts = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in names}
+    return replace(first, **parts)
 
 
 @dataclass(frozen=True)
