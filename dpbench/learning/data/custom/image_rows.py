@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from msgspec import Meta
 
@@ -11,7 +12,7 @@ from dpbench.learning.data.custom.image_files import stacked
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.dataset import Split
 
 MAX_PIXELS = 1_024
 """The largest side of an image."""
@@ -40,13 +41,13 @@ class ImageRows(RowSplit):
     def notes(self) -> tuple[str, ...]:
         return (self._public,)
 
-    def _data(self, table: OwnTable, seed: int) -> Data:
+    def encoded(self, table: OwnTable, train: np.ndarray, test: np.ndarray) -> tuple[Split, float]:
         columns = image_columns(vars(self), table)
         _, labels = labels_of(table, columns.target)
         images = stacked(table.images, self.size, self.channels)
         groups = groups_of(table.frame, columns, "the table")[1] if columns.group else labels
         pixels, classes, grouped = map(torch.from_numpy, (images, labels, groups))
-        return self._split(table, Split(pixels, classes, grouped), seed)
+        return Split(pixels, classes, grouped), 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,7 +31,7 @@ def described(
     name = named("users.column", users["column"], list(frame))
     people = people_of(frame, name, marks)
     if unknown := int((people < 0).sum()):
-        row = rows.test.row(int(np.flatnonzero(people < 0)[0]), len(frame))
+        row = rows.test.first(people < 0)
         others = f", one of {unknown:,} such rows" if unknown > 1 else ""
         raise UserError(
             f"users.column={name} has no value in {row}{others}: whose they are must be known, so "
