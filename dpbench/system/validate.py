@@ -174,7 +174,7 @@ def check_range(what: str, value: Any, hint: Any) -> None:
         _check_bounds(what, value, options[0], options[1])
     elif origin in (Union, UnionType) and value is not None:
         check_range(what, value, next(option for option in options if fits(value, option)))
-    elif origin is list:
+    elif origin in (list, Sequence):
         for part in value:
             check_range(f"each of {what}", part, options[0])
 

@@ -5,10 +5,12 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import torch
+from msgspec import Meta
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
@@ -16,7 +18,6 @@ from dpbench.learning.data.caches import ensure_cached
 from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, missing_file
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import integer
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 ATTRIBUTES = Source(
@@ -47,12 +48,11 @@ class CelebA:
     or the unpacked archive of Kaggle, into the folder `celeba`. Source: Liu et al., ICCV 2015.
     """
 
-    size: int
+    size: Annotated[int, Meta(ge=1, le=MAX_PIXELS)]
     target: str
     group: str
 
     def __post_init__(self) -> None:
-        integer("dataset.size", self.size, most=MAX_PIXELS)
         for name in ("target", "group"):
             if not re.fullmatch(r"\w+", getattr(self, name)):
                 raise UserError(f"dataset.{name} must be the name of an attribute, such as Male.")

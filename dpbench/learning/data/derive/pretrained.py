@@ -4,9 +4,11 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -22,7 +24,7 @@ from dpbench.learning.data.derive.normalization import Normalization
 from dpbench.learning.data.fetch.published_weights import PublishedWeights
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import torch_state_kept
-from dpbench.system.validate import integer, one_of
+from dpbench.system.validate import one_of
 
 AT_ONCE = 32
 """The number of images in each pass of a network."""
@@ -78,11 +80,10 @@ class Pretrained(FrozenNetwork):
 
     backbone: str | None
     pooling: str | None
-    image_size: int
+    image_size: Annotated[int, Meta(ge=1, le=1024)]
     normalization: Normalization | None
 
     def __post_init__(self) -> None:
-        integer("features.image_size", self.image_size, most=1024)
         if self.backbone is None and self.pooling is not None:
             one_of("features.pooling", self.pooling, POOLINGS)
         if self._published.nowhere and self.checksum is None:
