@@ -1,21 +1,17 @@
 """The user's own images as data sets: class folders, or images that `datasets` loads."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
 import torch
-from msgspec import Meta
 
 from dpbench.learning.data.custom import hub, image_files
 from dpbench.learning.data.custom.image_files import stacked
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
-from dpbench.learning.data.dataset import Split
-
-MAX_PIXELS = 1_024
-"""The largest side of an image."""
+from dpbench.learning.data.dataset import Side, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +22,7 @@ class ImageRows(RowSplit):
     target, group: columns, as of a table.
     """
 
-    size: Annotated[int, Meta(ge=1, le=MAX_PIXELS)]
+    size: Side
     channels: Literal[3, 1]
     target: str | None = None
     group: str | list[str] | None = field(default=None, hash=False)

@@ -4,15 +4,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 import torch
-from msgspec import Meta
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpbench.learning.data.dataset import Dataset
+from dpbench.learning.data.dataset import Dataset, Side
 from dpbench.learning.data.derive.backbones import (
     POOLINGS,
     Backbone,
@@ -80,7 +78,7 @@ class Pretrained(FrozenNetwork):
 
     backbone: str | None
     pooling: str | None
-    image_size: Annotated[int, Meta(ge=1, le=1024)]
+    image_size: Side
     normalization: Normalization | None
 
     def __post_init__(self) -> None:
