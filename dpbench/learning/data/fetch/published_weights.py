@@ -356,3 +356,10 @@ def with_weights(network: Any, config: Any, file: Path, own: tuple[str, ...]) ->
         if other:
             raise RuntimeError(min(other))
     return net
+
+
+def with_encoder_weights(config: Any, file: Path) -> Any:
+    """The encoder of a config of transformers, in float32, with a file's weights; not its pooler,
+    which not all published weights have."""
+    network = library("transformers").MODEL_MAPPING[type(config)]
+    return with_weights(network, config, file, own=("pooler.",))
