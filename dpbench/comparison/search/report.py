@@ -132,8 +132,9 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
 def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[PageBlock]:
     seeds = ", ".join(request.final_seeds)
     return [
-        f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
-        "the choice is made: the best of many trials with one seed is partly the luckiest.",
+        f"## Finalists\n\nThe best {counted(len(finals), 'trial')} again with seeds {seeds}, by "
+        "whose mean the choice is made: the best of many trials with one seed is partly the "
+        "luckiest.",
         _grid(request, finals),
         "## All trials",
     ]
