@@ -80,10 +80,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     ending = [known_name for known_name in containing if _parts(known_name).endswith(whole)]
     longer = [n for n in by_lower if len(misspelt) > 2 and n.split(".")[-1].startswith(misspelt)]
     close = difflib.get_close_matches(misspelt, by_lower, n=3, cutoff=0.5)
-    matches = [
-        by_lower[match]
-        for match in [*dict.fromkeys([*(ending or containing or longer), *close])][:3]
-    ]
+    best = dict.fromkeys([*(ending or containing or longer), *close])
+    matches = [by_lower[name] for name in [*best][:3]]
     if not names:
         return "there are none."
     if matches:

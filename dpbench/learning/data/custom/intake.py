@@ -23,7 +23,7 @@ from dpbench.learning.data.custom.columns import (
     without,
 )
 from dpbench.learning.data.custom.oddities import identical
-from dpbench.learning.data.custom.people import TARGET, people_of
+from dpbench.learning.data.custom.people import are_of_column, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import OwnTable
@@ -92,9 +92,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         except UserError as error:
             refused = str(error)
     told = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    user = (
-        users["column"] if isinstance(users, Mapping) and users.get("_target_") == TARGET else None
-    )
+    user = users["column"] if are_of_column(users) else None
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]

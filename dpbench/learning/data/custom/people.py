@@ -1,7 +1,7 @@
 """The people that a column of the user's own data names, whose rows are protected together."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,11 @@ from dpbench.system.validate import integer
 
 TARGET = "dpbench.data.derive.users.column"
 """What `users=column` builds."""
+
+
+def are_of_column(users: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether settings of users are those of `users=column`."""
+    return isinstance(users, Mapping) and users.get("_target_") == TARGET
 
 
 def described(

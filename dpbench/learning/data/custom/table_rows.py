@@ -226,14 +226,10 @@ class TableRows(RowSplit):
 def _categories_note(given: Mapping[str, Any]) -> str:
     if not given:
         return "The categories of each column are read from all rows, test included."
-    ways = [
-        ("public", [name for name in given if not is_integer(given[name])]),
-        (
-            "selected with noise, and epsilon pays for them",
-            [name for name in given if is_integer(given[name])],
-        ),
-    ]
-    of = [f"{', '.join(names)} are {way}" for way, names in ways if names]
+    selected = [name for name in given if is_integer(given[name])]
+    public = [name for name in given if name not in selected]
+    ways = {"public": public, "selected with noise, and epsilon pays for them": selected}
+    of = [f"{', '.join(names)} are {way}" for way, names in ways.items() if names]
     others = "other columns are read from all rows, test included"
     return f"The categories of {'; those of '.join([*of, others])}."
 
