@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from dpbench.comparison.tables.grid import Grid, counted, grid_of, tally
+from dpbench.comparison.tables.grid import Grid, grid_of, tally
 from dpbench.comparison.tables.published import PublishedTable
 from dpbench.comparison.tables.verdict import FORMS, HOLDS
+from dpbench.system.errors import counted
 from dpbench.system.grouping import grouped
 
 from .laboratory import FINER, FlowRun

@@ -9,7 +9,6 @@ from pathlib import Path
 from dpbench.comparison.search.command import run_search
 from dpbench.comparison.search.request import SearchRequest
 from dpbench.comparison.search.samplers import SAMPLERS
-from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import contradictions
 from dpbench.runs.config.commands import ChallengeCommand
 from dpbench.runs.config.literals import literal
@@ -20,7 +19,7 @@ from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.folder import CHALLENGES, RUNS
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
-from dpbench.system.errors import UserError, print_message
+from dpbench.system.errors import UserError, counted, print_message
 from dpbench.system.files import check_writable, write_atomically
 
 from .entry import Entry, Outcome, check_entry, entry_of, read_submission

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from dpbench.comparison.reproduce.target import Target
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, grid_of, tally
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, grid_of, tally
 from dpbench.comparison.tables.table import ResultTable
 from dpbench.comparison.tables.verdict import FORMS, HOLDS
 from dpbench.runs.records.epsilon import USUAL, delta_text, rounded_up
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.progress import counting
 
 from .printed import read_printed

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from dpbench.audit.canaries import Canaries, OneHotPatterns, coins
-from dpbench.audit.game import RunGame, last_release, on_canaries, recorded_step
+from dpbench.audit.game import RunGame, last_release, on_canaries, recorded_step, run_game
 from dpbench.audit.inference import Scores
 from dpbench.learning.data.dataset import Batch, Split
 from dpbench.privacy.ledger import Ledger
@@ -49,7 +49,7 @@ def play_cut(run: Run, trials: int) -> RunGame:
         step(examples.at(next(batches[coin])))
         sums.append(float(last_release(step)[1][0]))
     attack = Scores(np.array(sums), included.numpy())
-    return RunGame.of("cut", (attack,), Ledger().after(planned.step), run, *recorded)
+    return run_game("cut", (attack,), Ledger().after(planned.step), run, recorded)
 
 
 def play_memory(run: Run, trials: int) -> RunGame:
@@ -78,7 +78,7 @@ def play_memory(run: Run, trials: int) -> RunGame:
     ]
     attack = Scores(np.array(scores), included.numpy())
     ledger = Ledger().after(planned.step, planned.steps)
-    return RunGame.of("memory", (attack,), ledger, run, *recorded)
+    return run_game("memory", (attack,), ledger, run, recorded)
 
 
 def _along_one_coordinate(run: Run, signs: torch.Tensor) -> Split:

@@ -4,7 +4,6 @@ part of the run is reimplemented: its data are canaries, and its noisy sums are 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
 
 import torch
 from torch import Tensor
@@ -112,25 +111,21 @@ class RunGame(Game):
     usage: ResourceUsage
     run: Run
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        attacks: tuple[Scores, ...],
-        ledger: Ledger,
-        run: Run,
-        planned: Plan,
-        step: PrivateStep,
-        usage: ResourceUsage,
-        parts: tuple[ReleasePart, ...] = (),
-    ) -> Self:
-        """The game whose other settings are those of the run."""
-        about = run.privacy.delta, run.seed, planned, step, usage, run
-        return cls(name, attacked(run), attacks, ledger, *about, parts=parts)
+
+RecordedStep = tuple[Plan, PrivateStep, ResourceUsage]
+"""The plan of a run, its step, whose noisy sums are recorded, and its usage."""
 
 
-def recorded_step(run: Run) -> tuple[Plan, PrivateStep, ResourceUsage]:
-    """The plan of a run on the CPU, its step, whose noisy sums are recorded, and its usage."""
+def run_game(
+    name: str, attacks: tuple[Scores, ...], ledger: Ledger, run: Run, recorded: RecordedStep
+) -> RunGame:
+    """The game whose other settings are those of the run."""
+    about = run.privacy.delta, run.seed, *recorded, run
+    return RunGame(name, attacked(run), attacks, ledger, *about)
+
+
+def recorded_step(run: Run) -> RecordedStep:
+    """The step of a run on the CPU."""
     cpu = torch.device("cpu")
     usage, planned = ResourceUsage(cpu), plan(run)
     step = private_step(run, planned, cpu)
@@ -188,8 +183,7 @@ def play_run(run: Run, quiet: bool = False) -> RunGame:
                 accumulator.add(mechanism, rate, added, gradient)
             progress.advance()
     attacks = accumulator.attacks(dataset.included(run.seed))
-    recorded = run, planned, training.step, training.usage
-    return RunGame.of("run", attacks, training.ledger, *recorded)
+    return run_game("run", attacks, training.ledger, run, (planned, training.step, training.usage))
 
 
 def _accumulator(dataset: Canaries, planned: Plan) -> tuple[ScoreAccumulator, float]:

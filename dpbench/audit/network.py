@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import coins
-from dpbench.audit.game import RunGame, last_release, recorded_step
+from dpbench.audit.game import RunGame, last_release, recorded_step, run_game
 from dpbench.audit.inference import Scores
 from dpbench.audit.steps import check_single_steps
-from dpbench.learning.data.dataset import Batch
+from dpbench.learning.data.dataset import Batch, joined
 from dpbench.learning.data.digits import Digits
 from dpbench.learning.models.mlp import Mlp
 from dpbench.privacy.ledger import GaussianMechanism, Ledger, Poisson, Step
@@ -42,14 +42,14 @@ def play_network(run: Run, trials: int) -> RunGame:
     scores = [_score(step, data.at(next(batches)), coin) for coin in included.tolist()]
     attack = Scores(np.array(scores), included.numpy())
     ledger = Ledger().after(Step(Poisson(1.0), planned.step.releases))
-    return RunGame.of("network", (attack,), ledger, run, *recorded)
+    return run_game("network", (attack,), ledger, run, recorded)
 
 
 def _score(step: PrivateStep, batch: Batch, present: bool) -> float:
     """The log-likelihood ratio of the noisy sum of a step, with or without the canary."""
     canary = _canary(step)
     known, own = _clipped_sum(step, batch), _clipped_sum(step, canary)
-    step(_joined(batch, canary) if present else batch)
+    step(joined(batch, canary) if present else batch)
     mechanism, noisy = last_release(step)
     assert isinstance(mechanism, GaussianMechanism)
     return float((noisy - known - own / 2) @ own) / mechanism.noise_multiplier**2
@@ -68,11 +68,3 @@ def _clipped_sum(step: PrivateStep, batch: Batch) -> Tensor:
     gradients = step.gradient(step.engine, batch, step.clip, step.released)
     total = step.clip.finish(step.clipped_sum(gradients, batch).total)
     return total.detach().double() / step.clip.sensitivity.bound
-
-
-def _joined(first: Batch, second: Batch) -> Batch:
-    return Batch(
-        torch.cat([first.inputs, second.inputs]),
-        torch.cat([first.targets, second.targets]),
-        torch.cat([first.groups, second.groups]),
-    )

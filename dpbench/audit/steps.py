@@ -13,7 +13,14 @@ import torch
 from torch import Tensor
 
 from dpbench.audit.canaries import MAX_NORM, Canaries, OneHotPatterns, Patterns, WalshPatterns
-from dpbench.audit.game import RunGame, last_release, on_canaries, parts_of, recorded_step
+from dpbench.audit.game import (
+    RunGame,
+    last_release,
+    on_canaries,
+    parts_of,
+    recorded_step,
+    run_game,
+)
 from dpbench.audit.inference import Scores
 from dpbench.audit.scores import sampled, step_scores
 from dpbench.learning.data.dataset import Split
@@ -144,7 +151,8 @@ def play_steps(run: Run, trials: int) -> RunGame:
     both = gradient, *(counts or [replace(gradient, what=COUNTS)])  # of a joint release, too
     ledger = Ledger().after(Step(Poisson(rate), planned.step.releases))
     parts = parts_of(Step(Poisson(rate), both[: len(alone)]), map(scores, alone))
-    return RunGame.of("step", tuple(map(scores, attacks)), ledger, run, *recorded, parts)
+    game = run_game("step", tuple(map(scores, attacks)), ledger, run, recorded)
+    return replace(game, parts=parts)
 
 
 def check_single_steps(run: Run, game: str) -> None:

@@ -17,9 +17,6 @@ from dpbench.system.validate import one_of
 if TYPE_CHECKING:
     from dpbench.runs.execution.run_config import RunConfig
 
-OWN_DATA = ("csv", "hub", "hub_images", "images")
-"""The data sets that read the user's own data, so that a name is not enough to download them."""
-
 
 def run(arguments: list[str]) -> None:
     """One run, or that of a record, or with -m a sweep; exit code 1 if some runs of it failed. With
@@ -205,13 +202,15 @@ def data(arguments: list[str]) -> str | None:
 
 
 def _download(names: list[str], data_dir: str) -> None:
+    from dpbench.learning.data.custom.public_settings import SOURCES
     from dpbench.runs.config.search_path import options
     from dpbench.runs.execution.prepare import run_of
     from dpbench.runs.execution.run_config import run_config
 
-    known = [name for name in options("dataset") if name not in OWN_DATA]
+    own = {source.option for source in SOURCES.values()}  # which a name is not enough to download
+    known = [name for name in options("dataset") if name not in own]
     for name in names:
-        if name in OWN_DATA or (name not in known and Path(name).exists()):
+        if name in own or (name not in known and Path(name).exists()):
             raise UserError(
                 f"{name} is no data set by name: data of your own are described by dpbench data "
                 "dataset=csv dataset.file=FILE, or dataset=images dataset.folder=FOLDER."

@@ -24,8 +24,8 @@ class Command:
     settings: the types of its own, the first of which says what it does; usage: its arguments;
     takes: overrides of a configuration, or names of options and records, which are also found in
     --config-dir; for completion, names: the group whose options may be named, or "groups" for those
-    of groups, and flags; target: the function `module:name` that takes the arguments and prints, or
-    returns a page (text) or a path, by default the one of `dpbench.cli.commands`.
+    of groups, and flags; module: of dpbench, with the function that takes the arguments and prints,
+    or returns a page (text) or a path; called: that function, where its name is not the command's.
     """
 
     name: str
@@ -34,7 +34,8 @@ class Command:
     takes: Literal["overrides", "names", ""] = ""
     names: str = ""
     flags: tuple[str, ...] = ()
-    target: str = ""
+    module: str = "cli.commands"
+    called: str = ""
 
     @property
     def keys(self) -> set[str]:
@@ -43,8 +44,7 @@ class Command:
 
     def function(self) -> Callable[[list[str]], Any]:
         """Its function, for which its module is imported."""
-        module, _, name = (self.target or f"dpbench.cli.commands:{self.name}").partition(":")
-        return getattr(import_module(module), name)
+        return getattr(import_module(f"dpbench.{self.module}"), self.called or self.name)
 
     def text(self, before: str = "  ") -> str:
         """Its part of the help; before: what its name follows."""
@@ -74,11 +74,7 @@ def _second_column(line: str) -> str:
 
 _ALL = (
     Command(
-        "run",
-        (commands.RunCommand,),
-        f"[-m] {KEYS}",
-        "overrides",
-        flags=("-m", "--cfg", "--info"),
+        "run", (commands.RunCommand,), f"[-m] {KEYS}", "overrides", flags=("-m", "--cfg", "--info")
     ),
     Command("reproduce", (commands.ReproduceCommand,), f"TABLE {KEYS}", "overrides", "table"),
     Command("search", (commands.SearchCommand,), "[KEY=RANGE ...]", "overrides"),
@@ -86,54 +82,42 @@ _ALL = (
     Command("epsilon", (commands.EpsilonCommand,), takes="overrides"),
     Command("audit", (commands.RunAuditCommand, commands.CodeAuditCommand), takes="overrides"),
     Command("data", (commands.DataCommand,), f"[NAME ...] {KEYS}", "names", "dataset"),
-    Command("bench", (commands.BenchCommand,), target="dpbench.benchmarks.step_cost.command:bench"),
+    Command("bench", (commands.BenchCommand,), module="benchmarks.step_cost.command"),
     Command(
         "table",
         (commands.TableCommand,),
         f"RESULTS {KEYS}",
         names="groups",
-        target="dpbench.comparison.tables.sweep.command:table",
+        module="comparison.tables.sweep.command",
     ),
-    Command(
-        "report", (commands.ReportCommand,), target="dpbench.comparison.dashboard.command:report"
-    ),
-    Command(
-        "findings",
-        (commands.FindingsCommand,),
-        target="dpbench.comparison.dashboard.findings:findings",
-    ),
+    Command("report", (commands.ReportCommand,), module="comparison.dashboard.command"),
+    Command("findings", (commands.FindingsCommand,), module="comparison.dashboard.findings"),
     Command(
         "track",
         (commands.TrackCommand,),
         f"tracker=NAME [results_dir=] {KEYS}",
         "overrides",
-        target="dpbench.comparison.dashboard.track:track",
+        module="comparison.dashboard.track",
     ),
-    Command("publish", (commands.PublishCommand,), target="dpbench.runs.records.publish:publish"),
+    Command("publish", (commands.PublishCommand,), module="runs.records.publish"),
     Command(
-        "release",
-        (commands.ReleaseCommand,),
-        takes="overrides",
-        target="dpbench.runs.execution.release:release",
+        "release", (commands.ReleaseCommand,), takes="overrides", module="runs.execution.release"
     ),
     Command(
-        "recipe",
-        (commands.RecipeCommand,),
-        takes="overrides",
-        target="dpbench.comparison.search.recipe:recipe",
+        "recipe", (commands.RecipeCommand,), takes="overrides", module="comparison.search.recipe"
     ),
     Command(
         "checklist",
         (commands.ChecklistCommand,),
         f"TABLE|RESULTS {KEYS}",
         names="table",
-        target="dpbench.comparison.reproduce.checklist:checklist",
+        module="comparison.reproduce.checklist",
     ),
     Command(
         "merge",
         (commands.MergeCommand,),
         f"FOLDER FOLDER ... {KEYS}",
-        target="dpbench.comparison.verify.merge:merge",
+        module="comparison.verify.merge",
     ),
     Command("verify", (commands.VerifyCommand,), f"[TABLE|RECORD ...] {KEYS}", "names", "table"),
     Command(
@@ -142,7 +126,7 @@ _ALL = (
         "[GROUP ...] [OPTION ...]",
         "names",
         "groups",
-        target="dpbench.cli.commands:listing",
+        called="listing",
     ),
 )
 

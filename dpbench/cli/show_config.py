@@ -42,9 +42,8 @@ def configuration(overrides: list[str]) -> str:
 
     from dpbench.runs.execution.run_config import RunConfig
 
-    config = {
-        key: value for key, value in RunConfig.composed(overrides).plain.items() if key != "choices"
-    }
+    config = {**RunConfig.composed(overrides).plain}
+    del config["choices"]
     return yaml.safe_dump(config, sort_keys=False).rstrip("\n")
 
 

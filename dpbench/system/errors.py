@@ -80,10 +80,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     ending = [known_name for known_name in containing if _parts(known_name).endswith(whole)]
     longer = [n for n in by_lower if len(misspelt) > 2 and n.split(".")[-1].startswith(misspelt)]
     close = difflib.get_close_matches(misspelt, by_lower, n=3, cutoff=0.5)
-    matches = [
-        by_lower[match]
-        for match in [*dict.fromkeys([*(ending or containing or longer), *close])][:3]
-    ]
+    best = dict.fromkeys([*(ending or containing or longer), *close])
+    matches = [by_lower[name] for name in [*best][:3]]
     if not names:
         return "there are none."
     if matches:
@@ -93,6 +91,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
         count -= 1
     more = f" and {len(names) - count} more" if len(names) > count else ""
     return f"choose from {', '.join(map(spaced, names[:count])):.{MAX_CHARACTERS}}{more}."
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 claim`, `2,000 claims`. plural: the noun's, unless that has an s more."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def spaced(name: str) -> str:

@@ -25,6 +25,8 @@ MAX_NAME, MAX_PATH, MAX_PARTS = 255, 3_000, 200
 """The most bytes of a file name, and the most characters of a path that has room for files; the
 most folders in it, as Python makes one within the other."""
 
+MISSING = object()
+
 MAX_QUOTED = 60
 """The most characters of a value that a message quotes."""
 
@@ -174,7 +176,7 @@ def check_range(what: str, value: Any, hint: Any) -> None:
         _check_bounds(what, value, options[0], options[1])
     elif origin in (Union, UnionType) and value is not None:
         check_range(what, value, next(option for option in options if fits(value, option)))
-    elif origin is list:
+    elif origin in (list, Sequence):
         for part in value:
             check_range(f"each of {what}", part, options[0])
 
@@ -229,7 +231,8 @@ def fits(value: object, hint: Any) -> bool:
     if origin is Callable or hint is Callable:
         return callable(value)
     if Protocol in getattr(hint, "__bases__", ()):
-        return all(_has(value, name) for name in dir(hint) if not name.startswith("_"))
+        members = (name for name in dir(hint) if not name.startswith("_"))
+        return all(getattr_static(value, name, MISSING) is not MISSING for name in members)
     return SCALARS[hint](value) if hint in SCALARS else isinstance(value, hint)
 
 
@@ -238,11 +241,6 @@ def _all_fit(values: Sequence, hints: tuple) -> bool:
     if len(hints) == 1 or hints[1:] == (...,):
         return all(fits(value, hints[0]) for value in values)
     return len(values) == len(hints) and all(map(fits, values, hints))
-
-
-def _has(value: object, name: str) -> bool:
-    missing = object()
-    return getattr_static(value, name, missing) is not missing
 
 
 SCALARS: dict[Any, Callable[[object], bool]] = {

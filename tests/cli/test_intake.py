@@ -98,6 +98,10 @@ def test_what_a_column_costs_and_what_it_would_cost_with_noise_are_on_the_page(
     given = page_of(monkeypatch, capsys, *words, ranges, "dataset.categories={town: 3}")
     assert "| 0 to 2 scaled to -1 to 1 | public range; mean and deviation with noise" in given
     assert "| 4 features: 3 values at most, and others | frequent values, with noise" in given
+    one = page_of(monkeypatch, capsys, *words, "dataset.categories={town: 1}")
+    assert "| 2 features: 1 value at most, and others | frequent values, with noise" in one
+    constant = page_of(monkeypatch, capsys, *words, "dataset.categorical=[one]")
+    assert "| 1 feature, one for each value | values from all rows" in constant
     assert given.count("normalization=private_columns") == 4
 
 

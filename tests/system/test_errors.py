@@ -2,7 +2,14 @@
 
 import warnings
 
-from dpbench.system.errors import show_warnings_as_messages
+from dpbench.system.errors import counted, show_warnings_as_messages
+
+
+def test_one_is_not_several():
+    assert counted(1, "row") == "1 row"
+    assert counted(0, "row") == "0 rows"
+    assert counted(1, "class", "classes") == "1 class"
+    assert counted(2, "class", "classes") == "2 classes"
 
 
 def test_a_warning_that_all_runs_share_is_told_once(capsys):

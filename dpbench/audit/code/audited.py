@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from dpbench.audit.code.examples import LENGTH, ExampleBatches, MadeUp, one_hot
 from dpbench.audit.code.task import AuditBatch, ClaimedDpsgd, Task, reporting_errors
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.seeds import derived, torch_state_kept
 
 NEGLIGIBLE = 2.0**-20
@@ -108,8 +108,8 @@ class Audited(ABC):
         """The noisy sum by which parameters moved, in units of the bound. size: its divisor."""
         if len(before) != len(after):
             raise UserError(
-                f"{self.name} released {len(before)} numbers, and then {len(after)}: release all "
-                "parameters each time, and nothing else."
+                f"{self.name} released {counted(len(before), 'number')}, and then {len(after)}: "
+                "release all parameters each time, and nothing else."
             )
         return (before - after) * size / (task.learning_rate * task.bound)
 

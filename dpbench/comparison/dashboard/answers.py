@@ -21,10 +21,10 @@ from dpbench.comparison.dashboard.board_view import (
 )
 from dpbench.comparison.dashboard.contests import SAME_BUDGET, Contest
 from dpbench.comparison.dashboard.values import DASH, gap_text
-from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.runs.config.search_path import method_name
+from dpbench.system.errors import counted
 from dpbench.system.grouping import grouped
 
 EPSILONS = (1.0, 3.0, 8.0)

@@ -25,7 +25,6 @@ from dpbench.comparison.dashboard.values import (
 )
 from dpbench.comparison.tables.grid import (
     Grid,
-    counted,
     epsilon_text,
     number,
     range_text,
@@ -36,6 +35,7 @@ from dpbench.learning.metrics.derived import WORST_GROUP
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.learning.metrics.students_t import CONFIDENCE
 from dpbench.runs.records.epsilon import rounded_up
+from dpbench.system.errors import counted
 
 STANDINGS = {
     "first": ("first", "has the best mean"),

@@ -30,7 +30,7 @@ from dpbench.runs.records.collect import check_results
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.files import check_replaceable, write_atomically
 
 SCRIPTS = (
@@ -122,7 +122,7 @@ class RecordTexts:
         if not self._left_out:
             return "This file contains full details of every run."
         return (
-            f"This file contains full details of {self._kept:,} runs; of the other "
+            f"This file contains full details of {counted(self._kept, 'run')}; of the other "
             f"{self._left_out:,} only metrics."
         )
 

@@ -14,10 +14,10 @@ import yaml
 from dpbench.comparison.dashboard.values import DASH, SHOWN, finite_number, metric_entry, with_unit
 from dpbench.comparison.search.selection import ACCURACY, LOSS
 from dpbench.comparison.tables.data import SearchData, TableData, read_json
-from dpbench.comparison.tables.grid import counted
 from dpbench.runs.records.epsilon import REFUTED, rounded_up
 from dpbench.runs.records.folder import SEARCH, TABLES
 from dpbench.runs.records.reading import Unreadable, text_of
+from dpbench.system.errors import counted
 from dpbench.system.files import files_in
 from dpbench.system.grouping import grouped
 from dpbench.system.paths import benchmarks_folder

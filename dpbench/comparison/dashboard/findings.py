@@ -29,7 +29,7 @@ from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.runs.config.commands import FindingsCommand
 from dpbench.runs.config.search_path import method_name, options
 from dpbench.system.arguments import read
-from dpbench.system.errors import print_message
+from dpbench.system.errors import counted, print_message
 from dpbench.system.files import check_replaceable
 from dpbench.system.grouping import grouped
 
@@ -186,7 +186,7 @@ def _cost(table: TableData, claim: ClaimData) -> str:
         return NO_VALUE
     missing = max(0, claim.seeds - claim.effect.n)
     hours = missing * sum(row.seconds or 0.0 for row in _rows(table, claim)) / 3600
-    return f"{claim.seeds} seeds, {number(hours, None)} h"
+    return f"{counted(claim.seeds, 'seed')}, {number(hours, None)} h"
 
 
 def _printed(tables: Mapping[str, TableData]) -> Grid:

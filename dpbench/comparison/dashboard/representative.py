@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_digits
-from dpbench.comparison.tables.grid import counted
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
 from dpbench.learning.metrics.students_t import Estimate, estimate
 from dpbench.runs.records.epsilon import NOT_PRIVATE
+from dpbench.system.errors import counted
 from dpbench.system.grouping import grouped
 
 

@@ -28,14 +28,13 @@ from dpbench.comparison.dashboard.tables import reproduced, table_view
 from dpbench.comparison.dashboard.values import SHOWN, metric_entry, sorted_names
 from dpbench.comparison.tables.data import TableData
 from dpbench.comparison.tables.figures.looks import looks
-from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import two_sided
 from dpbench.runs.records.collect import collect, no_records
 from dpbench.runs.records.digest import budget_of, group_of, protocol_of, series_of, setting_of
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.grouping import grouped
 
 

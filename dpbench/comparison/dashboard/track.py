@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from dpbench.comparison.dashboard.command import report_of
-from dpbench.comparison.tables.grid import Grid, counted
+from dpbench.comparison.tables.grid import Grid
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.sweep.cells import filter_records
 from dpbench.runs.config.settings import is_scientific, key_of
@@ -14,7 +14,7 @@ from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import sweeps_of
 from dpbench.runs.records.trackers.tracker import run_info
 from dpbench.runs.training.tracking import Tracking, log_table
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.progress import counting
 
 COMPARISON = "comparison"

@@ -25,7 +25,7 @@ from dpbench.comparison.compare.side import (
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted
+from dpbench.comparison.tables.grid import NO_VALUE, Grid
 from dpbench.comparison.tables.page import Page, tabular, write_texts
 from dpbench.comparison.tables.runs import PlacedRecord
 from dpbench.comparison.tables.sweep.page import metric_label
@@ -44,7 +44,7 @@ from dpbench.runs.records.folder import SEARCH, TABLES
 from dpbench.runs.records.reading import required, text_of
 from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
-from dpbench.system.errors import UserError, nearest
+from dpbench.system.errors import UserError, counted, nearest
 from dpbench.system.files import files_in
 from dpbench.system.grouping import grouped
 

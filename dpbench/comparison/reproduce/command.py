@@ -15,7 +15,7 @@ from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.tables.claims.comparisons import RowComparison
 from dpbench.comparison.tables.claims.grids import PLACE
 from dpbench.comparison.tables.conditions import row_name
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, duration, number
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, duration, number
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.tables.privacy import NotRun
 from dpbench.comparison.tables.verdict import UNDECIDED
@@ -32,7 +32,7 @@ from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
 from dpbench.runs.training.plan import plan, privacy_statement
 from dpbench.runs.training.tracking import log_table
-from dpbench.system.errors import Unavailable, UserError, print_message
+from dpbench.system.errors import Unavailable, UserError, counted, print_message
 from dpbench.system.files import check_writable, files_in, write_atomically
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import one_of

@@ -22,7 +22,7 @@ from dpbench.comparison.search.selection import (
 )
 from dpbench.comparison.search.start import NUMBER
 from dpbench.comparison.tables.data import SearchData, json_file
-from dpbench.comparison.tables.grid import NO_VALUE, Grid, counted, epsilon_text, with_spread
+from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text, with_spread
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.metrics.paired_t import paired_test
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, AccountantName
@@ -30,6 +30,7 @@ from dpbench.runs.config.space import Interval, Range
 from dpbench.runs.config.special_case import START
 from dpbench.runs.config.table_rules import outer_end
 from dpbench.runs.records.epsilon import largest_epsilon, legend
+from dpbench.system.errors import counted
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import spelled_number
 
@@ -131,8 +132,9 @@ def _extended(request: SearchRequest, trials: Sequence[Trial]) -> list[str]:
 def _finals(request: SearchRequest, finals: Sequence[Trial]) -> list[PageBlock]:
     seeds = ", ".join(request.final_seeds)
     return [
-        f"## Finalists\n\nThe best {len(finals)} trials again with seeds {seeds}, by whose mean "
-        "the choice is made: the best of many trials with one seed is partly the luckiest.",
+        f"## Finalists\n\nThe best {counted(len(finals), 'trial')} again with seeds {seeds}, by "
+        "whose mean the choice is made: the best of many trials with one seed is partly the "
+        "luckiest.",
         _grid(request, finals),
         "## All trials",
     ]

@@ -90,11 +90,6 @@ def range_text(low: object, high: object) -> str:
     return " to ".join(map(str, dict.fromkeys((low, high))))
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 claim`, `2 claims`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
 def duration(seconds: float) -> str:
     """`12 s`, `5 min`, `6 h`: at least two of a unit, but for seconds."""
     for unit, size in (("h", 3600), ("min", 60)):

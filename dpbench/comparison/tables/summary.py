@@ -15,7 +15,7 @@ from dpbench.comparison.tables.claims.quantities import quantity
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.data import Reproduced
 from dpbench.comparison.tables.edition import Edition, TableColumn
-from dpbench.comparison.tables.grid import counted, range_text
+from dpbench.comparison.tables.grid import range_text
 from dpbench.comparison.tables.published import Published, PublishedTable
 from dpbench.comparison.tables.verdict import (
     DIFFERS,
@@ -31,6 +31,7 @@ from dpbench.comparison.tables.verdict import (
 )
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.learning.metrics.paired_t import LEVEL, PairedTest, holm, paired_test
+from dpbench.system.errors import counted
 
 CONSTANTS_RULE = (
     "Constants: how many of a column's cells would be reproduced if every row had 0, or the mean "

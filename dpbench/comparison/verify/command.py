@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Sequence, Set
 from pathlib import Path
 
-from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines
@@ -18,7 +17,7 @@ from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
 from dpbench.system.arguments import read
-from dpbench.system.errors import UserError, nearest, print_message
+from dpbench.system.errors import UserError, counted, nearest, print_message
 from dpbench.system.files import files_in
 from dpbench.system.progress import counting
 

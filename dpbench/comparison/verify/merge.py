@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.verify.records import equal
 from dpbench.runs.config.commands import MergeCommand
 from dpbench.runs.records.collect import collect_all, no_records
@@ -13,7 +12,7 @@ from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list, write_list
 from dpbench.runs.records.trained_model import has_model, model_file
 from dpbench.system.arguments import read
-from dpbench.system.errors import UserError, print_message
+from dpbench.system.errors import UserError, counted, print_message
 from dpbench.system.files import check_writable, files_in, write_atomically
 from dpbench.system.validate import path_of
 

@@ -13,10 +13,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.dataset import Data, Side, Split
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, missing_file
 from dpbench.system.errors import UserError, nearest
-from dpbench.system.validate import integer
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 ATTRIBUTES = Source(
@@ -32,8 +31,6 @@ PARTITION = Source(
 KAGGLE = "https://www.kaggle.com/datasets/jessicali9530/celeba-dataset"
 CSV = ".csv"  # of Kaggle's lists; the publishers' are text
 IMAGES = "img_align_celeba"
-MAX_PIXELS = 1_024
-"""The largest side of an image; the published photographs have 178 x 218."""
 
 TRAIN, TEST = 0, 2  # the publishers' numbers for the parts; 1 is their validation part
 
@@ -42,17 +39,17 @@ TRAIN, TEST = 0, 2  # the publishers' numbers for the parts; 1 is their validati
 class CelebA:
     """202,599 colour photographs of faces in the publishers' split.
 
-    size: side of the square images, in pixels. target, group: names of two of the forty
-    attributes. The images cannot be downloaded by a program: a person puts those of the publishers,
-    or the unpacked archive of Kaggle, into the folder `celeba`. Source: Liu et al., ICCV 2015.
+    size: side of the square images; the published ones have 178 x 218 pixels. target, group: names
+    of two of the forty attributes. The images cannot be downloaded by a program: a person puts
+    those of the publishers, or the unpacked archive of Kaggle, into the folder `celeba`. Source:
+    Liu et al., ICCV 2015.
     """
 
-    size: int
+    size: Side
     target: str
     group: str
 
     def __post_init__(self) -> None:
-        integer("dataset.size", self.size, most=MAX_PIXELS)
         for name in ("target", "group"):
             if not re.fullmatch(r"\w+", getattr(self, name)):
                 raise UserError(f"dataset.{name} must be the name of an attribute, such as Male.")

@@ -45,19 +45,11 @@ class Digits:
         return tuple(size * self.train_size / ROWS for size in CLASS_SIZES)
 
     def load(self, folder: Path, seed: int) -> Data:
-        """Read the copy in scikit-learn; `folder` is not used."""
-        images, labels = _images_and_labels()
-        inputs = torch.from_numpy(images / 16).float().unsqueeze(1)
-        targets = torch.from_numpy(labels).long()
+        """Read the copy in scikit-learn, which is not imported, as that takes a second; `folder` is
+        not used."""
+        package = installed_folder("sklearn")
+        assert package
+        rows = np.loadtxt(package / FILE, dtype=np.uint8, delimiter=",")  # 64 pixels and the label
+        inputs = torch.from_numpy(rows[:, :-1].reshape(-1, 1, 8, 8) / 16).float()
+        targets = torch.from_numpy(rows[:, -1]).long()
         return shuffle_and_split(Split(inputs, targets, targets), self.test_share, seed)
-
-
-def _images_and_labels() -> tuple[np.ndarray, np.ndarray]:
-    """Images [N, 8, 8] from 0 to 16, and labels [N], from the file in scikit-learn.
-
-    scikit-learn itself is not imported, which would take a second.
-    """
-    package = installed_folder("sklearn")
-    assert package
-    rows = np.loadtxt(package / FILE, dtype=np.uint8, delimiter=",")
-    return rows[:, :-1].reshape(-1, 8, 8), rows[:, -1].astype(int)

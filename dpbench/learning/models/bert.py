@@ -1,17 +1,19 @@
 """BERT for text classification, of sizes that are given one by one."""
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
+from msgspec import Meta
 from torch import nn
 
 from dpbench.learning.data.fetch.encoders import encoder_config
 from dpbench.learning.data.fetch.published_weights import public_note
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.pretrained import published_weights_of
-from dpbench.learning.models.sizes import MAX_LAYERS
+from dpbench.learning.models.sizes import MAX_LAYERS, Dropout
 from dpbench.learning.models.text import text_classifier
 from dpbench.learning.models.trained_parts import check_train
-from dpbench.system.validate import Count, Share, fraction, integer
+from dpbench.system.validate import Count, Share
 
 
 @dataclass(frozen=True)
@@ -28,13 +30,13 @@ class Bert:
 
     name: str
     pretrained: bool
-    layers: int
+    layers: Annotated[int, Meta(ge=1, le=MAX_LAYERS)]
     hidden: Count
     heads: Count
     intermediate: Count
     vocabulary: Count
     length: Count
-    dropout: float
+    dropout: Dropout
     train: str
     lora: Lora | None = None
     share: Share = 0.01
@@ -42,8 +44,6 @@ class Bert:
     checksum: str | None = None
 
     def __post_init__(self) -> None:
-        integer("model.layers", self.layers, most=MAX_LAYERS)
-        fraction("model.dropout", self.dropout, zero=True)
         check_train(self.train, self.lora)
         published_weights_of(self).check_used(self.pretrained)
 

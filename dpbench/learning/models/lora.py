@@ -54,15 +54,12 @@ class Lora:
     targets: Sequence[str] | None
 
     def __post_init__(self) -> None:
-        listed = isinstance(self.targets, list | tuple) and self.targets
-        if self.targets is not None and not (
-            listed and all(isinstance(name, str) for name in self.targets)
-        ):
-            raise UserError(
-                f"model.lora.targets={quoted(self.targets)} is not a list of names of modules: "
-                "write [query, value], or null for all."
-            )
         if self.targets is not None:
+            if not self.targets:
+                raise UserError(
+                    "model.lora.targets=[] is not a list of names of modules: write "
+                    "[query, value], or null for all."
+                )
             object.__setattr__(self, "targets", tuple(self.targets))  # so that it has a hash
 
     def adapt(self, net: nn.Module, head: nn.Module) -> None:

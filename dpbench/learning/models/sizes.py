@@ -1,12 +1,18 @@
 """Limits on the sizes of models and of their inputs."""
 
 from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta
 
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer
 
 MAX_LAYERS = 1_000
 """More layers take too long to build."""
+
+Dropout = Annotated[float, Meta(ge=0, lt=1)]
+"""The share of numbers that are dropped in training."""
 
 
 def check_layers(what: str, widths: Sequence[int]) -> None:

@@ -18,9 +18,10 @@ from dpbench.learning.data.fetch.published_weights import (
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.modes import in_mode
 from dpbench.learning.models.pretrained import attention, planning, published_weights_of
+from dpbench.learning.models.sizes import Dropout
 from dpbench.learning.models.trained_parts import adapt, check_train, train_part
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Share, fraction
+from dpbench.system.validate import Share
 
 if TYPE_CHECKING:
     from dpbench.learning.models.bert import Bert
@@ -47,14 +48,12 @@ class Text:
     revision: str | None
     checksum: str | None
     pretrained: bool
-    dropout: float | None
+    dropout: Dropout | None
     train: str
     lora: Lora | None = None
     share: Share = 0.01
 
     def __post_init__(self) -> None:
-        if self.dropout is not None:
-            fraction("model.dropout", self.dropout, zero=True)
         check_train(self.train, self.lora)
         published_weights_of(self).check_used(self.pretrained)
 

@@ -1,7 +1,9 @@
 """Wide residual networks without batch normalisation."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
 from torch import Tensor, nn
 
 from dpbench.learning.models.sizes import MAX_LAYERS, image_shape
@@ -44,13 +46,12 @@ class WideResNet:
     width: Count
     groups: Count
     weight_standardisation: bool
-    order: int = 0
+    order: Annotated[int, Meta(ge=0, le=max(ORDERS))] = 0
     scale_norm: bool = False
 
     def __post_init__(self) -> None:
         if integer("model.depth", self.depth, 10, MAX_LAYERS) % 6 != 4:
             raise UserError(f"depth={self.depth} is not one of 10, 16, 22, 28, ... (6 n + 4).")
-        integer("model.order", self.order, 0, max(ORDERS))
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         in_channels, _, _ = image_shape("wide_resnet", shape, least=4)

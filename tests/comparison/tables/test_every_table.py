@@ -12,12 +12,12 @@ from dpbench.comparison.reproduce.render import printed_numbers
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.conditions import row_name
 from dpbench.comparison.tables.edition import Edition
-from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.summary import constants
 from dpbench.comparison.tables.table import build_table
 from dpbench.comparison.tables.verdict import FAILS
 from dpbench.learning.metrics.derived import is_paired
 from dpbench.runs.config.search_path import file_of, options
+from dpbench.system.errors import counted
 
 COLUMNS = re.compile(r"@table\.columns|^  columns:", re.MULTILINE)
 TABLES = [

@@ -15,7 +15,7 @@ from dpbench.learning.models.standardised import StandardisedConv2d, standardise
 from dpbench.learning.models.tempered_cnn import TemperedCnn
 from dpbench.learning.models.wide_resnet import Block, WideResNet
 from dpbench.runs.config.compose import compose
-from dpbench.runs.execution.prepare import build, prepare
+from dpbench.runs.execution.prepare import build, prepare, run_of
 from dpbench.runs.execution.run_config import run_config
 from dpbench.system.errors import UserError
 
@@ -173,7 +173,7 @@ def test_misspelt_choices_are_refused():
     with pytest.raises(UserError, match="depth=15"):
         WideResNet(15, 1, 4, weight_standardisation=True)
     with pytest.raises(UserError, match=r"model\.order must be a whole number from 0 to 3, got 4"):
-        WideResNet(10, 1, 4, weight_standardisation=True, order=4)
+        run_of(run_config(["dataset=cifar10", "model=wrn16_4", "model.order=4"]))
 
 
 @pytest.fixture

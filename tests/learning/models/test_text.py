@@ -13,7 +13,8 @@ from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.text import Text
 from dpbench.runs.config.compose import compose
-from dpbench.runs.execution.prepare import build
+from dpbench.runs.execution.prepare import build, run_of
+from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.digest import digest, scientific
 from dpbench.step.gradients import make_engine
 from dpbench.system.errors import Unavailable, UserError
@@ -212,12 +213,17 @@ def test_without_network_the_hub_is_one_sentence(monkeypatch):
         ({"config": {"model_type": "bert", "hidden_size": 0}}, "describes no bert"),
         ({"config": {"model_type": "bert", "num_hidden_layers": 10**9}}, "has 1000000000 layers"),
         ({"weights": "a"}, "needs model.pretrained=true"),
-        ({"dropout": 1.5}, "model.dropout"),
     ],
 )
 def test_impossible_encoders_are_refused(settings, says):
     with pytest.raises(UserError, match=says):
         text(**settings).build((2, 10), 3)
+
+
+def test_a_dropout_of_all_is_refused():
+    for model in ("text", "bert_tiny"):
+        with pytest.raises(UserError, match=r"model\.dropout must be a number from 0 to below 1"):
+            run_of(run_config(["dataset=snli", f"model={model}", "model.dropout=1"]))
 
 
 def test_inputs_of_another_shape_are_refused():

@@ -292,9 +292,11 @@ def test_an_adapter_adds_the_product_of_its_maps(base):
 def test_names_of_targets_are_checked():
     with pytest.raises(UserError, match=r"targets=query names no linear map .* attn|fc1.*qkv"):
         replace(VIT, train="lora", lora=Lora(2, 4.0, ["query"])).build(IMAGE, CLASSES)
-    for targets in ("qkv", [], [1]):
-        with pytest.raises(UserError, match=r"write \[query, value\]"):
-            Lora(2, 4.0, targets)
+    with pytest.raises(UserError, match=r"write \[query, value\]"):
+        Lora(2, 4.0, [])
+    for targets in ("qkv", [1]):
+        with pytest.raises(UserError, match=r"model\.lora\.targets must be a list of texts"):
+            check_settings(Lora, {"rank": 2, "alpha": 1.0, "targets": targets}, "model.lora.")
     with pytest.raises(UserError, match=r"model\.lora\.alpha"):
         check_settings(Lora, {"rank": 2, "alpha": 0.0, "targets": None}, "model.lora.")
     with pytest.raises(UserError, match=r"needs model\.lora"):

@@ -23,7 +23,7 @@ from dpbench.audit.code.checks.participation import (
 )
 from dpbench.audit.code.examples import LENGTH, one_hot
 from dpbench.audit.code.task import NOTHING, Finding, flagged, refuted
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 
 LEAST_STEPS = 40
 """Steps in which some batch is empty, if all batches are samples."""
@@ -141,8 +141,8 @@ def _law(seen: Participation) -> Finding | None:
     sizes = seen.sizes
     if seen.rate < 1 and int(sizes.min()) == int(sizes.max()):
         return refuted(
-            f"All batches have {int(sizes[0])} examples, those of Poisson samples vary: epsilons "
-            "for Poisson samples do not hold for batches of a fixed size."
+            f"All batches have {counted(int(sizes[0]), 'example')}, those of Poisson samples vary: "
+            "epsilons for Poisson samples do not hold for batches of a fixed size."
         )
     return _too_often(seen)
 

@@ -10,7 +10,6 @@ from dpbench.comparison.tables.edition import RowClaim
 from dpbench.comparison.tables.grid import (
     NO_VALUE,
     Grid,
-    counted,
     grid_of,
     interval_text,
     number,
@@ -19,6 +18,7 @@ from dpbench.comparison.tables.grid import (
 )
 from dpbench.comparison.tables.verdict import FAILS, FORMS, NOT_RUN
 from dpbench.learning.metrics.paired_t import LEVEL
+from dpbench.system.errors import counted
 from dpbench.system.grouping import grouped
 
 RULE = (

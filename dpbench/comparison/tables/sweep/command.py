@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from dpbench.comparison.compare.side import trials_by_task, value_in
-from dpbench.comparison.tables.grid import counted
 from dpbench.comparison.tables.page import SUFFIXES, write_texts
 from dpbench.comparison.tables.sweep.cells import (
     CellKey,
@@ -28,7 +27,7 @@ from dpbench.runs.records.other_seeds import left_out
 from dpbench.runs.records.record import Record
 from dpbench.runs.records.sweep_list import read_list
 from dpbench.system.arguments import key_values
-from dpbench.system.errors import UserError, nearest, print_message
+from dpbench.system.errors import UserError, counted, nearest, print_message
 from dpbench.system.files import check_replaceable, unwritable
 from dpbench.system.grouping import grouped
 

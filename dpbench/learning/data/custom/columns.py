@@ -89,10 +89,6 @@ class Columns:
         """The features that are numbers rather than categories."""
         return [name for name in self.features(frame) if not self.is_categorical(frame[name])]
 
-    def scalable(self, frame: pd.DataFrame) -> list[str]:
-        """The columns that may have a mean and a deviation: these, and the target of regression."""
-        return [*self.numbers(frame), *([self.target] if self.task == REGRESSION else [])]
-
     def is_categorical(self, column: pd.Series) -> bool:
         """Whether a column is encoded as one feature for each of its values."""
         numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
@@ -161,7 +157,8 @@ def _predicted_text(settings: Mapping[str, Any], known: Collection[str]) -> str:
 
 
 def _check_constants(columns: Columns, frame: pd.DataFrame, standardise: object) -> None:
-    numbers = columns.scalable(frame)
+    targets = [columns.target] if columns.task == REGRESSION else []
+    numbers = [*columns.numbers(frame), *targets]  # which may have a mean and a deviation
     if columns.bounds:
         _check_bounds(columns, numbers, standardise)
     categorical = [n for n in columns.features(frame) if columns.is_categorical(frame[n])]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from dpbench.learning.data.custom.checksums import Files, checksum, files_of, verified
+from dpbench.learning.data.custom.checksums import Files, files_of, verified
 from dpbench.learning.data.custom.csv_files import OWN_FORMATS, PARQUET, read_file
 from dpbench.learning.data.custom.sizes import Size
 from dpbench.learning.data.custom.source import NO_TEST, Encoded, OwnTable, TestRows
@@ -53,8 +53,8 @@ def read(settings: Mapping[str, Any]) -> OwnTable:
     Raises UserError for other data than the expected, by their checksum.
     """
     path, part = settings["path"], settings["part"]
-    checksum = content_of(path, settings["revision"], settings.get("checksum"))
-    checksums, place = {"checksum": checksum} if checksum else {}, Path(str(path)).expanduser()
+    content = content_of(path, settings["revision"], settings.get("checksum"))
+    checksums, place = {"checksum": content} if content else {}, Path(str(path)).expanduser()
     if place.is_file() and place.suffix.lower() in OWN_FORMATS:
         if part != TRAIN or settings.get("test_part"):
             raise UserError(
@@ -107,7 +107,7 @@ def _rows(settings: Mapping[str, Any], place: Path) -> tuple[Any, TestRows]:
     return joined, TestRows(f"dataset.test_part={test_part}", len(test))
 
 
-def content_of(path: object, revision: object, expected: object = None) -> str | None:
+def content_of(path: object, revision: object, expected: object) -> str | None:
     """The checksum of local files; None on the hub, where the commit identifies the content.
 
     Raises UserError for a name on the hub without a commit.
@@ -116,7 +116,7 @@ def content_of(path: object, revision: object, expected: object = None) -> str |
         raise UserError(f"dataset.path must be a name on the hub or a folder, got {quoted(path)}.")
     place = Path(path).expanduser()
     if place.exists():
-        return verified("dataset.path", place, expected) if expected else checksum(place)
+        return verified("dataset.path", place, expected)
     if place.suffix.lower() in (*READERS, *OWN_FORMATS) and revision is None:
         raise UserError(f"dataset.path={path} is not a file, as seen from {Path.cwd()}.")
     if not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path):

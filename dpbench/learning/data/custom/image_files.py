@@ -25,7 +25,7 @@ from dpbench.learning.data.custom.columns import named
 from dpbench.learning.data.custom.csv_files import verified_file
 from dpbench.learning.data.custom.oddities import SHARE
 from dpbench.learning.data.custom.source import FOLDER, Encoded, OwnTable, TestRows
-from dpbench.system.errors import UserError, first_line, warn
+from dpbench.system.errors import UserError, counted, first_line, warn
 from dpbench.system.files import cached_digest_of
 from dpbench.system.validate import quoted
 
@@ -149,7 +149,8 @@ def warn_of_copied_images(rows: OwnTable, target: str) -> None:
         )
     if copies:
         one, other = copies[0]
-        more = f" ({len(copies) - 1} more such copies)" if len(copies) > 1 else ""
+        such = counted(len(copies) - 1, "more such copy", "more such copies")
+        more = f" ({such})" if len(copies) > 1 else ""
         warn(
             f"{one} and {other} are one image in two classes, or in training and test{more}: keep "
             "it where it belongs."
@@ -187,7 +188,7 @@ def _class_files(folder: Path, classes: list[str]) -> list[Path]:
     images = {file: name for file, name in files if name in classes and _is_readable(file)}
     empty = {*classes}.difference(images.values())
     if len(classes) < 2 or empty:
-        what = f"no images in {min(empty)}" if empty else f"{len(classes)} folders"
+        what = f"no images in {min(empty)}" if empty else counted(len(classes), "folder")
         raise UserError(
             f"dataset.folder={folder} must have a folder of images for each class, but has {what}."
         )

@@ -1,20 +1,17 @@
 """The user's own images as data sets: class folders, or images that `datasets` loads."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Literal
 
+import numpy as np
 import torch
-from msgspec import Meta
 
 from dpbench.learning.data.custom import hub, image_files
 from dpbench.learning.data.custom.image_files import stacked
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
-from dpbench.learning.data.dataset import Data, Split
-
-MAX_PIXELS = 1_024
-"""The largest side of an image."""
+from dpbench.learning.data.dataset import Side, Split
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +22,7 @@ class ImageRows(RowSplit):
     target, group: columns, as of a table.
     """
 
-    size: Annotated[int, Meta(ge=1, le=MAX_PIXELS)]
+    size: Side
     channels: Literal[3, 1]
     target: str | None = None
     group: str | list[str] | None = field(default=None, hash=False)
@@ -40,13 +37,13 @@ class ImageRows(RowSplit):
     def notes(self) -> tuple[str, ...]:
         return (self._public,)
 
-    def _data(self, table: OwnTable, seed: int) -> Data:
+    def encoded(self, table: OwnTable, train: np.ndarray, test: np.ndarray) -> tuple[Split, float]:
         columns = image_columns(vars(self), table)
         _, labels = labels_of(table, columns.target)
         images = stacked(table.images, self.size, self.channels)
         groups = groups_of(table.frame, columns, "the table")[1] if columns.group else labels
         pixels, classes, grouped = map(torch.from_numpy, (images, labels, groups))
-        return self._split(table, Split(pixels, classes, grouped), seed)
+        return Split(pixels, classes, grouped), 1.0
 
 
 @dataclass(frozen=True, kw_only=True)

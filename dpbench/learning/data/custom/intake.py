@@ -23,13 +23,13 @@ from dpbench.learning.data.custom.columns import (
     without,
 )
 from dpbench.learning.data.custom.oddities import identical
-from dpbench.learning.data.custom.people import TARGET, people_of
+from dpbench.learning.data.custom.people import are_of_column, people_of
 from dpbench.learning.data.custom.public_settings import SOURCES, with_public_settings
 from dpbench.learning.data.custom.sizes import size_of
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import check_values, image_columns
 from dpbench.learning.data.custom.texts import has_texts, text_columns
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.validate import quoted
 
 
@@ -92,9 +92,7 @@ def intake(node: Mapping[str, Any], users: Any) -> Intake:
         except UserError as error:
             refused = str(error)
     told = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    user = (
-        users["column"] if isinstance(users, Mapping) and users.get("_target_") == TARGET else None
-    )
+    user = users["column"] if are_of_column(users) else None
     columns = _columns({**node, "user": user}, table)
     frame = table.frame
     used = [name for name in frame if name not in columns.drop and name != user]
@@ -209,14 +207,15 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
     name = str(column.name)
     if most := columns.selected.get(name):
         cost = f"frequent values, with noise{BY_NOISE}"
-        return f"{most + 1} features: {most} values at most, and others", cost
+        return f"{most + 1} features: {counted(most, 'value')} at most, and others", cost
     if listed := columns.listed.get(name):
-        return f"{len(listed)} features, one for each listed value", "public categories"
+        features = counted(len(listed), "feature")
+        return f"{features}, one for each listed value", "public categories"
     if columns.is_categorical(column):
         rarest = int(column.value_counts().min()) if column.notna().any() else 0
         private = f"with noise: dataset.categories={{{name}: {FEW}}}"
         cost = f"values from all rows (the rarest is in {rarest:,}); {private}"
-        return f"{column.nunique()} features, one for each value", cost
+        return f"{counted(column.nunique(), 'feature')}, one for each value", cost
     if name in columns.bounds:
         low, high = columns.bounds[name]
         private = f"with noise{BY_NOISE}"

@@ -11,7 +11,7 @@ from dpbench.learning.data.custom.column_types import FEW
 from dpbench.learning.data.custom.columns import REGRESSION, Columns
 from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.learning.data.custom.source import TestRows
-from dpbench.system.errors import MAX_LISTED, warn
+from dpbench.system.errors import MAX_LISTED, counted, warn
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import quoted
 
@@ -65,8 +65,8 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         counts = values[values.index.isin(LIKE_MISSING)]
         if len(counts) and column not in {*columns.categorical, *columns.listed}:
             warn(
-                f"column {column} of {name} has {quoted(counts.index[0])} in {counts.iloc[0]} "
-                "rows, which is a category like any other: set "
+                f"column {column} of {name} has {quoted(counts.index[0])} in "
+                f"{counted(counts.iloc[0], 'row')}, which is a category like any other: set "
                 f"{missing_mark(counts.index[0])} if it stands for no value, or "
                 f"dataset.categorical=[{column}] if it is one."
             )
@@ -100,10 +100,11 @@ def warn_of_copies(columns: Sequence[pd.Series], test: TestRows, name: str, peop
     copies = len(train) - len(np.unique(train))
     many = copies > SHARE * len(train)
     if many and not people and copies > BY_CHANCE * expected_pairs(columns):
+        are = "is a copy of another" if copies == 1 else "are copies of others"
         drawn = "" if test.number else ", and one of two may be trained on and the other tested"
         warn(
-            f"{copies:,} rows of {name} are copies of others: epsilon is per row, and whoever is "
-            f"in k rows has less privacy{drawn}: remove them, or set users=column if a column says "
+            f"{counted(copies, 'row')} of {name} {are}: epsilon is per row, and whoever is in k "
+            f"rows has less privacy{drawn}: remove them, or set users=column if a column says "
             "whose they are."
         )
 

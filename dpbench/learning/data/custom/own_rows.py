@@ -15,7 +15,7 @@ from dpbench.learning.data.custom.people import people_of
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.dataset import Data, Fact, Split
 from dpbench.learning.data.splits import drawn, held_out
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import Fraction, Whole, integer, quoted
 
@@ -74,26 +74,23 @@ class RowSplit:
         """The rows of its source, verified."""
 
     @abstractmethod
-    def _data(self, table: OwnTable, seed: int) -> Data:
-        """Both splits of the rows."""
+    def encoded(self, table: OwnTable, train: np.ndarray, test: np.ndarray) -> tuple[Split, float]:
+        """All rows as examples, and the unit of their targets; train, test: places of rows."""
 
     def load(self, folder: Path, seed: int) -> Data:
         """Read the rows, wherever the data folder is; UserError if they have changed."""
         table = self.read()
         if len(table.frame) != self.rows:
             raise UserError(
-                f"{self.name} has {len(table.frame)} rows and dataset.rows is {self.rows}: it is "
-                "truncated, or the number is wrong."
+                f"{self.name} has {counted(len(table.frame), 'row')} and dataset.rows is "
+                f"{self.rows}: it is truncated, or the number is wrong."
             )
-        return self._data(table, seed)
-
-    def _split(self, table: OwnTable, rows: Split, seed: int, target_unit: float = 1.0) -> Data:
         people = self._people(table.frame)
+        parts = self.order(seed, people)
+        rows, target_unit = self.encoded(table, *parts)
         if people is not None:
             rows = replace(rows, people=torch.from_numpy(people))
-        parts = self.order(seed, people)
-        train, test = (rows.take(torch.from_numpy(part)) for part in parts)
-        return Data(train, test, target_unit=target_unit)
+        return Data(*(rows.take(torch.from_numpy(part)) for part in parts), target_unit=target_unit)
 
     @property
     def random_size(self) -> bool:

@@ -1,7 +1,7 @@
 """The people that a column of the user's own data names, whose rows are protected together."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,11 @@ TARGET = "dpbench.data.derive.users.column"
 """What `users=column` builds."""
 
 
+def are_of_column(users: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether settings of users are those of `users=column`."""
+    return isinstance(users, Mapping) and users.get("_target_") == TARGET
+
+
 def described(
     rows: OwnTable, users: Mapping[str, Any], marks: Sequence[str | float]
 ) -> tuple[dict[str, Any], int]:
@@ -31,10 +36,11 @@ def described(
     name = named("users.column", users["column"], list(frame))
     people = people_of(frame, name, marks)
     if unknown := int((people < 0).sum()):
-        row = rows.test.row(int(np.flatnonzero(people < 0)[0]), len(frame))
+        row = rows.test.first(people < 0)
+        others = f", one of {unknown:,} such rows" if unknown > 1 else ""
         raise UserError(
-            f"users.column={name} has no value in {row}, one of {unknown:,} such rows: whose they "
-            "are must be known, so complete or remove them."
+            f"users.column={name} has no value in {row}{others}: whose they are must be known, so "
+            "complete or remove them."
         )
     train = people[: len(people) - rows.test.number]
     sizes = np.bincount(train)

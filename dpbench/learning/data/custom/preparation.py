@@ -24,7 +24,7 @@ from dpbench.learning.data.custom.columns import (
 from dpbench.learning.data.custom.source import NO_TEST, TestRows
 from dpbench.learning.data.custom.table import categories_of, distinct
 from dpbench.learning.data.numeric import ROUNDING, deviations
-from dpbench.system.errors import UserError, warn
+from dpbench.system.errors import UserError, counted, warn
 from dpbench.system.validate import LARGEST, path_of, quoted
 
 UNSCALED = (0.0, 1.0)
@@ -113,12 +113,11 @@ class TablePreparation(msgspec.Struct, frozen=True):
             return values
         limits, where = self._limits(str(column.name))
         near = np.clip(values, *limits)
-        if len(far := np.flatnonzero(near != values)):
-            others = f" and {len(far) - 1} others" if len(far) > 1 else ""
-            row = test.row(int(far[0]), len(values))
+        if (far := near != values).any():
+            others = f" and {counted(far.sum() - 1, 'other')}" if far.sum() > 1 else ""
             warn(
-                f"column {column.name} has {values[far[0]]:g} in {row}{others}, {where}: taken as "
-                f"{near[far[0]]:g}."
+                f"column {column.name} has {values[far][0]:g} in {test.first(far)}{others}, "
+                f"{where}: taken as {near[far][0]:g}."
             )
         return near
 

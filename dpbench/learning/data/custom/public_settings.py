@@ -19,7 +19,7 @@ from dpbench.learning.data.custom import (
 )
 from dpbench.learning.data.custom.column_types import plain
 from dpbench.learning.data.custom.columns import Columns, columns_of, marks_of
-from dpbench.learning.data.custom.people import TARGET, described
+from dpbench.learning.data.custom.people import are_of_column, described
 from dpbench.learning.data.custom.source import FOLDER, OwnTable
 from dpbench.system.errors import UserError
 
@@ -55,7 +55,7 @@ def with_public_settings(node: Any, users: Any = None) -> tuple[Any, Any]:
     settings = _Settings(node)
     rows = source.read(settings)
     people: dict[str, Any] = {}
-    if isinstance(users, Mapping) and users.get("_target_") == TARGET:
+    if are_of_column(users):
         people, most = described(rows, users, marks_of(settings))
         users = {**users, "column": people["user"], "most": most}
     elif node.get("user") is not None:

@@ -12,7 +12,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from dpbench.learning.data.custom.column_types import FEW
 from dpbench.learning.data.custom.oddities import LIKE_MISSING
 from dpbench.learning.data.custom.sizes import unpacked
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 
 LineSpan = tuple[int, int]
 """The numbers of a first and a last line, from 1."""
@@ -32,9 +32,9 @@ def swallowed(what: str, rows: int, lines: LineSpan) -> UserError:
     """
     first, last = lines
     return UserError(
-        f"{what} is read as {rows:,} rows, one of them from lines {first:,} to {last:,}, which a "
-        f"{QUOTE} joins although they seem to be several: {NO_QUOTES}; if not, close the quotes, "
-        "or set dataset.rows to confirm that it is one row."
+        f"{what} is read as {counted(rows, 'row')}, one of them from lines {first:,} to {last:,}, "
+        f"which a {QUOTE} joins although they seem to be several: {NO_QUOTES}; if not, close the "
+        "quotes, or set dataset.rows to confirm that it is one row."
     )
 
 

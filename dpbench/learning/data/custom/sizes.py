@@ -8,7 +8,7 @@ from typing import IO, NamedTuple
 
 from pandas.io.common import get_handle
 
-from dpbench.system.errors import UserError, first_line
+from dpbench.system.errors import UserError, counted, first_line
 
 MOST_COLUMNS, MOST_VALUES, MOST_BYTES = 20_000, 10**8, 2**30
 """The largest table that is read unasked: a value takes some 40 bytes at the peak, and a column
@@ -34,7 +34,8 @@ class Size(NamedTuple):
         """UserError for a table that is only read if the user says so. what: its setting."""
         if self.is_large:
             raise UserError(
-                f"{what} has {self.lines:,} rows or more of {self.columns:,} columns, "
+                f"{what} has {counted(self.lines, 'row')} or more of "
+                f"{counted(self.columns, 'column')}, "
                 f"{self.bytes / 2**20:,.0f} MiB unpacked: set dataset.large=true to read more "
                 f"than {MOST_COLUMNS:,} columns, {MOST_VALUES:,} values or "
                 f"{MOST_BYTES / 2**20:,.0f} MiB on a machine with enough memory, or give fewer."

@@ -5,6 +5,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 Encoded = tuple[str, Path | BytesIO]
@@ -21,9 +22,10 @@ class TestRows(NamedTuple):
     name: str
     number: int
 
-    def row(self, place: int, rows: int) -> str:
-        """The row at a place from 0 of a table with so many rows, as its own file counts it."""
-        within = place - (rows - self.number)
+    def first(self, marked: np.ndarray | pd.Series) -> str:
+        """The first row of a table that is marked [n] bool, as its own file counts it."""
+        place = int(np.flatnonzero(marked)[0])
+        within = place - (len(marked) - self.number)
         return f"row {place + 1}" if within < 0 else f"row {within + 1} of {self.name}"
 
 

@@ -26,7 +26,7 @@ from dpbench.learning.data.custom.oddities import (
 )
 from dpbench.learning.data.custom.source import FOLDER, OwnTable, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.validate import LARGEST, quoted
 
 SENTENCE = 3
@@ -171,7 +171,8 @@ def _is_recoded(trained: Sequence, tested: Sequence) -> bool:
 def check_values(frame: pd.DataFrame, columns: Columns, name: str, test: TestRows) -> None:
     """UserError for a table without rows, and for values that are missing or infinite."""
     if len(frame) < 2:
-        raise UserError(f"{name} has {len(frame)} rows, but a run needs training and test rows.")
+        rows = counted(len(frame), "row")
+        raise UserError(f"{name} has {rows}, but a run needs training and test rows.")
     if nameless := [c for c in columns.features(frame) if str(c).startswith("Unnamed: ")]:
         raise UserError(
             f"{name} has a column without a name, such as an index that was written with it: name "
@@ -206,7 +207,7 @@ def _unusable(
         remove += f", or leave columns out with dataset.drop=[{','.join(droppable)}]"
         if columns.missing == REFUSE and frame[droppable].isna().any(axis=None):
             remove += ", or set dataset.missing=impute"
-    row = test.row(int(np.flatnonzero(first)[0]), len(frame))
+    row = test.first(first)
     return UserError(
         f"{name} has no usable value in column {column} of {row}{others}: complete the row, or "
         f"{remove}; the file may also be truncated."
@@ -216,25 +217,24 @@ def _unusable(
 def _check_readable(column: pd.Series, name: str, test: TestRows) -> None:
     """UserError for texts with control characters, such as NUL, that no name may have."""
     if is_string_dtype(column) and (controlled := column.str.contains(CONTROL, na=False)).any():
-        place = int(np.flatnonzero(controlled)[0])
         raise UserError(
-            f"column {column.name} of {name} has {quoted(column.iloc[place])} in "
-            f"{test.row(place, len(column))}, with a control character: remove it from the data."
+            f"column {column.name} of {name} has {quoted(column[controlled].iloc[0])} in "
+            f"{test.first(controlled)}, with a control character: remove it from the data."
         )
 
 
 def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
-    words = column[pd.to_numeric(column, errors="coerce").isna() & column.notna()]
+    is_word = pd.to_numeric(column, errors="coerce").isna() & column.notna()
+    words = column[is_word]
     ways = (
         f"leave the column out with dataset.drop=[{column.name}], or set "
         f"dataset.categorical=[{column.name}] if its values are categories."
     )
     if 0 < len(words) < column.count() / 2:
-        row = test.row(column.index.get_loc(words.index[0]), len(column))
         raise UserError(
-            f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in {row}: "
-            f"replace it or remove the row, set {missing_mark(words.iloc[0])} if it stands for no "
-            f"value, {ways}"
+            f"column {column.name} of {name} has numbers, but {quoted(words.iloc[0])} in "
+            f"{test.first(is_word)}: replace it or remove the row, set "
+            f"{missing_mark(words.iloc[0])} if it stands for no value, {ways}"
         )
     example = next(iter(column.dropna()), None)
     if amounts := amounts_in(column):

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -24,7 +25,7 @@ from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.preparation import TablePreparation, Values, prepared_by
 from dpbench.learning.data.custom.source import OwnTable, TestRows
 from dpbench.learning.data.custom.table import all_distinct, codes, distinct, groups_of
-from dpbench.learning.data.dataset import MOMENTS, Data, Fact, Split, lengths_of
+from dpbench.learning.data.dataset import MOMENTS, Fact, Split, lengths_of
 from dpbench.learning.data.tokens import TextPreparation, Tokens, with_predicted
 from dpbench.system.errors import UserError
 from dpbench.system.validate import integer, is_integer, one_of, quoted
@@ -151,10 +152,9 @@ class TableRows(RowSplit):
         )
         return self._public, categories, scores
 
-    def _data(self, table: OwnTable, seed: int) -> Data:
+    def encoded(self, table: OwnTable, train: np.ndarray, test: np.ndarray) -> tuple[Split, float]:
         if self.text is not None:
-            return self._texts(table, seed)
-        train, test = self.order(seed, self._people(table.frame))
+            return self._texts(table.frame, train, test), 1.0
         columns, frame = self._plain(table)
         prepared = prepared_by(frame, columns, self.standardise, train)
         inputs = prepared(frame, TestRows("the test rows", self.test_rows or 0))
@@ -172,11 +172,9 @@ class TableRows(RowSplit):
             for name in prepared.categories:
                 warn_of_unseen(frame[name], train, test, "category")
         _, groups = groups_of(frame, columns, "the table")
-        rows = Split(inputs, torch.tensor(targets), torch.tensor(groups))
-        return self._split(table, rows, seed, prepared.target[1])
+        return Split(inputs, torch.tensor(targets), torch.tensor(groups)), prepared.target[1]
 
-    def _texts(self, table: OwnTable, seed: int) -> Data:
-        frame = table.frame
+    def _texts(self, frame: pd.DataFrame, train: np.ndarray, test: np.ndarray) -> Split:
         columns = texts.columns_with_texts(vars(self), frame)
         texts.tokenizer_of(vars(self))  # refuses another one
         sentences = [
@@ -189,9 +187,8 @@ class TableRows(RowSplit):
             targets = coded[:, 1].sum(1).float()
         else:
             targets = torch.tensor(codes(frame[columns.target]))
-            warn_of_unseen(frame[columns.target], *self.order(seed, self._people(frame)))
-        rows = Split(coded, targets, torch.tensor(groups), lengths=lengths_of(self))
-        return self._split(table, rows, seed)
+            warn_of_unseen(frame[columns.target], train, test)
+        return Split(coded, targets, torch.tensor(groups), lengths=lengths_of(self))
 
     @property
     def _tokens(self) -> Tokens:
@@ -229,14 +226,10 @@ class TableRows(RowSplit):
 def _categories_note(given: Mapping[str, Any]) -> str:
     if not given:
         return "The categories of each column are read from all rows, test included."
-    ways = [
-        ("public", [name for name in given if not is_integer(given[name])]),
-        (
-            "selected with noise, and epsilon pays for them",
-            [name for name in given if is_integer(given[name])],
-        ),
-    ]
-    of = [f"{', '.join(names)} are {way}" for way, names in ways if names]
+    selected = [name for name in given if is_integer(given[name])]
+    public = [name for name in given if name not in selected]
+    ways = {"public": public, "selected with noise, and epsilon pays for them": selected}
+    of = [f"{', '.join(names)} are {way}" for way, names in ways.items() if names]
     others = "other columns are read from all rows, test included"
     return f"The categories of {'; those of '.join([*of, others])}."
 

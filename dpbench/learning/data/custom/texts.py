@@ -87,7 +87,7 @@ def describe_texts(
 def _check_none_blank(blank: pd.DataFrame, name: str, test: TestRows) -> None:
     for column in blank:
         if number := int(blank[column].sum()):
-            row = test.row(int(np.flatnonzero(blank[column])[0]), len(blank))
+            row = test.first(blank[column])
             others = f", one of {number:,} such rows" if number > 1 else ""
             raise UserError(
                 f"{name} has no text in column {column} of {row}{others}: complete the row, or "

@@ -6,13 +6,15 @@ unchanged.
 """
 
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Batch, Dataset, check_images
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Share, Whole, integer, one_of
+from dpbench.system.validate import Share, Whole, one_of
 
 MAX_VIEWS = 10_000
 PADDINGS = ("reflect", "zero")
@@ -28,14 +30,13 @@ class ShiftsFlips:
     repeating the edge). flip: "horizontal" (left to right), "vertical" or "none".
     """
 
-    views: int
+    views: Annotated[int, Meta(ge=1, le=MAX_VIEWS)]
     shift: Whole
     padding: str
     flip: str
     probability: Share
 
     def __post_init__(self) -> None:
-        integer("augmentation.views", self.views, most=MAX_VIEWS)
         one_of("augmentation.padding", self.padding, PADDINGS)
         one_of("augmentation.flip", self.flip, FLIPS)
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.fetch.published_weights import tensors_of, with_weights
+from dpbench.learning.data.fetch.published_weights import tensors_of, with_encoder_weights
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.validate import one_of
 
@@ -131,11 +131,8 @@ class TransformersBackbone:
             ) from error
 
     def trained(self, file: Path) -> nn.Module:
-        """The network, in float32, with the weights of its folder; the pooler, which not all
-        published weights have, is not used."""
-        config = self._described()
-        network = library("transformers").MODEL_MAPPING[type(config)]
-        return _Pooled(with_weights(network, config, file, own=("pooler.",)), self.pooling)
+        """The network with the weights of its folder."""
+        return _Pooled(with_encoder_weights(self._described(), file), self.pooling)
 
 
 class _Pooled(nn.Module):

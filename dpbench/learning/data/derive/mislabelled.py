@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, Split, Targets
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, Split, Targets, joined
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import integer
@@ -55,7 +55,7 @@ class Mislabelled(DerivedDataset):
         included = torch.from_numpy(numpy_generator(seed, "coins").random(len(chosen)) < 0.5)
         others = torch.ones(len(data.train), dtype=torch.bool)
         others[chosen] = False
-        train = _joined(data.train.take(others), examples.take(included))
+        train = joined(data.train.take(others), examples.take(included))
         return replace(data, train=train, targets=Targets(examples, included))
 
     def _chosen(self, groups: Tensor, draws: np.random.Generator) -> Tensor:
@@ -75,12 +75,3 @@ class Mislabelled(DerivedDataset):
         drawn = torch.from_numpy(draws.integers(1, self.vocabulary, tokens.shape)).to(tokens)
         drawn = (drawn + self.padding) % self.vocabulary
         return torch.stack([torch.where(predicted == 1, drawn, tokens), predicted], 1)
-
-
-def _joined(first: Split, second: Split) -> Split:
-    return replace(
-        first,
-        inputs=torch.cat([first.inputs, second.inputs]),
-        targets=torch.cat([first.targets, second.targets]),
-        groups=torch.cat([first.groups, second.groups]),
-    )

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Positive, integer
+from dpbench.system.validate import Positive, Whole
 
 MIN_ALPHA, MAX_ALPHA = 0.01, 1e6
 """Beyond, the draws of Beta(alpha, alpha) underflow, or are all one half."""
@@ -27,7 +27,7 @@ class SelfMixup(ShiftsFlips):
     and so has the mixture.
     """
 
-    mixed: int
+    mixed: Whole
     alpha: Positive
 
     def __post_init__(self) -> None:
@@ -36,7 +36,7 @@ class SelfMixup(ShiftsFlips):
             raise UserError(
                 f"augmentation.alpha={self.alpha} must be a number from {MIN_ALPHA} to {MAX_ALPHA}."
             )
-        if integer("augmentation.mixed", self.mixed, least=0) >= self.views:
+        if self.mixed >= self.views:
             raise UserError(
                 f"augmentation.mixed={self.mixed} must be less than augmentation.views="
                 f"{self.views}: mixtures are of the views that are not mixed."

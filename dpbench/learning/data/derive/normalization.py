@@ -7,7 +7,7 @@ from torch import Tensor
 
 from dpbench.learning.data.dataset import Data, Dataset, check_images
 from dpbench.system.errors import UserError
-from dpbench.system.validate import is_number, positive, quoted
+from dpbench.system.validate import Positive
 
 
 @dataclass(frozen=True)
@@ -20,16 +20,7 @@ class Normalization:
     """
 
     mean: Sequence[float]
-    std: Sequence[float]
-
-    def __post_init__(self) -> None:
-        for name, values in (("mean", self.mean), ("std", self.std)):
-            if not isinstance(values, list | tuple) or not all(map(is_number, values)):
-                raise UserError(
-                    f"normalization.{name} must be a list of numbers, got {quoted(values)}."
-                )
-        for value in self.std:
-            positive("each of normalization.std", value)
+    std: Sequence[Positive]
 
     def check(self, dataset: Dataset) -> None:
         """UserError for data other than images, or another number of channels."""

@@ -3,16 +3,17 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import Tensor
 
 from dpbench.learning.data.dataset import Dataset
 from dpbench.learning.data.derive.normalization import Normalization
 from dpbench.learning.data.fetch.library import library
 from dpbench.system.errors import UserError
-from dpbench.system.validate import integer
 
 ANGLES = 8
 CPU = torch.device("cpu")
@@ -29,13 +30,10 @@ class Scattering:
     and so the noise beside them if `normalization=private` measures their statistics.
     """
 
-    depth: int = 2
+    depth: Annotated[int, Meta(ge=1, le=5)] = 2
     normalization: Normalization | None = None
 
     dtype = np.float32
-
-    def __post_init__(self) -> None:
-        integer("features.depth", self.depth, most=5)
 
     @property
     def channels(self) -> int:

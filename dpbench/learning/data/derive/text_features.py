@@ -2,12 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from dpbench.learning.data.dataset import Dataset, Lengths, padding_of, vocabulary_of
 from dpbench.learning.data.derive.pretrained import (
@@ -17,8 +16,7 @@ from dpbench.learning.data.derive.pretrained import (
     one_by_one,
 )
 from dpbench.learning.data.fetch.encoders import encoder_config
-from dpbench.learning.data.fetch.library import library
-from dpbench.learning.data.fetch.published_weights import with_weights
+from dpbench.learning.data.fetch.published_weights import with_encoder_weights
 from dpbench.system.errors import UserError
 
 LENGTHS = (16, 32, 64, 128)
@@ -97,7 +95,8 @@ class TextFeatures(FrozenNetwork):
 
     def _means(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
         """A function from texts [B, 2, T] to their means [B, D], each by itself."""
-        encoder, padding = self._with_weights(self._encoder).to(device), padding_of(dataset)
+        network = self._with_weights(partial(with_encoder_weights, self._sizes))
+        encoder, padding = network.to(device), padding_of(dataset)
         lengths = Lengths(LENGTHS, padding)
         draw, by_length = torch.Generator().manual_seed(0), {}
 
@@ -123,11 +122,6 @@ class TextFeatures(FrozenNetwork):
             return out
 
         return means
-
-    def _encoder(self, file: Path) -> nn.Module:
-        config = self._sizes
-        network = library("transformers").MODEL_MAPPING[type(config)]
-        return with_weights(network, config, file, own=("pooler.",))
 
 
 def _has_pairs(dataset: Dataset) -> bool:

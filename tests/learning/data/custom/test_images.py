@@ -184,6 +184,10 @@ def test_folders_without_images_or_classes_are_refused(pets):
         compose(settings(pets))
     with pytest.raises(UserError, match="for each class, but has 0 folders"):
         compose(settings(pets / "cat"))
+    (pets / "cat").rename(pets / "owl" / "cat")
+    with pytest.raises(UserError, match="for each class, but has 1 folder"):
+        compose(settings(pets / "owl"))
+    (pets / "owl" / "cat").rename(pets / "cat")
     (pets / "owl").rmdir()
     with pytest.raises(UserError, match=r"dataset\.channels must be 3 or 1, got 4"):
         run_of(run_config(settings(pets, "dataset.channels=4")))

@@ -176,7 +176,7 @@ def test_a_value_farther_than_any_training_row_can_be_is_taken_as_the_nearest(ke
     prepare = load_preparation(path)
     far = frame.assign(age=frame["age"].astype("float64"))
     far.loc[[3, 5, 7], "age"] = [1e30, -1e12, 120.0]
-    with pytest.warns(UserWarning, match=r"age has 1e\+30 in row 4 and 1 others, farther from"):
+    with pytest.warns(UserWarning, match=r"age has 1e\+30 in row 4 and 1 other, farther from"):
         ages = prepare(far)[:, 0]
     assert ages[[3, 5]].tolist() == pytest.approx([48**0.5, -(48**0.5)])
     mean, deviation = prepare.numbers["age"]

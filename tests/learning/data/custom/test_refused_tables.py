@@ -69,6 +69,7 @@ def test_a_column_that_is_named_like_a_number_is_told_in_quotes(people, name):
         (lambda text: text[: len(text) // 2].rpartition(",")[0], "no usable value in column "),
         (lambda text: "", "No columns to parse"),
         (lambda text: text.splitlines()[0], "has 0 rows"),
+        (lambda text: "\n".join(text.splitlines()[:2]), "has 1 row, but a run needs"),
         (lambda text: text + '"1,2,3\n', "EOF inside string"),
         (lambda text: text + "1,2,3,4,5,6,7\n", "Expected 5 fields in line 62, saw 7"),
         (lambda text: text.replace("Bonn", "", 1), "no usable value in column town of row"),

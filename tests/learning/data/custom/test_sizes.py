@@ -50,7 +50,7 @@ def test_counting_ends_at_the_limit(packed, monkeypatch):
 def test_a_file_of_very_many_columns_is_refused(tmp_path, unread):
     path = tmp_path / "wide.csv"
     path.write_text(f"{','.join(map(str, range(20_001)))}\n{'0,' * 20_000}1\n")
-    with pytest.raises(UserError, match="has 1 rows or more of 20,001 columns, "):
+    with pytest.raises(UserError, match="has 1 row or more of 20,001 columns, "):
         compose(settings(path, "dataset.target=0"))
 
 

@@ -139,7 +139,7 @@ def test_the_option_has_plain_and_mixed_views_at_the_account_of_none():
     part = compose(["augmentation=dp_mix_self"])["augmentation"]
     assert (part["views"] - part["mixed"], part["mixed"]) == (16, 18)
     with pytest.raises(UserError, match=r"augmentation.mixed must be a whole number of at least 0"):
-        mixup(mixed=-1)
+        prepare(run_config([*asked, "augmentation=dp_mix_self", "augmentation.mixed=-1"]))
 
 
 @pytest.mark.parametrize("mixed", [5, 6])

@@ -7,6 +7,7 @@ import torch
 from dpbench.learning.data.dataset import Data
 from dpbench.learning.data.derive.normalization import Normalization, with_transform
 from dpbench.learning.data.digits import Digits
+from dpbench.runs.config.buildable import check_settings
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build
 from dpbench.runs.records.digest import digest
@@ -116,4 +117,4 @@ def test_constants_that_are_none_are_refused(changes, message):
 @pytest.mark.parametrize("value", [math.nan, math.inf, True])
 def test_numbers_that_are_none_are_refused(value):
     with pytest.raises(UserError, match=r"normalization.mean must be a list of numbers"):
-        Normalization([value], [1.0])
+        check_settings(Normalization, {"mean": [value], "std": [1.0]}, "normalization.")
