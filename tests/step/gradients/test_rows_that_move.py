@@ -10,6 +10,9 @@ from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.gradients import ENGINES, EngineFallback, make_engine
 from dpbench.step.gradients.loop import Loop
 from dpbench.step.gradients.penalised import penalised
+from dpbench.step.gradients.rows.rules import Mixed, RowAxis
+from dpbench.step.gradients.rows.same_operations import FEW, SameOperations
+from dpbench.step.gradients.rows.tracer import RowTracer
 from dpbench.system.errors import UserError
 from tests.step.gradients.forwards import (
     ERRORS,
@@ -27,6 +30,16 @@ from tests.step.gradients.forwards import (
 )
 from tests.step.gradients.moved_rows import Composed, examples, holds, seeded, sensitivity
 from tests.step.gradients.rows_by_size import BY_SIZE
+
+
+def test_an_index_keeps_the_rows_only_if_it_is_that_of_all_in_order():
+    x = torch.rand(4, 3)
+    tracer = RowTracer(4, lambda _: None, SameOperations(4, FEW, [x], None))
+    tracer.mark(x)
+    with tracer:
+        kept, moved = x[torch.arange(4)], x[torch.tensor([1, 0, 2, 3])]
+    assert tracer.of(kept) == RowAxis(0, 1)
+    assert isinstance(tracer.of(moved), Mixed)
 
 
 @pytest.mark.sampled(10)
