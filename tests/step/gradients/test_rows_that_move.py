@@ -32,14 +32,27 @@ from tests.step.gradients.moved_rows import Composed, examples, holds, seeded, s
 from tests.step.gradients.rows_by_size import BY_SIZE
 
 
+def marked(x):
+    """A tracer of the rows of x."""
+    tracer = RowTracer(len(x), lambda _: None, SameOperations(len(x), FEW, [x], None))
+    tracer.mark(x)
+    return tracer
+
+
 def test_an_index_keeps_the_rows_only_if_it_is_that_of_all_in_order():
     x = torch.rand(4, 3)
-    tracer = RowTracer(4, lambda _: None, SameOperations(4, FEW, [x], None))
-    tracer.mark(x)
-    with tracer:
+    with marked(x) as tracer:
         kept, moved = x[torch.arange(4)], x[torch.tensor([1, 0, 2, 3])]
     assert tracer.of(kept) == RowAxis(0, 1)
     assert isinstance(tracer.of(moved), Mixed)
+
+
+def test_code_that_stores_what_a_gradient_needs_is_noticed():
+    x = torch.rand(4, 3, requires_grad=True)
+    stored = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+    with stored, marked(x) as tracer:
+        x.sin()
+    assert tracer.packs
 
 
 @pytest.mark.sampled(10)
