@@ -36,6 +36,7 @@ Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+ImageSide = Annotated[int, Meta(ge=1, le=1_024)]  # in pixels
 """Ranges of settings, which are checked where a constructor's settings are read (`typed`)."""
 
 

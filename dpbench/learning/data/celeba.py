@@ -13,9 +13,10 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
 from dpbench.learning.data.caches import ensure_cached
-from dpbench.learning.data.dataset import Data, Side, Split
+from dpbench.learning.data.dataset import Data, Split
 from dpbench.learning.data.fetch.download import Source, altered_file, fetch, missing_file
 from dpbench.system.errors import UserError, nearest
+from dpbench.system.validate import ImageSide
 
 PAGE = "https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html"
 ATTRIBUTES = Source(
@@ -45,7 +46,7 @@ class CelebA:
     Liu et al., ICCV 2015.
     """
 
-    size: Side
+    size: ImageSide
     target: str
     group: str
 

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import torch
-from msgspec import Meta
 from torch import Tensor
 
 from dpbench.system.errors import UserError
@@ -18,9 +17,6 @@ Fact = Literal["epsilon", "public", "exact"]
 the user, as public; or read from the data, and no epsilon covers it."""
 
 MOMENTS = "means and deviations"
-
-Side = Annotated[int, Meta(ge=1, le=1_024)]
-"""The side of an image, in pixels."""
 
 
 def tokens_of(texts: Tensor, padding: int) -> Tensor:
@@ -170,16 +166,6 @@ class Split:
         changed = change(self.inputs), change(self.targets), change(self.groups)
         people = None if self.people is None else change(self.people)
         return Split(*changed, self.normalize, people, self.lengths)
-
-
-Examples = TypeVar("Examples", Batch, Split)
-
-
-def joined(first: Examples, second: Examples) -> Examples:
-    """Examples and then others, without users or people."""
-    names = ("inputs", "targets", "groups")
-    parts: dict[str, Any] = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in names}
-    return replace(first, **parts)
 
 
 @dataclass(frozen=True)

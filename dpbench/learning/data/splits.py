@@ -1,13 +1,25 @@
-"""Random splits and sub-samples, determined by the seed and their purpose."""
+"""Random splits and sub-samples, determined by the seed and their purpose; examples joined."""
+
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Split
+from dpbench.learning.data.dataset import Batch, Data, Split
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction
+
+Examples = TypeVar("Examples", Batch, Split)
+
+
+def joined(first: Examples, second: Examples) -> Examples:
+    """The n examples and then m others [n + m, ...], none of which has users or people."""
+    names = ("inputs", "targets", "groups")
+    parts: dict[str, Any] = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in names}
+    return replace(first, **parts)
 
 
 def held_out(count: int, test_share: float) -> int:

@@ -11,7 +11,8 @@ from dpbench.learning.data.custom.image_files import stacked
 from dpbench.learning.data.custom.own_rows import RowSplit
 from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import groups_of, image_columns, labels_of
-from dpbench.learning.data.dataset import Side, Split
+from dpbench.learning.data.dataset import Split
+from dpbench.system.validate import ImageSide
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,7 @@ class ImageRows(RowSplit):
     target, group: columns, as of a table.
     """
 
-    size: Side
+    size: ImageSide
     channels: Literal[3, 1]
     target: str | None = None
     group: str | list[str] | None = field(default=None, hash=False)

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, Split, Targets, joined
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, Split, Targets
+from dpbench.learning.data.splits import joined
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import integer

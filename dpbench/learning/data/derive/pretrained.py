@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from dpbench.learning.data.dataset import Dataset, Side
+from dpbench.learning.data.dataset import Dataset
 from dpbench.learning.data.derive.backbones import (
     POOLINGS,
     Backbone,
@@ -22,7 +22,7 @@ from dpbench.learning.data.derive.normalization import Normalization
 from dpbench.learning.data.fetch.published_weights import PublishedWeights
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import torch_state_kept
-from dpbench.system.validate import one_of
+from dpbench.system.validate import ImageSide, one_of
 
 AT_ONCE = 32
 """The number of images in each pass of a network."""
@@ -78,7 +78,7 @@ class Pretrained(FrozenNetwork):
 
     backbone: str | None
     pooling: str | None
-    image_size: Side
+    image_size: ImageSide
     normalization: Normalization | None
 
     def __post_init__(self) -> None:

@@ -59,12 +59,12 @@ def verified_checksum(files: Sequence[Path], checksum: object, group: str) -> st
     group: of settings, for messages.
     """
     try:
-        digests = {file.name: cached_digest_of(file) for file in files}
+        digests = [cached_digest_of(file) for file in files]
     except OSError as error:
         raise UserError(f"{files[0]} cannot be read: {error.strerror or error}.") from error
-    (digest, *others) = digests.values()
+    (digest, *others) = digests
     if others:
-        lines = (f"{name}\0{each}\n" for name, each in digests.items())
+        lines = (f"{file.name}\0{each}\n" for file, each in zip(files, digests, strict=True))
         digest = hashlib.sha256("".join(lines).encode()).hexdigest()
     actual = f"sha256:{digest}"
     if checksum not in (None, actual):

@@ -148,7 +148,7 @@ class Convolution(LayerGradient):
         return rows.reshape(examples, -1)
 
     def _kernel_gradient(self, a: Tensor, b: Tensor, like: Tensor, groups: int) -> Tensor:
-        """The gradient of a kernel of the shape of a tensor, whose numbers are not read."""
+        """The gradient of a kernel, of the shape of `like`, whose numbers are not read."""
         m = self.module
         sizes = m.stride, self.padding, m.dilation, False, [0], groups
         return convolution_backward(b, a, like, None, *sizes, [False, True, False])[1]
@@ -201,11 +201,8 @@ class Convolution(LayerGradient):
         if self._weight is not None:
             torch.mv(weights.zeroed(self._weight).T, weights.factors, out=out)
             return None
-        a, b, weight = (
-            weights.zeroed(self.a),
-            weights.scaled(self.b),
-            out.view(self.module.weight.shape),
-        )
+        a, b = weights.zeroed(self.a), weights.scaled(self.b)
+        weight = out.view(self.module.weight.shape)
         return weight, self._kernel_gradient(a, b, weight, self.module.groups)
 
     def dot(self, vector: Tensor) -> Tensor:
