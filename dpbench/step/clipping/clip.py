@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple, Self
 
+import torch
 from torch import Tensor
 
 from dpbench.step.clipping.problem import Part, Problem
 from dpbench.step.gradients import Gradients, Layer
-from dpbench.step.gradients.norms import selected, unread
 from dpbench.system.errors import UserError
 from dpbench.system.validate import number, positive
 
@@ -32,13 +32,10 @@ def check_bound(what: str, value: Bound) -> None:
 
 
 def ratio(bound: Bound, norms: Tensor, most: float = MAX_FACTOR) -> Tensor:
-    """bound/norm; at most `most`, and 0 below `MIN_FACTOR` and for NaN."""
+    """bound/norm; at most `most`, 0 up to `MIN_FACTOR`, and NaN for NaN."""
     # The bits of the quotient, which torch takes twice as long to find for a number.
     quotients = bound / norms if isinstance(bound, Tensor) else norms.reciprocal().mul_(bound)
-    factors = quotients.clamp_(max=most)
-    if unread(factors) or not factors.numel() or not factors.min().item() >= MIN_FACTOR:
-        return selected(factors, factors >= MIN_FACTOR)
-    return factors
+    return torch.threshold_(quotients.clamp_(max=most), MIN_FACTOR, 0.0)
 
 
 class Sensitivity(NamedTuple):
