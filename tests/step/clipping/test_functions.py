@@ -47,6 +47,11 @@ def test_a_function_is_its_formula(name):
     assert factors(make_clip(name, "flat", 0.5)).tolist() == pytest.approx(expected)
 
 
+def test_factors_that_float32_can_hardly_represent_are_0():
+    found = factors(Abadi(1e-12), torch.tensor([1e17, 1e18, 1e19])).tolist()
+    assert found == [pytest.approx(1e-29), pytest.approx(1e-30), 0]
+
+
 def test_the_earlier_form_of_global_is_r_over_z_up_to_z_and_scaled_it_keeps_its_scale():
     assert factors(Global(0.5, 2.0)).tolist() == [0.25] * 5 + [0]
     scaled = Global(0.5, 2.0).scaled(3)

@@ -86,6 +86,13 @@ def test_a_norm_of_outer_products_is_an_upper_bound(features, positions):
     assert (ours <= exact * 1.02).all()
 
 
+@pytest.mark.parametrize("positions", [1, 2, 33])
+def test_products_that_underflow_make_a_norm_of_outer_products_no_smaller(positions):
+    a, b = (rows(16, positions, size, low=-14, high=-11) for size in (5, 4))
+    exact = (b.double().mT @ a.double()).square().sum((1, 2))
+    assert (evaluated([OuterNorms(gram(a), gram(b))])[0] >= exact).all()
+
+
 @pytest.mark.parametrize("channels", [3, 500])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("image", [(5,), (4, 3)])
