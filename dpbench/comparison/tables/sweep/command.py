@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpbench.comparison.compare.side import trials_by_task, value_in
+from dpbench.comparison.compare.side import value_in
+from dpbench.comparison.compare.tuning import trials_by_task
 from dpbench.comparison.tables.page import SUFFIXES, write_texts
 from dpbench.comparison.tables.sweep.cells import (
     CellKey,
