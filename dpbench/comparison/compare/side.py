@@ -87,10 +87,15 @@ class Side:
         tuning: Tuning = GIVEN,
         unit: Callable[[Any], Any] = lambda seed: seed,
     ) -> "Side":
-        """The side of runs that differ by their seeds alone, compared by a metric; unit: what is
-        random in them, by seed. Shared are all settings but those chosen for each method, and the
-        budget, in place of which epsilons are compared."""
-        values = {record.seed: value_in(record, metric) for record in records}
+        """The side of runs that differ by their seeds alone, compared by a metric, without those
+        that did not diverge and have no such number; unit: what is random in them, by seed. Shared
+        are all settings but those chosen for each method, and the budget, in place of which
+        epsilons are compared."""
+        values = {
+            record.seed: value
+            for record in records
+            if not math.isnan(value := value_in(record, metric)) or record.status == DIVERGED
+        }
         budgets = (Budget.of([record.statement for record in records]),)
         shared = shared_settings(records[0].config)
         return cls(name, mean_by(unit, values), budgets, shared, tuning)

@@ -55,8 +55,7 @@ DIFFERENCES = (
     "for all rows beside one of the baseline. Undecided with a reason: the two differ in settings "
     "other than those of method, optimizer and schedule, or in what their epsilons are for, a run "
     "diverged, or the search of the one behind may be why. A dash: the baseline has no row, or "
-    "several, with the values shown, or the two have no seed in common."
-    "have no seed in common."
+    "several, with the values shown, or the two have no seed in common that has this number."
 )
 
 NOT_TUNED = (

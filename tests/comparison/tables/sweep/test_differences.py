@@ -100,6 +100,19 @@ def compared(tmp_path, *gaps, searched=()):
     return line.rpartition("), ")[2].removesuffix(" |"), said
 
 
+def test_runs_without_a_metric_are_not_said_to_have_diverged(tmp_path):
+    """A regression has no accuracy, and records of earlier versions lack some metrics."""
+    for seed in range(3):
+        for method, more in {"dpsgd": {"test/brier": 0.1 * seed}, "bam": {}}.items():
+            one = record(method, seed=seed)
+            replace(one, metrics={**one.metrics, **more}).save(tmp_path)
+    replace(record("dpsat"), metrics={"test/brier": 0.1}).save(tmp_path)
+    metrics = "metrics=accuracy,brier"
+    said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=method", metrics, BASELINE])
+    assert "| BAM | 0.0 (3), undecided | - |" in said
+    assert "| DP-SAT | - | +0.100 (1), undecided |" in said
+
+
 BOTH = ("dpsgd", "dpsgd_f")
 NAMES = {"dpsgd": "DP-SGD", "dpsgd_f": "DPSGD-F"}
 
