@@ -78,6 +78,11 @@ class Side:
     tuning: Tuning = GIVEN
     design: str = ""
 
+    @property
+    def is_private(self) -> bool:
+        """Whether it is no training without privacy."""
+        return not self.budgets or any(budget.is_private for budget in self.budgets)
+
     @classmethod
     def of(
         cls,
