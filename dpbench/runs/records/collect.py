@@ -73,11 +73,13 @@ def _digest_in(line: str) -> str:
 
 def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
     """The records of a folder, and what could not be read; UserError where there is no record."""
+    was_enabled = gc.isenabled()
     gc.disable()  # which takes a third of the time, and finds nothing in records
     try:
         entries = list(collect(folder))
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
     records = [entry for entry in entries if isinstance(entry, Record)]
     unreadable = [entry for entry in entries if isinstance(entry, Unreadable)]
     if not records:

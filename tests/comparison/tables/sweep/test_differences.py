@@ -13,6 +13,7 @@ from scipy import stats
 
 from dpbench.comparison.tables.sweep.command import table
 from dpbench.comparison.verify.tables import conflicting_records
+from dpbench.runs.records.collect import readable_records_in
 from dpbench.runs.records.publish import publish
 from dpbench.system.errors import UserError
 from tests.comparison.tables.sweep.made_up import record, swept
@@ -219,7 +220,7 @@ def test_runs_without_seeds_are_averaged_and_never_paired(tmp_path):
     assert "(3), " in rows[-1]
     assert alone.splitlines()[:6] == beside.splitlines()[:6]
     assert "| DPSGD-F | - |" in alone
-    assert not list(conflicting_records([published]))
+    assert not list(conflicting_records({published: readable_records_in(published)}))
 
 
 def test_a_baseline_with_several_rows_is_ambiguous(tmp_path):
