@@ -90,9 +90,14 @@ def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
 def readable_records(folder: Path) -> list[Record]:
     """The readable records of a folder; a message names each of the others."""
     records, unreadable = readable(folder)
+    name_left_out(unreadable)
+    return records
+
+
+def name_left_out(unreadable: Iterable[Unreadable]) -> None:
+    """A message on each file, or line of one, that could not be read."""
     for entry in unreadable:
         print_message(f"left out {entry.source}, which {entry.reason}.")
-    return records
 
 
 def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:
