@@ -59,7 +59,7 @@ def compare(
     search, beside which a verdict must be shown, too. Training without privacy is no method to
     choose, and read apart."""
     families = grouped((one.is_private, (key, (one, other))) for key, (one, other) in pairs.items())
-    judged = {}
+    judged: dict[K, Judged] = {}
     for family in families.values():
         judged |= _read_together(dict(family), metric, second_sides)
     return {key: judged[key] for key in pairs if key in judged}

@@ -50,10 +50,10 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
         broken = {Path(problem.source).stem for problem in problems}
         records, tables = _named(folder, names, records, tables, broken)
     # Those of one run count again where they are not as the first ones.
-    different: dict[str, Record] = {}
+    by_text: dict[str, Record] = {}
     for record in records:
-        different.setdefault(sha256(record.json()), record)
-    records = [*different.values()]
+        by_text.setdefault(sha256(record.json()), record)
+    records = [*by_text.values()]
     unread = {Path(problem.source).name for problem in problems}
     tables = {path: found for path, found in tables.items() if path.name not in unread}
     with counting("verified", len(records) + len(tables)) as count:
@@ -95,9 +95,9 @@ def _named(
     folder: Path,
     names: Sequence[str],
     records: Sequence[Record],
-    tables: Mapping[Path, Sequence[Record]],
+    tables: Mapping[Path, list[Record]],
     unreadable: Set[str],
-) -> tuple[list[Record], dict[Path, Sequence[Record]]]:
+) -> tuple[list[Record], dict[Path, list[Record]]]:
     """The records and tables (at every scale) that are named: tables, digests or paths of records.
 
     Raises UserError for any other name, except for that of an unreadable record.

@@ -28,7 +28,7 @@ class Mismatch(NamedTuple):
     description: str
 
 
-def unsupported_lines(path: Path, records: Sequence[Record]) -> Iterator[str]:
+def unsupported_lines(path: Path, records: list[Record]) -> Iterator[str]:
     """How the texts of a table or figure differ from what follows from its records, those of the
     file. Computed tables, such as attacks, are skipped: they have more input than their records."""
     stem = path.name.removesuffix(f".{RECORDS}")
