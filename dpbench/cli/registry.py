@@ -110,6 +110,7 @@ _ALL = (
         "checklist",
         (commands.ChecklistCommand,),
         f"TABLE|RESULTS {KEYS}",
+        takes="names",
         names="table",
         module="comparison.reproduce.checklist",
     ),

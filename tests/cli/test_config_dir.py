@@ -45,3 +45,10 @@ def test_a_user_s_table_is_verified_with_its_folder(command, tmp_path):
         done = command("verify", *names, where, *flag)
         assert done.out[-1].startswith("verified 1 record and 1 table,")
         assert not [line for line in done.out if line.startswith("my")]
+
+
+def test_the_checklist_of_a_user_s_table_is_found_with_its_folder(command, tmp_path):
+    demo = file_of("table", "demo").read_text()
+    flag = ["--config-dir", write(tmp_path / "mine", {"table/my.yaml": demo})]
+    refused = command("checklist", "my", f"results_dir={tmp_path}", *flag)
+    assert "my.records.jsonl has no readable record: `dpbench reproduce my`" in refused.err[-1]

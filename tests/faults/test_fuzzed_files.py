@@ -35,7 +35,7 @@ from dpbench.runs.config.search_path import as_overrides
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import run_config
-from dpbench.runs.records.collect import collect
+from dpbench.runs.records.collect import collect, readable_records_in
 from dpbench.runs.records.digest import digest_of_scientific, scientific
 from dpbench.runs.records.frames import frame
 from dpbench.runs.records.publish import publish
@@ -243,7 +243,7 @@ def read_csv(path):
 def read_table_files(path):
     assert pages(path.parents[1])
     for lines in path.parent.glob("*.records.jsonl"):
-        assert list(unsupported_lines(lines)) is not None
+        assert list(unsupported_lines(lines, readable_records_in(lines))) is not None
 
 
 def read_printed(path):

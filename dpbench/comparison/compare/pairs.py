@@ -15,6 +15,7 @@ from dpbench.learning.metrics.metric import Margin
 from dpbench.learning.metrics.paired_t import LEVEL, PairedTest, paired_test
 from dpbench.learning.metrics.registry import metric_of, parse_name
 from dpbench.runs.records.epsilon import EQUAL_BUDGETS
+from dpbench.system.grouping import grouped
 
 K = TypeVar("K", bound=Hashable)
 
@@ -55,7 +56,18 @@ def compare(
 ) -> dict[K, Judged]:
     """The verdicts on pairs of sides that are read together, by the same keys; none without a
     common seed, or by a metric of no direction. second_sides: those of all pairs after another
-    search, beside which a verdict must be shown, too."""
+    search, beside which a verdict must be shown, too. Training without privacy is no method to
+    choose, and read apart."""
+    families = grouped((one.is_private, (key, (one, other))) for key, (one, other) in pairs.items())
+    judged: dict[K, Judged] = {}
+    for family in families.values():
+        judged |= _read_together(dict(family), metric, second_sides)
+    return {key: judged[key] for key in pairs if key in judged}
+
+
+def _read_together(
+    pairs: Mapping[K, tuple[Side, Side]], metric: str, second_sides: Sequence[Side]
+) -> dict[K, Judged]:
     known = metric_of(metric)
     if not known.better:
         return {}

@@ -2,8 +2,7 @@
 
 import math
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +10,6 @@ from dpbench.learning.metrics.derived import value_of
 from dpbench.learning.metrics.registry import metric_of
 from dpbench.privacy.statement import Statement
 from dpbench.runs.config.settings import NAMED_GROUPS, OFF_VALUES, leaves
-from dpbench.runs.records.digest import setting_of
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.epsilon import NOT_PRIVATE, Terms, largest_epsilon
 from dpbench.runs.records.record import Record
@@ -80,6 +78,11 @@ class Side:
     tuning: Tuning = GIVEN
     design: str = ""
 
+    @property
+    def is_private(self) -> bool:
+        """Whether it is no training without privacy."""
+        return not self.budgets or any(budget.is_private for budget in self.budgets)
+
     @classmethod
     def of(
         cls,
@@ -89,10 +92,15 @@ class Side:
         tuning: Tuning = GIVEN,
         unit: Callable[[Any], Any] = lambda seed: seed,
     ) -> "Side":
-        """The side of runs that differ by their seeds alone, compared by a metric; unit: what is
-        random in them, by seed. Shared are all settings but those chosen for each method, and the
-        budget, in place of which epsilons are compared."""
-        values = {record.seed: value_in(record, metric) for record in records}
+        """The side of runs that differ by their seeds alone, compared by a metric, without those
+        that did not diverge and have no such number; unit: what is random in them, by seed. Shared
+        are all settings but those chosen for each method, and the budget, in place of which
+        epsilons are compared."""
+        values = {
+            record.seed: value
+            for record in records
+            if not math.isnan(value := value_in(record, metric)) or record.status == DIVERGED
+        }
         budgets = (Budget.of([record.statement for record in records]),)
         shared = shared_settings(records[0].config)
         return cls(name, mean_by(unit, values), budgets, shared, tuning)
@@ -112,17 +120,6 @@ def task_of(record: Record) -> TaskKey:
     """The method of a run, its data set and its model."""
     choices = record.config["choices"]
     return choices["method"], choices["dataset"], choices["model"]
-
-
-def trials_by_task(records: Iterable[Record]) -> Counter[TaskKey]:
-    """The number of settings by task that searches among the runs tried on a validation split."""
-    trials = {(task_of(r), setting_of(r.config)) for r in records if not r.is_tested}
-    return Counter(task for task, _ in trials)
-
-
-def tuning_of(record: Record, trials: Mapping[TaskKey, int]) -> Tuning:
-    """How the setting of a run was chosen, as far as the trials in its folder tell."""
-    return Tuning(trials.get(task_of(record), 0))
 
 
 def value_in(record: Record, metric: str) -> float:

@@ -113,7 +113,7 @@ class RecordTexts:
             self._left_out += 1
         else:
             self._kept += 1
-            entry = b'%s"%s":%s' % (self._separator, record.digest.encode(), strict(record.text))
+            entry = b'%s"%s":%s' % (self._separator, record.digest.encode(), strict(record.json()))
             self._bytes += self._compressor.compress(entry)
             self._separator = b","
 

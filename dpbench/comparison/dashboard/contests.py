@@ -240,13 +240,16 @@ def _budgets(runs: list[ReportedRun]) -> Iterator[tuple[BudgetRange | None, list
     for budget, groups in sorted(_clusters(private), key=lambda pair: pair[0]):
         budgets = {group.first.budget for group in groups}
         protocols = {group.first.row["protocol"] for group in groups}
+        own = [other for other in others if other.first.budget in budgets]
+        settings = {other.first.setting for other in own}
         beside = [
             other
             for other in others
-            if other.first.budget in budgets
-            or (other.is_free and other.first.row["protocol"] in protocols)
+            if other.is_free
+            and other.first.row["protocol"] in protocols
+            and other.first.setting not in settings
         ]
-        yield budget, _candidates([*groups, *beside], validated, widths)
+        yield budget, _candidates([*groups, *own, *beside], validated, widths)
 
 
 def _clusters(private: Iterable[Group]) -> Iterator[tuple[BudgetRange, list[Group]]]:

@@ -1,9 +1,9 @@
 """`dpbench findings [results_dir=] [out=]`: what all tables and runs of a folder say together."""
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple
-from pathlib import Path
 from typing import get_args
 
 from dpbench.comparison.compare.claims import NOT_RUN, ON_AVERAGE
@@ -28,6 +28,7 @@ from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.comparison.tables.verdict import FAILS, FORMS
 from dpbench.runs.config.commands import FindingsCommand
 from dpbench.runs.config.search_path import method_name, options
+from dpbench.runs.records.collect import name_left_out
 from dpbench.system.arguments import read
 from dpbench.system.errors import counted, print_message
 from dpbench.system.files import check_replaceable
@@ -63,15 +64,17 @@ def findings(arguments: Sequence[str]) -> str:
     values = read("findings", FindingsCommand, arguments)
     folder, out = values.results_dir, values.out
     check_replaceable(out)
-    tables, _ = pages(folder)
-    made = page(tables, contests_of(folder, tables))
+    tables, damaged = pages(folder)
+    summary, unreadable = summary_of(folder, lambda config: "", places(tables))
+    name_left_out([*unreadable, *damaged])
+    made = page(tables, summary.contests, shlex.join(["dpbench", "findings", *arguments]))
     made.write(out, setting="out")
     print_message(f"written: {out}")
     return made.markdown
 
 
-def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
-    """What tables and contests say together. tables: by the names of their files."""
+def page(tables: Mapping[str, TableData], contests: Sequence[Contest], command: str) -> Page:
+    """What tables, by the names of their files, and contests say together; and what makes it."""
     private = [as_chosen(one) for one in contests if one.budget and one.is_searched]
     blocks: list[PageBlock] = [
         _answers(contests),
@@ -83,12 +86,7 @@ def page(tables: Mapping[str, TableData], contests: Sequence[Contest]) -> Page:
         _printed(tables),
         ON_PRINT,
     ]
-    return Page("Findings", blocks, "dpbench findings")
-
-
-def contests_of(folder: Path, tables: Mapping[str, TableData]) -> list[Contest]:
-    """The contests of the runs of a folder; UserError where there is none."""
-    return summary_of(folder, lambda config: "", places(tables))[0].contests
+    return Page("Findings", blocks, command)
 
 
 def _answers(contests: Iterable[Contest]) -> Grid:

@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning
+from dpbench.comparison.compare.tuning import tuned
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_digits
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
@@ -185,18 +186,17 @@ def choose(
     shared: how many methods each table has among those compared. budgets: how many a curve has."""
     settings, all_tried = ({g.first.setting for g in groups} for groups in (tested, validated))
     tried = [group for group in validated if group.first.setting in settings]
-    trials = Tuning(len(all_tried))
     placed = [(g, place) for g in tested for place in g.first.places if not place.row.again]
     if len(settings) == 1 and not placed:
         which = "of" if settings <= all_tried else "none of the"
         text = f"only one tested, {which} {len(all_tried)} tried on validation"
         how = "only setting" if all_tried <= settings else text
-        return Candidate(_best(tested, "test"), how, trials)
+        return _searched(_best(tested, "test"), how, validated)
     if tried:
         setting = _best(tried, "validation").first.setting
         chosen = [group for group in tested if group.first.setting == setting]
         how = _how(setting, tried, validated, len(settings))
-        return Candidate(_best(chosen, "test"), how, trials)
+        return _searched(_best(chosen, "test"), how, validated)
     if placed:
         group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
         return Candidate(group, _of_table(place), place.row.tuning, place=place)
@@ -204,9 +204,14 @@ def choose(
     wide = [group for group, width in zip(tested, widths, strict=True) if width == max(widths)]
     if len({group.first.setting for group in wide}) == 1:
         how = f"the one of {len(settings)} tested at most budgets"
-        return Candidate(_best(wide, "test"), how, trials)
+        return _searched(_best(wide, "test"), how, validated)
     how = f"best of {len(wide)} on the test set"
-    return Candidate(_best(wide, "test"), how, trials, on_test=True)
+    return replace(_searched(_best(wide, "test"), how, validated), on_test=True)
+
+
+def _searched(group: Group, how: str, validated: Sequence[Group]) -> Candidate:
+    tried = [trial.first.tried for trial in validated]
+    return Candidate(group, how, tuned(group.first.tried, tried, not group.is_free))
 
 
 def budgets_of(runs: Iterable[ReportedRun]) -> dict[str, int]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dpbench.comparison.compare.side import ELSEWHERE, GIVEN
+from dpbench.comparison.compare.tuning import Setting
 from dpbench.comparison.dashboard.values import (
     DASH,
     SHOWN,
@@ -52,15 +53,15 @@ class ReportedRun:
     """A run and its row.
 
     row: the page's JSON except the metrics; data set and model are None for an audit. metrics: by
-    name, NaN if not finite. setting: a common name of runs with these settings, for any seed, split
-    and budget. changes: the number of the method's settings that are not its file's. validated:
-    whether a validation split was evaluated. budget: the target epsilon or the noise multiplier.
-    intervals: of metrics over the test examples. shared: what compared runs must share.
+    name, NaN if not finite. tried: the setting, for any seed and split. changes: the number of the
+    method's settings that are not its file's. validated: whether a validation split was evaluated.
+    budget: the target epsilon or the noise multiplier. intervals: of metrics over the test
+    examples. shared: what compared runs must share.
     """
 
     row: dict
     metrics: dict[str, float]
-    setting: str
+    tried: Setting
     changes: int
     validated: bool
     delta: float | None
@@ -68,6 +69,11 @@ class ReportedRun:
     intervals: dict[str, tuple[float, float]]
     shared: Mapping[str, object]
     places: Sequence[TableRow]
+
+    @property
+    def setting(self) -> str:
+        """A common name of runs with these settings, for any seed, split and budget."""
+        return self.tried.name
 
     @property
     def curve(self) -> str:
@@ -90,13 +96,13 @@ class ReportedRun:
 def reported_run(
     record: Record, names: Mapping[str, Any], command: dict, places: Sequence[TableRow]
 ) -> ReportedRun:
-    """The run of a record. names: its group, series, protocol, setting and budget, and its shared
-    settings. command: the one that reruns it, or why there is none."""
+    """The run of a record. names: its group, series, protocol and budget, and its setting and what
+    it must share. command: the one that reruns it, or why there is none."""
     tables = " ".join(dict.fromkeys(place.table for place in places))
     return ReportedRun(
         row=_row(record) | {key: names[key] for key in SHOWN_NAMES} | command | {"tables": tables},
         metrics=record.measured,
-        setting=names["setting"],
+        tried=names["tried"],
         changes=_changes(record.config),
         validated=not record.is_tested,
         delta=record.statement["delta"],

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from dpbench.comparison.compare.side import ELSEWHERE, shared_settings
+from dpbench.comparison.compare.tuning import Setting
 from dpbench.comparison.dashboard import controls
 from dpbench.comparison.dashboard.answers import answer_view, answers
 from dpbench.comparison.dashboard.board_view import board_view
@@ -31,7 +32,7 @@ from dpbench.comparison.tables.figures.looks import looks
 from dpbench.comparison.tables.page import ESCAPES
 from dpbench.learning.metrics.students_t import two_sided
 from dpbench.runs.records.collect import collect, no_records
-from dpbench.runs.records.digest import budget_of, group_of, protocol_of, series_of, setting_of
+from dpbench.runs.records.digest import budget_of, group_of, protocol_of, series_of
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, counted
@@ -86,7 +87,7 @@ class Summary:
             self._names[key] = {
                 "group": group_of(config),
                 "series": series_of(config),
-                "setting": setting_of(config),
+                "tried": Setting.of(config),
                 "protocol": protocol_of(config),
                 "budget": budget_of(config),
                 "shared": shared_settings(config),

@@ -17,11 +17,9 @@ from dpbench.comparison.compare.side import (
     GIVEN,
     BySeed,
     Side,
-    TaskKey,
     Tuning,
-    trials_by_task,
-    tuning_of,
 )
+from dpbench.comparison.compare.tuning import Trials, number_of, trials_by_task, tuning_of
 from dpbench.comparison.compare.verdict import BETTER, WORSE, Judged, Verdict
 from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.tables.conditions import row_name
@@ -124,7 +122,7 @@ class Evidence(NamedTuple):
     """The runs to answer from, the searches by method, and the method to compare with.
 
     tuning: of a table, by row; second_search: by method, the row after another search; trials: of a
-    folder, the number by task, None for a table.
+    folder, None for a table.
     """
 
     entries: Sequence[PlacedRecord]
@@ -132,7 +130,7 @@ class Evidence(NamedTuple):
     baseline: str
     tuning: Mapping[str, Tuning] = {}
     second_search: Mapping[str, str] = {}
-    trials: Mapping[TaskKey, int] | None = None
+    trials: Trials | None = None
 
 
 def _of_table(stem: str, folder: Path) -> Evidence:
@@ -178,11 +176,13 @@ def _of_folder(folder: Path) -> Evidence:
         )
     entries = [PlacedRecord(_condition(r), r.config["choices"]["method"], r) for r in tested]
     by_method = grouped((trial.config["choices"]["method"], trial) for trial in trials)
+    by_task = trials_by_task(trials)
+    sizes = grouped((method, number_of(tried)) for (method, *_), tried in by_task.items())
     searches = {
-        method: SearchSize(len(tried), all(map(is_trial, tried)))
+        method: SearchSize(sum(sizes[method]), all(map(is_trial, tried)))
         for method, tried in by_method.items()
     }
-    return Evidence(entries, searches, USUAL_BASELINE, trials=trials_by_task(records))
+    return Evidence(entries, searches, USUAL_BASELINE, trials=by_task)
 
 
 def _condition(record: Record) -> str:

@@ -40,6 +40,7 @@ from dpbench.runs.records.digest import digest
 from dpbench.runs.records.folder import SEARCH
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError, nearest
+from dpbench.system.paths import searches_folder
 from dpbench.system.validate import one_of
 
 T = TypeVar("T")
@@ -247,8 +248,8 @@ def _check_searches(target: Target) -> None:
         if settings_of_search(search) is None:
             raise UserError(
                 f"{target.name} takes the settings of {row_name(*cell)} from the search {search}, "
-                f"which is not in results/search/: make it by dpbench search name={search}, and "
-                "copy its CSV file there."
+                f"which is not in {searches_folder()}: make it by dpbench search name={search}, "
+                "and copy its CSV file there."
             )
 
 

@@ -265,7 +265,9 @@ class Edition:
 
     def check(self) -> None:
         """UserError for a table of cells whose file lacks something or contradicts itself."""
-        needed = {"spread": self.table.spread, "published_runs": self.table.published_runs}
+        needed: dict[str, object] = {"spread": self.table.spread}
+        if self.table.published is not None:
+            needed["published_runs"] = self.table.published_runs
         given = {key: value for key, value in needed.items() if value is not None}
         known_keys("the table", given, needed, required=needed)
         named: dict[str, Sequence[object]] = {

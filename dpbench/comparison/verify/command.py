@@ -5,20 +5,21 @@ Nothing is trained unless `rerun` asks for it.
 """
 
 import shlex
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
 from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines
 from dpbench.runs.config.commands import VerifyCommand
-from dpbench.runs.records.collect import RECORDS, collect, no_records, readable_records_in
+from dpbench.runs.records.collect import RECORDS, collect_all, no_records
 from dpbench.runs.records.folder import TABLES
 from dpbench.runs.records.reading import Unreadable
-from dpbench.runs.records.record import Record
+from dpbench.runs.records.record import Record, sha256
 from dpbench.system.arguments import read
 from dpbench.system.errors import UserError, counted, nearest, print_message
 from dpbench.system.files import files_in
+from dpbench.system.grouping import grouped
 from dpbench.system.progress import counting
 
 SAVED = "verified.md"
@@ -35,28 +36,32 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
     names = [argument for argument in arguments if "=" not in argument]
     settings = read("verify", VerifyCommand, [a for a in arguments if a not in names])
     folder = settings.results_dir
-    entries = list(collect(folder))
+    entries = list(collect_all(folder))
     problems = [Mismatch(e.source, e.reason) for e in entries if isinstance(e, Unreadable)]
     records = [entry for entry in entries if isinstance(entry, Record)]
-    tables = files_in(folder / TABLES, f"*.{RECORDS}")
+    of_files = grouped((record.source.partition(", line ")[0], record) for record in records)
+    paths = files_in(folder / TABLES, f"*.{RECORDS}")
+    tables = {path: of_files.get(f"{TABLES}/{path.name}", []) for path in paths}
     if not (names or entries or tables):
         raise no_records(folder, [])
     if names:
-        problems = [problem for problem in problems if Path(problem.source).stem in names]
+        wanted = {*names, *(Path(name).stem for name in names)}
+        problems = [p for p in problems if _names(Path(p.source).name.partition(".")[0]) & wanted]
         broken = {Path(problem.source).stem for problem in problems}
         records, tables = _named(folder, names, records, tables, broken)
-    # Those of runs that were read already count again where they are not as the first ones.
-    texts = {record.text.strip() for record in records}
-    in_tables = (record for path in tables for record in readable_records_in(path))
-    records += [record for record in in_tables if record.text.strip() not in texts]
+    # Those of one run count again where they are not as the first ones.
+    by_text: dict[str, Record] = {}
+    for record in records:
+        by_text.setdefault(sha256(record.json()), record)
+    records = [*by_text.values()]
     unread = {Path(problem.source).name for problem in problems}
-    tables = [path for path in tables if path.name not in unread]
+    tables = {path: found for path, found in tables.items() if path.name not in unread}
     with counting("verified", len(records) + len(tables)) as count:
         for record in records:
             problems += [Mismatch(record.source, text) for text in contradictions(record)]
             count()
-        for path in tables:
-            problems += [Mismatch(path.name, text) for text in unsupported_lines(path)]
+        for path, found in tables.items():
+            problems += [Mismatch(path.name, text) for text in unsupported_lines(path, found)]
             count()
     problems += conflicting_records(tables)
     with_data = filter(has_data, records)
@@ -90,17 +95,18 @@ def _named(
     folder: Path,
     names: Sequence[str],
     records: Sequence[Record],
-    tables: Sequence[Path],
+    tables: Mapping[Path, list[Record]],
     unreadable: Set[str],
-) -> tuple[list[Record], list[Path]]:
+) -> tuple[list[Record], dict[Path, list[Record]]]:
     """The records and tables (at every scale) that are named: tables, digests or paths of records.
 
     Raises UserError for any other name, except for that of an unreadable record.
     """
     stems = {path: path.name.removesuffix(f".{RECORDS}") for path in tables}
-    chosen = [path for path, stem in stems.items() if {stem, stem.partition("-")[0]} & {*names}]
+    meant = [path for path, stem in stems.items() if _names(stem) & {*names}]
+    chosen = {path: tables[path] for path in meant}
     digests = {Path(name).stem for name in names}
-    known = {*stems.values(), *(s.partition("-")[0] for s in stems.values())}
+    known = set[str]().union(*map(_names, stems.values()))
     found = {record.digest for record in records} | unreadable
     for name in names:
         if name not in known and Path(name).stem not in found:
@@ -108,5 +114,10 @@ def _named(
                 f"{name} is neither a record in {folder} nor a table with records there, which "
                 f"`dpbench reproduce` writes: {nearest(name, known)}"
             )
-    digests |= {record.digest for path in chosen for record in readable_records_in(path)}
+    digests |= {record.digest for of_table in chosen.values() for record in of_table}
     return [record for record in records if record.digest in digests], chosen
+
+
+def _names(stem: str) -> set[str]:
+    """What a file is named by: a table also without its scale."""
+    return {stem, stem.partition("-")[0]}

@@ -49,7 +49,7 @@ def merge(arguments: Sequence[str]) -> str:
     for digest, (record, places) in known.items():
         _copy_model(record, places, target)
         if digest not in there:
-            write_atomically(target / RUNS / f"{digest}.json", record.text.encode())
+            write_atomically(target / RUNS / f"{digest}.json", record.json().encode())
     for name, digests in lists.items():
         write_list(target, name, sorted(digests))
     return f"{target}: {counted(len(known), 'run')}, {len(known) - len(there)} of them new."

@@ -3,7 +3,7 @@
 import csv
 import io
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +14,9 @@ from dpbench.comparison.tables.data import TableData, read_json
 from dpbench.comparison.tables.privacy import AS_PLANNED
 from dpbench.comparison.verify.records import equal
 from dpbench.runs.config.search_path import options
-from dpbench.runs.records.collect import RECORDS, readable_records_in
+from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.reading import required, text_of
+from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 from dpbench.system.validate import spelled_number
 
@@ -27,20 +28,19 @@ class Mismatch(NamedTuple):
     description: str
 
 
-def unsupported_lines(path: Path) -> Iterator[str]:
-    """How a table's or figure's texts differ from what follows from its records. Computed tables,
-    such as attacks, are skipped: they have more input than their records."""
+def unsupported_lines(path: Path, records: list[Record]) -> Iterator[str]:
+    """How the texts of a table or figure differ from what follows from its records, those of the
+    file. Computed tables, such as attacks, are skipped: they have more input than their records."""
     stem = path.name.removesuffix(f".{RECORDS}")
     try:
         if not any(path.with_name(f"{stem}.{suffix}").exists() for suffix in TEXTS):
             return  # records alone, as of an entry to a challenge
-        required(text_of(path), path)
         data = path.with_name(f"{stem}.json")
         target = published_target(data)
         if target.table.compute:
             return
         reasons = required(read_json(data, TableData), data).not_run
-        made = texts(target, readable_records_in(path), reasons)
+        made = texts(target, records, reasons)
         for suffix in TEXTS:
             file = path.with_name(f"{stem}.{suffix}")
             if suffix in made:
@@ -70,11 +70,11 @@ def published_target(path: Path) -> Target:
     return replace(target, config=target.config.changed(results_dir=str(path.parents[1])))
 
 
-def conflicting_records(tables: Sequence[Path]) -> Iterator[Mismatch]:
-    """Runs whose records in two tables have different metrics; of files that can be read."""
+def conflicting_records(tables: Mapping[Path, Sequence[Record]]) -> Iterator[Mismatch]:
+    """Runs whose records in two tables have different metrics. tables: the records by file."""
     first: dict[str, tuple[str, dict]] = {}
-    for path in tables:
-        for record in readable_records_in(path):
+    for path, records in tables.items():
+        for record in records:
             if record.config.get("seed") is None:  # whose runs share a digest
                 continue
             source, metrics = first.setdefault(record.digest, (path.name, record.metrics))

@@ -117,12 +117,21 @@ def settings_of_search(name: str) -> dict[str, Any] | None:
 
 
 def chose_an_edge(name: str) -> bool:
-    """Whether a search chose a fraction in the outer tenth of the values that it tried. Integers
-    are choices such as numbers of bands, whose ends are their own."""
-    special = start_numbers(_lines(name) or ())
-    for key, texts in (_tried(name) or {}).items():
-        values = [number for text in texts if isinstance(number := spelled_number(text), float)]
-        fractions = len(values) == len(texts) and not all(map(float.is_integer, values))
+    """Whether a search chose a fraction in the outer tenth of the values that it tried."""
+    if not (lines := _lines(name)):
+        return False
+    keys = _keys(lines, _committed(name))
+    return is_at_edge([{k: line[k] for k in keys} for line in lines], start_numbers(lines))
+
+
+def is_at_edge(tried: Sequence[Mapping[str, str]], special: Mapping[str, float]) -> bool:
+    """Whether the first of the settings tried has a fraction in the outer tenth of all that have
+    numbers for it. Integers are choices such as numbers of bands, whose ends are their own.
+    special: the numbers of the method's special case."""
+    found = [numbers(settings) for settings in tried]
+    for key in found[0]:
+        values = [one[key] for one in found if key in one]
+        fractions = len(values) == len(tried) and not all(map(float.is_integer, values))
         if fractions and outer_end(values, special.get(key)):
             return True
     return False

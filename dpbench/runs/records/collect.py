@@ -73,11 +73,13 @@ def _digest_in(line: str) -> str:
 
 def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
     """The records of a folder, and what could not be read; UserError where there is no record."""
+    was_enabled = gc.isenabled()
     gc.disable()  # which takes a third of the time, and finds nothing in records
     try:
         entries = list(collect(folder))
     finally:
-        gc.enable()
+        if was_enabled:
+            gc.enable()
     records = [entry for entry in entries if isinstance(entry, Record)]
     unreadable = [entry for entry in entries if isinstance(entry, Unreadable)]
     if not records:
@@ -88,9 +90,14 @@ def readable(folder: Path) -> tuple[list[Record], list[Unreadable]]:
 def readable_records(folder: Path) -> list[Record]:
     """The readable records of a folder; a message names each of the others."""
     records, unreadable = readable(folder)
+    name_left_out(unreadable)
+    return records
+
+
+def name_left_out(unreadable: Iterable[Unreadable]) -> None:
+    """A message on each file, or line of one, that could not be read."""
     for entry in unreadable:
         print_message(f"left out {entry.source}, which {entry.reason}.")
-    return records
 
 
 def no_records(folder: Path, unreadable: Sequence[Unreadable]) -> UserError:

@@ -80,7 +80,6 @@ def without_uncovered(record: Record) -> Record:
         diagnostics={},
         calibration={},
         signed=True,
-        text="",  # which has all of this
     )
 
 

@@ -218,7 +218,7 @@ def _validate(plain: object, text: str, source: str) -> Record | Unreadable:
         return Unreadable(source, f"{reason}; if a later one wrote it, update dpbench", True)
     msgspec.convert(plain, RecordSchema)
     msgspec.convert(plain["config"]["choices"], dict[str, Name])
-    record = Record(**plain, signed=signed, source=source, text=text)
+    record = Record(**plain, signed=signed, source=source)
     _ = record.digest  # raises for a configuration without a digest
     return record
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import cast
@@ -50,8 +50,8 @@ class Record:
     nats. history: one entry per epoch; diagnostics: one per measured step; both read private data
     outside the account. calibration: empty for older and for diverged runs. status: "complete" or
     "diverged". covered: by part, whether the epsilon covers it. signed: whether the record has a
-    checksum; the first ones have none. source, text: the file that it was read from, with the line
-    if that has several, and its JSON there; "" for a record that is made.
+    checksum; the first ones have none. source: the file that it was read from, with the line if
+    that has several; "" for a record that is made.
     """
 
     config: dict
@@ -66,7 +66,6 @@ class Record:
     schema: int = SCHEMA
     signed: bool = True
     source: str = field(default="", compare=False)
-    text: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", scientific(self.config))
@@ -127,13 +126,12 @@ class Record:
     def json(self) -> str:
         """The record as one JSON object; NaN and Infinity as Python's json writes them. Fields that
         older records lack are omitted if empty, so that those are written unchanged."""
-        fields = asdict(self)
-        empty = [name for name in ("calibration", "covered") if not fields[name]]
-        for name in ("signed", "source", "text", *empty):
-            del fields[name]
+        empty = {name for name in ("calibration", "covered") if not getattr(self, name)}
+        left_out = {"signed", "source", *empty}
+        plain = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
         if self.signed:
-            fields["checksum"] = checksum(fields)
-        return json.dumps(fields, sort_keys=True)
+            plain["checksum"] = checksum(plain)
+        return json.dumps(plain, sort_keys=True)
 
     def save(self, folder: Path) -> Path:
         """Write the record under its digest, atomically."""
@@ -142,9 +140,9 @@ class Record:
         return path
 
 
-def checksum(fields: dict) -> str:
+def checksum(plain: dict) -> str:
     """SHA-256 of a record's fields without the checksum itself, as 64 hex digits."""
-    return sha256(json.dumps(fields, sort_keys=True))
+    return sha256(json.dumps(plain, sort_keys=True))
 
 
 def sha256(text: str) -> str:

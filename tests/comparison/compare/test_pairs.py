@@ -47,6 +47,21 @@ def test_the_other_side_of_a_design_differs_in_what_it_says_and_less_may_be_bett
     assert told(lost, BASE) == (UNDECIDED, "a run of bam diverged")
 
 
+def test_training_without_privacy_is_no_method_to_choose_and_read_apart():
+    """The report has no verdict on it, and no other page may have another on the methods."""
+    near = replace(BASE, values={seed: 80.5 + 3 * noise for seed, noise in enumerate(NOISE)})
+    private, free = replace(near, name="bam"), replace(near, budgets=(Budget("not private"),))
+    unclear = replace(near, values={seed: 80 + 9 * noise for seed, noise in enumerate(NOISE)})
+    assert shown(bam=private) == shown(bam=private, sgd=free) == [BETTER]
+    assert shown(bam=private, dpsat=unclear) == [UNDECIDED, UNDECIDED]
+
+
+def shown(**sides):
+    """The verdicts on methods beside the baseline, without those on training without privacy."""
+    found = compare({name: (one, BASE) for name, one in sides.items()}, "test/accuracy")
+    return [judged.verdict for name, judged in found.items() if name != "sgd"]
+
+
 AGAINST_ANY = {
     "other epochs": {"settings": {"epochs": 20}},
     "other delta": {"budgets": (Budget(3.0, (1e-6, "example", False)),)},

@@ -245,6 +245,22 @@ def test_times_are_a_mean_and_a_range_and_no_runs_have_no_boards(record_of):
     assert contests([]) == []
 
 
+def test_training_without_privacy_is_that_of_the_budget_and_not_the_luckiest_of_all(record_of):
+    """Tables compare the runs of one condition; those of others are beside a budget without any."""
+    free = {2.0: 0.9, 9.0: 0.95}
+    private = [record_of(epsilon=epsilon) for epsilon in (2.0, 5.0, 9.0)]
+    records = [*private]
+    for epsilon, accuracy in free.items():
+        (privacy,) = (r.config["privacy"] for r in private if r.privacy["pld"] == epsilon)
+        one = record_of("sgd", accuracy=accuracy, epsilon=math.inf, guarantee="none")
+        records.append(replace(one, config={**one.config, "privacy": privacy}))
+    shown = [
+        {c.method: c.group.first.metrics["test/accuracy"] for c in board.candidates}["sgd"]
+        for board in on_boards(records)
+    ]
+    assert shown == pytest.approx([0.9, 0.95, 0.95])
+
+
 def swept(record_of, epochs_and_accuracy, **settings):
     return [record_of("dpsgd", accuracy=v, epochs=e, **settings) for e, v in epochs_and_accuracy]
 

@@ -1,7 +1,9 @@
+import gc
+
 import pytest
 
 from dpbench.comparison.dashboard.command import report
-from dpbench.runs.records.collect import collect
+from dpbench.runs.records.collect import collect, readable
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
@@ -48,3 +50,15 @@ def test_no_record_is_one_sentence_with_the_way_out(tmp_path, what):
         report([f"results_dir={folder}", f"out={tmp_path / 'page.html'}"])
     assert str(folder) in str(raised.value)
     assert ("runs/a.json" in str(raised.value)) == (what == "only broken")
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_reading_leaves_the_collection_of_garbage_as_it_was(tmp_path, record_of, enabled):
+    record_of().save(tmp_path)
+    before = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        readable(tmp_path)
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if before else gc.disable)()

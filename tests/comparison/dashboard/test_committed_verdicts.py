@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dpbench.comparison.compare.verdict import BETTER, EQUIVALENT, UNDECIDED, WORSE
-from dpbench.comparison.dashboard.findings import contests_of
-from dpbench.comparison.dashboard.tables import pages
+from dpbench.comparison.dashboard.summarise import summary_of
+from dpbench.comparison.dashboard.tables import pages, places
 from dpbench.learning.metrics.derived import WORST_GROUP
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -21,12 +21,13 @@ SAID = {
 def reported():
     """By table, condition, row, baseline's row and metric: the report's verdict and its reason."""
     found = {}
-    for contest in contests_of(RESULTS, pages(RESULTS)[0]):
-        places = {c.method: c.place for c in contest.candidates}
+    rows = places(pages(RESULTS)[0])
+    for contest in summary_of(RESULTS, lambda config: "", rows)[0].contests:
+        places_of = {c.method: c.place for c in contest.candidates}
         for one in map(contest.by, contest.metrics):
-            base = places.get(one.baseline.method) if one.baseline else None
+            base = places_of.get(one.baseline.method) if one.baseline else None
             for method, verdict in one.judged.items():
-                place = places[method]
+                place = places_of[method]
                 if base and place and place.row.records and place.table == base.table:
                     about = (place.table, place.row.condition, place.row.method, base.row.method)
                     found[(*about, one.metric)] = verdict

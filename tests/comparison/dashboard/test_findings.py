@@ -41,7 +41,7 @@ def line_of(text, word):
 
 def test_a_claim_of_a_paper_has_its_effect_tuning_verdict_and_cost_and_ours_are_left_out():
     made = table(claim("One", seeds=15), claim("Two", source="ours, after Doe 2020"))
-    text = page({"frontier_table5": made}, []).markdown
+    text = page({"frontier_table5": made}, [], "").markdown
     said = line_of(text, "One.")
     for part in ("Doe 2020, section 5, frontier_table5", "+0.8 [-0.2, +1.8] (5)", "64 trials",
                  "1 was tuned at the edge", "| undecided |", "15 seeds, 0.2 h"):  # fmt: skip
@@ -51,10 +51,10 @@ def test_a_claim_of_a_paper_has_its_effect_tuning_verdict_and_cost_and_ours_are_
 
 def test_what_fails_comes_first_and_numbers_of_a_constant_do_not_count():
     made = table(claim("Held", verdict="holds"), claim("Failed", verdict="fails on average"))
-    text = page({"frontier_table5": made}, []).markdown
+    text = page({"frontier_table5": made}, [], "").markdown
     assert text.index("Failed.") < text.index("Held.")
     made = table(printed=Reproduced(54, 54, 8))
-    text = page({"misalignment_table5": made}, []).markdown
+    text = page({"misalignment_table5": made}, [], "").markdown
     assert "| misalignment_table5 | 54 | 54 | 8 |" in text
 
 
@@ -81,7 +81,10 @@ def test_what_to_use_is_better_where_there_was_something_to_win(record_of, folde
     text = findings([f"results_dir={folder_of(made)}", f"out={tmp_path / 'findings.md'}"])
     assert (tmp_path / "findings.md").read_text() == text
     data = read_json(tmp_path / "findings.json", TableData)
-    assert (data.title, data.command) == ("Findings", "dpbench findings")
+    assert (data.title, data.command.startswith("dpbench findings results_dir=")) == (
+        "Findings",
+        True,
+    )
     none = "no evidence"
     assert f"| images | {none} | BAM (1 of 1 task) | {none} |" in text
     assert f"| tables | {none} | DP-SGD; nothing to win was shown on 1 task | {none} |" in text
@@ -91,3 +94,13 @@ def test_what_to_use_is_better_where_there_was_something_to_win(record_of, folde
 def test_a_table_is_read_back_as_it_was_written():
     made = table(claim("One"))
     assert json.decode(json.encode(made), type=TableData) == made
+
+
+def test_the_page_names_its_command_and_what_cannot_be_read_is_told(
+    record_of, folder_of, tmp_path, capsys
+):
+    folder = folder_of([record_of()])
+    (folder / "runs" / "damaged.json").write_text("{")
+    arguments = [f"results_dir={folder}", f"out={tmp_path / 'f.md'}"]
+    assert f"`dpbench findings {arguments[0]} {arguments[1]}`" in findings(arguments)
+    assert "left out runs/damaged.json, which is not JSON" in capsys.readouterr().err

@@ -6,8 +6,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.figures.scatter import TRIAL
 from dpbench.runs.config.compose import compose
+from dpbench.system.errors import UserError
+from dpbench.system.paths import searches_folder
 
 SEARCHES = Path(__file__).resolve().parents[3] / "results" / "search"
 OF_SIGNS = sorted(path.stem for path in SEARCHES.glob("sign_table1-*.csv"))
@@ -41,3 +44,8 @@ def test_a_scatter_shows_every_trial_behind_its_rows():
     for axis, metric in {"x": "accuracy", "y": "worst_group_accuracy"}.items():
         expected = sorted(of_trials[f"validation/{metric}"])
         assert sorted(found[axis]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_search_that_is_missing_is_named_with_the_folder_that_it_belongs_to():
+    with pytest.raises(UserError, match=f"mine-sgd, which is not in {searches_folder()}: make it"):
+        target_of("demo", ['+table.tuned="mine-{method}"'])

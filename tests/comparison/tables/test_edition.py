@@ -95,3 +95,7 @@ def test_every_file_says_what_it_is_and_what_it_runs(plain, key):
 def test_what_only_the_paper_knows_has_no_default(edition, key):
     with pytest.raises(UserError, match=f"'{key}' is missing in the table"):
         edition(**{key: None})
+
+
+def test_a_table_without_published_numbers_needs_no_number_of_published_runs(edition):
+    assert edition(published=None, published_runs=None).published_runs == 1

@@ -1,6 +1,8 @@
 """Published tables follow from their records; what was changed in them is found."""
 
 import re
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,8 @@ from dpbench.comparison.verify.tables import (
 )
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records import collect
+from dpbench.runs.records.collect import readable_records_in
 from dpbench.runs.records.reading import parse, read
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
@@ -36,6 +40,10 @@ CALIBRATED = (
 """Their noise follows from budgets, which takes seconds to a minute each."""
 
 
+def unsupported(path: Path) -> Iterator[str]:
+    return unsupported_lines(path, readable_records_in(path))
+
+
 def records(path: Path) -> list[Record]:
     found = [parse(line, path.name) for line in path.read_text().splitlines()]
     assert all(isinstance(record, Record) for record in found)
@@ -43,10 +51,20 @@ def records(path: Path) -> list[Record]:
 
 
 @pytest.mark.sampled(3)
+def test_damage_in_a_table_or_record_that_is_named_is_told(folder, record):
+    table = folder / "tables" / "misalignment_table4.records.jsonl"
+    table.write_text(table.read_text() + "damaged\n")
+    run = folder / "runs" / f"{record.digest}.json"
+    run.write_text("damaged")
+    for name in ("misalignment_table4", record.digest, str(run)):
+        _, (problem,) = verify([name, f"results_dir={folder}"])
+        assert "is not JSON" in problem.description
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.name.partition(".")[0])
 def test_the_records_of_a_published_table_give_its_numbers(path):
-    assert list(unsupported_lines(path)) == []
+    assert list(unsupported(path)) == []
 
 
 @pytest.mark.sampled(5)
@@ -81,7 +99,7 @@ def test_a_file_of_records_that_cannot_be_read_is_one_problem(tmp_path, names, b
 
 @pytest.mark.slow
 def test_published_tables_agree_on_the_runs_that_they_share():
-    assert list(conflicting_records(PUBLISHED)) == []
+    assert list(conflicting_records({path: records(path) for path in PUBLISHED})) == []
 
 
 def published(name: str, folder: Path) -> Path:
@@ -115,7 +133,7 @@ def test_a_changed_published_text_is_found(name, suffix, true, false, tmp_path):
     text = changed.read_text()
     assert true in text
     changed.write_text(text.replace(true, false, 1))
-    wrong, lacking = unsupported_lines(copy)
+    wrong, lacking = unsupported(copy)
     assert false.strip("\n") in wrong
     assert wrong.startswith("has the line ")
     assert true.strip("\n") in lacking
@@ -141,7 +159,7 @@ def test_a_deletion_from_a_published_text_is_found(name, suffix, pattern, tmp_pa
     text = re.sub(pattern, "", changed.read_text(), count=1)
     assert text != changed.read_text()
     changed.write_text(text)
-    found = [*unsupported_lines(copy)]
+    found = [*unsupported(copy)]
     assert found
     assert all(one.startswith("lacks the line ") for one in found)
 
@@ -150,7 +168,7 @@ def test_a_deletion_from_a_published_text_is_found(name, suffix, pattern, tmp_pa
 def test_a_text_that_the_records_do_not_give_is_found(tmp_path):
     copy = published("calibration_fig2", tmp_path)
     (tmp_path / "calibration_fig2.claims.csv").write_text("claim,verdict\nany,holds\n")
-    (found,) = unsupported_lines(copy)
+    (found,) = unsupported(copy)
     assert found == "does not give calibration_fig2.claims.csv, which is beside it."
 
 
@@ -167,9 +185,9 @@ def test_impossible_and_planned_rows_need_no_record(tmp_path):
         (tmp_path / f"misalignment_table5.{suffix}").write_bytes(content)
     page, lines = (tmp_path / f"misalignment_table5.{end}" for end in ("md", "records.jsonl"))
     assert "not possible: there is no reason." in page.read_text()
-    assert [*unsupported_lines(lines)] == []
+    assert [*unsupported(lines)] == []
     page.write_text(page.read_text().replace("there is no reason.", "there is one."))
-    assert [*unsupported_lines(lines)]
+    assert [*unsupported(lines)]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +247,7 @@ def test_a_record_of_another_table_is_a_problem_in_one_sentence(tmp_path):
     copy = published("bam_table1-cpu_hour", tmp_path)
     (first, *_) = other.read_text().splitlines()
     copy.write_text(f"{copy.read_text()}{first}\n")
-    (found,) = unsupported_lines(copy)
+    (found,) = unsupported(copy)
     assert found.endswith("is under no condition of bam_table1.")
 
 
@@ -240,13 +258,13 @@ def test_records_without_their_page_or_numbers_are_a_problem_in_one_sentence(tmp
     missing = tmp_path / f"misalignment_table5.{lost}"
     missing.unlink()
     sentence = f"cannot be verified: {missing} is not a regular file."
-    assert list(unsupported_lines(copy)) == [sentence]
+    assert list(unsupported(copy)) == [sentence]
     missing.write_bytes(b"\xff")
-    (found,) = unsupported_lines(copy)
+    (found,) = unsupported(copy)
     assert found == f"cannot be verified: {missing} is not UTF-8 text."
     for beside in (path for path in tmp_path.iterdir() if path != copy):
         beside.unlink()
-    assert list(unsupported_lines(copy)) == []  # as submitted to a challenge
+    assert list(unsupported(copy)) == []  # as submitted to a challenge
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +277,7 @@ def record(tmp_path_factory):
 def folder(tmp_path, record, monkeypatch):
     """Published tables, one of them at two scales, and a record by itself; all are sound."""
     for check in ("contradictions", "unsupported_lines"):
-        monkeypatch.setattr(f"dpbench.verify.command.{check}", lambda _: [])
+        monkeypatch.setattr(f"dpbench.verify.command.{check}", lambda *_: [])
     (tmp_path / "tables").mkdir()
     names = ("misalignment_table5", "misalignment_table4", "calibration_systems")
     for path in PUBLISHED:
@@ -268,6 +286,20 @@ def folder(tmp_path, record, monkeypatch):
                 (tmp_path / "tables" / each.name).write_bytes(each.read_bytes())
     record.save(tmp_path)
     return tmp_path
+
+
+def test_each_file_of_records_is_read_once(folder, monkeypatch):
+    read_files, text_of = Counter(), collect.text_of
+
+    def counted(path):
+        read_files[path.name] += 1
+        return text_of(path)
+
+    monkeypatch.setattr(collect, "text_of", counted)
+    for names in ([], ["misalignment_table5"]):
+        read_files.clear()
+        assert verify([*names, f"results_dir={folder}"])[1] == []
+        assert set(read_files.values()) == {1}
 
 
 def test_tables_and_records_are_verified_by_name(folder):

@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from dpbench.runs.records.publish import publish, without_uncovered
-from dpbench.runs.records.reading import parse, read
+from dpbench.runs.records.publish import publish
+from dpbench.runs.records.reading import parse
 from dpbench.runs.records.record import Record
 from dpbench.system.errors import UserError
 
@@ -50,12 +50,6 @@ def test_neither_seeds_nor_uncovered_parts_are_published(tmp_path):
     assert record.privacy == made(0).privacy
     assert not record.history | record.diagnostics | record.calibration
     assert record.signed
-
-
-def test_a_record_without_uncovered_parts_has_no_text_that_has_them(tmp_path):
-    stored = read(made(31337).save(tmp_path))
-    assert "31337" in stored.text
-    assert without_uncovered(stored).text == ""
 
 
 def test_all_runs_are_published_in_no_order_of_their_seeds(tmp_path):

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from dpbench.comparison.compare.side import TaskKey, value_in
+from dpbench.comparison.compare.side import value_in
+from dpbench.comparison.compare.tuning import Trials
 from dpbench.comparison.tables.conditions import setting
 from dpbench.learning.metrics.students_t import standard_deviation
 from dpbench.privacy.guarantee import weakest
@@ -49,7 +50,7 @@ class SweepLayout:
     columns: tuple[str, ...]
     metrics: tuple[str, ...]
     baseline: str = ""
-    trials: Mapping[TaskKey, int] = field(default_factory=dict)
+    trials: Trials = field(default_factory=dict)
 
     def cell_of(self, config: Mapping[str, Any]) -> CellKey:
         """The row and the column of a run."""

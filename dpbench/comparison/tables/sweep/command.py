@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpbench.comparison.compare.side import trials_by_task, value_in
+from dpbench.comparison.compare.side import value_in
+from dpbench.comparison.compare.tuning import trials_by_task
 from dpbench.comparison.tables.page import SUFFIXES, write_texts
 from dpbench.comparison.tables.sweep.cells import (
     CellKey,
@@ -69,7 +70,6 @@ def table(arguments: Sequence[str]) -> str:
         raise UserError(
             f"none of the {len(digests)} runs of sweep {values.sweep} has a record in {folder}."
         )
-    trials = [record for record in runs if not record.is_tested]
     records = filter_records(selected, filters, TableCommand.__struct_fields__)
     if values.best:
         records = _on_the_test_set(records)
@@ -84,8 +84,8 @@ def table(arguments: Sequence[str]) -> str:
     tried: Mapping[CellKey, int] = {}
     not_best: Sequence[CellKey] = ()
     if values.best:
-        of_cells = filter_records(trials, filters)
-        records, tried, not_best = _best_on_validation(records, of_cells, layout)
+        trials = [run for run in filter_records(runs, filters) if not run.is_tested]
+        records, tried, not_best = _best_on_validation(records, trials, layout)
     cells = group_runs(records, layout)
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     title = f"{_title(records, layout)}{limit}"

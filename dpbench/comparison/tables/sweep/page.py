@@ -9,7 +9,8 @@ from typing import Any
 
 from dpbench.comparison.compare.pairs import compare, difference
 from dpbench.comparison.compare.side import CHOSEN as CHOSEN_BY_METHOD
-from dpbench.comparison.compare.side import Side, task_of, tuning_of
+from dpbench.comparison.compare.side import Side, task_of
+from dpbench.comparison.compare.tuning import tuning_of
 from dpbench.comparison.compare.verdict import Judged
 from dpbench.comparison.tables.grid import (
     NO_VALUE,
@@ -51,10 +52,11 @@ DIFFERENCES = (
     "Differences: mean over common seeds of the row's value minus the baseline's, with its 95% "
     "interval by Student's t (number of seeds). Better and worse: a paired t-test at 5%; "
     "equivalent: shown to differ by less than the margin ({margins}); both with Holm's correction "
-    "for all rows beside one of the baseline. Undecided with a reason: the two differ in settings "
-    "other than those of method, optimizer and schedule, or in what their epsilons are for, or a "
-    "run diverged. A dash: the baseline has no row, or several, with the values shown, or the two "
-    "have no seed in common."
+    "for all rows beside one of the baseline, those without privacy apart. Undecided with a "
+    "reason: the two differ in settings other than those of method, optimizer and schedule, or in "
+    "what their epsilons are for, a run diverged, or the search of the one behind may be why. A "
+    "dash: the baseline has no row, or several, with the values shown, or the two have no seed in "
+    "common that has this number."
 )
 
 NOT_TUNED = (

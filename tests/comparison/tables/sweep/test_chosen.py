@@ -79,6 +79,14 @@ def test_without_trials_of_what_was_tested_nothing_is_chosen(tmp_path, tried, me
         written(tmp_path, records)
 
 
+def test_a_value_that_no_trial_has_is_not_said_to_be_of_no_record(tmp_path):
+    both = [record(privacy=name, seed=seed) for name in ("eps1", "eps3") for seed in (0, 1)]
+    _, lines = written(tmp_path, [*both, trial(0.1, 0.6)], "columns=privacy", "privacy=eps1,eps3")
+    assert [line["trials"] for line in lines] == ["0", "1"]
+    with pytest.raises(UserError, match="needs runs with a validation split"):
+        written(tmp_path, [], "privacy=eps1")
+
+
 def test_no_other_rule_is_known(tmp_path):
     record().save(tmp_path)
     with pytest.raises(UserError, match="best=test is unknown"):

@@ -13,6 +13,7 @@ from scipy import stats
 
 from dpbench.comparison.tables.sweep.command import table
 from dpbench.comparison.verify.tables import conflicting_records
+from dpbench.runs.records.collect import readable_records_in
 from dpbench.runs.records.publish import publish
 from dpbench.system.errors import UserError
 from tests.comparison.tables.sweep.made_up import record, swept
@@ -91,17 +92,30 @@ def compared(tmp_path, *gaps, searched=()):
     """What is said of a method that is above the baseline by these fractions."""
     for seed, gap in enumerate(gaps):
         record("dpsgd", "eps3", seed, 0.8 + seed / 50).save(tmp_path)
-        record("bam", "eps3", seed, 0.8 + seed / 50 + gap, lr=0.3).save(tmp_path)
+        record("dpsgd_f", "eps3", seed, 0.8 + seed / 50 + gap, lr=0.3).save(tmp_path)
     for method in searched:
         trial = record(method, "eps3", 9)
         replace(trial, config={**trial.config, "validation": 0.1}).save(tmp_path)
     said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=method", BASELINE])
-    (line,) = (x for x in said.splitlines() if x.startswith("| BAM | ") and "[" in x)
+    (line,) = (x for x in said.splitlines() if x.startswith("| DPSGD-F | ") and "[" in x)
     return line.rpartition("), ")[2].removesuffix(" |"), said
 
 
-BOTH = ("dpsgd", "bam")
-NAMES = {"dpsgd": "DP-SGD", "bam": "BAM"}
+def test_runs_without_a_metric_are_not_said_to_have_diverged(tmp_path):
+    """A regression has no accuracy, and records of earlier versions lack some metrics."""
+    for seed in range(3):
+        for method, more in {"dpsgd": {"test/brier": 0.1 * seed}, "bam": {}}.items():
+            one = record(method, seed=seed)
+            replace(one, metrics={**one.metrics, **more}).save(tmp_path)
+    replace(record("dpsat"), metrics={"test/brier": 0.1}).save(tmp_path)
+    metrics = "metrics=accuracy,brier"
+    said = table([str(tmp_path), f"out={tmp_path / 't'}", "rows=method", metrics, BASELINE])
+    assert "| BAM | 0.0 (3), undecided | - |" in said
+    assert "| DP-SAT | - | +0.100 (1), undecided |" in said
+
+
+BOTH = ("dpsgd", "dpsgd_f")
+NAMES = {"dpsgd": "DP-SGD", "dpsgd_f": "DPSGD-F"}
 
 
 @pytest.mark.parametrize(
@@ -120,9 +134,9 @@ def test_a_difference_has_one_of_four_verdicts(tmp_path, gaps, verdict):
 @pytest.mark.parametrize(
     ("sign", "searched", "verdict"),
     [
-        (-1, ("dpsgd",), "undecided: fewer trials: bam 0, dpsgd 1"),
-        (-1, ("bam",), "worse"),
-        (1, ("bam",), "undecided: fewer trials: dpsgd 0, bam 1"),
+        (-1, ("dpsgd",), "undecided: fewer trials: dpsgd_f 0, dpsgd 1"),
+        (-1, ("dpsgd_f",), "worse"),
+        (1, ("dpsgd_f",), "undecided: fewer trials: dpsgd 0, dpsgd_f 1"),
         (1, ("dpsgd",), "better"),
         (-1, (), "worse, untuned"),
         (1, (), "better, untuned"),
@@ -131,7 +145,9 @@ def test_a_difference_has_one_of_four_verdicts(tmp_path, gaps, verdict):
 def test_a_method_that_no_search_tuned_loses_by_its_settings(tmp_path, sign, searched, verdict):
     found, said = compared(tmp_path, 0.05 * sign, 0.051 * sign, searched=searched)
     assert found == verdict
-    missing = ", ".join(name for name in ("BAM", "DP-SGD") if name not in map(NAMES.get, searched))
+    missing = ", ".join(
+        name for name in ("DPSGD-F", "DP-SGD") if name not in map(NAMES.get, searched)
+    )
     assert f"Untuned: there is no search of {missing} in this folder" in said
 
 
@@ -144,7 +160,7 @@ def test_means_of_several_methods_say_that_no_search_tuned_them_without_a_baseli
         for method in methods:
             record(method, "eps3", 0).save(tmp_path / name)
         said = table([str(tmp_path / name), f"out={tmp_path / 't'}", "rows=method"])
-        assert ("Untuned: there is no search of BAM, DP-SGD in this folder" in said) == (
+        assert ("Untuned: there is no search of DPSGD-F, DP-SGD in this folder" in said) == (
             name == "two"
         )
 
@@ -203,8 +219,8 @@ def test_runs_without_seeds_are_averaged_and_never_paired(tmp_path):
     assert all("(3)" in line for line in rows[2:4])
     assert "(3), " in rows[-1]
     assert alone.splitlines()[:6] == beside.splitlines()[:6]
-    assert "| BAM | - |" in alone
-    assert not list(conflicting_records([published]))
+    assert "| DPSGD-F | - |" in alone
+    assert not list(conflicting_records({published: readable_records_in(published)}))
 
 
 def test_a_baseline_with_several_rows_is_ambiguous(tmp_path):
