@@ -59,6 +59,31 @@ def test_over_seconds_a_line_has_what_no_quicker_setting_reaches(record_of, page
     assert sorted(found) == [[[[0.1], [90]]], [[[1, 3], [60, 80]]]]
 
 
+@pytest.mark.parametrize("budgets", [(1.0,), (1.0, 4.0)])
+def test_many_methods_stand_side_by_side_where_there_is_one_budget(
+    record_of, page_of, opened, budgets
+):
+    methods = ("dpsgd", "dpsgd_f", "bam", "disk", "doppler", "slaclip", "dp_mf")
+    made = [
+        record_of(method, seed, epsilon)
+        for method in methods
+        for seed in (0, 1)
+        for epsilon in budgets
+    ]
+    window = opened(page_of(made))
+    drawn(window, "utility")
+    picture = "document.querySelector('#part-utility .picture')"
+    places = window.evaluate(f"{picture}.data.filter(t => t.yaxis !== 'y2').map(t => t.x)")
+    if len(budgets) == 1:
+        (places,) = zip(*places, strict=True)
+        assert len({*places}) == len(methods)
+        assert max(places) < 1.6 * min(places)
+    else:
+        assert places == [list(budgets)] * len(methods)
+    title = window.evaluate(f"{picture}.layout.xaxis.title.text")
+    assert title.endswith("side by side") == (len(budgets) == 1)
+
+
 def test_whiskers_end_at_zero_and_a_hundred(record_of, page_of, opened):
     window = opened(page_of([record_of(seed=s, accuracy=a) for s, a in enumerate((0.9, 1.0))]))
     drawn(window, "utility")

@@ -6,15 +6,12 @@ const MOST_EPSILON = 20;
 /** Epsilons of two methods are those of one budget up to this factor. */
 const SAME_BUDGET = 1.15;
 
-/** The most curves that are all in colour. */
-const MOST_COLOURED = 6;
-
 function curves(rows, metric) {
   const facets = grouped(rows, (row) => row.facet)
     .map((members) => groupsOf(members, measured(metric)).filter(({ n, lost }) => n || lost))
     .filter((groups) => groups.some(({ n }) => n));
   if (!facets.length) return [empty(`None of the selected runs has measured ${metric.label}.`)];
-  const most = (groups) => new Set(groups.map(({ at }) => at)).size * groups.length;
+  const most = (groups) => new Set(groups.map(budgetOf)).size * groups.length;
   facets.sort((a, b) => most(b) - most(a));
   return limited(
     facets.map((groups) => curveCard(groups, metric)),
@@ -36,7 +33,7 @@ function curveCard(groups, metric) {
     .sort((a, b) => sign * (heightOf(b) - heightOf(a)));
   const several = new Set(lines.map(([{ first }]) => first.method)).size < lines.length;
   const textOf = ({ first }) => (several ? first.name : data.methods[first.method]);
-  const series = quietened(seriesOf(lines, textOf));
+  const series = placed(quietened(seriesOf(lines, textOf)));
   const describe = () => curvePicture(series.toReversed(), metric); // the first is drawn on top
   const label = `${metric.label} over epsilon, ${facet}`;
   return card(facet, label, `curve${gapsOf(series, metric).length ? ".tall" : ""}`, describe, {
@@ -83,7 +80,7 @@ function curvePicture(series, metric) {
   const values = titled(metric.label + unit, { domain: [gaps.length ? 0.5 : 0, 1] });
   const axes = { ...budgetAxes(budgeted, words, gaps.length), yaxis: values };
   const points = named(
-    budgeted.map((group) => pointOf(group, metric, group.at)),
+    budgeted.map((group) => pointOf(group, metric, group.x)),
     axes.xaxis,
   );
   const pointAt = new Map(budgeted.map((group, i) => [group, points[i]]));
@@ -131,7 +128,7 @@ function gapsOf(series, metric) {
     const pairs = group.runs.filter(({ seed }) => bySeed.get(seed) != null);
     const gap = summary(pairs, (run) => value(run) - bySeed.get(run.seed), data.t);
     if (gap.mean === null) return [];
-    const found = pointOf({ ...group, ...gap }, { ...metric, signed: true }, group.at);
+    const found = pointOf({ ...group, ...gap }, { ...metric, signed: true }, group.x);
     const words = `minus ${data.methods[data.baseline]}: ${gapText(gap, metric)}`;
     return [{ ...found, text: [found.text[0], found.text[1], words] }];
   };
@@ -191,7 +188,8 @@ function budgetAxes(budgeted, words, hasGaps) {
     (at) => Number(at.toPrecision(2)),
   );
   const [low, high] = epsilons.length ? around(epsilons, true) : [0, 1];
-  const axis = titled(`ε by ${data.accountants[view.accountant]}`, {
+  const beside = budgeted.some(({ at, x }) => at !== x) ? ", side by side" : "";
+  const axis = titled(`ε by ${data.accountants[view.accountant]}${beside}`, {
     type: "log",
     domain: [0, words.length ? split - 0.03 : 1],
     range: [low, high],

@@ -1,5 +1,11 @@
 // Groups of runs that differ only in the seed, and how pictures show them.
 
+/** The most series that are all in colour. */
+const MOST_COLOURED = 6;
+
+/** How much of a power of ten many methods at one budget are spread over. */
+const SIDE_BY_SIDE = 0.2;
+
 /** Where a run is: at an epsilon, or above the reason that its record gives instead. */
 const budget = ({ axis }) => axis[view.accountant] || data.reasons[0];
 
@@ -69,6 +75,17 @@ function seriesOf(lines, textOf) {
     const { method } = members[0].first;
     counts[method] = (counts[method] ?? -1) + 1;
     return { members, method, text: textOf(members[0]), dash: dashOf(counts[method]) };
+  });
+}
+
+/** The series with each group's place `x`: its epsilon, or beside it if many have one budget. */
+function placed(series) {
+  const groups = series.flatMap(({ members }) => members.filter(({ at }) => Number.isFinite(at)));
+  const isOne = new Set(groups.map(budgetOf)).size === 1 && series.length > MOST_COLOURED;
+  return series.map((one, lane) => {
+    const beside = SIDE_BY_SIDE * ((lane + 0.5) / series.length - 0.5);
+    const place = ({ at }) => (isOne ? at * 10 ** beside : at);
+    return { ...one, members: one.members.map((group) => ({ ...group, x: place(group) })) };
   });
 }
 
