@@ -59,7 +59,7 @@ def _value(row, name, about):
     value = row[name]
     marks = ("", *about["missing_values"])
     absent = value is None or value != value  # NaN
-    absent = absent or not _of_texts(name, about) and str(value).strip() in NO_NUMBER
+    absent = absent or (not _of_texts(name, about) and str(value).strip() in NO_NUMBER)
     if not absent and not any(_same(value, mark) for mark in marks):
         return value
     if name not in about["incomplete"] and name not in about["listed"]:
