@@ -6,10 +6,21 @@ Booleans are not numbers here, and neither are NaN and infinity.
 import json
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from inspect import Parameter, getattr_static
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    TypeGuard,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from msgspec import Meta, Struct
 
@@ -37,7 +48,8 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 ImageSide = Annotated[int, Meta(ge=1, le=1_024)]  # in pixels
-"""Ranges of settings, which are checked where a constructor's settings are read (`typed`)."""
+"""Ranges of settings, which are checked where a constructor's settings are read (`typed`), and in
+the parts of a run (`check_fields`)."""
 
 
 def quoted(value: object) -> str:
@@ -180,6 +192,21 @@ def check_range(what: str, value: Any, hint: Any) -> None:
     elif origin in (list, Sequence):
         for part in value:
             check_range(f"each of {what}", part, options[0])
+
+
+def check_fields(what: str, part: object) -> None:
+    """UserError for a field of a dataclass, or of one in a field, out of its annotated range."""
+    if not is_dataclass(part) or isinstance(part, type):
+        return
+    try:
+        hints = get_type_hints(type(part), include_extras=True)
+    except NameError:  # of a name that only type checkers import
+        return
+    for field in fields(part):
+        value, hint = getattr(part, field.name), hints[field.name]
+        check_fields(f"{what}.{field.name}", value)
+        if Annotated in map(get_origin, (hint, *get_args(hint))):
+            typed(f"{what}.{field.name}", value, hint)
 
 
 def _check_bounds(what: str, value: Any, kind: type, bounds: Any) -> None:
