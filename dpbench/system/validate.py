@@ -5,6 +5,8 @@ Booleans are not numbers here, and neither are NaN and infinity.
 
 import json
 import math
+import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from inspect import Parameter, getattr_static
@@ -225,6 +227,14 @@ def quoting_hint(what: str, value: object) -> str:
     sentence; "" for a value that looks like none."""
     text = as_text(value)
     return "" if value is None or text == value else quotes_hint(what, text)
+
+
+def naming(what: str, names: str | Sequence[str]) -> str:
+    """The setting of a column, or of a list of some, as it is typed in a shell."""
+    listed = [names] if isinstance(names, str) else names
+    if all(re.fullmatch(r"\w[\w.-]*", name) for name in listed):
+        return f"{what}={names if isinstance(names, str) else '[' + ','.join(names) + ']'}"
+    return shlex.quote(f"{what}={json.dumps(names, ensure_ascii=False)}")
 
 
 def quotes_hint(what: str, text: object) -> str:
