@@ -207,7 +207,7 @@ def check_fields(what: str, part: object) -> None:
     for field in fields(part):
         value, hint = getattr(part, field.name), hints[field.name]
         check_fields(f"{what}.{field.name}", value)
-        if Annotated in map(get_origin, (hint, *get_args(hint))):
+        if any(get_origin(kind) is Annotated for kind in (hint, *get_args(hint))):
             typed(f"{what}.{field.name}", value, hint)
 
 

@@ -163,7 +163,7 @@ def unspent(runs: Iterable[tuple[Mapping[str, Any], Statement]]) -> str:
             way_out = "privacy.accountant=best needs less noise"
             # With less noise the epsilon would be infinite (docs/privacy/arithmetic.md#noise).
             own = statement.get(by if accountant == BEST else accountant)
-            if target > SPARE * (own or math.inf):
+            if is_recorded_number(own) and target > SPARE * own:
                 way_out = "no larger epsilon takes less noise at this delta"
             asked = f"Noise for epsilon {target:g}{by_one}"
             gap = f"{asked} spends {rounded_up(spent)} by {by.upper()}: {way_out}."
