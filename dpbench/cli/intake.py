@@ -10,6 +10,7 @@ from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.learning.data.custom.intake import Intake, intake, rows_of_people
 from dpbench.runs.config.compose import before_data
 from dpbench.system.files import write_atomically
+from dpbench.system.validate import naming
 
 PRIVATE = (
     "**All counts and statistics on this page are exact: no epsilon covers them.** Show it only to "
@@ -75,7 +76,7 @@ def _people(found: Intake) -> str:
     if found.identifiers:
         return (
             f"epsilon is per row, and {', '.join(found.identifiers)} may say whose rows are: set "
-            f"users=column users.column={found.identifiers[0]}"
+            f"users=column {naming('users.column', found.identifiers[0])}"
         )
     return "epsilon is per row, and no column says that people have several"
 

@@ -2,6 +2,7 @@
 imported only after Ctrl-C is handled."""
 
 import sys
+from collections.abc import Sequence
 
 from dpbench.cli.crash_report import checked_output, plugin_in, report
 from dpbench.cli.registry import COMMANDS, MEANT, Command
@@ -17,7 +18,8 @@ from dpbench.system.paths import check_working_folder
 from dpbench.system.version import __version__
 
 FOOT = """\
-`dpbench help COMMAND` prints the settings of a command, and `dpbench --version` the version.
+`dpbench help COMMAND` prints the settings of a command, `dpbench help COMMAND KEY` what a setting
+of runs means, and `dpbench --version` the version.
 eval "$(dpbench --completion bash)" makes bash complete commands, options and keys; so does zsh in
 its place in zsh, and in fish `dpbench --completion fish | source`.
 
@@ -43,8 +45,9 @@ def main() -> None:
 
 def _main() -> None:
     command, *arguments = sys.argv[1:] or ["--help"]
-    if command in HELP and arguments:  # help COMMAND
-        command, arguments = arguments[0], ["--help"]
+    about: list[str] = []
+    if command in HELP and arguments:  # help COMMAND [KEY ...]
+        command, arguments, about = arguments[0], ["--help"], arguments[1:]
     if command in HELP:
         print(usage())
         return
@@ -61,7 +64,7 @@ def _main() -> None:
             hint = f"did you mean {meant}?" if meant else nearest(command, COMMANDS)
             raise UserError(f"{command} is not a command: {hint}")
         elif HELP & {*arguments}:
-            print(usage_of(COMMANDS[command]))
+            print(usage_of(COMMANDS[command], about))
         else:
             check_working_folder()
             with os_errors_reported():
@@ -105,9 +108,14 @@ def usage() -> str:
     return "\n".join(["dpbench COMMAND [KEY=VALUE ...]\n", *parts, f"\n{FOOT}"])
 
 
-def usage_of(command: Command) -> str:
-    """The part of the help about one command, with its own settings."""
+def usage_of(command: Command, about: Sequence[str] = ()) -> str:
+    """The part of the help about one command, with its own settings; or about some settings."""
+    if about:
+        from dpbench.cli.setting_help import meaning
+
+        return "\n".join(command.entry(word) or meaning(word) for word in about)
     return (
-        f"{command.page()}\n\n`dpbench list` prints the options of each group, and `dpbench run "
-        "--cfg job` all settings of a run."
+        f"{command.page()}\n\n`dpbench help {command.name} KEY` says what a setting of runs means, "
+        "`dpbench list` has the options\nof each group, and `dpbench run --cfg job` prints all "
+        "settings of a run."
     )

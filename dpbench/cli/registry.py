@@ -59,6 +59,12 @@ class Command:
             parts += ["\n".join([*title, *lines])] if lines else []
         return "\n\n".join(parts)
 
+    def entry(self, key: str) -> str:
+        """The part of its help about one of its own settings; "" for others."""
+        rows = (row for kind in self.settings for row in described(kind))
+        lines = (_entry(f"  {head}", text) for head, text in rows if head.split("=")[0] == key)
+        return "\n".join(lines)
+
 
 def _entry(head: str, text: str) -> str:
     lines = wrap(text, WIDTH - COLUMN, break_on_hyphens=False, break_long_words=False)

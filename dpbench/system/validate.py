@@ -5,11 +5,24 @@ Booleans are not numbers here, and neither are NaN and infinity.
 
 import json
 import math
+import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from inspect import Parameter, getattr_static
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Protocol, TypeGuard, Union, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    TypeGuard,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from msgspec import Meta, Struct
 
@@ -37,7 +50,8 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 ImageSide = Annotated[int, Meta(ge=1, le=1_024)]  # in pixels
-"""Ranges of settings, which are checked where a constructor's settings are read (`typed`)."""
+"""Ranges of settings, which are checked where a constructor's settings are read (`typed`), and in
+the parts of a run (`check_fields`)."""
 
 
 def quoted(value: object) -> str:
@@ -182,6 +196,21 @@ def check_range(what: str, value: Any, hint: Any) -> None:
             check_range(f"each of {what}", part, options[0])
 
 
+def check_fields(what: str, part: object) -> None:
+    """UserError for a field of a dataclass, or of one in a field, out of its annotated range."""
+    if not is_dataclass(part) or isinstance(part, type):
+        return
+    try:
+        hints = get_type_hints(type(part), include_extras=True)
+    except NameError:  # of a name that only type checkers import
+        return
+    for field in fields(part):
+        value, hint = getattr(part, field.name), hints[field.name]
+        check_fields(f"{what}.{field.name}", value)
+        if any(get_origin(kind) is Annotated for kind in (hint, *get_args(hint))):
+            typed(f"{what}.{field.name}", value, hint)
+
+
 def _check_bounds(what: str, value: Any, kind: type, bounds: Any) -> None:
     if kind is int:
         integer(what, value, bounds.ge, MAX_INTEGER if bounds.le is None else bounds.le)
@@ -198,6 +227,14 @@ def quoting_hint(what: str, value: object) -> str:
     sentence; "" for a value that looks like none."""
     text = as_text(value)
     return "" if value is None or text == value else quotes_hint(what, text)
+
+
+def naming(what: str, names: str | Sequence[str]) -> str:
+    """The setting of a column, or of a list of some, as it is typed in a shell."""
+    listed = [names] if isinstance(names, str) else names
+    if all(re.fullmatch(r"\w[\w.-]*", name) for name in listed):
+        return f"{what}={names if isinstance(names, str) else '[' + ','.join(names) + ']'}"
+    return shlex.quote(f"{what}={json.dumps(names, ensure_ascii=False)}")
 
 
 def quotes_hint(what: str, text: object) -> str:

@@ -29,6 +29,33 @@ def test_usage_names_every_command_and_one_command_s_is_its_part_of_the_whole(co
         assert all(re.search(rf"^  {name} ", text, re.MULTILINE) for name in COMMANDS)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["run", "epochs"], "epochs: 20"),
+        (["run", "batch_limit"], "# for sampler=truncated"),
+        (["epsilon", "epochs=1", "noise"], "# Noise and batches: seeded"),
+        (["run", "optimizer.lr"], "lr: 0.5"),
+        (["run", "model.lora.rank"], "  rank: 8"),
+        (["run", "users.most"], "rows of a user that are trained on"),
+        (["search", "finalists"], "finalists=0"),
+        (["run", "schedule"], "`dpbench list schedule` describes them"),
+    ],
+)
+def test_the_help_says_what_a_setting_means(command, words, said):
+    done = command("help", *words)
+    assert (done.code, done.err) == (0, [])
+    assert said in "\n".join(done.out)
+    assert not done.out[0].startswith("dpbench ")
+
+
+@pytest.mark.parametrize("key", ["epoch", "defaults", "optimizer.lrr", "finalists"])
+def test_the_help_refuses_a_setting_that_is_none(command, key):
+    done = command("help", "run", key)
+    assert done.code == 2
+    assert len(done.err) == 1
+
+
 @pytest.mark.slow
 def test_a_delta_above_1_over_n_is_only_a_warning(command, nowhere):
     done = command("epsilon", "privacy.delta=0.001", *nowhere)

@@ -103,10 +103,12 @@ def test_the_target_epsilon_is_shown_beside_the_spent_one(accountant, budget):
         (3.0, "rdp", ""),
         (None, "rdp", ""),
         (3.6, "rdp", "Noise for epsilon 3.6 by RDP spends 3.11 by PLD: privacy.accountant=best "),
+        (900.0, "best", "Noise for epsilon 900 spends 3.11 by PLD: no larger epsilon takes less "),
+        (900.0, "rdp", "Noise for epsilon 900 by RDP spends 3.11 by PLD: no larger epsilon takes "),
     ],
 )
 def test_an_epsilon_of_which_a_tenth_is_not_spent_is_named(target, accountant, said):
-    config = {"privacy": {"epsilon": target, "accountant": accountant}}
-    assert unspent([(config, PROVEN)]).startswith(said or "")
-    assert bool(unspent([({}, PROVEN), (config, PROVEN)])) == bool(said)
-    assert unspent([(config | {"trial": "abc"}, PROVEN)]) == ""
+    config, made = {"privacy": {"epsilon": target, "accountant": accountant}}, PROVEN | {"rdp": 3.5}
+    assert unspent([(config, made)]).startswith(said or "")
+    assert bool(unspent([({}, made), (config, made)])) == bool(said)
+    assert unspent([(config | {"trial": "abc"}, made)]) == ""

@@ -16,8 +16,10 @@ Examples = TypeVar("Examples", Batch, Split)
 
 
 def joined(first: Examples, second: Examples) -> Examples:
-    """The n examples and then m others [n + m, ...], none of which has users or people."""
-    names = ("inputs", "targets", "groups")
+    """The n examples and then m others [n + m, ...], none of which has users."""
+    names = ["inputs", "targets", "groups"]
+    if isinstance(first, Split) and first.people is not None:
+        names.append("people")
     parts: dict[str, Any] = {n: torch.cat([getattr(first, n), getattr(second, n)]) for n in names}
     return replace(first, **parts)
 

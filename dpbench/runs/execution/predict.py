@@ -16,6 +16,12 @@ import torch
 
 FOLDER = Path(__file__).parent
 
+NO_NUMBER = {
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN"),
+    *("<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+}
+"""What stands for no value among numbers, as in the table that was trained on (pandas')."""
+
 
 def predict(rows, folder=FOLDER):
     """The class of each row, or the number of a regression; ValueError for a value that the model
@@ -36,9 +42,7 @@ def _features(row, about):
     values = {name: _value(row, name, about) for name in (*about["numbers"], *about["categories"])}
     features = [_number(name, values[name], about) for name in about["numbers"]]
     for name, categories in about["categories"].items():
-        # A column in which one category is a text is of texts: "3" is then not the number 3.
-        of_texts = any(isinstance(category, str) for category in categories)
-        same = _same_text if of_texts else _same
+        same = _same_text if _of_texts(name, about) else _same
         matches = [same(values[name], category) for category in categories]
         if not any(matches) and values[name] is not None and name not in about["listed"]:
             raise ValueError(f"{values[name]!r} is not a category of {name}")
@@ -50,20 +54,32 @@ def _features(row, about):
 
 def _value(row, name, about):
     """The value of a row in a column, None for one without."""
+    if name not in row:
+        raise ValueError(f"there is no column {name}: names and values are separated by commas")
     value = row[name]
     marks = ("", *about["missing_values"])
-    if value is not None and not any(_same(value, mark) for mark in marks):
+    absent = value is None or value != value  # NaN
+    absent = absent or (not _of_texts(name, about) and str(value).strip() in NO_NUMBER)
+    if not absent and not any(_same(value, mark) for mark in marks):
         return value
     if name not in about["incomplete"] and name not in about["listed"]:
         raise ValueError(f"{name} has no value")
     return None
 
 
+def _of_texts(name, about):
+    """Whether a column is of texts, as one in which a category is: "3" is then not the number 3."""
+    return any(isinstance(category, str) for category in about["categories"].get(name, ()))
+
+
 def _number(name, value, about):
     mean, deviation = about["numbers"][name]
     low, high = about["ranges"].get(name, (-math.inf, math.inf))
     usual = (low + high) / 2 if name in about["ranges"] else mean
-    number = usual if value is None else max(low, min(float(value), high))
+    try:
+        number = usual if value is None else max(low, min(float(value), high))
+    except ValueError:
+        raise ValueError(f"{value!r} is not a number, which {name} has: write 1234.5") from None
     shift = number - mean
     if name not in about["ranges"] and about["farthest"] is not None:
         reach = about["farthest"] * deviation
@@ -107,5 +123,8 @@ def _tokens(row, about):
 
 
 if __name__ == "__main__":
-    with open(sys.argv[1], encoding="utf-8", newline="") as file:
-        print(*predict(list(csv.DictReader(file))), sep="\n")
+    with open(sys.argv[1], encoding="utf-8-sig", newline="") as file:
+        try:
+            print(*predict(list(csv.DictReader(file, skipinitialspace=True))), sep="\n")
+        except ValueError as error:
+            sys.exit(f"{sys.argv[1]}: {error}.")

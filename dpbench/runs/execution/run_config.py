@@ -202,8 +202,8 @@ def check_execution(config: RunConfig) -> None:
             choice = str(config["choices"][group])
             if choice.startswith("private") and choice != "private_columns":
                 raise UserError(
-                    f"save_model=true keeps a model without its {group}, which is measured on "
-                    f"private data: give another {group} than {choice}."
+                    f"a model is saved without its {group}, which is measured on private data: "
+                    f"give another {group} than {choice}, or do not save the model."
                 )
     if not isinstance(config["again"], bool) and config["again"] != STALE:
         raise UserError(f"again={quoted(config['again'])} must be true, false or {STALE}.")

@@ -159,9 +159,16 @@ def unspent(runs: Iterable[tuple[Mapping[str, Any], Statement]]) -> str:
         if config.get("trial") or not (is_recorded_number(target) and accountant and by):
             continue
         if target > SPARE * (spent := statement[by] or math.inf):
-            asked = f"Noise for epsilon {target:g} by {accountant.upper()}"
-            gaps.append((target / spent, f"{asked} spends {rounded_up(spent)} by {by.upper()}"))
-    return f"{max(gaps)[1]}: privacy.accountant=best needs less noise." if gaps else ""
+            by_one = "" if accountant == BEST else f" by {accountant.upper()}"
+            way_out = "privacy.accountant=best needs less noise"
+            # With less noise the epsilon would be infinite (docs/privacy/arithmetic.md#noise).
+            own = statement.get(by if accountant == BEST else accountant)
+            if is_recorded_number(own) and target > SPARE * own:
+                way_out = "no larger epsilon takes less noise at this delta"
+            asked = f"Noise for epsilon {target:g}{by_one}"
+            gap = f"{asked} spends {rounded_up(spent)} by {by.upper()}: {way_out}."
+            gaps.append((target / spent, gap))
+    return max(gaps)[1] if gaps else ""
 
 
 def facts_in_words(statement: Statement) -> list[str]:

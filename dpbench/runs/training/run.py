@@ -41,7 +41,7 @@ from dpbench.step.mechanism.schedules import Schedules
 from dpbench.step.mechanism.streams import Stream, secure, seeded
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.seeds import derived, seed_torch, torch_state_kept
-from dpbench.system.validate import boolean, one_of, typed
+from dpbench.system.validate import boolean, check_fields, one_of, typed
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,8 @@ class Run:
         check_numbers(vars(self))
         check_compute(vars(self))
         check_declared(self.dataset)
+        for name, part in vars(self).items():
+            check_fields(name, part)
         if self.sampler == "weighted":
             raise UserError(WEIGHTED_SAMPLING)
         one_of("sampler", self.sampler, SAMPLERS)

@@ -173,7 +173,12 @@ def test_a_folder_that_is_there_is_not_written_to(released, tmp_path, place):
 
 @pytest.mark.parametrize(
     ("row", "sentence"),
-    [({"town": "c"}, "'c' is not a category of town"), ({"age": ""}, "age has no value")],
+    [
+        ({"town": "c"}, "'c' is not a category of town"),
+        ({"age": ""}, "age has no value"),
+        ({"age": "NA"}, "age has no value"),
+        ({"age": "7,5"}, "'7,5' is not a number, which age has"),
+    ],
 )
 def test_the_released_script_refuses_what_the_model_cannot_take(row, sentence):
     from dpbench.runs.execution import predict as script
@@ -189,6 +194,18 @@ def test_the_released_script_refuses_what_the_model_cannot_take(row, sentence):
     assert script._features({"age": "75", "town": "a"}, about).tolist() == [[0.5, 1.0]]
     with pytest.raises(ValueError, match=sentence):
         script._features({"age": "75", "town": "a", **row}, about)
+    with pytest.raises(ValueError, match="there is no column age"):
+        script._features({"age;town": "75;a"}, about)
+
+
+@pytest.mark.parametrize("absent", ["", " NA", "nan", "?", None, float("nan")])
+def test_the_released_script_takes_as_no_number_what_the_table_did(absent):
+    from dpbench.runs.execution import predict as script
+
+    about = {"numbers": {"age": [50, 50]}, "categories": {"town": ["NA"]}, "farthest": 1.0}
+    about |= {"listed": [], "incomplete": ["age"], "indicators": True, "missing_values": ["?"]}
+    about |= {"ranges": {"age": [0, 150]}}
+    assert script._features({"age": absent, "town": "NA"}, about).tolist() == [[0.5, 1.0, 1.0]]
 
 
 @pytest.mark.long

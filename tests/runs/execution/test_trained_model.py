@@ -144,7 +144,7 @@ def test_a_training_that_fails_leaves_the_model_of_the_record_that_is_there(made
 
 @pytest.mark.parametrize("group", ["temperature", "conformal", "normalization"])
 def test_a_model_is_not_kept_without_what_it_is_measured_with(made, group):
-    with pytest.raises(UserError, match=f"keeps a model without its {group}, which is measured"):
+    with pytest.raises(UserError, match=f"a model is saved without its {group}, which is measured"):
         made("save_model=true", f"{group}=private")
 
 

@@ -10,6 +10,8 @@ from torch import nn
 from dpbench.learning.data.adult import Adult
 from dpbench.learning.data.derive.augmentation import ShiftsFlips
 from dpbench.learning.data.derive.calibration import WithCalibration
+from dpbench.learning.data.derive.fewer import Fewer
+from dpbench.learning.data.derive.normalization import Normalization
 from dpbench.learning.data.derive.unbalanced import Unbalanced
 from dpbench.learning.data.derive.users import iid
 from dpbench.learning.data.derive.validation import WithValidation
@@ -17,6 +19,7 @@ from dpbench.learning.data.digits import Digits
 from dpbench.learning.data.probe import probe
 from dpbench.learning.models.architecture import check_outputs
 from dpbench.learning.models.logistic import Logistic
+from dpbench.learning.models.resnet9 import ResNet9
 from dpbench.runs.training.plan import plan
 from dpbench.runs.training.trainer import fit
 from dpbench.step.methods.bam import bam_exact
@@ -51,6 +54,20 @@ def test_batches_are_not_cut_where_the_number_of_examples_is_drawn(changes):
     with pytest.raises(UserError, match="sampler=truncated needs the number of training examples"):
         plan(replace(run, model=Logistic(False)))
     plan(replace(run, model=Logistic(False), sampler="poisson", batch_limit=None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"augmentation": replace(VIEWS, views=0)}, "augmentation.views must be a whole"),
+        ({"normalization": Normalization([0.5], [0.0])}, "each of normalization.std must be"),
+        ({"model": ResNet9(0, 1, "mish", True, False)}, "model.width must be"),
+        ({"dataset": WithCalibration(Fewer(Digits(0.2), 9, 0), 0.3)}, "dataset.base.test must be"),
+    ],
+)
+def test_a_part_made_in_python_has_the_ranges_of_settings(changes, named):
+    with pytest.raises(UserError, match=named):
+        run_of(**changes)
 
 
 def test_a_plan_reads_nothing_and_outputs_that_a_paper_squashes_are_not_warned_of():

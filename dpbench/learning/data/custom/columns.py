@@ -13,6 +13,7 @@ from dpbench.system.validate import (
     integer,
     is_integer,
     is_number,
+    naming,
     one_of,
     quoted,
     quotes_hint,
@@ -180,7 +181,7 @@ def _check_bounds(columns: Columns, numbers: Sequence[str], standardise: object)
     if missing := [name for name in numbers if name not in columns.bounds]:
         raise UserError(
             f"dataset.bounds has no range of column {missing[0]}: give one for each number, or "
-            f"leave the column out with dataset.drop=[{missing[0]}]."
+            f"leave the column out with {naming('dataset.drop', [missing[0]])}."
         )
 
 

@@ -13,7 +13,7 @@ from dpbench.learning.data.custom.identifiers import repeating
 from dpbench.learning.data.custom.source import TestRows
 from dpbench.system.errors import MAX_LISTED, counted, warn
 from dpbench.system.grouping import grouped
-from dpbench.system.validate import quoted
+from dpbench.system.validate import naming, quoted
 
 RARE, RARE_SHARE, MOST_NAMED = 10, 20, 5
 """A class is named as rare if it has fewer than 10 rows, and at most a twentieth; of such, five."""
@@ -51,7 +51,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         if np.array_equal(np.sort(values) - values.min(), np.arange(len(values))):
             warn(
                 f"column {column} of {name} numbers the rows, and is taken as a feature: leave it "
-                f"out with dataset.drop=[{column}]."
+                f"out with {naming('dataset.drop', [column])}."
             )
         if mark := _mark(values):
             warn(
@@ -68,7 +68,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
                 f"column {column} of {name} has {quoted(counts.index[0])} in "
                 f"{counted(counts.iloc[0], 'row')}, which is a category like any other: set "
                 f"{missing_mark(counts.index[0])} if it stands for no value, or "
-                f"dataset.categorical=[{column}] if it is one."
+                f"{naming('dataset.categorical', [column])} if it is one."
             )
         if column not in columns.group:
             warn_of_spellings(f"column {column} of {name}", values.index)
@@ -149,7 +149,7 @@ def warn_of_people(frame: pd.DataFrame, name: str) -> None:
         warn(
             f"column {column} of {name} has {frame[column].nunique():,} values in {len(frame):,} "
             "rows, like an identifier of people with several rows, and epsilon is per row: set "
-            f"users=column users.column={column} to protect all rows of each."
+            f"users=column {naming('users.column', column)} to protect all rows of each."
         )
 
 
@@ -159,8 +159,8 @@ def warn_of_target_leaks(frame: pd.DataFrame, columns: Columns, name: str) -> No
         if _tells(frame[column], frame[columns.target], columns.task):
             warn(
                 f"column {column} of {name} tells the target {columns.target} of every row, and is "
-                f"taken as a feature: leave it out with dataset.drop=[{column}] if it is another "
-                "form of the target."
+                f"taken as a feature: leave it out with {naming('dataset.drop', [column])} if it "
+                "is another form of the target."
             )
 
 

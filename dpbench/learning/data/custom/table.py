@@ -27,7 +27,7 @@ from dpbench.learning.data.custom.oddities import (
 from dpbench.learning.data.custom.source import FOLDER, OwnTable, TestRows
 from dpbench.learning.data.groups import FEWEST, intersections
 from dpbench.system.errors import UserError, counted
-from dpbench.system.validate import LARGEST, quoted
+from dpbench.system.validate import LARGEST, naming, quoted
 
 SENTENCE = 3
 """The spaces in texts, on average, from which on they are no names."""
@@ -204,7 +204,7 @@ def _unusable(
         others = f", one of {total:,} such cells ({by_column})"
     remove = "remove it"
     if droppable := [column for column in cells if column not in columns.needed]:
-        remove += f", or leave columns out with dataset.drop=[{','.join(droppable)}]"
+        remove += f", or leave columns out with {naming('dataset.drop', droppable)}"
         if columns.missing == REFUSE and frame[droppable].isna().any(axis=None):
             remove += ", or set dataset.missing=impute"
     row = test.first(first)
@@ -227,8 +227,8 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
     is_word = pd.to_numeric(column, errors="coerce").isna() & column.notna()
     words = column[is_word]
     ways = (
-        f"leave the column out with dataset.drop=[{column.name}], or set "
-        f"dataset.categorical=[{column.name}] if its values are categories."
+        f"leave the column out with {naming('dataset.drop', [str(column.name)])}, or set "
+        f"{naming('dataset.categorical', [str(column.name)])} if its values are categories."
     )
     if 0 < len(words) < column.count() / 2:
         raise UserError(

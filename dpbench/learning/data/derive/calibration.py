@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset
+from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, of_base, people_of
 from dpbench.learning.data.splits import held_out
 from dpbench.system.seeds import numpy_generator
 from dpbench.system.validate import fraction
@@ -32,6 +32,7 @@ class WithCalibration(DerivedDataset):
     purpose: str = "temperature"
 
     random_size = True
+    train_people = of_base(people_of)
 
     def __post_init__(self) -> None:
         fraction(f"{self.purpose}.share", self.share)

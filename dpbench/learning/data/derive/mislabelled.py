@@ -12,7 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Data, Dataset, DerivedDataset, Split, Targets
+from dpbench.learning.data.dataset import (
+    Data,
+    Dataset,
+    DerivedDataset,
+    Split,
+    Targets,
+    of_base,
+    people_of,
+)
 from dpbench.learning.data.splits import joined
 from dpbench.system.errors import UserError
 from dpbench.system.seeds import numpy_generator
@@ -34,6 +42,8 @@ class Mislabelled(DerivedDataset):
 
     base: Dataset
     number: int
+
+    train_people = of_base(people_of)
 
     def __post_init__(self) -> None:
         if self.base.task == "regression":

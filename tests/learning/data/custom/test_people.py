@@ -229,7 +229,7 @@ def test_test_rows_of_people_who_train_are_counted(patients, tmp_path):
         (["dataset.test_share=0.02"], "test_share=0.02 of 20 people is nobody to test on"),
         (["dataset.user=patient_id"], "dataset.user=patient_id needs users=column"),
         (["dataset=digits"], "users=column"),
-        (["mislabelled=10"], "has none here"),
+        (["temperature=private"], "temperature=private requires private runs of single examples"),
     ],
 )
 def test_people_who_cannot_be_told_are_one_sentence(patients, more, sentence):

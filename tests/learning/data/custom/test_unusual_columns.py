@@ -1,6 +1,7 @@
 """Columns that are not what they seem: warned of, or refused until the user says what they are."""
 
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -185,3 +186,14 @@ def test_a_control_character_in_a_group_or_a_class_is_refused(people, role, char
         UserError, match=rf"has 'm\\x{ord(character):02x}' in row 60, with a control"
     ):
         compose(settings(people, f"dataset.{role}={column}", "dataset.drop=[age]"))
+
+
+@pytest.mark.parametrize("name", ["home town", "Größe, Alter", 'a "b"', "c'd"])
+def test_the_way_out_that_names_a_column_can_be_typed(people, name):
+    """In a shell, and then in the grammar of settings."""
+    frame = pd.read_csv(people)
+    frame.assign(**{name: range(len(frame))}).to_csv(people, index=False)
+    with pytest.warns(UserWarning, match=r"leave it out with 'dataset\.drop=.*'\.$") as told:
+        compose(settings(people))
+    (word,) = shlex.split(str(told[0].message).split("out with ")[1].removesuffix("."))
+    assert compose(settings(people, word))["dataset"]["drop"] == [name]

@@ -1,11 +1,15 @@
 """Mislabelled targets: the same in all runs, and trained on by fair coins of each."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
 from dpbench.learning.data.california import California
+from dpbench.learning.data.dataset import people_of
+from dpbench.learning.data.derive.calibration import WithCalibration
 from dpbench.learning.data.derive.mislabelled import Mislabelled
 from dpbench.learning.data.derive.normalization import Normalization, with_transform
 from dpbench.learning.data.digits import Digits
@@ -109,3 +113,17 @@ def test_targets_are_normalised_like_all_images(tmp_path):
 def test_a_number_of_targets_out_of_range_is_refused(number):
     with pytest.raises(UserError, match="mislabelled"):
         Mislabelled(DIGITS, number)
+
+
+def test_the_examples_of_people_keep_their_people(tmp_path):
+    class Owned(Digits):
+        train_people = 50
+
+        def load(self, folder, seed):
+            data = super().load(folder, seed)
+            return replace(data, train=replace(data.train, people=data.train.inputs.sum((1, 2, 3))))
+
+    mislabelled = Mislabelled(Owned(test_share=0.2), 100)
+    assert people_of(mislabelled) == people_of(WithCalibration(mislabelled.base, 0.1)) == 50
+    train = mislabelled.load(tmp_path, 0).train
+    assert torch.equal(train.people, train.inputs.sum((1, 2, 3)))
