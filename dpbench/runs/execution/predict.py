@@ -54,9 +54,7 @@ def _features(row, about):
 
 def _value(row, name, about):
     """The value of a row in a column, None for one without."""
-    if name not in row:
-        raise ValueError(f"there is no column {name}: names and values are separated by commas")
-    value = row[name]
+    value = _given(row, name)
     marks = ("", *about["missing_values"])
     absent = value is None or value != value  # NaN
     absent = absent or (not _of_texts(name, about) and str(value).strip() in NO_NUMBER)
@@ -65,6 +63,12 @@ def _value(row, name, about):
     if name not in about["incomplete"] and name not in about["listed"]:
         raise ValueError(f"{name} has no value")
     return None
+
+
+def _given(row, name):
+    if name not in row:
+        raise ValueError(f"there is no column {name}: names and values are separated by commas")
+    return row[name]
 
 
 def _of_texts(name, about):
@@ -112,7 +116,7 @@ def _tokens(row, about):
     """The inputs [1, 2, T] of a text, or of two: tokens, and which of the two each is of."""
     tokenizer, length = _tokenizer(about["tokenizer"]), about["length"]
     tokenizer.enable_truncation(length, strategy="longest_first")
-    coded = tokenizer.encode(*(row[name] for name in about["text"]))
+    coded = tokenizer.encode(*(_given(row, name) for name in about["text"]))
     inputs = torch.zeros(1, 2, length, dtype=torch.int64)
     inputs[:, 0] = about["padding"]
     inputs[0, 0, : len(coded.ids)] = torch.tensor(coded.ids)

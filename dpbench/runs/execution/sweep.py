@@ -187,7 +187,8 @@ def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
     if not failures:
         return ""
     total = len(sweep.runs) + len(sweep.impossible)
-    lines = [f"{len(failures)} of {total} runs failed{saved}; rerun the same command to retry:"]
+    retry = "; rerun the same command to retry" if failed else ""
+    lines = [f"{len(failures)} of {total} runs failed{saved}{retry}:"]
     lines += [f"  {shlex.join(run.overrides)}: {failure.reason}" for run, failure in failures]
     return "\n".join(lines)
 

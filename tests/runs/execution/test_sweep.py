@@ -184,6 +184,7 @@ def test_the_impossible_is_listed_too_and_refused_where_it_is_all(sweep, tmp_pat
     both = sweeps.plan_sweep("some", [fixed, [*fixed, "method=fairlens"]])
     said = sweeps.run_and_report(both)
     assert "1 of 2 runs failed" in said
+    assert "to retry" not in said  # it would be refused again
     assert "method=fairlens: fairlens is defined for exactly 2 groups and digits has 10" in said
     with pytest.raises(UserError, match="fairlens is defined for exactly 2"):
         sweep("method=fairlens")

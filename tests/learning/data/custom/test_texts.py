@@ -11,6 +11,7 @@ import torch
 from dpbench.learning.data.tokens import Tokens
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.load_or_run import load_or_run
+from dpbench.runs.execution.predict import predict
 from dpbench.runs.execution.prepare import build, prepare
 from dpbench.runs.execution.release import release
 from dpbench.runs.execution.run_config import run_config
@@ -159,6 +160,8 @@ def test_released_texts_are_predicted_where_there_is_no_dpbench(reviews, tokeniz
     pairs = text != "review"
     texts = [*zip(frame["title"], frame["review"], strict=True)] if pairs else [*frame["review"]]
     assert printed_alone(out, reviews) == load_model(path).classify(texts)
+    with pytest.raises(ValueError, match="there is no column review"):
+        predict([{"title": "one"}], out)
 
 
 def test_tables_without_texts_keep_the_settings_and_names_that_they_had(people):
