@@ -44,7 +44,7 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
         given = read_submission(Path(settings.recount))
         with tempfile.TemporaryDirectory() as folder:
             for one in given:
-                write_atomically(Path(folder) / RUNS / f"{one.digest}.json", one.text.encode())
+                write_atomically(Path(folder) / RUNS / f"{one.digest}.json", one.json().encode())
             kept = [o for o in overrides if key_of(o) != "results_dir"]
             entry = entry_of(protocol, settings.name, [*kept, f"results_dir={literal(folder)}"])
             _check_trials(entry, {one.digest for one in given}, settings.recount)

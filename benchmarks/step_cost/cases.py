@@ -1,6 +1,7 @@
 """Benchmark cases: models and batches."""
 
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,7 @@ class Case:
             return [self.batch(device)]
         sizes = [self.batch_size, *np.random.default_rng(1).poisson(self.batch_size, self.epoch)]
         whole = self.batch(device, examples=max(sizes))
-        return [whole.each(lambda rows, size=size: rows[:size]) for size in sizes]
+        return [whole.each(itemgetter(slice(size))) for size in sizes]
 
     def batch(self, device: torch.device, examples: int | None = None, seed: int = 1) -> Batch:
         """The same batch in every process; `examples` of it if given."""

@@ -58,6 +58,7 @@ class FakeCase(Case):
 
     def build(self, device: torch.device) -> nn.Module:
         with unset_fake_temporarily() as mode:
+            assert isinstance(mode, FakeTensorMode)
             return super().build(device)._apply(mode.from_tensor)
 
 
@@ -115,17 +116,17 @@ def markdown(data: pd.DataFrame) -> str:
     """One table of all steps."""
     data = data.assign(host_us=host_us(data["calls"], data["kernels"]))
     keys = ["case", "contender", "reason"]
-    steps = data.groupby(keys, sort=False)[[*COSTS, "host_us"]].sum()
+    steps = data.groupby(keys, sort=False, as_index=False)[[*COSTS, "host_us"]].sum()
     head = ("step", "kernels", "calls", "GB moved", "waits", "peak, MB", "predicted ms")
-    cells = tuple(_cells(*key, step) for key, step in steps.iterrows())
+    cells = tuple(_cells(step) for _, step in steps.iterrows())
     blocks: list[PageBlock] = [EXPLANATION, [*environment_lines(data)], Grid("", head, cells)]
     return Page("Counts of one training step", blocks).markdown
 
 
-def _cells(case: str, contender: str, why_not: str, step: pd.Series) -> tuple[str, ...]:
-    name = f"{case}, {contender}"
-    if why_not:
-        return name, why_not
+def _cells(step: pd.Series) -> tuple[str, ...]:
+    name = f"{step.case}, {step.contender}"
+    if step.reason:
+        return name, step.reason
     counts = (f"{step[key]:,.0f}" for key in ("kernels", "calls"))
     milliseconds = f"{max(step.device_us, step.host_us) / 1000:.2f}"
     bound = "*" if step.host_us > step.device_us else ""

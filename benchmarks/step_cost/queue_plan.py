@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensorMode, unset_fake_temporarily
 
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.grid import Grid
@@ -143,6 +143,7 @@ def counted_step(run: Run, planned: Plan) -> tuple[Cost, int]:
 
     def make() -> Ours:
         with unset_fake_temporarily() as mode:
+            assert isinstance(mode, FakeTensorMode)
             with torch.device("meta"):  # where models are built without their weights
                 model = run.model.build(run.dataset.shape, run.dataset.classes)
             model = model.to_empty(device="cpu")._apply(mode.from_tensor).train()
