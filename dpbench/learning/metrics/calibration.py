@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from dpbench.learning.metrics import classification
-from dpbench.learning.metrics.builtin.calibration import ece
 
 BINS = 15
 
@@ -145,7 +144,8 @@ def effect_of_scaling(outputs: Tensor, targets: Tensor) -> TemperatureEffect:
 
 def _errors(outputs: Tensor, targets: Tensor) -> tuple[float, float]:
     losses = classification.negative_log_likelihood(outputs, targets)
-    return ece(outputs, targets), classification.mean(losses)
+    ece = expected(equal_width(rank_by_confidence(outputs, targets)))
+    return ece, classification.mean(losses)
 
 
 def fitted_temperature(outputs: Tensor, targets: Tensor) -> float:

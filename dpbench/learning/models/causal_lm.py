@@ -99,7 +99,7 @@ class CausalLm(Text):
             model.check_mask(shape[1])
         last_map = nn.ModuleList([net.get_output_embeddings()])
         first, last = outer_blocks(net.base_model)
-        adapt(net, self.train, last_map, self.lora, self.share)
+        adapt(net, self, last_map)
         train_part(net, self.train, nn.ModuleList(), first.parameters(), last.parameters())
         return model
 

@@ -3,7 +3,7 @@
 import inspect
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +19,9 @@ from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.modes import in_mode
 from dpbench.learning.models.pretrained import attention, planning, published_weights_of
 from dpbench.learning.models.sizes import Dropout
-from dpbench.learning.models.trained_parts import adapt, check_train, train_part
+from dpbench.learning.models.trained_parts import FineTuned, adapt, check_train, train_part
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Share
-
-if TYPE_CHECKING:
-    from dpbench.learning.models.bert import Bert
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +89,7 @@ class Text:
 
 
 def text_classifier(
-    trained: "Text | Bert",
+    trained: FineTuned,
     config: Any,
     published: PublishedWeights | None,
     shape: tuple[int, ...],
@@ -117,7 +114,7 @@ def text_classifier(
         model.check_mask()
     head = nn.ModuleList(part for name, part in net.named_children() if _is_head(net, name))
     first, last = outer_blocks(net.base_model)
-    adapt(net, trained.train, head, trained.lora, trained.share)
+    adapt(net, trained, head)
     train_part(net, trained.train, head, first.parameters(), last.parameters())
     return model
 

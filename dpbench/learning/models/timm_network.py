@@ -80,7 +80,7 @@ class TimmNetwork:
             for part in head.parameters():
                 nn.init.zeros_(part)
         net = with_supported_layers(net, self.fix)
-        adapt(net, self.train, head, self.lora, self.share)
+        adapt(net, self, head)
         train_part(net, self.train, head, *_outer_blocks(net))
         config = net.pretrained_cfg
         constants = self.normalization or Normalization(config["mean"], config["std"])

@@ -1,7 +1,7 @@
 """The part of a pre-trained network that is trained: one setting for all libraries."""
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -20,20 +20,33 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 """Layers whose parameters are a scale and a shift."""
 
 
+class FineTuned(Protocol):
+    """A model's settings of what is trained. share: of the weights of linear maps and convolutions,
+    the largest, for `largest_and_head`."""
+
+    @property
+    def train(self) -> str: ...
+
+    @property
+    def lora(self) -> Lora | None: ...
+
+    @property
+    def share(self) -> float: ...
+
+
 def check_train(train: str, lora: Lora | None) -> None:
     """UserError for an unknown part, and for adapters without their settings."""
     if one_of("model.train", train, TRAIN) == "lora" and lora is None:
         raise UserError("model.train=lora needs model.lora: its rank, alpha and targets.")
 
 
-def adapt(net: nn.Module, train: str, head: nn.Module, lora: Lora | None, share: float) -> None:
-    """Add adapters to a network, or divide its weights, if these are what is trained. share: of the
-    weights of linear maps and convolutions, the largest, for `largest_and_head`."""
-    if train == "lora" and lora:
-        lora.adapt(net, head)
-    elif train == "largest_and_head":
+def adapt(net: nn.Module, model: FineTuned, head: nn.Module) -> None:
+    """Add adapters to a network, or divide its weights, if these are what is trained."""
+    if model.train == "lora" and model.lora:
+        model.lora.adapt(net, head)
+    elif model.train == "largest_and_head":
         layers = {path: net.get_submodule(path) for path in adaptable(net, head)}
-        train_largest(net, layers, share)
+        train_largest(net, layers, model.share)
 
 
 def train_part(
