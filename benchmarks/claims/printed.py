@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 from dpbench.privacy.accountants import PAPER_ACCOUNTANTS, SPENT
 from dpbench.privacy.ledger import (
@@ -146,13 +147,13 @@ def _entry(row: Mapping[str, str], place: str) -> PrintedEpsilon:
         "delta": _positive,
         "printed": lambda text: text if _positive(text) else "",
     }
-    values = {}
+    values: dict[str, Any] = {}
     for name, text in row.items():
         try:
             values[name] = parsers.get(name, str)(text or "")
         except (ValueError, ZeroDivisionError):
             raise UserError(f"{place}: {name} cannot be {text!r}.") from None
-    entry = PrintedEpsilon(**values)  # type: ignore[arg-type]
+    entry = PrintedEpsilon(**values)
     _check(entry, place)
     return entry
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from dpbench.comparison.reproduce.target import Target
 from dpbench.comparison.tables.grid import Grid
 from dpbench.privacy.accountants import lower_bound, note, pld, rdp
+from dpbench.privacy.ledger import CoordinateMechanism
 from dpbench.privacy.statement import Statement
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import run_config
@@ -88,13 +89,14 @@ def claim(runs: Sequence[PlannedEpsilons]) -> str:
 def _row(label: str, overrides: list[str]) -> tuple[tuple[str, ...], PlannedEpsilons, Statement]:
     """The line of a planned run, its epsilons, and its privacy statement."""
     run, planned = prepare(run_config(overrides))
-    delta, step = run.privacy.delta, planned.step
+    delta, mechanism = run.privacy.delta, planned.step.releases[0].mechanism
+    assert isinstance(mechanism, CoordinateMechanism)  # of a sign
     spent = PlannedEpsilons(
         *(spend(planned.ledger, delta) for spend in (note, rdp, pld, lower_bound))
     )
     line = (
         label,
-        str(step.releases[0].mechanism.dimension),  # type: ignore[union-attr]
+        str(mechanism.dimension),
         f"{planned.sampler.expected_batch_size / run.dataset.train_size:.4g}",
         str(planned.steps),
         f"{planned.noise_multiplier:.4g}",

@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import TextIOWrapper
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn, TextIO
@@ -33,8 +34,8 @@ class Output:
     def __init__(self, stream: TextIO):
         self._stream = stream
         # A character that the terminal cannot show must not lose the table around it.
-        with suppress(AttributeError):
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
     def write(self, text: str) -> int:
         with _output_errors():

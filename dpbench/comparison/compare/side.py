@@ -80,7 +80,7 @@ class Side:
 
     @property
     def is_private(self) -> bool:
-        """Whether it is no training without privacy."""
+        """Whether its runs have a budget, or one that is not known; False without privacy."""
         return not self.budgets or any(budget.is_private for budget in self.budgets)
 
     @classmethod

@@ -99,8 +99,7 @@ def test_a_task_is_a_process_in_the_folder_of_the_command(cluster, tmp_path, mon
 
 def test_a_lost_task_is_a_failure_and_the_others_go_on(cluster, runs, tmp_path, monkeypatch):
     cluster.lost = "1"
-    process = lambda folder, log, number: f"exit code {number}"  # noqa: E731
-    monkeypatch.setattr(rays, "process_in", lambda *about: process)
+    monkeypatch.setattr(rays, "process_in", lambda *about: lambda *place: f"exit code {place[2]}")
     with launcher().start(1, tmp_path / "launched") as attempts:
         found = dict(attempts(runs, True))
     assert "task 1 of the cluster failed (the node died): see" in found[1].reason

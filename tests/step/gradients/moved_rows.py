@@ -11,8 +11,11 @@ from dpbench.learning.models.architecture import cross_entropy
 from dpbench.step.clipping import Abadi
 from dpbench.step.gradients import EngineFallback, make_engine
 from dpbench.step.gradients.loop import Loop
+from dpbench.step.gradients.rows.dispatch import DispatchMode
 from dpbench.system.errors import UserError
 from tests.step.gradients.forwards import WIDTH, as_it_is
+
+SIZES = (3, 7, 24)
 
 
 def labelled(x):
@@ -88,3 +91,28 @@ def holds(model, name, scale, n=24, one_large=False):
         except UserError:
             return None
     return engine.name
+
+
+def batch_for(model, shape, n, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    if any(isinstance(module, nn.Embedding) for module in model.modules()):
+        return labelled(torch.randint(0, 9, (n, *shape), generator=draw))
+    return labelled(torch.randn(n, *shape, generator=draw, dtype=torch.float64))
+
+
+def right(engine, batch):
+    """Whether each gradient is that of the example alone."""
+    expected = Loop(engine.model, engine.loss, engine.parameters)(batch).stack()
+    return torch.allclose(engine(batch).stack().double(), expected, 1e-4, 1e-6)
+
+
+class Recorded(DispatchMode):
+    """Within the context, records the names of operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.overloadpacket)
+        return func(*args, **(kwargs or {}))
