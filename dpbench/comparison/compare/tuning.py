@@ -1,5 +1,6 @@
 """How a setting was chosen, as far as the trials in its folder tell."""
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from dpbench.comparison.compare.side import (
     CHOSEN,
     ELSEWHERE,
     Budget,
+    BySeed,
     TaskKey,
     Tuning,
     task_of,
@@ -68,6 +70,27 @@ def trials_by_task(records: Iterable[Record]) -> Trials:
 def number_of(tried: Iterable[Setting]) -> int:
     """How many settings were tried, each once whatever its seeds and budgets."""
     return len({(setting.name, setting.trial) for setting in tried})
+
+
+def validation_scores(tried: Mapping[Any, BySeed]) -> dict[Any, tuple[int, float]]:
+    """What the settings of a search are chosen by, the largest first: the number of their seeds and
+    the mean of their scores. tried: the scores by seed, of which more is better.
+
+    A setting with fewer seeds than another was not run again: the best of these is partly the
+    luckiest. Finalists count by the seeds that those do not have, if these are half of theirs or
+    more, as `dpbench search` counts them: the other seeds have made them finalists.
+    """
+    earlier = {
+        number: {seed for scores in tried.values() if len(scores) < number for seed in scores}
+        for number in {len(scores) for scores in tried.values()}
+    }
+    found = {}
+    for name, scores in tried.items():
+        number = len(scores)
+        final = [score for seed, score in scores.items() if seed not in earlier[number]]
+        counted = final if 2 * len(final) >= number else scores.values()
+        found[name] = number, statistics.fmean(counted)
+    return found
 
 
 def tuning_of(record: Record, trials: Trials) -> Tuning:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning
-from dpbench.comparison.compare.tuning import tuned
+from dpbench.comparison.compare.tuning import tuned, validation_scores
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_digits
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
@@ -191,12 +191,12 @@ def choose(
         which = "of" if settings <= all_tried else "none of the"
         text = f"only one tested, {which} {len(all_tried)} tried on validation"
         how = "only setting" if all_tried <= settings else text
-        return _searched(_best(tested, "test"), how, validated)
+        return _searched(_best(tested), how, validated)
     if tried:
-        setting = _best(tried, "validation").first.setting
+        setting = _best_tried(tried).first.setting
         chosen = [group for group in tested if group.first.setting == setting]
         how = _how(setting, tried, validated, len(settings))
-        return _searched(_best(chosen, "test"), how, validated)
+        return _searched(_best(chosen), how, validated)
     if placed:
         group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
         return Candidate(group, _of_table(place), place.row.tuning, place=place)
@@ -204,9 +204,9 @@ def choose(
     wide = [group for group, width in zip(tested, widths, strict=True) if width == max(widths)]
     if len({group.first.setting for group in wide}) == 1:
         how = f"the one of {len(settings)} tested at most budgets"
-        return _searched(_best(wide, "test"), how, validated)
+        return _searched(_best(wide), how, validated)
     how = f"best of {len(wide)} on the test set"
-    return replace(_searched(_best(wide, "test"), how, validated), on_test=True)
+    return replace(_searched(_best(wide), how, validated), on_test=True)
 
 
 def _searched(group: Group, how: str, validated: Sequence[Group]) -> Candidate:
@@ -246,15 +246,29 @@ def _how(
 ) -> str:
     """How a setting was chosen on validation. tried: of the validated ones, those also tested."""
     both, all_tried = ({group.first.setting for group in groups} for groups in (tried, validated))
-    if _best(validated, "validation").first.setting != setting:
+    if _best_tried(validated).first.setting != setting:
         return f"best on validation of {len(both)} tested, of {len(all_tried)} tried"
     if len(all_tried) == 1:
         return f"only one tried on validation, of {number_tested} tested"
     return f"best of {len(all_tried)} on validation"
 
 
-def _best(groups: Sequence[Group], split: str) -> Group:
-    metric = ranked_by(groups, split)
+def _best_tried(groups: Sequence[Group]) -> Group:
+    """The best on validation, by the rule of searches; the first if none has been measured."""
+    metric = ranked_by(groups, "validation")
+    sign = metric_of(metric).sign if metric else 1
+    scores = {
+        place: {seed: sign * value for seed, value in group.by_seed(metric).items()}
+        for place, group in enumerate(groups)
+        if group.mean(metric)
+    }
+    found = validation_scores(scores)
+    return groups[max(found, key=found.__getitem__, default=0)]
+
+
+def _best(groups: Sequence[Group]) -> Group:
+    """The best on the test set; the first if none has been measured."""
+    metric = ranked_by(groups)
     sign = metric_of(metric).sign if metric else 1
     ranked = [(sign * m.mean, -i, g) for i, g in enumerate(groups) if (m := g.mean(metric))]
     return max(ranked)[2] if ranked else groups[0]

@@ -1,7 +1,7 @@
 """How a setting was chosen among those that a folder has trials of: by the rules of tables."""
 
 from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Tuning
-from dpbench.comparison.compare.tuning import Setting, number_of, tuned
+from dpbench.comparison.compare.tuning import Setting, number_of, tuned, validation_scores
 from dpbench.runs.config.compose import compose
 
 
@@ -45,3 +45,22 @@ def test_a_search_without_the_special_case_and_one_that_chose_it_are_known():
     assert tuned(own, [*without, case], True) == Tuning(4)
     assert tuned(case, [*without, case], True) == Tuning(4, equals="dpsgd")
     assert tuned(own, [], True) == tuned(case, [], True) == Tuning(0)
+
+
+def test_the_best_is_chosen_from_finalists_by_the_seeds_that_only_they_have():
+    finals = {
+        "first of trials": {0: 0.9, 1: 0.6, 2: 0.6},
+        "best finalist": {0: 0.7, 1: 0.65, 2: 0.65},
+    }
+    found = validation_scores({"lucky": {0: 0.99}, "other": {0: 0.5}, **finals})
+    assert sorted(found, key=found.__getitem__, reverse=True) == [
+        "best finalist", "first of trials", "lucky", "other",
+    ]  # fmt: skip
+    alone = validation_scores(finals)
+    assert max(alone, key=alone.__getitem__) == "first of trials"
+
+
+def test_a_run_that_one_setting_lacks_does_not_make_the_seed_of_it_the_judge_of_the_others():
+    lacks = {"a": {0: 0.9, 1: 0.9, 2: 0.5}, "b": {0: 0.5, 1: 0.5, 2: 0.6}, "c": {0: 1.0, 1: 1.0}}
+    found = validation_scores(lacks)
+    assert max(found, key=found.__getitem__) == "a"

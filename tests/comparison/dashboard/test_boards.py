@@ -286,6 +286,18 @@ def test_a_setting_is_chosen_by_validation_before_the_test_set(record_of):
     assert chosen([tested[1], *tried])[0] == told
 
 
+def test_a_lucky_trial_does_not_stand_before_a_finalist(record_of):
+    tested = swept(record_of, [(10, 0.9), (20, 0.8)])
+    tried = swept(record_of, [(10, 0.99)], validation=0.2)
+    for seed in range(6):
+        tried += swept(record_of, [(20, 0.7)], validation=0.2, seed=seed)
+    for record in tried:
+        record.metrics["validation/accuracy"] = record.metrics.pop("test/accuracy")
+    reason, best = chosen([*tested, *tried])
+    assert reason == "best of 2 on validation"
+    assert any("epochs=20" in settings for settings in best)
+
+
 def test_how_a_setting_was_chosen_counts_only_what_was_tried_on_validation(record_of):
     tested = swept(record_of, [(10, 0.9), (20, 0.8), (30, 0.7)])
     tried = swept(record_of, [(20, 0.6), (30, 0.5), (40, 0.7)], validation=0.2)

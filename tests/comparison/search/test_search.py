@@ -1,15 +1,18 @@
 """`dpbench search`, as a user types it."""
 
 import shlex
+from dataclasses import replace
 
 import pandas as pd
 import pytest
 
+from dpbench.comparison.dashboard.summarise import Summary
 from dpbench.comparison.search.command import search
 from dpbench.comparison.search.report import at_edge, render
 from dpbench.comparison.search.request import parse
 from dpbench.comparison.search.selection import Trial
 from dpbench.comparison.tables.data import SearchData, read_json
+from dpbench.comparison.tables.sweep.command import table
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import expand
 from dpbench.runs.execution import load_or_run as runs
@@ -89,6 +92,36 @@ def test_a_search_of_a_regression_says_that_the_loss_decides(rule):
     page = render(request, [Trial(1, {"optimizer.lr": "0.1"}, {"0": one})])["md"].decode()
     assert f"Rule `{rule}`: lowest mean validation loss over all seeds, since a regression" in page
     assert "| trial | optimizer.lr | loss | n |" in page
+
+
+@pytest.mark.slow
+def test_a_search_a_table_and_the_report_choose_the_same_setting(folder, tmp_path):
+    few = ["N=6", "extend=0", "finalists=3", "final_seeds=2", "name=some"]
+    search([*SMALL, *few, "optimizer.lr=tag(log,interval(0.3,1))", folder])
+    tried = [load(path) for path in (tmp_path / "runs").glob("*.json")]
+    tested = {
+        trial.config["optimizer"]["lr"]: replace(
+            trial,
+            config=trial.config | {"validation": None, "seed": 0},
+            # A metric that tells the setting.
+            metrics={"test/accuracy": trial.config["optimizer"]["lr"] / 10},
+            calibration={},
+        )
+        for trial in tried
+    }
+    summary = Summary(lambda config: "")
+    for one in [*tested.values(), *tried]:
+        one.save(tmp_path)
+        summary.add(one)
+    table([str(tmp_path), "best=validation", f"out={tmp_path / 't'}"])
+    shown = pd.read_csv(tmp_path / "t.csv")["mean"][0] / 10
+    (best,) = (one.group.first for one in summary.contests[0].candidates)
+
+    chosen = read_json(tmp_path / "search" / "some.json", SearchData).chosen
+    rows = pd.read_csv(tmp_path / "search" / "some.csv")
+    rate = rows[rows["trial"] == chosen]["optimizer.lr"].iloc[0]
+    assert shown == pytest.approx(rate)
+    assert 10 * best.metrics["test/accuracy"] == pytest.approx(rate)
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpbench.comparison.compare.side import value_in
-from dpbench.comparison.compare.tuning import trials_by_task
+from dpbench.comparison.compare.side import BySeed, value_in
+from dpbench.comparison.compare.tuning import trials_by_task, validation_scores
 from dpbench.comparison.tables.page import SUFFIXES, write_texts
 from dpbench.comparison.tables.sweep.cells import (
     CellKey,
@@ -153,22 +153,22 @@ def _best_on_validation(
     """The runs of the chosen settings, how many were tried in each cell, and the cells in which the
     one shown is not the best of these.
 
-    A setting counts by the mean over its seeds of the table's first metric on validation; the only
-    tested one of a cell is kept whatever its trials. UserError where there is nothing to choose by.
+    What counts is the table's first metric on validation, by the rule of `validation_scores`; the
+    only tested setting of a cell is kept whatever its trials. UserError where there is nothing to
+    choose by.
     """
     metric = f"validation/{layout.metrics[0].partition('/')[2]}" if layout.metrics else ""
-    known = metric_of(metric)
-    if known.better is None:
+    if metric_of(metric).better is None:
         raise UserError("best=validation needs a metric for which more, or less, is better.")
     if not trials:
         raise UserError("best=validation needs runs with a validation split: see dpbench search.")
     tried, chosen, not_best = _by_cell(trials, layout), [], []
     for cell, settings in _by_cell(tested, layout).items():
-        means = {
-            name: known.sign * statistics.fmean(value_in(run, metric) for run in runs)
-            for name, runs in tried.get(cell, {}).items()
+        scores = {name: _by_seed(runs, metric) for name, runs in tried.get(cell, {}).items()}
+        valid = {
+            name: own for name, own in scores.items() if not any(map(math.isnan, own.values()))
         }
-        ranked = {name: mean for name, mean in means.items() if not math.isnan(mean)}
+        ranked = validation_scores(valid)
         both = [name for name in settings if name in ranked]
         if not both and len(settings) > 1:
             name = ", ".join(str(value) for key in cell for value in key) or "the table"
@@ -181,6 +181,12 @@ def _best_on_validation(
         if shown not in ranked or ranked[shown] < max(ranked.values()):
             not_best.append(cell)
     return chosen, {cell: len(names) for cell, names in tried.items()}, not_best
+
+
+def _by_seed(runs: Iterable[Record], metric: str) -> BySeed:
+    """The mean of a metric for each seed, with the sign by which more is better."""
+    by_seed = grouped((run.seed, metric_of(metric).sign * value_in(run, metric)) for run in runs)
+    return {seed: statistics.fmean(values) for seed, values in by_seed.items()}
 
 
 def _by_cell(records: Iterable[Record], layout: SweepLayout) -> dict[CellKey, BySetting]:

@@ -68,7 +68,7 @@ OTHER_SEEDS = "Not all seeds are shown, and no test can tell whether some were p
 
 BEST = (
     "Of the settings of a row, the one shown has the best {metric} on validation splits, as a mean "
-    "over seeds; trials: the settings that were tried."
+    "over seeds, among those with the most seeds; trials: the settings that were tried."
 )
 
 NOT_BEST = (

@@ -36,6 +36,15 @@ def test_the_best_on_validation_is_shown_though_another_is_better_on_the_test_se
     assert "This is not so for DP-SGD: what was best there has no run on the test set" in said
 
 
+def test_a_lucky_trial_does_not_stand_before_a_finalist(tmp_path):
+    tested = [record(lr=0.1, value=0.6), record(lr=0.5, value=0.8)]
+    tried = [trial(0.1, 0.99), *(trial(0.5, 0.7, seed=seed) for seed in range(6))]
+    said, (line,) = written(tmp_path, [*tested, *tried])
+    assert (line["mean"], line["trials"]) == ("80", "2")
+    assert "among those with the most seeds" in said
+    assert "This is not so" not in said
+
+
 @pytest.mark.parametrize(
     ("tried", "is_named"),
     [
