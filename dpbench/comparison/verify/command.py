@@ -10,10 +10,15 @@ from pathlib import Path
 
 from dpbench.comparison.tables.page import Page
 from dpbench.comparison.verify.records import contradictions, differences_of_rerun, has_data
-from dpbench.comparison.verify.tables import Mismatch, conflicting_records, unsupported_lines
+from dpbench.comparison.verify.tables import (
+    Mismatch,
+    conflicting_records,
+    tables_printed_before,
+    unsupported_lines,
+)
 from dpbench.runs.config.commands import VerifyCommand
 from dpbench.runs.records.collect import RECORDS, collect_all, no_records
-from dpbench.runs.records.folder import TABLES
+from dpbench.runs.records.folder import RUNS, TABLES
 from dpbench.runs.records.reading import Unreadable
 from dpbench.runs.records.record import Record, sha256
 from dpbench.system.arguments import read
@@ -64,6 +69,8 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
             problems += [Mismatch(path.name, text) for text in unsupported_lines(path, found)]
             count()
     problems += conflicting_records(tables)
+    own = [record for record in records if record.source.startswith(f"{RUNS}/")]
+    problems += tables_printed_before(tables, own)
     with_data = filter(has_data, records)
     quickest = sorted(with_data, key=lambda record: record.provenance.get("seconds", 0.0))
     retrained = quickest[: settings.rerun]

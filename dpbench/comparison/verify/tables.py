@@ -3,7 +3,7 @@
 import csv
 import io
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,10 @@ from dpbench.comparison.tables.privacy import AS_PLANNED
 from dpbench.comparison.verify.records import equal
 from dpbench.runs.config.search_path import options
 from dpbench.runs.records.collect import RECORDS
+from dpbench.runs.records.folder import RUNS
 from dpbench.runs.records.reading import required, text_of
 from dpbench.runs.records.record import Record
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, counted
 from dpbench.system.validate import spelled_number
 
 
@@ -82,6 +83,27 @@ def conflicting_records(tables: Mapping[Path, Sequence[Record]]) -> Iterator[Mis
                 yield Mismatch(
                     path.name, f"has another record of run {record.digest} than {source}."
                 )
+
+
+def tables_printed_before(
+    tables: Mapping[Path, Sequence[Record]], runs: Iterable[Record]
+) -> Iterator[Mismatch]:
+    """The tables with other metrics of a run than its own record, such as of a run that was trained
+    again after the table was printed."""
+    own = {run.digest: run.metrics for run in runs if run.config.get("seed") is not None}
+    for path, records in tables.items():
+        different = [
+            record.digest
+            for record in records
+            if not equal(own.get(record.digest, record.metrics), record.metrics)
+        ]
+        if different:
+            yield Mismatch(
+                path.name,
+                f"has other metrics than the records in {RUNS}/ of {len(different)} of its "
+                f"{counted(len(records), 'run')}, such as {different[0]}: `dpbench reproduce` "
+                "prints the table from these, unless you remove them.",
+            )
 
 
 def _differences(suffix: str, published: str, made: str) -> Iterator[str]:

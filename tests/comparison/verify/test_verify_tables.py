@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -316,6 +317,24 @@ def test_tables_and_records_are_verified_by_name(folder):
     table = folder / "tables" / "misalignment_table5.records.jsonl"
     both = len(table.read_text().splitlines()) + 1
     assert said("misalignment_table5", own.stem).startswith(f"verified {both} records and 1")
+
+
+def test_a_table_that_was_printed_before_its_runs_were_trained_again_is_told(folder):
+    table = folder / "tables" / "misalignment_table5.records.jsonl"
+    first, second, *others = records(table)
+    first.save(folder)
+    named = ["misalignment_table5", f"results_dir={folder}"]
+    assert verify(named)[1] == []  # the very same
+    again = replace(second, metrics={**second.metrics, "test/accuracy": 0.5})
+    again.save(folder)
+    for names in (named, named[1:]):
+        _, (problem,) = verify(names)
+        assert problem.source == table.name
+        assert problem.description == (
+            f"has other metrics than the records in runs/ of 1 of its {2 + len(others)} runs, such "
+            f"as {second.digest}: `dpbench reproduce` prints the table from these, unless you "
+            "remove them."
+        )
 
 
 def test_what_was_found_is_saved_as_a_page_of_the_report(folder):
