@@ -50,8 +50,8 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 ImageSide = Annotated[int, Meta(ge=1, le=1_024)]  # in pixels
-"""Ranges of settings, which are checked where a constructor's settings are read (`typed`), and in
-the parts of a run (`check_fields`)."""
+"""Ranges of settings, which are checked where a constructor's settings are read (`typed`), in the
+parts of a run (`check_fields`), and in calls of the functions of methods (`checked`)."""
 
 
 def quoted(value: object) -> str:
@@ -207,8 +207,13 @@ def check_fields(what: str, part: object) -> None:
     for field in fields(part):
         value, hint = getattr(part, field.name), hints[field.name]
         check_fields(f"{what}.{field.name}", value)
-        if any(get_origin(kind) is Annotated for kind in (hint, *get_args(hint))):
-            typed(f"{what}.{field.name}", value, hint)
+        check_annotated(f"{what}.{field.name}", value, hint)
+
+
+def check_annotated(what: str, value: object, hint: Any) -> None:
+    """UserError for a value out of its annotated range; other types are not looked at."""
+    if any(get_origin(kind) is Annotated for kind in (hint, *get_args(hint))):
+        typed(what, value, hint)
 
 
 def _check_bounds(what: str, value: Any, kind: type, bounds: Any) -> None:

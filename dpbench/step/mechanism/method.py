@@ -2,9 +2,12 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import wraps
+from inspect import signature
 from numbers import Real
-from typing import ClassVar
+from typing import ClassVar, ParamSpec
 
 import torch
 
@@ -18,7 +21,9 @@ from dpbench.step.mechanism.schedules import Schedules, constant, run_lengths
 from dpbench.step.mechanism.update import Plain, Update
 from dpbench.system.errors import UserError
 from dpbench.system.public_names import public_name
-from dpbench.system.validate import one_of
+from dpbench.system.validate import check_annotated, one_of
+
+P = ParamSpec("P")
 
 GRADIENT_SUM, COUNTS = "gradient sum", "counts for the clip"
 """The first release of every training step and what may follow it, as ledgers name them."""
@@ -226,3 +231,17 @@ def _is_distance(bound: object) -> bool:
 def as_published(variant: str) -> bool:
     """Whether a variant is "paper" rather than "corrected"; UserError if it is neither."""
     return one_of("method.variant", variant, (CORRECTED, "paper")) == "paper"
+
+
+def checked(method: Callable[P, Method]) -> Callable[P, Method]:
+    """The function of a method, which refuses settings out of their annotated ranges in Python,
+    too."""
+    expected = signature(method, eval_str=True)
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> Method:
+        for name, value in expected.bind(*args, **kwargs).arguments.items():
+            check_annotated(f"method.{name}", value, expected.parameters[name].annotation)
+        return method(*args, **kwargs)
+
+    return call

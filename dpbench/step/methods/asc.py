@@ -12,7 +12,7 @@ from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Clip, CountQuery, Problem, Sensitivity
 from dpbench.step.clipping.clip import OneBound, check_bound, ratio
 from dpbench.step.gradients import DelegatingGradients, Engine, Gradients
-from dpbench.step.mechanism import Gradient, Method, ReleasedState
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, checked
 from dpbench.system.validate import NonNegative, Positive
 
 GUARANTEE = Guarantee(
@@ -23,6 +23,7 @@ GUARANTEE = Guarantee(
 )
 
 
+@checked
 def asc(
     bound: float,
     least_share: Annotated[float, Meta(gt=0, le=1)],

@@ -10,7 +10,7 @@ from dpbench.privacy.guarantee import CORRECTED, Guarantee
 from dpbench.step.clipping import Abadi, ByNorm, DelegatingClip, Sensitivity
 from dpbench.step.clipping.clip import Memory, check_bound
 from dpbench.step.gradients import Gradients
-from dpbench.step.mechanism import Method, as_published
+from dpbench.step.mechanism import Method, as_published, checked
 from dpbench.system.validate import Fraction
 
 GUARANTEE = Guarantee(
@@ -27,6 +27,7 @@ NOT_ACCOUNTED = Guarantee(
 )
 
 
+@checked
 def dicesgd(
     bound: float, error_bound: float, account_share: Fraction, variant: str = CORRECTED
 ) -> Method:

@@ -10,7 +10,7 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, Gradients, MaterialisedGradients
-from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update, checked
 from dpbench.system.validate import Positive
 
 GUARANTEE = Guarantee(
@@ -20,6 +20,7 @@ GUARANTEE = Guarantee(
 )
 
 
+@checked
 def disk(
     bound: Bounds,
     kappa: Annotated[float, Meta(gt=0, le=1)],

@@ -8,13 +8,14 @@ from torch import Tensor
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.step.clipping import Bounds, ClipName, make_clip
-from dpbench.step.mechanism import Method, ReleasedState, Update
+from dpbench.step.mechanism import Method, ReleasedState, Update, checked
 from dpbench.step.methods.doppler import LowPass
 from dpbench.system.validate import Positive
 
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 
 
+@checked
 def dp_adam_bc(
     bound: Bounds, beta1: Decay, beta2: Decay, floor: Positive, clip: ClipName, style: str
 ) -> Method:

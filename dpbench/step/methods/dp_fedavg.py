@@ -13,13 +13,14 @@ from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import Engine, MaterialisedGradients, Parameters, PerExampleShift
 from dpbench.step.gradients.engine import empty
 from dpbench.step.gradients.vmap import Vmap
-from dpbench.step.mechanism import Gradient, Method, ReleasedState
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, checked
 from dpbench.step.methods.dp_fedsgd import federated_method
 from dpbench.system.validate import Count, Positive
 
 LocalEpochs = Annotated[int, Meta(ge=1, le=100_000)]
 
 
+@checked
 def dp_fedavg(
     bound: Bounds,
     local_epochs: LocalEpochs,

@@ -11,7 +11,15 @@ from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, Problem, make_clip
 from dpbench.step.gradients import DelegatingGradients, Engine, Gradients
-from dpbench.step.mechanism import Gradient, Method, PerExample, ReleasedState, Update, as_published
+from dpbench.step.mechanism import (
+    Gradient,
+    Method,
+    PerExample,
+    ReleasedState,
+    Update,
+    as_published,
+    checked,
+)
 from dpbench.step.mechanism.streams import permutation, seeded
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Count, Positive
@@ -29,6 +37,7 @@ AS_PUBLISHED = Guarantee(
 )
 
 
+@checked
 def dp_fedsgd(
     bound: Bounds,
     cap: Positive | None,

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 
 from dpbench.step.clipping import Abadi
-from dpbench.step.mechanism import Method
+from dpbench.step.mechanism import Method, checked
 from dpbench.step.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling, unpacked
 from dpbench.system.validate import Positive
 
 LEAST_RIDGE = 1e-9
 
 
+@checked
 def dp_least_squares(
     bound: Positive,
     constant: Positive,

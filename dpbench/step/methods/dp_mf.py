@@ -11,7 +11,7 @@ from torch import Tensor
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import GaussianMechanism, Mechanism
 from dpbench.step.clipping import Bounds, ClipName, make_clip
-from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream, checked
 from dpbench.step.mechanism.draws import draws
 from dpbench.system.errors import UserError
 
@@ -24,6 +24,7 @@ GUARANTEE = Guarantee(
 )
 
 
+@checked
 def dp_mf(bound: Bounds, bands: Bands, clip: ClipName, style: str) -> Method:
     """DP-SGD with correlated noise C^-1 z, where C has `bands` bands (Choquette-Choo et al. 2023).
 

@@ -14,7 +14,7 @@ from dpbench.privacy.guarantee import Guarantee
 from dpbench.privacy.ledger import Mechanism, ToeplitzGaussian
 from dpbench.privacy.toeplitz import encoded, sensitivity
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
-from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream, checked
 from dpbench.step.mechanism.draws import draws
 
 BufferCount = Annotated[int, Meta(ge=1, le=8)]
@@ -29,6 +29,7 @@ GUARANTEE = Guarantee(
 )
 
 
+@checked
 def dp_mf_blt(bound: Bounds, buffers: BufferCount, clip: ClipName, style: str) -> Method:
     """DP-SGD with noise C^-1 z by a buffered linear Toeplitz matrix C (Dvijotham et al. 2024).
 

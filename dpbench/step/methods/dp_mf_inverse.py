@@ -10,7 +10,7 @@ from torch import Tensor
 from dpbench.privacy.ledger import InverseToeplitzGaussian, Mechanism
 from dpbench.privacy.toeplitz import column_norms
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
-from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream
+from dpbench.step.mechanism import CorrelatedGaussian, Method, Stream, checked
 from dpbench.step.mechanism.draws import draws
 from dpbench.step.methods.dp_mf_blt import GUARANTEE
 
@@ -18,6 +18,7 @@ Share = Annotated[float, Meta(ge=0, lt=1)]
 Bands = Annotated[int, Meta(ge=1, le=64)]
 
 
+@checked
 def dp_lambda_cgd(bound: Bounds, lambda_: Share, clip: ClipName, style: str) -> Method:
     """DP-SGD with noise d_t (z_t - lambda z_(t-1)) (Kalinin et al. 2026).
 
@@ -28,6 +29,7 @@ def dp_lambda_cgd(bound: Bounds, lambda_: Share, clip: ClipName, style: str) -> 
     return Method("dp_lambda_cgd", make_clip(clip, style, bound), GUARANTEE, noise=noise)
 
 
+@checked
 def dp_mf_bisr(bound: Bounds, bands: Bands, clip: ClipName, style: str) -> Method:
     """DP-SGD with noise C^-1 z by the banded inverse square root, the first `bands` coefficients of
     (1 - x)^(1/2), without normalised columns (Kalinin et al. 2025)."""

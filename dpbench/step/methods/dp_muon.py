@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from dpbench.privacy.guarantee import POST_PROCESSED_SUMS
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
-from dpbench.step.mechanism import Method, ReleasedState, Update
+from dpbench.step.mechanism import Method, ReleasedState, Update, checked
 from dpbench.step.mechanism.eager import eager_step
 from dpbench.system.errors import UserError
 
@@ -18,6 +18,7 @@ COEFFICIENTS = 15 / 8, -10 / 8, 3 / 8
 """Of I, A and A^2 in p_2(A), the Taylor polynomial of A^(-1/2) at I of degree 2."""
 
 
+@checked
 def dp_muon(
     bound: Bounds,
     momentum: Annotated[float, Meta(ge=0, lt=1)],

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from dpbench.step.clipping import Abadi
-from dpbench.step.mechanism import Method
+from dpbench.step.mechanism import Method, checked
 from dpbench.step.methods.closed_form import GUARANTEE, ClosedForm, HeadMoments, Scaling
 from dpbench.system.validate import Positive
 
 LEAST_SHARE = 1e-9
 
 
+@checked
 def dp_prototypes(bound: Positive, constant: Positive, sharpness: Positive) -> Method:
     """The class whose mean of clipped features is nearest (in the manner of Wahdany et al. 2024).
 

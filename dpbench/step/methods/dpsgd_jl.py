@@ -12,7 +12,7 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Bounds, Clip, ClipName, make_clip
 from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, Layer
-from dpbench.step.mechanism import Gradient, Method, ReleasedState, as_published
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, as_published, checked
 from dpbench.system import seeds
 from dpbench.system.errors import UserError
 from dpbench.system.validate import Fraction
@@ -35,6 +35,7 @@ AS_PUBLISHED = Guarantee(
 )
 
 
+@checked
 def dpsgd_jl(
     bound: Bounds,
     projections: Projections,

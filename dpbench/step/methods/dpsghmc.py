@@ -6,12 +6,13 @@ import torch
 
 from dpbench.learning.data.derive.users import Units
 from dpbench.step.clipping import Bounds, ClipName
-from dpbench.step.mechanism import Method, NoiseRule
+from dpbench.step.mechanism import Method, NoiseRule, checked
 from dpbench.step.methods.dpsgld import PLAIN, langevin
 from dpbench.system.errors import UserError
 from dpbench.system.validate import NonNegative
 
 
+@checked
 def dpsghmc(
     bound: Bounds, prior_precision: NonNegative, clip: ClipName = "abadi", style: str = "flat"
 ) -> Method:

@@ -9,7 +9,7 @@ from torch import Tensor
 from dpbench.learning.data.derive.users import Units
 from dpbench.privacy.guarantee import PROVEN
 from dpbench.step.clipping import Bounds, ClipName, Problem, make_clip
-from dpbench.step.mechanism import Method, NoiseRule, Update
+from dpbench.step.mechanism import Method, NoiseRule, Update, checked
 from dpbench.system.errors import UserError
 from dpbench.system.validate import NonNegative, one_of
 
@@ -19,6 +19,7 @@ PLAIN = {"momentum": 0, "dampening": 0, "weight_decay": 0, "nesterov": False, "m
 """Settings of torch.optim.SGD for which its step is lr times the gradient."""
 
 
+@checked
 def dpsgld(
     bound: Bounds,
     prior_precision: NonNegative,

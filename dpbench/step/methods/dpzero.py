@@ -14,7 +14,7 @@ from dpbench.step.gradients import Engine, Gradients, Layer, at_least_float32
 from dpbench.step.gradients.engine import empty
 from dpbench.step.gradients.flatten import flatten
 from dpbench.step.gradients.norms import squared_norms
-from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update, checked
 from dpbench.system import seeds
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import Positive
@@ -26,6 +26,7 @@ GUARANTEE = Guarantee(
 )
 
 
+@checked
 def dpzero(bound: float, smoothing: Positive) -> Method:
     """theta <- theta - lr s u, with s the noisy mean of clipped differences of each example's loss
     (Zhang et al. 2024, DPZero).

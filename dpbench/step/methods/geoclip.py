@@ -11,7 +11,7 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, Clip
 from dpbench.step.gradients import Engine, Gradients, MaterialisedGradients
-from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update
+from dpbench.step.mechanism import Gradient, Method, ReleasedState, Update, checked
 from dpbench.system.validate import Share
 
 GUARANTEE = Guarantee(
@@ -27,6 +27,7 @@ UNKNOWN = torch.zeros(0)
 """What a geometry has before the first step, where the parameters are not known yet."""
 
 
+@checked
 def geoclip(
     bound: float,
     rank: Annotated[int, Meta(ge=1, le=4096)],

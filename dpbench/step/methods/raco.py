@@ -11,7 +11,7 @@ from dpbench.privacy.guarantee import Guarantee
 from dpbench.step.clipping import Abadi, ByNorm, Clip, CountQuery, DelegatingClip, Problem
 from dpbench.step.gradients import DelegatingGradients, Engine, Gradients, at_least_float32
 from dpbench.step.gradients.flatten import FlatBatch, flatten
-from dpbench.step.mechanism import Gradient, Inapplicable, Method, ReleasedState
+from dpbench.step.mechanism import Gradient, Inapplicable, Method, ReleasedState, checked
 from dpbench.system.seeds import torch_state_kept
 from dpbench.system.validate import Positive, Share, one_of
 
@@ -27,6 +27,7 @@ GUARANTEE = Guarantee(
 )
 
 
+@checked
 def raco(
     bound: float,
     constraint: str,

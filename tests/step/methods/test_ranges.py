@@ -1,8 +1,11 @@
 """Settings of methods that are out of their annotated range are refused, by name."""
 
+from inspect import signature
+from typing import Annotated, get_args, get_origin
+
 import pytest
 
-from dpbench.runs.config.buildable import build
+from dpbench.runs.config.buildable import build, declared, function
 from dpbench.system.errors import UserError
 from tests.step.methods.every_method import settings_of
 
@@ -70,3 +73,24 @@ def test_a_setting_out_of_its_range_is_refused(expected, method, setting, value)
     node = {**settings_of(method), setting: value}
     with pytest.raises(UserError, match=rf"^method\.{setting} must be {expected}"):
         build("method", node)
+
+
+def ranged(method):
+    """The settings of a method with an annotated range, in their order."""
+    for name, parameter in signature(method, eval_str=True).parameters.items():
+        hint = parameter.annotation
+        if any(get_origin(kind) is Annotated for kind in (hint, *get_args(hint))):
+            yield name
+
+
+METHODS = [function("method", {"_target_": name}) for name in sorted(declared("method"))]
+
+
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [(method, setting) for method in METHODS for setting in [*ranged(method)][:1]],
+)
+def test_python_is_refused_what_a_command_is(method, setting):
+    settings = dict.fromkeys(signature(method).parameters)
+    with pytest.raises(UserError, match=rf"^method\.{setting} must be "):
+        method(**settings | {setting: -1})
