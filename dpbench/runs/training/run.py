@@ -1,5 +1,6 @@
 """The settings of a run, checked one by one before any data is read."""
 
+import re
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,6 +43,10 @@ from dpbench.step.mechanism.streams import Stream, secure, seeded
 from dpbench.system.errors import UserError, first_line
 from dpbench.system.seeds import derived, seed_torch, torch_state_kept
 from dpbench.system.validate import boolean, check_fields, one_of, typed
+
+PAYS = re.compile(", and epsilon pays for (it|them)")
+"""What notes say of statistics that are measured with noise, which training without privacy has no
+epsilon for."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,8 @@ class Run:
         people = [self.users.note] if self.users and self.users.note else []
         counted = [COUNT_NOTE] if self.class_count_noise_multiplier else []
         weights = [note] if (note := getattr(self.model, "note", "")) else []
-        return (*self.dataset.notes, *people, *scored, *counted, *constants, *weights)
+        notes = (*self.dataset.notes, *people, *scored, *counted, *constants, *weights)
+        return notes if self.method.private else tuple(PAYS.sub("", note) for note in notes)
 
     @property
     def facts(self) -> dict[str, Fact]:

@@ -110,6 +110,15 @@ def test_a_run_pays_for_them(table):
     assert record.metrics["test/accuracy"] > 0.5
 
 
+@pytest.mark.filterwarnings("ignore:column who of .* like an identifier")
+def test_no_epsilon_pays_where_training_is_without_privacy(table):
+    more = [DROP, "class_count_noise_multiplier=20", "method=sgd"]
+    run, _ = prepare(run_config([*table, *PRIVATE, *more]))
+    notes = " ".join(run.notes)
+    assert notes.count("with noise") == 2
+    assert "epsilon pays" not in notes
+
+
 def test_people_pay_for_theirs(table):
     words = [*table, *PRIVATE, "users=column", "users.column=who"]
     run, planned = prepare(run_config(words))

@@ -216,6 +216,8 @@ def test_nobody_is_told_of_a_category_that_one_person_has(visits):
     run, planned = prepare(run_config(words))
     assert run.dataset.shape == (1 + 5,)
     assert "selected with noise, and epsilon pays for them" in " ".join(run.notes)
+    free, _ = prepare(run_config([*words, "method=sgd"]))
+    assert "selected with noise;" in " ".join(free.notes)
     assert "Only" not in repr(run) + repr(planned)
 
 
