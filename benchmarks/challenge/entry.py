@@ -7,6 +7,7 @@ from pathlib import Path
 
 from dpbench.comparison.search.report import Searched
 from dpbench.comparison.search.request import SearchRequest
+from dpbench.runs.config.search_path import as_flags
 from dpbench.runs.config.settings import is_scientific, key_of
 from dpbench.runs.records.collect import RECORDS, records_in
 from dpbench.runs.records.folder import TABLES
@@ -47,7 +48,7 @@ class Entry:
     def words(self) -> list[str]:
         """The command that made it, without how it is executed."""
         named = [f"version={self.protocol.version}", f"name={self.name}"]
-        return ["dpbench", "challenge", *named, *filter(is_scientific, self.overrides)]
+        return ["dpbench", "challenge", *named, *filter(is_scientific, self.overrides), *as_flags()]
 
 
 @dataclass(frozen=True)

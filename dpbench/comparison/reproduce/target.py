@@ -21,7 +21,7 @@ from dpbench.privacy.guarantee import CORRECTED
 from dpbench.runs.config import buildable
 from dpbench.runs.config.buildable import check_settings, settings_of
 from dpbench.runs.config.plugins import published_files
-from dpbench.runs.config.search_path import options
+from dpbench.runs.config.search_path import as_flags, options
 from dpbench.runs.config.settings import is_scientific, key_of, path_settings, variant_of
 from dpbench.runs.config.special_case import has_special_case, special_case
 from dpbench.runs.config.table_file import Scale, TableFile
@@ -218,7 +218,7 @@ def target_of(name: str, arguments: list[str]) -> Target:
     )
     replaced = "dataset" in map(key_of, changes) and "dataset" not in conditions[0].keys
     other_data = config["choices"]["dataset"] if replaced else ""
-    at_scale = scale_name, scale, overrides, changes, other_data
+    at_scale = scale_name, scale, overrides, changes, other_data, tuple(as_flags())
     target = Target(name, table, tuple(conditions), *at_scale, config)
     _check_names(target.table)
     _check_searches(target)

@@ -15,6 +15,7 @@ from dpbench.learning.data.derive.users import units_of
 from dpbench.learning.data.probe import probe
 from dpbench.learning.models.architecture import LOSSES
 from dpbench.runs.config.commands import RecipeCommand
+from dpbench.runs.config.search_path import KEY, as_flags
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.prepare import prepare, run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
@@ -70,7 +71,8 @@ def recipe(arguments: list[str]) -> str:
     """The page of settings for data and a budget, with the command that trains by them."""
     own, given = split_settings("recipe", RecipeCommand, arguments)
     chosen = choices(given, own.minutes)
-    command = shlex.join(["dpbench", "run", *given, *(choice.setting for choice in chosen)])
+    words = [*(o for o in given if key_of(o) != KEY), *(c.setting for c in chosen)]
+    command = shlex.join(["dpbench", "run", *words, *as_flags()])
     reasons = Grid("", ("setting", "why"), tuple((f"`{c.setting}`", c.why) for c in chosen))
     return Page("A recipe", [f"```sh\n{command}\n```", reasons, SEARCH]).markdown
 

@@ -15,7 +15,7 @@ from dpbench.privacy.private_selection import Repetitions
 from dpbench.runs.config.commands import SearchCommand
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.overrides import split_ranges
-from dpbench.runs.config.search_path import groups
+from dpbench.runs.config.search_path import KEY, as_flags, groups
 from dpbench.runs.config.settings import NAMED_GROUPS, is_scientific, key_of, leaves, split_settings
 from dpbench.runs.config.space import (
     Choices,
@@ -56,7 +56,7 @@ SCORE_NOISE = "score_noise_multiplier=10"
 
 DROPPED = (
     *("validation", "score_noise_multiplier", "save_model", "again", "jobs", "seed"),
-    *("results_dir", "data_dir"),
+    *("results_dir", "data_dir", KEY),
 )
 """Settings of a search that the command of the chosen run leaves out; pages show no paths."""
 
@@ -137,7 +137,7 @@ class SearchRequest:
         fixed = [o for o in self.fixed if key_of(o) not in DROPPED]
         multirun = ["-m"] if len(self.seeds) > 1 else []
         seeds = [f"seed={','.join(self.seeds)}"] if with_seeds else []
-        settings = [*fixed, *override_texts(values), *seeds]
+        settings = [*fixed, *override_texts(values), *seeds, *as_flags(self.fixed)]
         return shlex.join(["dpbench", "run", *multirun, *settings])
 
 

@@ -149,7 +149,8 @@ class Edition:
     """A table at a scale, with the user's overrides: what its pages say of it.
 
     scale_name: "paper", or that of a smaller scale; changes: the overrides by which runs differ
-    from the scale's; other_data: the user's data set in place of the table's only one, or "".
+    from the scale's; other_data: the user's data set in place of the table's only one, or "";
+    flags: the folders with options of the user's own, as `as_flags` has them.
     """
 
     name: str
@@ -160,6 +161,7 @@ class Edition:
     overrides: tuple[str, ...]
     changes: tuple[str, ...]
     other_data: str
+    flags: tuple[str, ...]
 
     @property
     def title(self) -> str:
@@ -217,8 +219,8 @@ class Edition:
         """The command that makes its files, without settings of execution, and with the checksum
         of data of the user's own in place of their path."""
         scale = [] if self.scale_name == PAPER_SCALE else [f"scale={self.scale_name}"]
-        words = ["dpbench", "reproduce", self.name, *scale, *self.changes, *self.selection]
-        return shlex.join(words)
+        words = [*scale, *self.changes, *self.selection, *self.flags]
+        return shlex.join(["dpbench", "reproduce", self.name, *words])
 
     def page(self, *blocks: PageBlock) -> Page:
         return Page(self.title, blocks, self.command)

@@ -17,6 +17,7 @@ from dpbench.comparison.verify.tables import (
     unsupported_lines,
 )
 from dpbench.runs.config.commands import VerifyCommand
+from dpbench.runs.config.search_path import as_flags
 from dpbench.runs.records.collect import RECORDS, collect_all, no_records
 from dpbench.runs.records.folder import RUNS, TABLES
 from dpbench.runs.records.reading import Unreadable
@@ -94,7 +95,7 @@ def verify(arguments: Sequence[str]) -> tuple[str, list[Mismatch]]:
 def _save(folder: Path, arguments: Sequence[str], done: str, problems: Sequence[Mismatch]) -> None:
     found = [f"{problem.source}: {problem.description}" for problem in problems]
     sentences = [f"{done[0].upper()}{done[1:]}", *found]
-    command = shlex.join(["dpbench", "verify", *arguments])
+    command = shlex.join(["dpbench", "verify", *arguments, *as_flags()])
     Page("What dpbench verify found", [sentences], command).write(folder / SAVED)
 
 

@@ -13,7 +13,7 @@ from dpbench.comparison.reproduce.target import Target, target_of
 from dpbench.comparison.tables.data import TableData, read_json
 from dpbench.comparison.tables.privacy import AS_PLANNED
 from dpbench.comparison.verify.records import equal
-from dpbench.runs.config.search_path import options
+from dpbench.runs.config.search_path import FLAGS, options
 from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.folder import RUNS
 from dpbench.runs.records.reading import required, text_of
@@ -67,7 +67,8 @@ def published_target(path: Path) -> Target:
             f"table={name} is unknown here: name the folder that has table/{name}.yaml with "
             "--config-dir."
         )
-    target = target_of(name, words)
+    flags = tuple(word for word in words if word.partition("=")[0] in FLAGS)
+    target = replace(target_of(name, [w for w in words if w not in flags]), flags=flags)
     return replace(target, config=target.config.changed(results_dir=str(path.parents[1])))
 
 

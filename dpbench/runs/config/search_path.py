@@ -96,6 +96,15 @@ def split_folders(arguments: Sequence[str]) -> tuple[tuple[Path, ...], list[str]
     return tuple(added), others
 
 
+def as_flags(arguments: Sequence[str] = ()) -> list[str]:
+    """The folders that a command line adds, and arguments, as the flags of a command on a page:
+    by their names from the working folder, or alone, as pages show no paths."""
+    here = Path.cwd()
+    added = dict.fromkeys((*_added.get(), *split_folders(arguments)[0]))
+    names = (path.relative_to(here) if path.is_relative_to(here) else path.name for path in added)
+    return [f"{FLAGS[0]}={name}" for name in names]
+
+
 def as_overrides(added: Iterable[Path]) -> list[str]:
     """The folders as one override, which also reaches other processes; none without folders."""
     names = [str(folder).replace("\\", "\\\\").replace("'", "\\'") for folder in added]

@@ -61,7 +61,7 @@ def toy_edition(conditions=("",), scale_label="paper", at_edge=(), **changes):
     under = tuple(Condition((("under", c),)) for c in conditions)
     changed = () if scale_label == PAPER_SCALE else (scale_label,)
     tuning = {row: Tuning(20, AT_EDGE) for row in at_edge}
-    scale = PAPER_SCALE, Scale("", []), (), changed, ""
+    scale = PAPER_SCALE, Scale("", []), (), changed, "", ()
     edition = ToyEdition("toy_table1", file, under, *scale, tuning)
     edition.check()
     return edition
