@@ -115,11 +115,14 @@ def epsilon(arguments: list[str]) -> None:
     bounds of what attacks achieve.
     """
     from dpbench.runs.config.experiments import with_experiment
-    from dpbench.runs.config.overrides import expand, swept_keys
+    from dpbench.runs.config.overrides import expand, naming, swept_keys
     from dpbench.runs.execution.run_config import run_config
 
     keys, runs = swept_keys(arguments), expand(arguments)
-    configs = [run_config(with_experiment(run)) for run in runs]  # refused before torch is imported
+    configs = []  # refused before torch is imported
+    for number, run in enumerate(runs):
+        with naming(runs, number):
+            configs.append(run_config(with_experiment(run)))
 
     from dpbench.cli.epsilon_card import card, planned_runs
     from dpbench.privacy.profiles import attack_bounds, other_adjacencies

@@ -7,6 +7,7 @@ from typing import Any
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
+from dpbench.runs.config.overrides import naming
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import RunConfig
@@ -76,7 +77,10 @@ def planned_runs(keys: list[str], runs: list[list[str]], configs: list[RunConfig
     keys: those of several values; runs: the overrides of each combination, and configs: its
     configuration. A method that does not apply to a data set has the reason in its line.
     """
-    stated = [_stated(config) for config in configs]
+    stated = []
+    for number, config in enumerate(configs):
+        with naming(runs, number):
+            stated.append(_stated(config))
     planned = [(c.plain, s) for c, s in zip(configs, stated, strict=True) if not isinstance(s, str)]
     rows = (
         (*_values(run, keys), *([statement] if isinstance(statement, str) else _cells(statement)))

@@ -9,7 +9,7 @@ import itertools
 import math
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, cast
@@ -195,6 +195,24 @@ def expand(overrides: list[str]) -> list[list[str]]:
     if (count := math.prod(map(len, choices))) > MAX_RUNS:
         raise UserError(f"a sweep has at most {MAX_RUNS} runs, and this one has {count}.")
     return [list(combination) for combination in itertools.product(*choices)]
+
+
+def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
+    """A short name for each of several runs, by which progress and refusals tell them apart: the
+    overrides that not all of them have."""
+    common = set.intersection(*map(set, runs)) if runs else set()
+    return [shlex.join(o for o in run if o not in common) or "run" for run in runs]
+
+
+@contextmanager
+def naming(runs: Sequence[Sequence[str]], number: int) -> Iterator[None]:
+    """UserErrors name the run of the sweep that they are about."""
+    try:
+        yield
+    except UserError as reason:
+        if len(runs) == 1:
+            raise
+        raise UserError(f"{short_names(runs)[number]}: {reason}") from reason
 
 
 def swept_keys(overrides: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dpbench.runs.config.overrides import naming, short_names
 from dpbench.runs.execution.attempt import attempt_all
 from dpbench.runs.execution.launcher import Failure, Outcome
 from dpbench.runs.execution.prepare import run_of
@@ -63,7 +64,7 @@ def plan_sweep(
     reasons: dict[str, Inapplicable | None] = {}
     combinations = [*runs]
     for number, overrides in enumerate(combinations):
-        with _naming(combinations, number):
+        with naming(combinations, number):
             config = run_config(overrides)
             if not config.path.exists():
                 config = replace(config, committed=committed(config.digest))
@@ -87,17 +88,6 @@ def plan_sweep(
     return Sweep(name, config, {path: configs[path] for path in built}, built, impossible)
 
 
-@contextmanager
-def _naming(runs: Sequence[Sequence[str]], number: int) -> Iterator[None]:
-    """UserErrors name the run of the sweep that they are about."""
-    try:
-        yield
-    except UserError as reason:
-        if len(runs) == 1:
-            raise
-        raise UserError(f"{short_names(runs)[number]}: {reason}") from reason
-
-
 def _check_same(one: RunConfig, other: RunConfig) -> None:
     if differing := sorted(k for k in one.plain if k != "choices" and one[k] != other[k]):
         what = " and ".join(differing)
@@ -105,13 +95,6 @@ def _check_same(one: RunConfig, other: RunConfig) -> None:
             f"the sweep has one run with several values of {what}, by which no run is named: give "
             "one value, or a results_dir for each in a command of its own."
         )
-
-
-def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
-    """A short name for each of several runs, by which progress and refusals tell them apart: the
-    overrides that not all of them have."""
-    common = set.intersection(*map(set, runs)) if runs else set()
-    return [shlex.join(o for o in run if o not in common) or "run" for run in runs]
 
 
 def name_of(arguments: Iterable[str]) -> str:

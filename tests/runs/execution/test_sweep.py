@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from dpbench.runs.config.overrides import short_names
 from dpbench.runs.execution import load_or_run as runs
 from dpbench.runs.execution import local
 from dpbench.runs.execution import sweep as sweeps
@@ -136,7 +137,7 @@ def quietly(runs):
 
 def test_a_run_is_named_by_what_sets_it_apart_and_a_sweep_by_its_arguments():
     runs = [["a=1", "method=sgd", "seed=0"], ["a=1", "method=sgd", "seed=1"], ["a=1", "b=x y"]]
-    assert sweeps.short_names(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
+    assert short_names(runs) == ["method=sgd seed=0", "method=sgd seed=1", "'b=x y'"]
     names = {sweeps.name_of(given) for given in (["a=1", "b=2"], ["b=2", "a=1"])}
     assert len(names) == 1
     assert sweeps.name_of(["a=1"]) not in names

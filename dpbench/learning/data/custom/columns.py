@@ -202,6 +202,8 @@ def named(what: str, value: object, known: Collection[str], one_of_several: bool
 
     one_of_several: whether the value is part of a list.
     """
+    if value is None and not {"null", "none"}.intersection(map(str.lower, known)):
+        raise UserError(f"{what} is missing, which names a column: {nearest('', known)}")
     if isinstance(value, str) or str(value) in known:
         return one_of(what, str(value), known)
     meant = next((name for name in known if _is_read_as(name, value)), None)

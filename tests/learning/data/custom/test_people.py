@@ -228,6 +228,7 @@ def test_test_rows_of_people_who_train_are_counted(patients, tmp_path):
         (["users.most=0"], "users.most"),
         (["dataset.test_share=0.02"], "test_share=0.02 of 20 people is nobody to test on"),
         (["dataset.user=patient_id"], "dataset.user=patient_id needs users=column"),
+        (["users.column=null"], "users.column is missing, which names a column: choose from"),
         (["dataset=digits"], "users=column"),
         (["temperature=private"], "temperature=private requires private runs of single examples"),
     ],
