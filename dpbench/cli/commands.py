@@ -115,13 +115,13 @@ def epsilon(arguments: list[str]) -> None:
     bounds of what attacks achieve.
     """
     from dpbench.runs.config.experiments import with_experiment
-    from dpbench.runs.config.overrides import expand, naming, swept_keys
+    from dpbench.runs.config.overrides import expand, naming_run, swept_keys
     from dpbench.runs.execution.run_config import run_config
 
     keys, runs = swept_keys(arguments), expand(arguments)
     configs = []  # refused before torch is imported
     for number, run in enumerate(runs):
-        with naming(runs, number):
+        with naming_run(runs, number):
             configs.append(run_config(with_experiment(run)))
 
     from dpbench.cli.epsilon_card import card, planned_runs

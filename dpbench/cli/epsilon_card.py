@@ -7,7 +7,7 @@ from typing import Any
 from dpbench.comparison.tables.grid import NO_VALUE, Grid, epsilon_text
 from dpbench.comparison.tables.page import Page, PageBlock
 from dpbench.privacy.statement import ACCOUNTANTS, UPPER_BOUNDS, Statement
-from dpbench.runs.config.overrides import naming
+from dpbench.runs.config.overrides import naming_run
 from dpbench.runs.config.search_path import method_name
 from dpbench.runs.execution.prepare import prepare
 from dpbench.runs.execution.run_config import RunConfig
@@ -24,7 +24,7 @@ from dpbench.step.mechanism.method import Inapplicable
 ATTACKS = {
     "membership_advantage": "advantage of telling whether an example was trained on",
     "true_positive_rate": "share found at one false positive in a thousand",
-    "reconstruction": "probability of naming the right one of 10,000 values",
+    "reconstruction": "probability of naming_run the right one of 10,000 values",
 }
 
 OTHER_ADJACENCIES = {"zero_out": "that leaves its place empty", "replace_one": "replaced"}
@@ -79,7 +79,7 @@ def planned_runs(keys: list[str], runs: list[list[str]], configs: list[RunConfig
     """
     stated = []
     for number, config in enumerate(configs):
-        with naming(runs, number):
+        with naming_run(runs, number):
             stated.append(_stated(config))
     planned = [(c.plain, s) for c, s in zip(configs, stated, strict=True) if not isinstance(s, str)]
     rows = (

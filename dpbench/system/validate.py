@@ -40,6 +40,9 @@ most folders in it, as Python makes one within the other."""
 
 MISSING = object()
 
+PLAIN_NAME = re.compile(r"\w[\w.-]*")
+"""A name that is the same in quotes and without."""
+
 MAX_QUOTED = 60
 """The most characters of a value that a message quotes."""
 
@@ -237,9 +240,15 @@ def quoting_hint(what: str, value: object) -> str:
 def naming(what: str, names: str | Sequence[str]) -> str:
     """The setting of a column, or of a list of some, as it is typed in a shell."""
     listed = [names] if isinstance(names, str) else names
-    if all(re.fullmatch(r"\w[\w.-]*", name) for name in listed):
+    if all(map(PLAIN_NAME.fullmatch, listed)):
         return f"{what}={names if isinstance(names, str) else '[' + ','.join(names) + ']'}"
     return shlex.quote(f"{what}={json.dumps(names, ensure_ascii=False)}")
+
+
+def for_column(what: str, name: str, value: object) -> str:
+    """The setting of a value by column, for one column, as it is typed in a shell."""
+    key = name if PLAIN_NAME.fullmatch(name) else json.dumps(name, ensure_ascii=False)
+    return shlex.quote(f"{what}={{{key}: {value}}}")
 
 
 def quotes_hint(what: str, text: object) -> str:

@@ -92,8 +92,8 @@ def test_what_a_column_costs_and_what_it_would_cost_with_noise_are_on_the_page(
     words = ["dataset=csv", f"dataset.file={path}", "dataset.target=label", "dataset.drop=[day]"]
     words += ["dataset.missing=impute"]
     plain = page_of(monkeypatch, capsys, *words)
-    assert "with noise: dataset.bounds={patient: [LOWEST, HIGHEST]}" in plain
-    assert "with noise: dataset.categories={town: 20}" in plain
+    assert "with noise: 'dataset.bounds={patient: [LOWEST, HIGHEST]}'" in plain
+    assert "with noise: 'dataset.categories={town: 20}'" in plain
     ranges = "dataset.bounds={age: [0, 99], one: [0, 2], patient: [0, 2000]}"
     given = page_of(monkeypatch, capsys, *words, ranges, "dataset.categories={town: 3}")
     assert "| 0 to 2 scaled to -1 to 1 | public range; mean and deviation with noise" in given

@@ -212,7 +212,7 @@ def check_lengths(key: str, lengths: Sequence[int] | None) -> None:
     """UserError for lengths that do not ascend."""
     for before, length in pairwise([0, *(lengths or ())]):
         if integer(key, length) <= before:
-            raise UserError(f"{key}={quoted(lengths)} must ascend: write [32, 64, 128].")
+            raise UserError(f"{key}={quoted(lengths)} must ascend: write [32,64,128].")
 
 
 def _parts(*texts: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:

@@ -205,7 +205,7 @@ def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
 
 
 @contextmanager
-def naming(runs: Sequence[Sequence[str]], number: int) -> Iterator[None]:
+def naming_run(runs: Sequence[Sequence[str]], number: int) -> Iterator[None]:
     """UserErrors name the run of the sweep that they are about."""
     try:
         yield

@@ -32,6 +32,7 @@ from dpbench.runs.training.plan import plan, privacy_statement
 from dpbench.runs.training.run import Run
 from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, new_folder
+from dpbench.system.validate import for_column, naming
 
 DEFAULTS = ("dataset=csv", "model=logistic", "optimizer.lr=1")
 """Settings of a table that the user may replace; for all others the defaults of a run hold."""
@@ -113,12 +114,13 @@ def _uncovered(
     if unknown and dataset.standardise == TRAIN:
         yield (
             f"{', '.join(unknown)}: means and deviations of the rows are exact, so give the public "
-            f"range of each, as in dataset.bounds={{{unknown[0]}: [0, 100]}}."
+            f"range of each, as in {for_column('dataset.bounds', unknown[0], '[0, 100]')}."
         )
     if unlisted := [name for name in prepared.categories if name not in prepared.listed]:
         yield (
             f"{', '.join(unlisted)}: its categories would be those of all rows, so list them, as "
-            f"in dataset.categories={{{unlisted[0]}: [a, b]}}, or leave it out by dataset.drop."
+            f"in {for_column('dataset.categories', unlisted[0], '[a, b]')}, or leave it out by "
+            f"{naming('dataset.drop', unlisted[:1])}."
         )
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dpbench.runs.config.overrides import naming, short_names
+from dpbench.runs.config.overrides import naming_run, short_names
 from dpbench.runs.execution.attempt import attempt_all
 from dpbench.runs.execution.launcher import Failure, Outcome
 from dpbench.runs.execution.prepare import run_of
@@ -64,7 +64,7 @@ def plan_sweep(
     reasons: dict[str, Inapplicable | None] = {}
     combinations = [*runs]
     for number, overrides in enumerate(combinations):
-        with naming(combinations, number):
+        with naming_run(combinations, number):
             config = run_config(overrides)
             if not config.path.exists():
                 config = replace(config, committed=committed(config.digest))

@@ -141,8 +141,8 @@ class PrivateColumns:
         if not (bounded_of(dataset) or selected_of(dataset)):
             raise UserError(
                 f"normalization=private_columns needs dataset.bounds, and {dataset.name} has none: "
-                "give each number its public range, as in dataset.bounds={age: [0, 120]}, or a "
-                "column the number of its categories, as in dataset.categories={town: 20}."
+                "give each number its public range, as in 'dataset.bounds={age: [0, 120]}', or a "
+                "column the number of its categories, as in 'dataset.categories={town: 20}'."
             )
         if users and people_of(dataset) is None:
             raise UserError(

@@ -18,6 +18,7 @@ from dpbench.runs.execution.python_api import as_overrides
 from dpbench.runs.execution.rerun import CommandBuilder
 from dpbench.runs.records.digest import digest, scientific
 from dpbench.system.errors import UserError
+from dpbench.system.validate import for_column
 from tests.comparison.tables.sweep.made_up import record
 
 ODD = [
@@ -148,3 +149,9 @@ def test_odd_keys_and_texts_of_tables_stand_as_they_were_written():
 def test_no_way_to_write_a_text_calls_a_resolver(text):
     with pytest.raises(UserError, match="is refused: an interpolation may name another setting"):
         parse([f"method.name={text}"])
+
+
+@pytest.mark.parametrize("name", ["age", "fenêtre", "C, d", "it's", 'say "x"', "3", "a:b", "null"])
+def test_a_way_out_that_has_a_mapping_is_one_word_of_a_shell(name):
+    (word,) = shlex.split(for_column("dataset.bounds", name, "[0, 1]"))
+    assert parse([word])[0].value() == {name: [0, 1]}

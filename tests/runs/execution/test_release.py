@@ -112,7 +112,7 @@ def test_a_test_number_is_stated_if_asked_for(released):
 @pytest.mark.parametrize(
     ("overrides", "sentence"),
     [
-        ([PUBLIC[1]], r"age, pay, person: .* as in dataset.bounds=\{age: \[0, 100\]\}"),
+        ([PUBLIC[1]], r"age, pay, person: .* as in 'dataset.bounds=\{age: \[0, 100\]\}'"),
         (["dataset.drop=[person]", PUBLIC[0]], r"^what .* town: its categories would be those"),
         (
             [*PUBLIC, "dataset.drop=[person]", "normalization=private_columns"],

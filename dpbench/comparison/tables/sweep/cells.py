@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -176,7 +177,7 @@ def _mixed(cells: Sequence[Mapping[Any, Record]]) -> UserError:
     ]
     return UserError(
         f"runs in one cell differ in {', '.join(_values(key, counts[key]) for key in varied)}: add "
-        f"each to rows or columns, or select one value of it, e.g. {' '.join(chosen)}."
+        f"each to rows or columns, or select one value of it, e.g. {shlex.join(chosen)}."
     )
 
 

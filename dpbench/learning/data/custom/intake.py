@@ -30,7 +30,7 @@ from dpbench.learning.data.custom.source import OwnTable
 from dpbench.learning.data.custom.table import check_values, image_columns
 from dpbench.learning.data.custom.texts import has_texts, text_columns
 from dpbench.system.errors import UserError, counted
-from dpbench.system.validate import quoted
+from dpbench.system.validate import for_column, quoted
 
 
 class ColumnFacts(NamedTuple):
@@ -213,7 +213,7 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
         return f"{features}, one for each listed value", "public categories"
     if columns.is_categorical(column):
         rarest = int(column.value_counts().min()) if column.notna().any() else 0
-        private = f"with noise: dataset.categories={{{name}: {FEW}}}"
+        private = f"with noise: {for_column('dataset.categories', name, FEW)}"
         cost = f"values from all rows (the rarest is in {rarest:,}); {private}"
         return f"{counted(column.nunique(), 'feature')}, one for each value", cost
     if name in columns.bounds:
@@ -224,8 +224,8 @@ def _encoded(columns: Columns, column: pd.Series, scale: object) -> tuple[str, s
             f"public range; mean and deviation {private}",
         )
     if scale == TRAIN:
-        free = f"dataset.standardise={{{name}: [MEAN, DEVIATION]}}"
-        private = f"with noise: dataset.bounds={{{name}: [LOWEST, HIGHEST]}}"
+        free = for_column("dataset.standardise", name, "[MEAN, DEVIATION]")
+        private = f"with noise: {for_column('dataset.bounds', name, '[LOWEST, HIGHEST]')}"
         return "z-scores", f"exact mean and deviation; free: {free}; {private}"
     if isinstance(scale, Mapping) and name in scale:
         mean, deviation = scale[name]

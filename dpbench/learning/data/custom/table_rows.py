@@ -86,7 +86,7 @@ class TableRows(RowSplit):
         if isinstance(self.standardise, str) and self.standardise not in (TRAIN, NONE):
             raise UserError(
                 f"dataset.standardise={quoted(self.standardise)} is unknown: write train, none, or "
-                "mean and standard deviation by column, e.g. {age:[40,15]}."
+                "mean and standard deviation by column, e.g. 'dataset.standardise={age: [40, 15]}'."
             )
         constants = self.standardise if isinstance(self.standardise, dict) else {}
         for column, pair in constants.items():

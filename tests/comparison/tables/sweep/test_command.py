@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import shlex
 import statistics
 from dataclasses import replace
 from pathlib import Path
@@ -208,10 +209,11 @@ def test_the_selection_that_is_named_can_be_made(results, made):
         other = record(seed=7)
         other.config["choices"]["dataset"] = "csv:people"
         other.config["dataset"] = {"name": "people", "drop": [f"column{number}"]}
+        other.config["dataset"]["bounds"] = {"age in years": [0, number]}
         other.save(results)
     with pytest.raises(UserError, match=r"differ in .*dataset\.drop") as refused:
         made("method=dpsgd", "rows=privacy")
-    selection = str(refused.value).rstrip(".").partition("e.g. ")[2].split()
+    selection = shlex.split(str(refused.value).rstrip(".").partition("e.g. ")[2])
     assert "dataset.drop=null" not in selection
     assert made("method=dpsgd", "rows=privacy", *selection)["md"]
 
