@@ -3,6 +3,7 @@
 Or, with power=P, says how many seeds would decide its comparisons, and the cost.
 """
 
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,7 @@ from dpbench.runs.training.tracking import log_table
 from dpbench.system.errors import Unavailable, UserError, counted, print_message
 from dpbench.system.files import check_writable, files_in, write_atomically
 from dpbench.system.grouping import grouped
+from dpbench.system.paths import searches_folder
 from dpbench.system.validate import one_of
 
 NEVER = f"more than {MOST_SEEDS}"
@@ -200,11 +202,27 @@ def _outlook(runs: TargetRuns, unfinished: Collection[Path]) -> str:
         return f"{there}; nothing to train."
     there += f"; {len(unfinished)} to train"
     costs = mean_seconds((runs.rows[path], record) for path, record in records.items())
-    if not costs:
-        return f"{there}."
-    mean = fmean(costs.values())  # for rows without records
-    text = duration(sum(costs.get(runs.rows[path], mean) for path in unfinished))
-    return f"{there}, about {text} one after another (by the seconds of those that are there)."
+    if costs:
+        mean = fmean(costs.values())  # for rows without records
+        text = duration(sum(costs.get(runs.rows[path], mean) for path in unfinished))
+        there += f", about {text} one after another (by the seconds of those that are there)"
+    return f"{there}{_elsewhere(sweep, unfinished)}."
+
+
+def _elsewhere(sweep: Sweep, unfinished: Iterable[Path]) -> str:
+    """The committed records of the table's missing runs in another folder than that of the results,
+    which are not taken: whoever names a folder of their own may want to compare."""
+    try:
+        committed = searches_folder().parent
+    except UserError:  # of a package that has none
+        return ""
+    if sweep.config["again"] or committed.resolve() == sweep.folder.resolve():
+        return ""
+    name = sweep.name.partition("-")[0]
+    stored = TableRecords(files_in(committed / TABLES, f"{name}*.{RECORDS}"))
+    number = sum(stored.get(path.stem) is not None for path in unfinished)
+    way = shlex.quote(f"results_dir={committed}")
+    return f"; {committed / TABLES} has {number} of them, which {way} takes" if number else ""
 
 
 def mean_seconds(records: Iterable[tuple[str, Record]]) -> dict[str, float]:

@@ -208,6 +208,19 @@ def test_a_damaged_record_of_another_table_is_not_taken(damage, clone, capsys):
     assert "tiny-part: 0 of 1 run are there; 1 to train.\n" in capsys.readouterr().err
 
 
+def test_committed_records_that_another_folder_leaves_out_are_named(
+    clone, no_training, capsys, monkeypatch, tmp_path
+):
+    beside = "dpbench.comparison.reproduce.command.searches_folder"
+    monkeypatch.setattr(beside, lambda: clone / "search")
+    one = ["table.methods=[sgd]", "table.seeds=[0]"]
+    for more, said in (([], True), (["again=true"], False), (["epochs=2"], False)):
+        with pytest.raises(UserError):
+            reproduce("tiny", [f"results_dir={tmp_path / 'other'}", *one, *more])
+        told = f"; {clone / 'tables'} has 1 of them, which results_dir={clone} takes.\n"
+        assert (told in capsys.readouterr().err) == said
+
+
 def test_files_of_records_are_only_read_while_a_run_is_in_none_before_them(clone, tmp_path):
     own, later = clone / "tables" / "tiny.records.jsonl", tmp_path / "later.records.jsonl"
     first, second, *_ = own.read_text().splitlines()
