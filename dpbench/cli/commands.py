@@ -120,9 +120,9 @@ def epsilon(arguments: list[str]) -> None:
 
     keys, runs = swept_keys(arguments), expand(arguments)
     configs = []  # refused before torch is imported
-    for number, run in enumerate(runs):
+    for number, overrides in enumerate(runs):
         with naming_run(runs, number):
-            configs.append(run_config(with_experiment(run)))
+            configs.append(run_config(with_experiment(overrides)))
 
     from dpbench.cli.epsilon_card import card, planned_runs
     from dpbench.privacy.profiles import attack_bounds, other_adjacencies
