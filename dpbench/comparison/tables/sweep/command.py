@@ -61,6 +61,7 @@ def table(arguments: Sequence[str]) -> str:
     values, selecting = split_settings("table", TableCommand, rest)
     filters, path = key_values(selecting), Path(folder)
     out = values.out.with_suffix("") if values.out.suffix in SUFFIXES else values.out
+    _check_own(out)
     rows, columns = (_once(text, _parts(text)) for text in (values.rows, values.columns))
     asked = (*filters, *rows, *columns, *re.findall(r"\w+", values.metrics))
     digests = read_list(path, values.sweep) if values.sweep else None
@@ -90,7 +91,6 @@ def table(arguments: Sequence[str]) -> str:
     others = tuple(left_out(records, runs, metrics[0])) if metrics else ()
     title = f"{_title(records, layout)}{limit}"
     made = SweepTable(layout, cells, title, others, tried, not_best)
-    _check_own(out)
     write_texts(out, made.markdown, made.csv, made.latex)
     return made.markdown
 

@@ -247,8 +247,9 @@ def test_no_file_but_its_own_is_replaced(results, tmp_path, monkeypatch, capsys)
     assert "dpbench: written: mine{.md,.csv,.tex}" in capsys.readouterr().err
     for name in ("README.md", "data.csv"):
         (tmp_path / name).write_text("mine")
-        with pytest.raises(UserError, match=f"^{name} exists, and .* is not a table of this"):
-            table([*again[:2], f"out={name}"])
+        for folder in (str(results), "nowhere"):  # before any record is read
+            with pytest.raises(UserError, match=f"^{name} exists, and .* is not a table of this"):
+                table([folder, f"out={name}"])
         assert (tmp_path / name).read_text() == "mine"
     (tmp_path / "link.tex").symlink_to("/dev/null")
     with pytest.raises(UserError, match=r"out=link\.tex is not a regular file"):
