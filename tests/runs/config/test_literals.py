@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dpbench.comparison.tables.sweep.command import table
+from dpbench.learning.data.custom.oddities import missing_mark
 from dpbench.learning.data.custom.table import CONTROL
 from dpbench.runs.config.compose import compose
 from dpbench.runs.config.literals import literal
@@ -152,6 +153,8 @@ def test_no_way_to_write_a_text_calls_a_resolver(text):
 
 
 @pytest.mark.parametrize("name", ["age", "fenêtre", "C, d", "it's", 'say "x"', "3", "a:b", "null"])
-def test_a_way_out_that_has_a_mapping_is_one_word_of_a_shell(name):
+def test_a_way_out_that_has_a_mapping_or_a_list_is_one_word_of_a_shell(name):
     (word,) = shlex.split(for_column("dataset.bounds", name, "[0, 1]"))
     assert parse([word])[0].value() == {name: [0, 1]}
+    (word,) = shlex.split(missing_mark(name))
+    assert parse([word])[0].value() == [name]

@@ -1,5 +1,7 @@
 """What is odd about the user's own tables, but may be meant: warned of, not refused."""
 
+import json
+import shlex
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -80,7 +82,7 @@ def warn_of_oddities(frame: pd.DataFrame, columns: Columns, name: str) -> None:
         amounts = len(sizes) > FEW and not is_string_dtype(frame[columns.target])
         way = "; if they are amounts, set dataset.task=regression" if amounts else ""
         if columns.target not in columns.group:
-            way = f"; dataset.group={columns.target} reports metrics for each class{way}"
+            way = f"; {naming('dataset.group', columns.target)} reports metrics for each class{way}"
         warn(f"classes of {name} with hardly any rows: {', '.join(rare[:MOST_NAMED])}{way}.")
 
 
@@ -220,7 +222,7 @@ def missing_mark(value: object) -> str:
     """The setting by which a value stands for none, as it is typed in a shell."""
     if isinstance(value, float):
         return f"dataset.missing_values=[{value:g}]"
-    return f"'dataset.missing_values=[\"{value}\"]'"
+    return shlex.quote(f"dataset.missing_values={json.dumps([str(value)], ensure_ascii=False)}")
 
 
 def spelling(text: object) -> str:

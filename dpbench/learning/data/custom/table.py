@@ -240,12 +240,13 @@ def _check_categories(column: pd.Series, name: str, test: TestRows) -> None:
     if amounts := amounts_in(column):
         raise UserError(
             f"column {column.name} of {name} has {amounts}, such as {quoted(example)}, and each "
-            f"would be a category: turn them into numbers (dataset.decimal=',' and "
+            f"would be a category: turn them into numbers (\"dataset.decimal=','\" and "
             f"dataset.thousands say how a file has them), {ways}"
         )
     if (different := column.nunique()) > max(len(column) / 2, FEW):
         if column.str.count(" ").mean() >= SENTENCE:
-            ways = f"to learn from texts set dataset.text={column.name} model=text; {ways}"
+            text = naming("dataset.text", str(column.name))
+            ways = f"to learn from texts set {text} model=text; {ways}"
         raise UserError(
             f"column {column.name} of {name} has {different} different texts in {len(column)} "
             f"rows, such as {quoted(example)}, like a column of names: {ways}"
