@@ -36,7 +36,7 @@ from dpbench.runs.training.tracking import log_table
 from dpbench.system.errors import Unavailable, UserError, counted, print_message
 from dpbench.system.files import check_writable, files_in, write_atomically
 from dpbench.system.grouping import grouped
-from dpbench.system.paths import searches_folder
+from dpbench.system.paths import PACKAGE
 from dpbench.system.validate import one_of
 
 NEVER = f"more than {MOST_SEEDS}"
@@ -210,12 +210,9 @@ def _outlook(runs: TargetRuns, unfinished: Collection[Path]) -> str:
 
 
 def _elsewhere(sweep: Sweep, unfinished: Iterable[Path]) -> str:
-    """The committed records of the table's missing runs in another folder than that of the results,
-    which are not taken: whoever names a folder of their own may want to compare."""
-    try:
-        committed = searches_folder().parent
-    except UserError:  # of a package that has none
-        return ""
+    """How many of the missing runs have a record in the checkout's results, where these are not in
+    use: they are not taken, as whoever names a folder of their own may want to compare."""
+    committed = PACKAGE.parent / "results"
     if sweep.config["again"] or committed.resolve() == sweep.folder.resolve():
         return ""
     name = sweep.name.partition("-")[0]

@@ -211,13 +211,15 @@ def test_a_damaged_record_of_another_table_is_not_taken(damage, clone, capsys):
 def test_committed_records_that_another_folder_leaves_out_are_named(
     clone, no_training, capsys, monkeypatch, tmp_path
 ):
-    beside = "dpbench.comparison.reproduce.command.searches_folder"
-    monkeypatch.setattr(beside, lambda: clone / "search")
+    results = tmp_path / "checkout" / "results"
+    shutil.copytree(clone / "tables", results / "tables")
+    package = "dpbench.comparison.reproduce.command.PACKAGE"
+    monkeypatch.setattr(package, tmp_path / "checkout" / "dpbench")
     one = ["table.methods=[sgd]", "table.seeds=[0]"]
     for more, said in (([], True), (["again=true"], False), (["epochs=2"], False)):
         with pytest.raises(UserError):
             reproduce("tiny", [f"results_dir={tmp_path / 'other'}", *one, *more])
-        told = f"; {clone / 'tables'} has 1 of them, which results_dir={clone} takes.\n"
+        told = f"; {results / 'tables'} has 1 of them, which results_dir={results} takes.\n"
         assert (told in capsys.readouterr().err) == said
 
 
