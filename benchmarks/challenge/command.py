@@ -15,6 +15,7 @@ from dpbench.runs.config.literals import literal
 from dpbench.runs.config.settings import key_of, split_settings
 from dpbench.runs.execution.run_config import RunConfig
 from dpbench.runs.execution.sweep import plan_sweep, run_and_report
+from dpbench.runs.records.code import stale_among
 from dpbench.runs.records.collect import RECORDS
 from dpbench.runs.records.folder import CHALLENGES, RUNS
 from dpbench.runs.records.reading import load
@@ -56,6 +57,8 @@ def challenge(arguments: Sequence[str]) -> tuple[str, list[str]]:
         return "", []
     check_writable(entry.results / CHALLENGES)
     page, records = _compared(entry)
+    if stale := stale_among(records):
+        print_message(stale)
     lines = sorted(record.json() for record in records)
     for suffix, text in (("md", page), (RECORDS, "".join(f"{line}\n" for line in lines))):
         write_atomically(entry.results / CHALLENGES / f"{entry.stem}.{suffix}", text.encode())

@@ -67,8 +67,7 @@ class Outcome:
     @property
     def records(self) -> list[Record]:
         """All records, tested or not."""
-        trials = (trial for each in self.searches for trial in (*each.trials, *each.finals))
-        return [*(record for trial in trials for record in trial.records), *self.tested]
+        return [*(record for each in self.searches for record in each.records), *self.tested]
 
 
 def entry_of(protocol: Protocol, name: str, overrides: Sequence[str]) -> Entry:

@@ -1,5 +1,6 @@
 """`dpbench track tracker=NAME [KEY=VALUE ...]`: finished records, sent to trackers afterwards."""
 
+import sys
 from collections.abc import Mapping, Sequence
 
 from dpbench.comparison.dashboard.command import report_of
@@ -22,7 +23,8 @@ COMPARISON = "comparison"
 
 
 def track(arguments: list[str]) -> str:
-    """Log the records of a results folder as their runs would have; returns a sentence on how many.
+    """Log the records of a results folder as their runs would have; returns a sentence on how many,
+    or prints it, and exits with code 1, if a tracker failed.
 
     A table and the page of `dpbench report` follow. Scientific settings select records; what a
     tracker has is not logged again, unless again=true. Raises UserError without a tracker, without
@@ -56,7 +58,11 @@ def track(arguments: list[str]) -> str:
     done = f"{counted(logged, 'run')} logged"
     if failed:
         done = f"{done}, and {failed} not or in part, as a tracker failed"
-    return f"{done}, and {before} before, which again=true repeats." if before else f"{done}."
+    said = f"{done}, and {before} before, which again=true repeats." if before else f"{done}."
+    if failed:
+        print(said)
+        sys.exit(1)
+    return said
 
 
 def _comparison(records: Sequence[Record]) -> Mapping[str, bytes]:

@@ -26,7 +26,7 @@ from dpbench.runs.config.commands import ReproduceCommand
 from dpbench.runs.config.settings import split_settings
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.execution.sweep import Sweep, plan_sweep, report, run_missing
-from dpbench.runs.records.code import is_stale
+from dpbench.runs.records.code import stale_among
 from dpbench.runs.records.collect import RECORDS, TableRecords, records_in
 from dpbench.runs.records.folder import RUNS, TABLES
 from dpbench.runs.records.reading import load
@@ -318,11 +318,8 @@ def reproduce(name: str, overrides: list[str]) -> str:
     runs = plan_runs(target)
     check_writable(target.config.results / TABLES)
     records, unavailable = execute(runs)
-    if stale := sum(map(is_stale, records)):
-        print_message(
-            f"{stale} of {len(records)} records were produced by a different version of the code; "
-            "rerun them with again=stale."
-        )
+    if stale := stale_among(records):
+        print_message(stale)
     missing = not_run(runs, unavailable)
     files = render(target, records, missing)
     if paper:

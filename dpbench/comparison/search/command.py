@@ -16,8 +16,9 @@ from dpbench.runs.execution.attempt import record_of
 from dpbench.runs.execution.launcher import Failure
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.sweep import Outcomes, launching
+from dpbench.runs.records.code import stale_among
 from dpbench.runs.records.folder import SEARCH
-from dpbench.system.errors import UserError
+from dpbench.system.errors import UserError, print_message
 from dpbench.system.files import check_writable, write_atomically
 
 MOST = 8
@@ -94,6 +95,8 @@ def search(arguments: list[str], on_failures: Callable[[str], None] = lambda tex
         selected = select(requests[0])
         return _write(requests[0], released_files(selected)) + how_to_publish(selected)
     made = [run_search(request, on_failures) for request in requests]
+    if stale := stale_among([record for one in made for record in one.records]):
+        print_message(stale)
     if len(made) == 1:
         return made[0].text
     text = page_of_several(made).markdown

@@ -30,6 +30,7 @@ from dpbench.runs.config.space import Interval, Range
 from dpbench.runs.config.special_case import START
 from dpbench.runs.config.table_rules import outer_end
 from dpbench.runs.records.epsilon import largest_epsilon, legend
+from dpbench.runs.records.record import Record
 from dpbench.system.errors import counted
 from dpbench.system.grouping import grouped
 from dpbench.system.validate import spelled_number
@@ -278,6 +279,11 @@ class Searched(NamedTuple):
     trials: Sequence[Trial]
     finals: Sequence[Trial]
     text: str
+
+    @property
+    def records(self) -> list[Record]:
+        """Those of all of its runs."""
+        return [record for trial in (*self.trials, *self.finals) for record in trial.records]
 
     @property
     def chosen(self) -> list[Trial]:

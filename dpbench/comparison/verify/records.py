@@ -5,7 +5,7 @@ import json
 import math
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from dpbench.learning.metrics.calibration import Bins, expected, maximum
 from dpbench.learning.metrics.classification import spread
+from dpbench.learning.metrics.evaluation import packages_of_metrics
 from dpbench.learning.metrics.registry import NOISY_ACCURACY
 from dpbench.privacy.accountants import SPENT
 from dpbench.privacy.ledger import from_plain, to_plain
@@ -26,6 +27,7 @@ from dpbench.runs.execution.attempt import attempt, record_of
 from dpbench.runs.execution.prepare import build
 from dpbench.runs.execution.rerun import PROVENANCE, overrides_of
 from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.code import PLUGIN_PARTS_KEY, built_by_plugins
 from dpbench.runs.records.digest import with_current_names
 from dpbench.runs.records.divergence import DIVERGED
 from dpbench.runs.records.record import CANARIES, COVERED, Record
@@ -139,7 +141,9 @@ def contradictions(record: Record) -> Iterator[str]:
         planned = _planned(config, accountant)[1]
         expected: dict[str, Any] = {**_statement(config, accountant)}
     except (UserError, KeyError, TypeError) as error:
-        yield f"has settings that this version cannot run: {error}"
+        now = {PLUGIN_PARTS_KEY: built_by_plugins(record.config), "metrics": packages_of_metrics()}
+        others = _other_packages(record.provenance, now)
+        yield f"has settings that this version cannot run{_in_brackets(others)}: {error}"
         return
     epochs = planned.steps // planned.sampler.steps_per_epoch
     made = len(record.history.get("train/loss", range(epochs)))
@@ -278,7 +282,30 @@ def _why(record: Record, again: Record) -> str:
         for name in ENVIRONMENT
         if before.get(name) != now.get(name)
     ]
-    return f" ({', '.join(changed)})" if changed else ""
+    return _in_brackets([*changed, *_other_packages(before, now)])
+
+
+def _other_packages(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What a record had of plug-ins that are not installed now, or in another version."""
+    had, has = map(_packages, (before, now))
+    return [
+        f"{name} was of {package} and is of {has.get(name, 'none')}"
+        for name, package in had.items()
+        if has.get(name) != package
+    ]
+
+
+def _packages(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """The packages of a record's parts and metrics, with their versions."""
+    built = provenance.get(PLUGIN_PARTS_KEY, {}).items()
+    metrics = provenance.get("metrics", {}).items()
+    return {path: f"{part['package']} {part['version']}" for path, part in built} | {
+        f"metric {name}": package for name, package in metrics
+    }
+
+
+def _in_brackets(parts: Sequence[str]) -> str:
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def equal(one: Any, other: Any, tolerance: float = 0.0) -> bool:

@@ -113,6 +113,17 @@ def _added(path: tuple[str, ...]) -> Mapping[str, Metric]:
     return found
 
 
+def added_packages() -> Mapping[str, str]:
+    """The outermost Python package that each metric of a plug-in is in; imports none of them."""
+    return _packages(tuple(sys.path))
+
+
+@functools.cache
+def _packages(path: tuple[str, ...]) -> Mapping[str, str]:
+    entries = (entry for entry in entry_points(group=GROUP) if entry.name not in REGISTRY)
+    return {entry.name: entry.module.partition(".")[0] for entry in entries}
+
+
 def _loaded(entry: EntryPoint) -> Metric | str:
     if entry.name in REGISTRY:
         return "dpbench has one of this name"

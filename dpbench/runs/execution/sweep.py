@@ -14,6 +14,7 @@ from dpbench.runs.execution.launcher import Failure, Outcome
 from dpbench.runs.execution.prepare import run_of
 from dpbench.runs.execution.run_config import RunConfig, run_config
 from dpbench.runs.records import divergence
+from dpbench.runs.records.code import stale_among
 from dpbench.runs.records.folder import FAILURES, LAUNCHED, RUNS
 from dpbench.runs.records.reading import load
 from dpbench.runs.records.record import Record
@@ -177,11 +178,12 @@ def report(sweep: Sweep, failed: Mapping[Path, Failure]) -> str:
 
 
 def summary(sweep: Sweep) -> str:
-    """Remarks on finished runs that diverged or had non-finite gradients, as lines, or ""."""
-    finished = ((run, load(path)) for path, run in sweep.runs.items())
-    return divergence.summary(
-        [(shlex.join(run.overrides), record) for run, record in finished if record]
-    )
+    """Remarks on finished runs that diverged, had non-finite gradients, or are by other code than
+    the present one, as lines, or ""."""
+    loaded = ((shlex.join(run.overrides), load(path)) for path, run in sweep.runs.items())
+    finished = [(name, record) for name, record in loaded if record]
+    said = divergence.summary(finished), stale_among([record for _, record in finished])
+    return "\n".join(filter(None, said))
 
 
 def _write(sweep: Sweep, failures: list[tuple[RunConfig, Failure]]) -> str:

@@ -2,21 +2,25 @@
 
 import functools
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
-from dpbench.learning.metrics.registry import MODULES, parse_name
+from dpbench.learning.metrics.registry import MODULES, added_packages, parse_name
 from dpbench.runs.config.buildable import declared
 from dpbench.runs.config.plugins import plugin_of, plugins
 from dpbench.runs.config.settings import NAMED_GROUPS
 from dpbench.runs.records.digest import scientific, with_current_names
 from dpbench.runs.records.record import Record
-from dpbench.system.paths import PACKAGE
+from dpbench.system.paths import PACKAGE, installed_folder
 from dpbench.system.public_names import module_name
 
 STALE_RECORD = (
     "this record was produced by a different version of the code; rerun it with again=stale."
+)
+STALE_RECORDS = (
+    "{stale} of {all} records were produced by a different version of the code; rerun them with "
+    "again=stale."
 )
 
 CHECKSUM_KEY = "reached"
@@ -33,7 +37,8 @@ def code_of(config: Mapping[str, Any], metrics: Iterable[str] = ()) -> str:
     """Twelve hex digits of a checksum of the files that may matter to a run, committed or not.
 
     metrics: the names of those that it has. The files are the rooms of training, without the
-    modules of parts and metrics that the run does not have, and the plug-ins that it has parts of.
+    modules of parts and metrics that the run does not have, and the plug-ins that it has parts or
+    metrics of.
     Other methods, other data sets, other metrics and pages do not matter.
     """
     return _checksum(tuple((path, path.stat().st_mtime_ns) for path in _files(config, metrics)))
@@ -47,9 +52,11 @@ def imported_code_of(config: Mapping[str, Any], metrics: Iterable[str] = ()) -> 
 
 def _files(config: Mapping[str, Any], metrics: Iterable[str]) -> Iterator[Path]:
     """The files that may matter to a run, in the same order everywhere."""
+    bases = {parsed.base or parsed.split for parsed in map(parse_name, metrics)}
     targets = [*_targets(scientific(with_current_names(dict(config)))).values()]
     used = {plugin.root for name in targets if (plugin := plugin_of(name))}
-    others = _modules_of_other_parts(_modules(targets)) | _modules_of_other_metrics(metrics)
+    used |= {root for name, root in _roots_of_metrics().items() if name in bases}
+    others = _modules_of_other_parts(_modules(targets)) | _modules_of_other_metrics(bases)
     for folder in (*(PACKAGE / room for room in ROOMS), *sorted(used)):
         yield from (path for path in sorted(folder.rglob("*.py")) if path not in others)
 
@@ -66,9 +73,14 @@ def _modules_of_other_parts(own: Set[Path]) -> set[Path]:
     }
 
 
-def _modules_of_other_metrics(names: Iterable[str]) -> set[Path]:
+def _roots_of_metrics() -> dict[str, Path]:
+    """The folder of the package that each metric of a plug-in is in."""
+    packages = added_packages().items()
+    return {name: root for name, package in packages if (root := installed_folder(package))}
+
+
+def _modules_of_other_metrics(bases: Set[str]) -> set[Path]:
     """The files of metrics that a run does not have."""
-    bases = {parse_name(name).base for name in names}
     own = {module for module, metrics in MODULES.items() if bases & metrics.keys()}
     files = (PACKAGE / "learning" / "metrics" / "builtin").glob("*.py")
     return {path for path in files if path.stem not in own}
@@ -96,6 +108,12 @@ def is_stale(record: Record) -> bool:
     return record.provenance.get(CHECKSUM_KEY) not in (None, code_of(record.config, record.metrics))
 
 
+def stale_among(records: Sequence[Record]) -> str:
+    """How many of several records are stale, as a sentence; "" if none is."""
+    stale = sum(map(is_stale, records))
+    return STALE_RECORDS.format(stale=stale, all=len(records)) if stale else ""
+
+
 @functools.lru_cache(maxsize=1024)
 def _checksum(files: tuple[tuple[Path, int | None], ...]) -> str:
     return checksum_of({_name_of(path): _read(path, changed_at) for path, changed_at in files})
@@ -117,8 +135,8 @@ def checksum_of(contents: Mapping[Path, bytes]) -> str:
 
 def _name_of(path: Path) -> Path:
     """The path within the library, or within a plug-in with the package's name."""
-    roots = (plugin.root.parent for plugin in plugins() if path.is_relative_to(plugin.root))
-    return path.relative_to(next(roots, PACKAGE))
+    roots = (*(plugin.root for plugin in plugins()), *_roots_of_metrics().values())
+    return path.relative_to(next((r.parent for r in roots if path.is_relative_to(r)), PACKAGE))
 
 
 def _targets(node: Any, path: str = "") -> dict[str, str]:

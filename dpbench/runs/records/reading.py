@@ -80,6 +80,8 @@ class Provenance(msgspec.Struct):
     peak_memory_mib: float | None = None
     threads: int | None = None
     physical_batch_size: int | None = None
+    built: dict[str, dict[str, str]] = {}
+    metrics: dict[str, str] = {}
 
 
 BinCount = Annotated[int, msgspec.Meta(ge=0, le=2**53)]

@@ -106,6 +106,11 @@ def test_an_entry_is_searched_tested_and_recounted_from_its_records(
     assert file.with_name("challenge_v0-dpsgd_global.md").read_text() == page
     assert len(file.read_text().splitlines()) == RUNS
 
+    with monkeypatch.context() as changed:
+        changed.setattr("dpbench.records.code.code_of", lambda *_: "other")
+        small(f"results_dir={tmp_path / 'mine'}")
+        assert f"{RUNS} of {RUNS} records were produced by" in capsys.readouterr().err
+
     trained = {path.name for path in (tmp_path / "mine" / "runs").iterdir()}
     (tmp_path / "o'brien").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "o'brien"))

@@ -201,6 +201,18 @@ def test_a_run_trained_again_has_the_same_bits_and_a_changed_one_has_not(record)
     other = changed(changed(record, "provenance", torch="1.0"), "history", **{"train/loss": [1.0]})
     (what,) = differences_of_rerun(other)
     assert "torch was 1.0 and is" in what
+    other = changed(record, "provenance", metrics={"cost": "my-clips 0.1.0"})
+    (what,) = differences_of_rerun(changed(other, "metrics", **{"test/cost": 0.5}))
+    assert what == (
+        "has different metrics when retrained (metric cost was of my-clips 0.1.0 and is of none)."
+    )
+
+
+def test_a_record_of_a_plugin_that_is_gone_names_what_to_install(record):
+    built = {"target": "my_clips.soft", "package": "my-clips", "version": "0.1.0"}
+    other = changed(record, "provenance", built={"method": built})
+    *_, found = contradictions(changed(other, "config", method={"_target_": "my_clips.soft"}))
+    assert "cannot run (method was of my-clips 0.1.0 and is of none): method._target_=" in found
 
 
 def test_a_record_in_a_table_is_verified_behind_another_of_its_run(record, tmp_path):

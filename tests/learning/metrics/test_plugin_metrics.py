@@ -11,6 +11,7 @@ from dpbench.learning.metrics.evaluation import evaluate
 from dpbench.learning.metrics.registry import REGISTRY, added_metrics, parse_name
 from dpbench.runs.execution.load_or_run import load_or_run
 from dpbench.runs.execution.run_config import run_config
+from dpbench.runs.records.code import code_of, is_stale
 from dpbench.runs.records.reading import load
 from tests.plugin_files import write
 
@@ -73,6 +74,19 @@ def test_a_run_has_the_metric_and_tables_and_the_report_show_it(plugin, tmp_path
         "name": "test/zeros", "label": "share of zeros", "title": "share of zeros",
         "percent": True, "better": "lower", "kind": "utility",
     }  # fmt: skip
+
+
+@pytest.mark.slow
+def test_its_changed_code_makes_records_that_have_it_stale_and_no_others(plugin, tmp_path):
+    declare(plugin, zeros="ZEROS")
+    results = f"results_dir={tmp_path / 'results'}"
+    record = load(load_or_run(run_config(["model=logistic", "epochs=1", "method=sgd", results])))
+    others = code_of(record.config, record.metrics.keys() - {"test/zeros"})
+    assert not is_stale(record)
+    path = plugin / "clipworks" / "measures.py"
+    path.write_text(path.read_text().replace("== 0", "== 1"))
+    assert is_stale(record)
+    assert code_of(record.config, record.metrics.keys() - {"test/zeros"}) == others
 
 
 def test_a_metric_that_fails_is_nan_with_a_warning(plugin):

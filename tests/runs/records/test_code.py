@@ -140,6 +140,23 @@ def test_reproduce_says_how_many(tmp_path, monkeypatch, capsys):
     assert "1 of 1 records were produced by a different version" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["run", "-m", *SMALL, "seed=0,1"],
+        ["search", *SMALL, "optimizer.lr=0.1,0.2", "N=2", "extend=0", "name=of_old"],
+    ],
+)
+def test_a_sweep_and_a_search_say_how_many(tmp_path, monkeypatch, capsys, command):
+    monkeypatch.setattr("sys.argv", ["dpbench", *command, f"results_dir={tmp_path}"])
+    main()
+    assert "different version" not in capsys.readouterr().err
+    monkeypatch.setattr("dpbench.records.code.code_of", lambda *_: "other")
+    main()
+    assert "2 of 2 records were produced by a different version" in capsys.readouterr().err
+
+
 def test_a_run_by_hand_has_no_checksum(tmp_path):
     assert (
         CHECKSUM_KEY

@@ -274,12 +274,18 @@ def test_records_are_selected_by_their_settings_and_logged_once(tell, tmp_path, 
 
 
 @pytest.mark.parametrize("duty", ["start", "finish"])
-def test_a_run_that_a_tracker_failed_at_is_not_counted_as_logged(tell, tmp_path, monkeypatch, duty):
+def test_a_run_that_a_tracker_failed_at_is_not_counted_as_logged(
+    tell, tmp_path, monkeypatch, capsys, duty
+):
     tell(Notes())
     monkeypatch.setattr(RunConfig, "trackers", {"notes": Notes(duty)})
-    with pytest.warns(UserWarning, match="tracker=notes failed"):
-        said = track([f"results_dir={tmp_path}"])
-    assert said == "0 runs logged, and 1 not or in part, as a tracker failed."
+    with (
+        pytest.warns(UserWarning, match="tracker=notes failed"),
+        pytest.raises(SystemExit, match="1"),
+    ):
+        track([f"results_dir={tmp_path}"])
+    said = capsys.readouterr().out
+    assert said.endswith("0 runs logged, and 1 not or in part, as a tracker failed.\n")
 
 
 @pytest.mark.slow
