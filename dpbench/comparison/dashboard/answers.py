@@ -173,7 +173,7 @@ def gap_cell(method: str, contest: Contest) -> ViewCell:
     if (gap := contest.gaps.get((method, contest.drawn))) is None:
         return {"text": DASH, "sort": None}
     percent, judged = metric_of(contest.drawn).unit == "percent", contest.judged.get(method)
-    verdict = f"{judged.verdict if judged else DASH}, {counted(gap.n, 'seed')}"
+    verdict = f"{judged.verdict if judged else DASH}, {counted(gap.n, *contest.unit)}"
     why = reason_of(judged)
     lines = [("sub", verdict), *([("sub why", why)] if why else [])]
     return forest_cell(method, contest) | {
@@ -189,7 +189,12 @@ DECIDES = 1000
 
 def _tasks(answer: Answer) -> list[str]:
     decide = [f"{one.facet} ({budget_text(one)})" for one in answer.tasks]
+    units = " or ".join(dict.fromkeys(one.unit[0] for one in answer.tasks))
     return [
-        *([f"Decided by {', '.join(decide)}. Differences are paired by seed."] if decide else []),
+        *(
+            [f"Decided by {', '.join(decide)}. Differences are paired by {units}."]
+            if decide
+            else []
+        ),
         *(f"Left out, {why}: {', '.join(names)}." for why, names in answer.left_out.items()),
     ]

@@ -270,9 +270,9 @@ def _cost(group: Group) -> ViewCell:
 
 
 def _notes(contest: Contest, names: Mapping[str, str]) -> list[str]:
-    ranked, baseline = contest.ranked, _baseline(contest)
+    ranked, baseline, unit = contest.ranked, _baseline(contest), contest.unit[0]
     notes = {
-        f"Below each interval: the difference to {names.get(baseline)}, paired by seed.": baseline,
+        f"Below each interval: the difference to {names.get(baseline)}, paired by {unit}.": baseline,
         RANKS: len(contest.ranks) > 1,
         "Times are of several machines or batch sizes (point at one to see which), not "
         "comparable.": len({one.group.first.row["machine"] for one in ranked}) > 1,
@@ -318,4 +318,4 @@ def _seeds(contest: Contest) -> str:
     numbers = {contest.gaps[method, contest.drawn].n for method in contest.judged}
     if not numbers:
         return ""
-    return f", {range_text(min(numbers), max(numbers))} seed{'' if numbers == {1} else 's'}"
+    return f", {range_text(min(numbers), max(numbers))} {contest.unit[numbers != {1}]}"

@@ -137,6 +137,11 @@ class Contest:
         return [*dict.fromkeys(filter(None, (self.metric, *more)))]
 
     @property
+    def unit(self) -> tuple[str, str]:
+        """What its comparisons take as random, one and several."""
+        return (self.baseline or self.candidates[0]).group.unit
+
+    @property
     def drawn(self) -> str:
         """The metric of the first column, by which intervals are drawn; "" without one."""
         return next(iter(self.columns), "")

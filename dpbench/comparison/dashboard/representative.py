@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning
+from dpbench.comparison.compare.side import AT_EDGE, ELSEWHERE, Budget, Side, Tuning, mean_by
 from dpbench.comparison.compare.tuning import tuned, validation_scores
 from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_digits
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
@@ -20,7 +20,7 @@ from dpbench.system.grouping import grouped
 class Interval(NamedTuple):
     """A mean and the ends of its interval, to seven digits; None without one.
 
-    over: seeds, or the test examples of one run.
+    over: seeds, searches, or the test examples of one run.
     """
 
     mean: float
@@ -31,9 +31,14 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ only in their seed; of several with the same seed, the first."""
+    """Runs that differ only in their seed; of several with the same seed, the first.
+
+    searches: of how many the runs have the settings. Then a mean over the seeds of one stands for
+    them, as in tables, so that intervals cover search and seed.
+    """
 
     runs: tuple[ReportedRun, ...]
+    searches: int = 1
 
     @property
     def first(self) -> ReportedRun:
@@ -48,13 +53,21 @@ class Group:
         return sum(run.row["status"] != "complete" for run in self.runs)
 
     def by_seed(self, metric: str) -> dict[str, float]:
-        """The metric of each run that measured it, by seed; none if a run diverged."""
+        """The metric of each run that measured it, by seed, or of several searches the means by
+        search; none if a run diverged."""
         if self.diverged:
             return {}
         if metric == WORST_GROUP:
             worst = {run.row["seed"]: value_of(run.metrics, metric) for run in self.runs}
-            return {seed: value for seed, value in worst.items() if not math.isnan(value)}
-        return {r.row["seed"]: r.metrics[metric] for r in self.runs if metric in r.metrics}
+            values = {seed: value for seed, value in worst.items() if not math.isnan(value)}
+        else:
+            values = {r.row["seed"]: r.metrics[metric] for r in self.runs if metric in r.metrics}
+        return values if self.searches == 1 else mean_by(lambda s: int(s) % self.searches, values)
+
+    @property
+    def unit(self) -> tuple[str, str]:
+        """What comparisons take as random, one and several."""
+        return ("seed", "seeds") if self.searches == 1 else ("search", "searches")
 
     def mean(self, metric: str) -> Estimate | None:
         """The metric's mean over seeds; None if a run diverged, or none has measured it."""
@@ -65,7 +78,7 @@ class Group:
         if (mean := self.mean(metric)) is None:
             return None
         if mean.half is not None:
-            low, high, over = mean.mean - mean.half, mean.mean + mean.half, "seeds"
+            low, high, over = mean.mean - mean.half, mean.mean + mean.half, self.unit[1]
         else:
             ends = self.first.intervals.get(metric.partition("/")[2])
             if not isinstance(ends, list | tuple):
@@ -199,7 +212,8 @@ def choose(
         return _searched(_best(chosen), how, validated)
     if placed:
         group, place = min(placed, key=lambda pair: _order(pair[0], pair[1], shared))
-        return Candidate(group, _of_table(place), place.row.tuning, place=place)
+        whole = _all_searches(place, tested) if place.searches > 1 else group
+        return Candidate(whole, _of_table(place), place.row.tuning, place=place)
     widths = [budgets[group.first.curve] for group in tested]
     wide = [group for group, width in zip(tested, widths, strict=True) if width == max(widths)]
     if len({group.first.setting for group in wide}) == 1:
@@ -207,6 +221,12 @@ def choose(
         return _searched(_best(wide), how, validated)
     how = f"best of {len(wide)} on the test set"
     return replace(_searched(_best(wide), how, validated), on_test=True)
+
+
+def _all_searches(place: TableRow, groups: Sequence[Group]) -> Group:
+    """The runs of a row of a table, whose settings several searches chose."""
+    runs = (run for group in groups for run in group.runs if place in run.places)
+    return Group(tuple(runs), place.searches)
 
 
 def _searched(group: Group, how: str, validated: Sequence[Group]) -> Candidate:

@@ -31,10 +31,12 @@ SHOWN_NAMES = ("group", "series", "protocol")
 
 
 class TableRow(NamedTuple):
-    """A row of a table of the results folder, by the name of its files."""
+    """A row of a table of the results folder, by the name of its files, and how many searches it
+    has."""
 
     table: str
     row: RowData
+    searches: int = 1
 
 
 TABLE = re.compile(r"tables/([\w-]+)\.records\.jsonl")

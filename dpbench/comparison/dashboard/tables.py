@@ -56,7 +56,7 @@ def pages(folder: Path) -> tuple[dict[str, TableData], list[Unreadable]]:
 def places(tables: Mapping[str, TableData]) -> dict[str, list[TableRow]]:
     """The rows of tables by the digest of a run."""
     return grouped(
-        (digest, TableRow(stem, row))
+        (digest, TableRow(stem, row, table.searches))
         for stem, table in tables.items()
         for row in table.rows
         for digest in row.records

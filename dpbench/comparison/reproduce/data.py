@@ -48,6 +48,7 @@ def table_json(
         rows=[_row(target, row, seconds) for row in rows if row.runs],
         claims=[_claim(one) for one in judged],
         cells=[_cell(cell) for cell in cells],
+        searches=target.table.searches,
         not_run={**not_run},
     )
     return json_file(data)

@@ -101,7 +101,7 @@ class CellData(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class TableData(Struct, frozen=True, omit_defaults=True):
     """A table, a figure or another page; printed: counts of printed numbers, at the paper's scale.
 
-    notes: the sentences of its lists before the first grid; not_run: why rows have no runs, by
+    searches: how many a row has, of which a seed stands for that of its remainder; notes: the sentences of its lists before the first grid; not_run: why rows have no runs, by
     name.
     """
 
@@ -114,6 +114,7 @@ class TableData(Struct, frozen=True, omit_defaults=True):
     rows: list[RowData] = []
     claims: list[ClaimData] = []
     cells: list[CellData] = []
+    searches: int = 1
     not_run: dict[str, str] = {}
 
 

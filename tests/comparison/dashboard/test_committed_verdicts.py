@@ -11,6 +11,7 @@ from dpbench.learning.metrics.derived import WORST_GROUP
 
 RESULTS = Path(__file__).parents[3] / "results"
 METRICS = {"accuracy": "test/accuracy", "worst_group": WORST_GROUP}
+PROCEDURES = {f"frontier_table{number}" for number in (9, 10, 11, 12, 13)}
 SAID = {
     "holds": BETTER, "holds within a margin": EQUIVALENT, "no difference": EQUIVALENT,
     "fails": WORSE, "undecided": UNDECIDED,
@@ -18,11 +19,15 @@ SAID = {
 
 
 @pytest.fixture(scope="module")
-def reported():
+def contests():
+    return summary_of(RESULTS, lambda config: "", places(pages(RESULTS)[0]))[0].contests
+
+
+@pytest.fixture(scope="module")
+def reported(contests):
     """By table, condition, row, baseline's row and metric: the report's verdict and its reason."""
     found = {}
-    rows = places(pages(RESULTS)[0])
-    for contest in summary_of(RESULTS, lambda config: "", rows)[0].contests:
+    for contest in contests:
         places_of = {c.method: c.place for c in contest.candidates}
         for one in map(contest.by, contest.metrics):
             base = places_of.get(one.baseline.method) if one.baseline else None
@@ -65,3 +70,19 @@ def test_no_verdict_of_the_report_contradicts_a_table(reported, tabled):
 @pytest.mark.slow
 def test_the_baseline_is_never_shown_by_a_second_search(reported):
     assert not {about for about in reported if about[3] == "dpsgd_again"}
+
+
+@pytest.mark.slow
+def test_rows_of_a_table_with_several_searches_are_compared_by_all_of_them(contests):
+    seeds = {}
+    for number, contest in enumerate(contests):
+        for one in contest.candidates:
+            if one.place and one.place.table in PROCEDURES:
+                of = seeds.setdefault((number, one.place.table), {})
+                of[one.method] = {run.row["seed"] for run in one.group.runs}
+    several = {key: of for key, of in seeds.items() if len(of) > 1}
+    assert {table for _, table in several} >= {"frontier_table9", "frontier_table13"}
+    for key, of in several.items():
+        assert set.intersection(*of.values()), key
+    units = {c.unit for c in contests if c.baseline and c.baseline.place}
+    assert units == {("seed", "seeds"), ("search", "searches")}
