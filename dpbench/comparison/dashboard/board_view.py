@@ -270,9 +270,10 @@ def _cost(group: Group) -> ViewCell:
 
 
 def _notes(contest: Contest, names: Mapping[str, str]) -> list[str]:
-    ranked, baseline, unit = contest.ranked, _baseline(contest), contest.unit[0]
+    ranked, baseline = contest.ranked, _baseline(contest)
+    beside = f"{names.get(baseline)}, paired by {contest.unit[0]}"
     notes = {
-        f"Below each interval: the difference to {names.get(baseline)}, paired by {unit}.": baseline,
+        f"Below each interval: the difference to {beside}.": baseline,
         RANKS: len(contest.ranks) > 1,
         "Times are of several machines or batch sizes (point at one to see which), not "
         "comparable.": len({one.group.first.row["machine"] for one in ranked}) > 1,

@@ -101,8 +101,8 @@ class CellData(Struct, frozen=True, omit_defaults=True, kw_only=True):
 class TableData(Struct, frozen=True, omit_defaults=True):
     """A table, a figure or another page; printed: counts of printed numbers, at the paper's scale.
 
-    searches: how many a row has, of which a seed stands for that of its remainder; notes: the sentences of its lists before the first grid; not_run: why rows have no runs, by
-    name.
+    notes: the sentences of its lists before the first grid; searches: how many a row has, each for
+    the seeds with one remainder; not_run: why rows have no runs, by name.
     """
 
     title: str
