@@ -171,6 +171,16 @@ def search(arguments: list[str]) -> None:
         sys.exit(1)
 
 
+def track(arguments: list[str]) -> None:
+    """Log finished records, and print how many; exit code 1 if a tracker failed."""
+    from dpbench.comparison.dashboard.track import track as log
+
+    failures: list[int] = []
+    print(log(arguments, failures.append))
+    if failures:
+        sys.exit(1)
+
+
 def challenge(arguments: list[str]) -> None:
     """Enter a method into a challenge, and print its page; exit code 1 if a recount finds that
     records are wrong."""

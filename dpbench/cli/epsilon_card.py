@@ -24,7 +24,7 @@ from dpbench.step.mechanism.method import Inapplicable
 ATTACKS = {
     "membership_advantage": "advantage of telling whether an example was trained on",
     "true_positive_rate": "share found at one false positive in a thousand",
-    "reconstruction": "probability of naming_run the right one of 10,000 values",
+    "reconstruction": "probability of naming the right one of 10,000 values",
 }
 
 OTHER_ADJACENCIES = {"zero_out": "that leaves its place empty", "replace_one": "replaced"}

@@ -103,7 +103,6 @@ _ALL = (
         (commands.TrackCommand,),
         f"tracker=NAME [results_dir=] {KEYS}",
         "overrides",
-        module="comparison.dashboard.track",
     ),
     Command("publish", (commands.PublishCommand,), module="runs.records.publish"),
     Command(

@@ -43,6 +43,7 @@ def test_a_card_shows_an_epsilon_or_says_why_there_is_none(terminal, command, no
     assert "proven: Poisson-sampled Gaussian mechanism" in said
     assert "delta 1e-05, per example, add-or-remove adjacency, Poisson batches" in said
     assert re.search(r"telling whether an example was trained on +26\.6%", said)
+    assert "probability of naming the right one of 10,000 values" in said
     assert "{" not in said
     said = plain("\n".join(command("epsilon", "dataset=dutch", "method=fairlens", *nowhere).out))
     assert said.count("no proof") == 3

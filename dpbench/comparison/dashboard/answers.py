@@ -190,11 +190,8 @@ DECIDES = 1000
 def _tasks(answer: Answer) -> list[str]:
     decide = [f"{one.facet} ({budget_text(one)})" for one in answer.tasks]
     units = " or ".join(dict.fromkeys(one.unit[0] for one in answer.tasks))
+    decided = f"Decided by {', '.join(decide)}. Differences are paired by {units}."
     return [
-        *(
-            [f"Decided by {', '.join(decide)}. Differences are paired by {units}."]
-            if decide
-            else []
-        ),
+        *([decided] if decide else []),
         *(f"Left out, {why}: {', '.join(names)}." for why, names in answer.left_out.items()),
     ]

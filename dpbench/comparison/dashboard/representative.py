@@ -12,6 +12,7 @@ from dpbench.comparison.dashboard.run_row import ReportedRun, TableRow, seven_di
 from dpbench.learning.metrics.derived import WORST_GROUP, value_of
 from dpbench.learning.metrics.registry import RANKED_BY, metric_of, metrics
 from dpbench.learning.metrics.students_t import Estimate, estimate
+from dpbench.runs.config.table_file import search_number
 from dpbench.runs.records.epsilon import NOT_PRIVATE
 from dpbench.system.errors import counted
 from dpbench.system.grouping import grouped
@@ -62,7 +63,9 @@ class Group:
             values = {seed: value for seed, value in worst.items() if not math.isnan(value)}
         else:
             values = {r.row["seed"]: r.metrics[metric] for r in self.runs if metric in r.metrics}
-        return values if self.searches == 1 else mean_by(lambda s: int(s) % self.searches, values)
+        if self.searches == 1:
+            return values
+        return mean_by(lambda seed: search_number(self.searches, int(seed)), values)
 
     @property
     def unit(self) -> tuple[str, str]:

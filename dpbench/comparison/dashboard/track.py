@@ -1,7 +1,6 @@
 """`dpbench track tracker=NAME [KEY=VALUE ...]`: finished records, sent to trackers afterwards."""
 
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from dpbench.comparison.dashboard.command import report_of
 from dpbench.comparison.tables.grid import Grid
@@ -22,13 +21,13 @@ COMPARISON = "comparison"
 """The name at the trackers of what compares the records."""
 
 
-def track(arguments: list[str]) -> str:
-    """Log the records of a results folder as their runs would have; returns a sentence on how many,
-    or prints it, and exits with code 1, if a tracker failed.
+def track(arguments: list[str], on_failures: Callable[[int], None] = lambda number: None) -> str:
+    """Log the records of a results folder as their runs would have; returns a sentence on how many.
 
     A table and the page of `dpbench report` follow. Scientific settings select records; what a
-    tracker has is not logged again, unless again=true. Raises UserError without a tracker, without
-    a record, and for a setting or value of none.
+    tracker has is not logged again, unless again=true. on_failures: is told the number of records
+    at which a tracker failed, if any. Raises UserError without a tracker, without a record, and for
+    a setting or value of none.
     """
     config = run_config([a for a in arguments if not is_scientific(a)])
     if not (trackers := config.trackers):
@@ -58,11 +57,8 @@ def track(arguments: list[str]) -> str:
     done = f"{counted(logged, 'run')} logged"
     if failed:
         done = f"{done}, and {failed} not or in part, as a tracker failed"
-    said = f"{done}, and {before} before, which again=true repeats." if before else f"{done}."
-    if failed:
-        print(said)
-        sys.exit(1)
-    return said
+        on_failures(failed)
+    return f"{done}, and {before} before, which again=true repeats." if before else f"{done}."
 
 
 def _comparison(records: Sequence[Record]) -> Mapping[str, bytes]:

@@ -329,12 +329,17 @@ class TableFile(FilePart, frozen=True, kw_only=True):
 
     def search_number(self, seed: int) -> int:
         """The number of the search whose choice a run with this seed takes."""
-        return seed % self.searches + 1
+        return search_number(self.searches, seed)
 
     def unit(self, seed: int) -> int:
         """What comparisons take as random of a run with this seed: its search where a row has
         several, else the seed."""
         return self.search_number(seed) if self.searches > 1 else seed
+
+
+def search_number(searches: int, seed: int) -> int:
+    """The number of the search, of so many, whose choice a run with this seed takes."""
+    return seed % searches + 1
 
 
 def table_file(plain: Mapping[str, Any]) -> TableFile:

@@ -14,8 +14,7 @@ from dpbench.comparison.reproduce.command import reproduce
 from dpbench.comparison.reproduce.render import render
 from dpbench.comparison.reproduce.target import target_of
 from dpbench.comparison.tables.privacy import NotRun
-from dpbench.runs.records.collect import TableRecords
-from dpbench.runs.records.reading import load, parse, read
+from dpbench.runs.records.reading import load, read
 from dpbench.system import paths as resources
 from dpbench.system.errors import UserError
 from tests.comparison.reproduce.toy_table import (
@@ -221,18 +220,6 @@ def test_committed_records_that_another_folder_leaves_out_are_named(
             reproduce("tiny", [f"results_dir={tmp_path / 'other'}", *one, *more])
         told = f"; {results / 'tables'} has 1 of them, which results_dir={results} takes.\n"
         assert (told in capsys.readouterr().err) == said
-
-
-def test_files_of_records_are_only_read_while_a_run_is_in_none_before_them(clone, tmp_path):
-    own, later = clone / "tables" / "tiny.records.jsonl", tmp_path / "later.records.jsonl"
-    first, second, *_ = own.read_text().splitlines()
-    digests = [parse(line, "x").digest for line in (first, second)]
-    own.write_text(f"{first}\n")
-    stored = TableRecords([own, later])
-    assert stored.get(digests[0]).digest == digests[0]
-    later.write_text(f"not a record\n{second}\n")
-    assert stored.get(digests[1]).digest == digests[1]
-    assert stored.get("0" * 16) is None
 
 
 def test_every_variant_has_its_row_and_an_impossible_method_its_reason(finished):
