@@ -9,6 +9,7 @@ from torch import nn
 
 from dpbench.learning.data.dataset import (
     calibration_size_of,
+    has_pairs,
     has_random_size,
     padding_of,
     vocabulary_of,
@@ -266,4 +267,9 @@ def _check_texts(run: Run) -> None:
         raise UserError(
             f"{run.dataset.name} has texts padded by token {ours} and this model expects {theirs}: "
             "use the tokenizer that the model was published with."
+        )
+    if getattr(run.model, "pairs", "") == "bi_encoder" and not has_pairs(run.dataset):
+        raise UserError(
+            f"model.pairs=bi_encoder needs pairs of texts, and {run.dataset.name} has single ones: "
+            "leave it out."
         )
