@@ -14,7 +14,7 @@ from dpbench.comparison.tables.sweep.command import table
 from dpbench.privacy.ledger import Ledger
 from dpbench.runs.config import buildable
 from dpbench.runs.config.compose import compose
-from dpbench.runs.config.plugins import GROUP, plugins
+from dpbench.runs.config.plugins import GROUP, plugins, published_files
 from dpbench.runs.config.search_path import options
 from dpbench.runs.execution.attempt import attempt
 from dpbench.runs.execution.load_or_run import load_or_run
@@ -27,7 +27,7 @@ from dpbench.runs.records.reading import read
 from dpbench.runs.training.plan import privacy_statement
 from dpbench.runs.training.trainer import _checkpoint_conditions
 from dpbench.system.errors import UserError
-from tests.plugin_files import SHARP, write
+from tests.plugin_files import OTHER, SHARP, write
 
 # Diagnostics see the training examples, and the step that they could change by them.
 WATCHING = """
@@ -324,3 +324,11 @@ def test_a_name_that_is_taken_is_refused(plugin):
     write(plugin, {"clipworks/conf/model/mlp.yaml": "_target_: clipworks.Net\nwidth: 2\n"})
     with pytest.raises(UserError, match=r"model/mlp.yaml has the name of an option in .*conf: ren"):
         compose([])
+
+
+@pytest.mark.parametrize("name", ["mine/table1.csv", "bam/table1.csv"])
+def test_numbers_of_another_study_of_the_same_name_are_no_substitute(plugin, name):
+    theirs = {f"{package}/benchmarks/{name}": package for package in ("clipworks", "other")}
+    write(plugin, OTHER | theirs)
+    with pytest.raises(UserError, match=rf"{name} has the name of .*{name}: rename the folder"):
+        published_files()
