@@ -259,6 +259,27 @@ def test_a_method_of_wrong_parts_is_refused(plugin, body, why):
         run_of(run_config(["method=own"]))
 
 
+@pytest.mark.parametrize(
+    ("parameters", "why"),
+    [
+        (
+            "bound: float) -> 'Method'",
+            "of clipworks.own.own must be .* NameError: name",
+        ),
+        ("bound: 'Gone'", "of clipworks.own.own must be .* NameError: name 'Gone'"),
+        ("bound: 3", "of clipworks.own.own must be types .* TypeError: isinstance"),
+        ("bound, /", "method.bound is not a setting"),
+        ("*bound", "method.bound is not a setting"),
+    ],
+)
+def test_a_signature_that_settings_cannot_be_checked_by_is_named(plugin, parameters, why):
+    end = "" if ")" in parameters else ")"
+    write(plugin, {"clipworks/own.py": f"def own({parameters}{end}:\n    return None\n"})
+    write(plugin, {"clipworks/conf/method/own.yaml": "_target_: clipworks.own.own\nbound: 1.0\n"})
+    with pytest.raises(UserError, match=why):
+        run_of(run_config(["method=own"]))
+
+
 @pytest.mark.slow
 def test_changed_code_of_it_makes_its_records_stale_and_no_others(plugin):
     config = compose(["model=net"])
