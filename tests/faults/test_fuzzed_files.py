@@ -279,6 +279,8 @@ def read_steps(path):
 
 ROWS = (f"{20 + n},{'ab'[n % 2]},{'yn'[n % 3 > 0]}\n" for n in range(40))
 PEOPLE = "age,town,rich\n" + "".join(ROWS)
+PARQUET = io.BytesIO()
+pd.read_csv(io.StringIO(PEOPLE)).to_parquet(PARQUET)
 PRINTED = b"# Table 1\ndataset,method,column,value,spread,epsilon\nadult,dpsgd,acc,80.0,0.1,3\n"
 PREPARATION = {
     "numbers": {"age": [40.0, 15.0]},
@@ -342,6 +344,7 @@ def kinds(results):
         "option": Kind("method/mine.yaml", SHARP.encode(), read_option),
         "table": Kind("table/mine.yaml", conf, read_table),
         "own data": Kind("people.csv", PEOPLE.encode(), read_csv),
+        "own parquet": Kind("people.parquet", PARQUET.getvalue(), read_csv),
         "published": Kind("t.csv", PRINTED, read_printed),
         "steps": Kind("checkpoints/run/steps", b"3 30".ljust(40), read_steps),
         "audits": Kind("audits/x.json", json.dumps(AUDIT).encode(), finished_rows, True),
@@ -355,6 +358,7 @@ NAMES = (
     *("record", "records of a table", "data of a table", "page of a table", "csv of a table"),
     *("checkpoint", "model"),
     *("preparation", "sweep", "key", "tracker", "option", "table", "own data", "published"),
+    "own parquet",
     *("steps", "audits", "audit", "trials", "search"),
 )
 SLOW = {name: 10 for name in NAMES if name.startswith("record") or name.endswith("of a table")}

@@ -246,7 +246,9 @@ def _parquet(file: _File) -> pd.DataFrame:
         frame = pd.read_parquet(file.path)
         # Columns that were set as an index are columns still.
         frame = frame.reset_index() if any(frame.index.names) else frame
-    except (AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # pandas and pyarrow document no types
         raise UserError(f"{file.what} cannot be read: {first_line(error).rstrip('.')}.") from error
     for name in frame:
         if not isinstance(name, str):
