@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from dpbench.runs.training.progress import STEPS_FILE
-from dpbench.system.errors import warn
+from dpbench.system.errors import MALFORMED_JSON, warn
 from dpbench.system.files import remove_parts, replace_file
 from dpbench.system.lock import exclusive
 from dpbench.system.memory import is_out_of_memory
@@ -160,7 +160,7 @@ def _deserialise(data: bytes, conditions: dict) -> dict:
     try:
         header = json.loads(data[:end])
         version, saved, checksum = header["format"], header.get("conditions"), header.get("sha256")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except MALFORMED_JSON as error:
         raise UnusableCheckpoint("is damaged") from error
     if version != FORMAT:
         raise UnusableCheckpoint(f"has format {version!r:.20} instead of {FORMAT}")
