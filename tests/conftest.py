@@ -294,6 +294,14 @@ def coarse_pictures():
 
 
 @pytest.fixture(autouse=True, scope="session")
+def unsynced_files():
+    """No test cuts the power, and to wait for the disk takes longer than to write small files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
 def limited_processes():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subprocess, "Popen", LimitedProcess)
