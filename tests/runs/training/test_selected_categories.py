@@ -96,11 +96,7 @@ def test_a_person_counts_by_the_shares_of_their_rows_for_at_most_ten_categories(
     assert ten.tolist() == pytest.approx([1 / MOST_SHARES] * 10)
 
 
-@given(
-    st.lists(st.floats(0.1, 1), min_size=1, max_size=10),
-    st.floats(0.5, 50),
-    st.integers(1, 5),
-)
+@given(st.lists(st.floats(0.1, 1), min_size=1, max_size=10), st.floats(0.5, 50), st.integers(1, 5))
 @settings(derandomize=True, deadline=None, max_examples=60)
 def test_what_a_person_alone_has_is_selected_with_at_most_the_probability_of_the_ledger(
     weights, multiplier, columns
