@@ -63,10 +63,7 @@ def test_a_run_has_the_metric_and_tables_and_the_report_show_it(plugin, tmp_path
     assert 0 < record.metrics["test/zeros"] < 0.5
     assert "test/numbers" not in record.metrics
     assert "train_set/zeros" not in record.metrics
-    assert record.provenance["metrics"] == {
-        "zeros": "clip-works 1.2",
-        "numbers": "clip-works 1.2",
-    }
+    assert record.provenance["metrics"] == {"zeros": "clip-works 1.2", "numbers": "clip-works 1.2"}
     of_it = [str(tmp_path / "results"), "rows=method", "columns=privacy", "metrics=zeros"]
     shown = table([*of_it, f"out={tmp_path / 'table'}"])
     assert f"{100 * record.metrics['test/zeros']:.2f}" in str(shown)

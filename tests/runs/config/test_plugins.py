@@ -240,10 +240,7 @@ def test_a_part_that_ends_the_process_ends_one_run(plugin, tmp_path, error):
     ("body", "why"),
     [
         ("replace(dpsgd(1.0, 'corrected'), clip=3)", "the sensitivity of int must be a dpbench"),
-        (
-            "replace(dpsgd(1.0, 'corrected'), noise=3)",
-            "noise of dpsgd must be a dpbench.*Noise",
-        ),
+        ("replace(dpsgd(1.0, 'corrected'), noise=3)", "noise of dpsgd must be a dpbench.*Noise"),
         ("replace(dpsgd(1.0, 'corrected'), update=3)", "the update of dpsgd must be a dpbench"),
         ("replace(dpsgd(1.0, 'corrected'), basis='sure')", "the basis of dpsgd must be a dpbench"),
         ("replace(dpsgd(1.0, 'corrected'), clip=Odd(0.0))", "sensitivity of Odd must be a .* of a"),

@@ -167,8 +167,7 @@ def test_tasks_have_ended_that_slurm_lists_so_or_has_forgotten(false_slurm, tmp_
 
 
 @pytest.mark.parametrize(
-    "part",
-    ["}\nlauncher: {setup: [touch x]}", ", settings: [{choose: {launcher: slurm}}]}"],
+    "part", ["}\nlauncher: {setup: [touch x]}", ", settings: [{choose: {launcher: slurm}}]}"]
 )
 def test_a_table_of_an_added_folder_cannot_either(tmp_path, part):
     table = f"table: {{title: Mine, paper: Ours, methods: [sgd], seeds: [0]{part}"
