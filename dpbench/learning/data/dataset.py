@@ -313,6 +313,11 @@ def vocabulary_of(dataset: Dataset) -> int | None:
     return getattr(dataset, "vocabulary", None)
 
 
+def has_pairs(dataset: object) -> bool:
+    """Whether its examples are pairs of texts."""
+    return getattr(dataset, "pairs", False)
+
+
 def padding_of(dataset: object) -> int:
     """The number of the padding token of texts: 0 unless the data set says another."""
     return getattr(dataset, "padding", None) or 0
@@ -382,6 +387,7 @@ class DerivedDataset:
     bounded = of_base(bounded_of)
     selected = of_base(selected_of)
     facts = of_base(facts_of)
+    pairs = of_base(has_pairs)
     padding = of_base(padding_of)
     lengths = of_base(lambda base: getattr(base, "lengths", None))
     calibration_size = of_base(calibration_size_of)

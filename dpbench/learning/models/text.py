@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpbench.learning.data.fetch.encoders import encoder_config
+from dpbench.learning.data.fetch.encoders import CLASSIFIERS, encoder_config
 from dpbench.learning.data.fetch.library import library
 from dpbench.learning.data.fetch.published_weights import (
     PublishedWeights,
@@ -21,7 +21,7 @@ from dpbench.learning.models.pretrained import attention, planning, published_we
 from dpbench.learning.models.sizes import Dropout
 from dpbench.learning.models.trained_parts import FineTuned, adapt, check_train, train_part
 from dpbench.system.errors import UserError
-from dpbench.system.validate import Share
+from dpbench.system.validate import Share, one_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Text:
     read from; None for that of the weights. package, weights, hub, revision, checksum: see
     PublishedWeights; pretrained: false for random weights. dropout: in all layers; None for that
     of the config. train, lora, share: see `dpbench.models.trained_parts`; the last block is the
-    last layer of the encoder and what follows it.
+    last layer of the encoder and what follows it. pairs: how two texts are read, one of PAIRS.
 
     Raises UserError for a config of no encoder, and for weights that lack more than the head.
     """
@@ -49,8 +49,10 @@ class Text:
     train: str
     lora: Lora | None = None
     share: Share = 0.01
+    pairs: str = "cross_encoder"
 
     def __post_init__(self) -> None:
+        one_of("model.pairs", self.pairs, PAIRS)
         check_train(self.train, self.lora)
         published_weights_of(self).check_used(self.pretrained)
 
@@ -85,60 +87,7 @@ class Text:
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         published = published_weights_of(self) if self.pretrained else None
-        return text_classifier(self, self._sizes, published, shape, classes)
-
-
-def text_classifier(
-    trained: FineTuned,
-    config: Any,
-    published: PublishedWeights | None,
-    shape: tuple[int, ...],
-    classes: int,
-) -> nn.Module:
-    """An encoder with a head of so many classes; published: its weights, None for random ones.
-    shape: of an input. Raises UserError for inputs that the encoder cannot have."""
-    network = library("transformers").MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
-    config.num_labels = classes
-    if published is None or planning():
-        net, checksum = network(config), None
-    else:
-        (file, *_), checksum = published.verified()
-        net = with_weights(network, config, file, _head_names(network, config))
-    model = TextClassifier(net, checksum)
-    if len(shape) != 2 or shape[0] != 2 or shape[1] > model.length:
-        raise UserError(
-            f"this model needs texts of shape (2, {model.length}) at most, token numbers and the "
-            f"numbers of their texts, and these inputs are {shape}."
-        )
-    if not planning():
-        model.check_mask()
-    head = nn.ModuleList(part for name, part in net.named_children() if _is_head(net, name))
-    first, last = outer_blocks(net.base_model)
-    adapt(net, trained, head)
-    train_part(net, trained.train, head, first.parameters(), last.parameters())
-    return model
-
-
-def _is_head(net: Any, name: str) -> bool:
-    return name != net.base_model_prefix
-
-
-def _head_names(network: Any, config: Any) -> tuple[str, ...]:
-    """What the names of a new head's tensors begin with."""
-    with torch.device("meta"):
-        net = network(config)
-    return tuple(f"{name}." for name, _ in net.named_children() if _is_head(net, name))
-
-
-def outer_blocks(encoder: Any) -> tuple[nn.ModuleList, nn.ModuleList]:
-    """What comes before the layers of an encoder, and the last layer with what follows it."""
-    children = [*encoder.children()]
-    for place, part in enumerate(children):
-        for module in part.modules():
-            if isinstance(module, nn.ModuleList) and len(module):
-                last = [module[-1], *children[place + 1 :]]
-                return nn.ModuleList(children[:place]), nn.ModuleList(last)
-    raise UserError(f"{type(encoder).__name__} has no layers in a list, and cannot be trained.")
+        return text_classifier(self, self._sizes, published, shape, classes, PAIRS[self.pairs])
 
 
 class TextClassifier(nn.Module):
@@ -148,6 +97,7 @@ class TextClassifier(nn.Module):
     depends on token values, which torch.func's vmap does not allow.
     """
 
+    networks = CLASSIFIERS  # of transformers, by config
     net: Any
 
     def __init__(self, net: Any, checksum: str | None = None):
@@ -160,6 +110,16 @@ class TextClassifier(nn.Module):
         padded = getattr(positions, "padding_idx", None)
         self._first = 0 if padded is None else padded + 1
 
+    @staticmethod
+    def new_parts(net: Any) -> dict[str, nn.Module]:
+        """What of a network is no part of an encoder, and has new weights."""
+        named = net.named_children()
+        return {name: part for name, part in named if name != net.base_model_prefix}
+
+    @property
+    def head(self) -> nn.Module:
+        return nn.ModuleList(self.new_parts(self.net).values())
+
     @property
     def length(self) -> int:
         """The most tokens of a text."""
@@ -169,31 +129,143 @@ class TextClassifier(nn.Module):
         tokens, types = inputs.unbind(1)
         # One row per example: a look-up shared by the batch would have no per-example gradient.
         positions = torch.arange(self._first, self._first + tokens.shape[1], device=tokens.device)
+        positions, hidden = positions.expand_as(tokens), (tokens == self._padding)[:, None]
+        return self._read(tokens, positions, types, hidden).logits
+
+    def _read(self, tokens: Tensor, positions: Tensor, types: Tensor, hidden: Tensor) -> Any:
+        """What the network gives out; hidden: the tokens that another one does not see, bool
+        [B, T, T], or [B, 1, T] for all alike."""
         given = {
-            "position_ids": positions.expand_as(tokens),
+            "position_ids": positions,
             "token_type_ids": types if self._types else torch.zeros_like(tokens),
         }
-        # The additive mask [B, 1, 1, T]: 0, and the lowest finite number at padding.
+        # The additive mask: 0, and the lowest finite number where a token is hidden.
         dtype = next(self.net.parameters()).dtype
-        mask = torch.zeros_like(tokens, dtype=dtype)
-        mask = mask.masked_fill(tokens == self._padding, torch.finfo(dtype).min)
+        mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
         with attention(tokens.device):
             return self.net(
                 tokens,
-                attention_mask=mask[:, None, None, :],
+                attention_mask=mask[:, None],
                 **{key: value for key, value in given.items() if key in self._takes},
-            ).logits
+            )
 
     @torch.no_grad()
     def check_mask(self) -> None:
         """UserError for an encoder that takes another mask than an additive one."""
-        tokens = torch.tensor([[(self._padding + 1) % self.net.config.vocab_size, self._padding]])
-        inputs, seen = torch.stack([tokens, torch.zeros_like(tokens)], 1), tokens != self._padding
         with in_mode(self, training=False):
-            expected = self.net(tokens, attention_mask=seen.long()).logits
-            same = torch.allclose(self(inputs), expected, rtol=1e-3, atol=1e-5)
+            same = torch.allclose(*self._with_and_without_padding(), rtol=1e-3, atol=1e-5)
         if not same:
             raise UserError(
                 f"an encoder of the kind {self.net.config.model_type} masks padding in a way of "
                 "its own: use one that is built like BERT."
             )
+
+    def _with_and_without_padding(self) -> tuple[Tensor, Tensor]:
+        tokens = torch.tensor([[self._token, self._padding]])
+        inputs, seen = torch.stack([tokens, torch.zeros_like(tokens)], 1), tokens != self._padding
+        return self(inputs), self.net(tokens, attention_mask=seen.long()).logits
+
+    @property
+    def _token(self) -> int:
+        return (self._padding + 1) % self.net.config.vocab_size
+
+
+class BiEncoder(TextClassifier):
+    """Logits of pairs whose texts are read each by itself, with means u and v of the last hidden
+    states: a linear map of u, v, |u - v| and u v, initially 0 (Conneau et al. 2017; Reimers and
+    Gurevych 2019, "Sentence-BERT", tune the encoder below such a head).
+
+    Both texts go through the encoder as one row, in which no token sees the other text; the second
+    begins with the first token of the row, as a text by itself does.
+    """
+
+    networks = "MODEL_MAPPING"
+
+    def __init__(self, net: Any, checksum: str | None = None):
+        super().__init__(net, checksum)
+        net.pooler = None
+        self.classifier = nn.Linear(4 * net.config.hidden_size, net.config.num_labels)
+        for parameter in self.classifier.parameters():
+            nn.init.zeros_(parameter)
+
+    @staticmethod
+    def new_parts(net: Any) -> dict[str, nn.Module]:
+        return {name: part for name, part in net.named_children() if name == "pooler"}
+
+    @property
+    def head(self) -> nn.Module:
+        return self.classifier
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        u, v = self._means(inputs)
+        return self.classifier(torch.cat([u, v, (u - v).abs(), u * v], 1))
+
+    def _means(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The mean states [B, D] of the first and the second texts."""
+        begin = inputs[:, 0, :1]
+        tokens = torch.cat([begin, inputs[:, 0]], 1)
+        second = torch.cat([torch.ones_like(begin), inputs[:, 1]], 1) == 1
+        seen = tokens != self._padding
+        places = torch.where(second, second.cumsum(1), (~second).cumsum(1))
+        positions = places + self._first - 1
+        hidden = (second[:, :, None] != second[:, None, :]) | ~seen[:, None]
+        read = self._read(tokens, positions, torch.zeros_like(tokens), hidden)
+        means = [
+            (read.last_hidden_state * kept[:, :, None]).sum(1) / kept.sum(1, keepdim=True).clamp(1)
+            for kept in (seen & ~second, seen & second)
+        ]
+        return means[0], means[1]
+
+    def _with_and_without_padding(self) -> tuple[Tensor, Tensor]:
+        one, padding = self._token, self._padding
+        inputs = torch.tensor([[[one, one, one, padding], [0, 0, 1, 0]]])
+        alone = self.net(torch.tensor([[one, one]])).last_hidden_state.mean(1)
+        return torch.cat(self._means(inputs)), alone.expand(2, -1)
+
+
+PAIRS = {"cross_encoder": TextClassifier, "bi_encoder": BiEncoder}
+"""How a pair is read: as one text, or each text by itself."""
+
+
+def text_classifier(
+    trained: FineTuned,
+    config: Any,
+    published: PublishedWeights | None,
+    shape: tuple[int, ...],
+    classes: int,
+    kind: type[TextClassifier] = TextClassifier,
+) -> nn.Module:
+    """An encoder with a head of so many classes; published: its weights, None for random ones.
+    shape: of an input. Raises UserError for inputs that the encoder cannot have."""
+    network = getattr(library("transformers"), kind.networks)[type(config)]
+    config.num_labels = classes
+    if published is None or planning():
+        net, checksum = network(config), None
+    else:
+        (file, *_), checksum = published.verified()
+        with torch.device("meta"):
+            new = tuple(f"{name}." for name in kind.new_parts(network(config)))
+        net = with_weights(network, config, file, new)
+    model = kind(net, checksum)
+    if len(shape) != 2 or shape[0] != 2 or shape[1] > model.length:
+        raise UserError(
+            f"this model needs texts of shape (2, {model.length}) at most, token numbers and the "
+            f"numbers of their texts, and these inputs are {shape}."
+        )
+    if not planning():
+        model.check_mask()
+    head, (first, last) = model.head, outer_blocks(net.base_model)
+    adapt(net, trained, head)
+    train_part(net, trained.train, head, first.parameters(), last.parameters())
+    return model
+
+
+def outer_blocks(encoder: Any) -> tuple[nn.ModuleList, nn.ModuleList]:
+    """What comes before the layers of an encoder, and the last layer with what follows it."""
+    children = [*encoder.children()]
+    for place, part in enumerate(children):
+        for module in part.modules():
+            if isinstance(module, nn.ModuleList) and len(module):
+                last = [module[-1], *children[place + 1 :]]
+                return nn.ModuleList(children[:place]), nn.ModuleList(last)
+    raise UserError(f"{type(encoder).__name__} has no layers in a list, and cannot be trained.")

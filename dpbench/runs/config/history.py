@@ -46,6 +46,7 @@ ADDED_TO_PARTS: dict[str, dict[str, object]] = {
     "dpbench.models.resnet9.ResNet9": {"scale_norm": False},
     "dpbench.models.timm_network.TimmNetwork": {"fix": False, "share": 0.01},
     "dpbench.models.bert.Bert": {"share": 0.01},
+    "dpbench.models.text.Text": {"pairs": "cross_encoder"},
     "dpbench.data.snli.Snli": {"part": "train"},
 }
 """By target, settings of data sets and models that were added after the first records, with the

@@ -13,7 +13,7 @@ from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.lora import Lora
 from dpbench.learning.models.text import Text
 from dpbench.runs.config.compose import compose
-from dpbench.runs.execution.prepare import build, run_of
+from dpbench.runs.execution.prepare import build, prepare, run_of
 from dpbench.runs.execution.run_config import run_config
 from dpbench.runs.records.digest import digest, scientific
 from dpbench.step.gradients import make_engine
@@ -100,6 +100,66 @@ def test_adapters_are_in_the_encoder_and_not_in_its_head():
     net = text("roberta", train="lora", lora=lora).build((2, 10), 3)
     assert sum("lora_A" in name for name, _ in net.named_parameters()) == 4
     assert all("lora" not in name for name, _ in net.net.classifier.named_parameters())
+
+
+# Pairs whose texts are read each by itself
+
+
+def in_pairs(padding):
+    """Pairs of three and four tokens, and of two and two."""
+    tokens = torch.randint(2, 50, (2, 10), generator=torch.Generator().manual_seed(0))
+    types = torch.zeros(2, 10, dtype=torch.long)
+    tokens[0, 7:], types[0, 3:7] = padding, 1
+    tokens[1, 4:], types[1, 2:4] = padding, 1
+    return torch.stack([tokens, types], 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bi_encoder_reads_each_text_as_if_it_were_alone(kind):
+    model = text(kind, pairs="bi_encoder")
+    net, inputs = model.build((2, 10), 3).eval(), in_pairs(model.padding)
+    torch.nn.init.normal_(net.classifier.weight)
+    expected = []
+    for tokens, types in inputs:
+        seen = tokens != model.padding
+        texts = tokens[seen & (types == 0)], torch.cat([tokens[:1], tokens[types == 1]])
+        u, v = (net.net(text[None]).last_hidden_state.mean(1) for text in texts)
+        expected.append(net.classifier(torch.cat([u, v, (u - v).abs(), u * v], 1)))
+    torch.testing.assert_close(net(inputs), torch.cat(expected))
+
+
+def test_a_bi_encoder_takes_tokens_of_two_texts_in_any_order():
+    model = text(pairs="bi_encoder")
+    net, inputs = model.build((2, 10), 3).eval(), in_pairs(model.padding)
+    torch.nn.init.normal_(net.classifier.weight)
+    mixed = torch.cat([inputs[..., :1], inputs[..., 1:].flip(2)], 2)
+    ordered = mixed.gather(2, mixed[:, 1:].argsort(stable=True, dim=2).expand(-1, 2, -1))
+    torch.testing.assert_close(net(mixed), net(ordered))
+
+
+def test_a_bi_encoder_needs_pairs():
+    settings = ["dataset=movie_reviews", "model=text", "model.pairs=bi_encoder"]
+    sizes = "model.config={model_type: bert, num_hidden_layers: 1, hidden_size: 16}"
+    settings += [sizes.replace("}", ", num_attention_heads: 2, vocab_size: 30522}")]
+    with pytest.raises(UserError, match="needs pairs of texts, and movie_reviews has single ones"):
+        prepare(run_config([*settings, "model.pretrained=false"]))
+
+
+def test_a_bi_encoder_has_no_pooler_and_takes_its_weights_from_a_folder(folder):
+    given = compose(["model=text", f"model.weights={folder}", "model.pairs=bi_encoder"])
+    net = build(given).model.build((2, 10), 2)
+    published = transformers.BertModel.from_pretrained(folder, add_pooling_layer=False)
+    ours = dict(net.net.named_parameters())
+    assert ours.keys() == dict(published.named_parameters()).keys()
+    for name, parameter in published.named_parameters():
+        assert torch.equal(ours[name], parameter), name
+
+
+def test_settings_of_before_have_the_digest_that_they_had(folder):
+    settings = ["model=text", f"model.weights={folder}"]
+    assert "pairs" not in scientific(compose(settings))["model"]
+    other = [*settings, "model.pairs=bi_encoder"]
+    assert digest(compose(other)) != digest(compose(settings))
 
 
 # Where weights are

@@ -10,7 +10,7 @@ from dpbench.learning.data.dataset import Batch
 from dpbench.learning.data.tokens import Tokens
 from dpbench.learning.models.architecture import cross_entropy
 from dpbench.learning.models.lora import Lora
-from dpbench.learning.models.text import Text
+from dpbench.learning.models.text import PAIRS, Text
 from dpbench.runs.config.compose import compose
 from dpbench.runs.execution.prepare import build
 from dpbench.step.gradients.ghost import Ghost
@@ -39,14 +39,15 @@ def tokens(request, tmp_path):
     return Tokens(str(tmp_path), len(whole), max(LENGTHS), whole.pad_token_id)
 
 
-def network(tokens, train):
+def network(tokens, train, pairs="cross_encoder"):
     """A small BERT, or RoBERTa where the padding is 1, away from where adapters start."""
     kind = "roberta" if tokens.padding else "bert"
     config = {"model_type": kind, "vocab_size": tokens.vocabulary, **SIZES}
     config |= {"pad_token_id": tokens.padding}
     nowhere = dict.fromkeys(("package", "hub", "revision", "checksum"))
     lora = Lora(2, 4.0, ["query", "value"])
-    text = Text(config=config, pretrained=False, dropout=0.0, train=train, lora=lora, **nowhere)
+    chosen = {"train": train, "lora": lora, "pairs": pairs}
+    text = Text(config=config, pretrained=False, dropout=0.0, **chosen, **nowhere)
     net = text.build((2, tokens.length), 3).double()
     for parameter in net.parameters():
         if parameter.requires_grad:
@@ -62,10 +63,11 @@ def compared(net, inputs):
     return ours(batch), reference(batch), torch.linspace(0.2, 1, len(inputs))
 
 
+@pytest.mark.parametrize("pairs", PAIRS)
 @pytest.mark.parametrize("train", PARTS)
-def test_each_part_is_exact_with_each_kind_of_tokens_at_each_length(tokens, train):
+def test_each_part_is_exact_with_each_kind_of_tokens_at_each_length(tokens, train, pairs):
     torch.manual_seed(0)
-    net, inputs = network(tokens, train), tokens.of(TEXTS, OTHERS).long()
+    net, inputs = network(tokens, train, pairs), tokens.of(TEXTS, OTHERS).long()
     for length in LENGTHS:
         cut = inputs[:2, :, :length] if length == min(LENGTHS) else inputs[..., :length]
         ours, reference, factors = compared(net, cut)

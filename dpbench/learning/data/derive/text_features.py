@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dpbench.learning.data.dataset import Dataset, Lengths, padding_of, vocabulary_of
+from dpbench.learning.data.dataset import Dataset, Lengths, has_pairs, padding_of, vocabulary_of
 from dpbench.learning.data.derive.pretrained import (
     AT_ONCE,
     LARGEST,
@@ -75,7 +75,7 @@ class TextFeatures(FrozenNetwork):
                 f"the encoder reads {most} tokens, and the texts of {dataset.name} may have "
                 f"{dataset.shape[1]}: set dataset.length={most}, or dataset.tokens.length."
             )
-        return (sizes.hidden_size * (4 if _has_pairs(dataset) else 1),)
+        return (sizes.hidden_size * (4 if has_pairs(dataset) else 1),)
 
     def file_name(self, inputs: str) -> str:
         """The name of a file of features: 30 MB for 10,000 pairs and a width of 384."""
@@ -83,7 +83,7 @@ class TextFeatures(FrozenNetwork):
 
     def extractor(self, dataset: Dataset, device: torch.device) -> Callable[[Tensor], Tensor]:
         means = self._means(dataset, device)
-        if not _has_pairs(dataset):
+        if not has_pairs(dataset):
             return lambda texts: _stored(means(texts))
 
         def features(pairs: Tensor) -> Tensor:
@@ -122,10 +122,6 @@ class TextFeatures(FrozenNetwork):
             return out
 
         return means
-
-
-def _has_pairs(dataset: Dataset) -> bool:
-    return getattr(dataset, "pairs", False)
 
 
 def _stored(features: Tensor) -> Tensor:
