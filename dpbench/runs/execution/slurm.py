@@ -75,12 +75,12 @@ class ArrayJob:
         if done.returncode:
             raise UserError(f"Slurm refuses the job: {done.stderr.strip():.{MAX_CHARACTERS}}")
         # The cluster's name may follow, and a cluster's own greeting come before.
-        if not (said := re.search(r"(?:^|\s)(\d+)(;\S*)?\s*\Z", done.stdout)):
+        if not (match := re.search(r"(?:^|\s)(\d+)(;\S*)?\s*\Z", done.stdout)):
             raise UserError(
                 f"sbatch has not given the number of the job, but {quoted(done.stdout)}: find it "
                 "in squeue, and rerun the same command when it has ended."
             )
-        self._number = said[1]
+        self._number = match[1]
         self._tasks, self._ended, self._asked = tasks, dict[int, str](), 0.0
 
     def ended(self) -> Mapping[int, str]:

@@ -4,7 +4,7 @@ No guarantee depends on it: norms and sums are computed from the same tensors of
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -94,7 +94,9 @@ def _products(tf32: bool) -> Iterator[None]:
     matmul, convolution = _precision()
     _set_precision("high" if tf32 else "highest", tf32)
     try:
-        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+        with ExitStack() as plain:
+            for kind in filter(torch.is_autocast_enabled, ("cpu", "cuda")):
+                plain.enter_context(torch.autocast(kind, enabled=False))
             yield
     finally:
         _set_precision(matmul, convolution)
