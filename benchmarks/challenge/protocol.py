@@ -23,7 +23,7 @@ PREFIX = "challenge_v"
 """What the names of the tables of baselines begin with, before the version."""
 
 USUAL = "2"
-"""That of an entry that names none: at the first nobody can win, and the third is of images."""
+"""That of an entry that names none: at the first nobody can win, and the others are of images."""
 
 
 @dataclass(frozen=True)

@@ -226,13 +226,17 @@ class AuditedTraining(Audited):
                 before = after
 
     def model_after(self, batch: AuditBatch) -> Any:
-        task = self.task(batch, sample_rate=1.0, batch_size=float(len(batch)))
+        task = self._of_all(batch)
         with self._called(task):
             return [None, *islice(self._trained(task), 2)][-1]
 
+    def _of_all(self, data: AuditBatch) -> Task:
+        """Every batch is of all data: a share of few could be less than one example."""
+        return self.task(data, sample_rate=1.0, batch_size=float(len(data)))
+
     def initial(self, data: AuditBatch) -> Tensor:
         """The initial parameters [D] of a training on these data."""
-        task = self.task(data, batch_size=self.claim.sample_rate * len(data))
+        task = self._of_all(data)
         with self._called(task):
             return self._next(self._trained(task), "before its initial parameters")
 

@@ -149,7 +149,12 @@ def test_a_submitted_file_is_named_where_it_is_wrong(tmp_path):
         read_submission(file)
 
 
-FROZEN = {"1": "d0e91729d1082e9a", "2": "4e1b5a08e48e1736", "3": "5b791f681509c6ff"}
+FROZEN = {
+    "1": "d0e91729d1082e9a",
+    "2": "4e1b5a08e48e1736",
+    "3": "5b791f681509c6ff",
+    "4": "87d6c57fd592fe48",
+}
 
 
 def identity(version: str) -> str:
@@ -188,6 +193,7 @@ def test_the_committed_baselines_are_those_that_the_table_describes(version):
         ("1", "slaclip", ["method=slaclip"], "frontier_table1-dutch-{}-space"),
         ("2", "doppler", ["method=doppler"], "frontier_table9-dutch-eps0.1-{}-3"),
         ("3", "disk", ["method=disk"], "frontier_table12-cifar10-eps0.3-{}-3"),
+        ("4", "doppler", ["method=doppler"], "frontier_table11-mnist_unbalanced-eps1-{}-3"),
     ],
 )
 def test_the_baselines_went_through_the_search_that_an_entry_goes_through(
