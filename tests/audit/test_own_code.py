@@ -244,6 +244,23 @@ def test_noise_that_the_task_does_not_govern_and_parameters_that_grow_are_told()
 
 
 @pytest.mark.slow
+def test_no_check_asks_a_training_for_batches_of_less_than_an_example():
+    """Code that rounds the expected batch size, as data loaders need it, would fail there."""
+    asked = []
+    released = factory_of("poisson")
+
+    def factory(task):
+        asked.append(task.batch_size)
+        return released(task)
+
+    claim = ClaimedDpsgd(sample_rate=0.01, steps=10)
+    assert {
+        finding.verdict for _, finding in findings(AuditedTraining("rounds", factory, claim))
+    } == {PASSED}
+    assert min(asked) >= 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stop", "when"),
     [(-1, "before its initial parameters"), (0, "after 0 of 40"), (10, "after 10 of 40")],
