@@ -200,20 +200,16 @@ class BiEncoder(TextClassifier):
 
     def _means(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The mean states [B, D] of the first and the second texts."""
-        first = inputs[:, 0, :1]
-        tokens = torch.cat([inputs[:, 0], first], 1)
-        types = torch.cat([inputs[:, 1], torch.ones_like(first)], 1)
-        second, seen = types == 1, tokens != self._padding
-        of_first = seen & ~second
-        places = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-        moved = places - of_first.sum(1, keepdim=True) + 1  # after the token that it begins with
-        moved = torch.cat([moved[:, :-1], torch.zeros_like(first)], 1)
-        positions = torch.where(second, moved, places)
+        begin = inputs[:, 0, :1]
+        tokens = torch.cat([begin, inputs[:, 0]], 1)
+        second = torch.cat([torch.ones_like(begin), inputs[:, 1]], 1) == 1
+        seen = tokens != self._padding
+        positions = torch.where(second, second.cumsum(1), (~second).cumsum(1)) - 1
         same = second[:, :, None] == second[:, None, :]
-        read = self._read(tokens, positions, torch.zeros_like(types), same & seen[:, None])
+        read = self._read(tokens, positions, torch.zeros_like(tokens), same & seen[:, None])
         means = [
             (read.last_hidden_state * kept[:, :, None]).sum(1) / kept.sum(1, keepdim=True).clamp(1)
-            for kept in (of_first, seen & second)
+            for kept in (seen & ~second, seen & second)
         ]
         return means[0], means[1]
 

@@ -128,6 +128,15 @@ def test_a_bi_encoder_reads_each_text_as_if_it_were_alone(kind):
     torch.testing.assert_close(net(inputs), torch.cat(expected))
 
 
+def test_a_bi_encoder_takes_tokens_of_two_texts_in_any_order():
+    model = text(pairs="bi_encoder")
+    net, inputs = model.build((2, 10), 3).eval(), in_pairs(model.padding)
+    torch.nn.init.normal_(net.classifier.weight)
+    mixed = torch.cat([inputs[..., :1], inputs[..., 1:].flip(2)], 2)
+    ordered = mixed.gather(2, mixed[:, 1:].argsort(stable=True, dim=2).expand(-1, 2, -1))
+    torch.testing.assert_close(net(mixed), net(ordered))
+
+
 def test_a_bi_encoder_needs_pairs():
     settings = ["dataset=movie_reviews", "model=text", "model.pairs=bi_encoder"]
     sizes = "model.config={model_type: bert, num_hidden_layers: 1, hidden_size: 16}"
