@@ -128,18 +128,20 @@ class TextClassifier(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         tokens, types = inputs.unbind(1)
         # One row per example: a look-up shared by the batch would have no per-example gradient.
-        positions = torch.arange(tokens.shape[1], device=tokens.device).expand_as(tokens)
-        return self._read(tokens, positions, types, (tokens != self._padding)[:, None]).logits
+        positions = torch.arange(self._first, self._first + tokens.shape[1], device=tokens.device)
+        positions, hidden = positions.expand_as(tokens), (tokens == self._padding)[:, None]
+        return self._read(tokens, positions, types, hidden).logits
 
-    def _read(self, tokens: Tensor, positions: Tensor, types: Tensor, seen: Tensor) -> Any:
-        """What the network gives out; seen: bool [B, T, T], or [B, 1, T] for all tokens alike."""
+    def _read(self, tokens: Tensor, positions: Tensor, types: Tensor, hidden: Tensor) -> Any:
+        """What the network gives out; hidden: the tokens that another one does not see, bool
+        [B, T, T], or [B, 1, T] for all alike."""
         given = {
-            "position_ids": positions + self._first,
+            "position_ids": positions,
             "token_type_ids": types if self._types else torch.zeros_like(tokens),
         }
-        # The additive mask: 0, and the lowest finite number where a token is not seen.
+        # The additive mask: 0, and the lowest finite number where a token is hidden.
         dtype = next(self.net.parameters()).dtype
-        mask = torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+        mask = torch.zeros_like(hidden, dtype=dtype).masked_fill(hidden, torch.finfo(dtype).min)
         with attention(tokens.device):
             return self.net(
                 tokens,
@@ -204,9 +206,10 @@ class BiEncoder(TextClassifier):
         tokens = torch.cat([begin, inputs[:, 0]], 1)
         second = torch.cat([torch.ones_like(begin), inputs[:, 1]], 1) == 1
         seen = tokens != self._padding
-        positions = torch.where(second, second.cumsum(1), (~second).cumsum(1)) - 1
-        same = second[:, :, None] == second[:, None, :]
-        read = self._read(tokens, positions, torch.zeros_like(tokens), same & seen[:, None])
+        places = torch.where(second, second.cumsum(1), (~second).cumsum(1))
+        positions = places + self._first - 1
+        hidden = (second[:, :, None] != second[:, None, :]) | ~seen[:, None]
+        read = self._read(tokens, positions, torch.zeros_like(tokens), hidden)
         means = [
             (read.last_hidden_state * kept[:, :, None]).sum(1) / kept.sum(1, keepdim=True).clamp(1)
             for kept in (seen & ~second, seen & second)
